@@ -1,0 +1,1 @@
+"""tensorlang: tensor expressions with proven schedules and an autotuner."""

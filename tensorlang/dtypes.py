@@ -1,0 +1,122 @@
+"""One table of element types, and the promotion rule of mixed arithmetic.
+
+Promotion (`promote`), for two expressions of different dtype:
+
+| operands | result |
+|---|---|
+| equal | that dtype |
+| bool and another | the other |
+| two signed, or two unsigned integers | the wider |
+| signed and unsigned integer | the signed one if it is wider, else the next signed width (int64 at most) |
+| integer and float | the float |
+| two floats | the wider; float16 with bfloat16 gives float32 |
+
+Python literals are weak: they take the dtype of the other operand (a float literal beside an
+integer or bool makes float32; an int literal beside a bool makes int32).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from tensorlang.errors import DefinitionError
+
+Kind = Literal["bool", "int", "uint", "float"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type: name, kind, storage bits, NumPy scalar type and LLVM type name."""
+
+    name: str
+    kind: Kind
+    bits: int
+    llvm: str
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one stored element."""
+        return max(8, self.bits) // 8
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype that stores one element."""
+        return np.dtype(ml_dtypes.bfloat16) if self.name == "bfloat16" else np.dtype(self.name)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+
+TABLE: dict[str, DType] = {
+    d.name: d
+    for d in (
+        DType("bool", "bool", 1, "i1"),
+        *(DType(f"{k}{b}", k, b, f"i{b}") for k in ("int", "uint") for b in (8, 16, 32, 64)),  # type: ignore[arg-type]
+        DType("float16", "float", 16, "half"),
+        DType("bfloat16", "float", 16, "bfloat"),
+        DType("float32", "float", 32, "float"),
+        DType("float64", "float", 64, "double"),
+    )
+}
+_ALIASES = {"int": "int32", "uint": "uint32", "float": "float32", "double": "float64", "half": "float16"}
+
+
+def info(name: str) -> DType:
+    """Return the table row of a dtype name, or raise DefinitionError naming the nearest one."""
+    try:
+        return TABLE[name]
+    except (KeyError, TypeError):
+        raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}") from None
+
+
+def canonical(name: Any) -> str:
+    """Return the tensorlang name of a dtype given as text, NumPy dtype or scalar type."""
+    if isinstance(name, str):
+        return info(_ALIASES.get(name, name)).name
+    try:
+        return info(np.dtype(name).name).name
+    except TypeError:
+        raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}") from None
+
+
+def limits(name: str) -> tuple[int | float, int | float]:
+    """Return the smallest and the largest value of a dtype (infinities for floats)."""
+    d = info(name)
+    if d.kind == "float":
+        return float("-inf"), float("inf")
+    if d.kind == "bool":
+        return 0, 1
+    return (0, 2**d.bits - 1) if d.kind == "uint" else (-(2 ** (d.bits - 1)), 2 ** (d.bits - 1) - 1)
+
+
+def smallest_float(name: str) -> float:
+    """Return the most negative finite value of a float dtype."""
+    return float(ml_dtypes.finfo(info(name).numpy).min)
+
+
+@cache
+def promote(a: str, b: str) -> str:
+    """Return the dtype of arithmetic between two expressions (table in the module docstring)."""
+    x, y = info(a), info(b)
+    if x.name == y.name:
+        return x.name
+    if "bool" in (x.kind, y.kind):
+        return y.name if x.kind == "bool" else x.name
+    if x.is_float or y.is_float:
+        if not (x.is_float and y.is_float):
+            return x.name if x.is_float else y.name
+        return "float32" if x.bits == y.bits else max(x, y, key=lambda d: d.bits).name
+    if x.kind == y.kind:
+        return max(x, y, key=lambda d: d.bits).name
+    signed, unsigned = (x, y) if x.kind == "int" else (y, x)
+    return signed.name if signed.bits > unsigned.bits else f"int{min(64, 2 * unsigned.bits)}"

@@ -1,0 +1,155 @@
+"""The error tree. An error is data (fields) that renders to text in one place.
+
+User mistakes and tensorlang's own bugs never share a class: everything below `TensorlangError`
+except `InternalError` tells the user what was got, what was wanted and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensorlang.location import Location
+
+
+class TensorlangError(Exception):
+    """Base of every error that tensorlang raises on purpose."""
+
+
+class DefinitionError(TensorlangError, ValueError):
+    """A tensor program is malformed: rank, dtype, extent, name or reduction. Names the user's line."""
+
+    def __init__(self, message: str, where: Location | None = None) -> None:
+        self.message = message
+        self.where = where
+        super().__init__(f"{message}\n  at {where}" if where else message)
+
+
+class TargetError(TensorlangError, ValueError):
+    """The target cannot run this: unknown name, missing feature, or a limit (asked / allowed)."""
+
+
+class ArgumentError(TensorlangError, TypeError, ValueError):
+    """A kernel was called with arguments that do not fit its signature. Nothing was run."""
+
+
+class KernelError(TensorlangError, IndexError):
+    """A kernel stopped at run time, for instance on an out-of-range data-dependent index."""
+
+
+class RecordError(TensorlangError, ValueError):
+    """A tuning log, a trace or a record cannot be read, or does not fit this program."""
+
+
+class MissingDependency(TensorlangError, ImportError):
+    """An optional package is needed for what was asked; the message holds the pip command."""
+
+
+class InternalError(TensorlangError, RuntimeError):
+    """A bug in tensorlang, not in the user's program."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"this is a bug in tensorlang, please report it: {message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One execution of a statement: `S[1, 2]`, and the time vector at which the schedule runs it."""
+
+    statement: str
+    point: tuple[int, ...]
+    time: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.statement}[{', '.join(map(str, self.point))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The smallest counter-example: two concrete instances that the schedule would get wrong.
+
+    `kind` is flow, reduction or coverage; `element` is the array element they share, such as `C[0, 0]`;
+    `distance` is sink minus source in the axes that both have; `sizes` holds symbolic sizes.
+    `source` is None for a read that no instance writes.
+    """
+
+    kind: str
+    element: str
+    source: Instance | None
+    sink: Instance
+    distance: tuple[int, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+
+
+class ScheduleError(TensorlangError, ValueError):
+    """A schedule step was refused; the schedule is as it was.
+
+    Five parts: `asked` (what, and `where`), `why`, `witness`, `schedule` (steps so far), `legal`.
+    """
+
+    def __init__(
+        self,
+        asked: str,
+        why: str,
+        *,
+        where: Location | None = None,
+        witness: Witness | None = None,
+        schedule: Sequence[str] = (),
+        legal: Sequence[str] = (),
+    ) -> None:
+        self.asked = asked
+        self.why = why
+        self.where = where
+        self.witness = witness
+        self.schedule = tuple(schedule)
+        self.legal = tuple(legal)
+        super().__init__(asked, why)
+
+    def __str__(self) -> str:
+        place = f"          {self.where}" if self.where else ""
+        lines = [f"{type(self).__name__}: {self.asked}{place}", *(f"  {line}" for line in self.why.splitlines())]
+        lines += _render_witness(self.witness)
+        if self.schedule:
+            lines += ["  schedule", *(f"    {n:>3}  {step}" for n, step in enumerate(self.schedule, 1))]
+            lines += [f" -> {len(self.schedule) + 1:>4}  {self.asked}"]
+        if self.legal:
+            lines += [f"  legal: {self.legal[0]}", *(f"         {text}" for text in self.legal[1:])]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        state = {"where": self.where, "witness": self.witness, "schedule": self.schedule, "legal": self.legal}
+        return type(self), (self.asked, self.why), state
+
+
+def _render_witness(witness: Witness | None) -> list[str]:
+    if witness is None:
+        return []
+    sizes = ", ".join(f"{name}={value}" for name, value in witness.sizes)
+    lines = [f"  smallest case{f' ({sizes})' if sizes else ''}: {witness.kind} through {witness.element}"]
+    for role, instance in (("first", witness.source), ("then", witness.sink)):
+        if instance is not None:
+            time = f"   time {instance.time}" if instance.time else ""
+            lines.append(f"    {role:<6} {instance}{time}")
+    if witness.distance:
+        lines.append(f"    distance {witness.distance}")
+    return lines
+
+
+class BadArgument(ScheduleError):
+    """The step's arguments make no sense for this stage: unknown axis, factor below one, not adjacent."""
+
+
+class IllegalOrder(ScheduleError):
+    """The step would run a reader before its writer."""
+
+
+class IllegalParallel(ScheduleError):
+    """The step would let two iterations that share an element run at the same time."""
+
+
+class UncoveredRead(ScheduleError):
+    """The step would leave a read without a producer."""
+
+
+class TooComplex(ScheduleError):
+    """The polyhedral analysis ran out of its operation budget."""

@@ -1,0 +1,560 @@
+"""Scalar expressions, shared by compute bodies (te) and loop IR.
+
+Nodes are immutable. Operators build checked nodes: `a + b` promotes dtypes (tensorlang.dtypes),
+`a == b` builds a comparison whose truth value is structural equality, so that nodes still work in
+sets, dicts and tuples. Python's `and`, `or`, `not` cannot be overloaded: use te.all, te.any, `~`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
+
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.errors import DefinitionError
+from tensorlang.location import caller
+
+ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
+BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")
+LOGICAL = ("and", "or")
+DIVISION = ("floordiv", "floormod", "truncdiv", "truncmod")
+COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+
+ExprLike: TypeAlias = Union["Expr", "AsExpr", int, float, bool, np.generic]
+
+
+@runtime_checkable
+class AsExpr(Protocol):
+    """Anything that stands for an expression: an Axis, a zero-dimensional tensor."""
+
+    def as_expr(self) -> Expr: ...
+
+
+class ExprOperators:
+    """The operator overloads of everything that can stand in an expression."""
+
+    __slots__ = ()
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return binary("add", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return binary("add", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return binary("div", self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return binary("div", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return binary("floordiv", other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return binary("floormod", self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return binary("floormod", other, self)
+
+    def __lshift__(self, other: ExprLike) -> Expr:
+        return binary("shl", self, other)
+
+    def __rshift__(self, other: ExprLike) -> Expr:
+        return binary("shr", self, other)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return binary("bitand", self, other)
+
+    def __rand__(self, other: ExprLike) -> Expr:
+        return binary("bitand", other, self)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return binary("bitor", self, other)
+
+    def __ror__(self, other: ExprLike) -> Expr:
+        return binary("bitor", other, self)
+
+    def __xor__(self, other: ExprLike) -> Expr:
+        return binary("bitxor", self, other)
+
+    def __rxor__(self, other: ExprLike) -> Expr:
+        return binary("bitxor", other, self)
+
+    def __neg__(self) -> Expr:
+        value = as_expr(self)
+        return Unary("neg", value, value.dtype)
+
+    def __invert__(self) -> Expr:
+        value = as_expr(self)
+        if dtypes.info(value.dtype).is_float:
+            raise DefinitionError(f"~ needs an integer or bool, got {value.dtype}", caller())
+        return Unary("not" if value.dtype == "bool" else "invert", value, value.dtype)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return binary("lt", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return binary("le", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return binary("gt", self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return binary("ge", self, other)
+
+    def equal(self, other: ExprLike) -> Expr:
+        """Elementwise equality (same as `==`)."""
+        return binary("eq", self, other)
+
+    def astype(self, dtype: str) -> Expr:
+        """Convert to a dtype with NumPy's conversion rules."""
+        return cast(self, dtype)
+
+
+class Expr(ExprOperators):
+    """Base of all scalar expressions. `dtype` is a name of tensorlang.dtypes.TABLE."""
+
+    __slots__ = ()
+    dtype: str
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, Expr | AsExpr | int | float | np.generic):
+            return binary("eq", self, other)
+        return NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        if isinstance(other, Expr | AsExpr | int | float | np.generic):
+            return binary("ne", self, other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, *(getattr(self, f.name) for f in fields(self))))  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        raise DefinitionError(
+            f"an expression of dtype {self.dtype} has no truth value while the program is being written; "
+            "use te.if_then_else, te.all, te.any or ~ instead of Python's if, and, or, not",
+            caller(),
+        )
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    def label(self) -> tuple[object, ...]:
+        """What tells this node from others of its class, children and dtype aside."""
+        return ()
+
+    def children(self) -> tuple[Expr, ...]:
+        """The direct sub-expressions."""
+        return ()
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        """This node over other sub-expressions (same number)."""
+        return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const(Expr):
+    """A literal: int, float or bool value of a dtype."""
+
+    value: int | float | bool
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var(Expr):
+    """A named scalar: an axis, a loop variable, or a symbolic size. Its name is its identity."""
+
+    name: str
+    dtype: str = "int32"
+
+    def label(self) -> tuple[object, ...]:
+        return (self.name,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unary(Expr):
+    """neg (numbers), not (bool), invert (integer bits)."""
+
+    op: str
+    a: Expr
+    dtype: str
+
+    def label(self) -> tuple[object, ...]:
+        return (self.op,)
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Unary(self.op, children[0], self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binary(Expr):
+    """Arithmetic, bitwise, logical or comparison; both operands have one dtype (shifts included)."""
+
+    op: str
+    a: Expr
+    b: Expr
+    dtype: str
+
+    def label(self) -> tuple[object, ...]:
+        return (self.op,)
+
+    def __bool__(self) -> bool:
+        if self.op == "eq":
+            return same(self.a, self.b)
+        if self.op == "ne":
+            return not same(self.a, self.b)
+        return Expr.__bool__(self)
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a, self.b)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Binary(self.op, children[0], children[1], self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast(Expr):
+    """Conversion with NumPy's rules."""
+
+    value: Expr
+    dtype: str
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.value,)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Cast(children[0], self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select(Expr):
+    """`then` where `cond` holds, else `orelse`; a branch not taken reads no memory."""
+
+    cond: Expr
+    then: Expr
+    orelse: Expr
+    dtype: str
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.cond, self.then, self.orelse)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Select(children[0], children[1], children[2], self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Expr):
+    """A math intrinsic by name (`exp`, `sqrt`, `fma`, ...; see tensorlang.ir.intrinsics)."""
+
+    name: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+    def label(self) -> tuple[object, ...]:
+        return (self.name,)
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.args
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Call(self.name, children, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A named array. `scope`: global (caller's or scratch memory), local (private: registers or stack), shared."""
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: str
+    scope: str = "global"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load(Expr):
+    """An element of a buffer."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+
+    def label(self) -> tuple[object, ...]:
+        return (self.buffer.name,)
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.buffer.dtype
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.index
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Load(self.buffer, children)
+
+
+def as_expr(value: ExprLike | ExprOperators, dtype: str | None = None) -> Expr:
+    """Return `value` as an expression; a literal takes `dtype`, else int32 / float32 / bool."""
+    match value:
+        case Expr():
+            return value
+        case AsExpr():
+            return value.as_expr()
+        case bool() | np.bool_():
+            return const(bool(value), dtype or "bool")
+        case int():
+            return const(value, dtype or "int32")
+        case float():
+            return const(value, dtype or "float32")
+        case np.generic():
+            return const(value.item(), dtypes.canonical(value.dtype))
+    raise DefinitionError(f"expected a number or an expression, got {type(value).__name__} {value!r}", caller())
+
+
+def const(value: int | float | bool, dtype: str | None = None) -> Const:
+    """Return a literal of a dtype; integers out of its range are refused."""
+    if dtype is None:
+        dtype = "bool" if isinstance(value, bool) else "int32" if isinstance(value, int) else "float32"
+    d = dtypes.info(dtypes.canonical(dtype))
+    if d.is_float:
+        return Const(float(value), d.name)
+    if d.kind == "bool":
+        return Const(bool(value), d.name)
+    low, high = dtypes.limits(d.name)
+    if value != value or not low <= value <= high:
+        raise DefinitionError(f"{value!r} does not fit {d.name} ({low} to {high})", caller())
+    return Const(int(value), d.name)
+
+
+def _literal_dtype(value: int | float | bool, other: str) -> str:
+    """Weak typing of a Python literal beside an expression of dtype `other`."""
+    kind = dtypes.info(other).kind
+    if isinstance(value, float) and kind != "float":
+        return "float32"
+    if isinstance(value, int) and not isinstance(value, bool) and kind == "bool":
+        return "int32"
+    return other
+
+
+def operands(a: Any, b: Any) -> tuple[Expr, Expr]:
+    """Convert two operands to expressions of one dtype, by the promotion table."""
+    weak = (bool, int, float)
+    if isinstance(a, weak) and not isinstance(b, weak):
+        right = as_expr(b)
+        left: Expr = const(a, _literal_dtype(a, right.dtype))
+    elif isinstance(b, weak) and not isinstance(a, weak):
+        left = as_expr(a)
+        right = const(b, _literal_dtype(b, left.dtype))
+    else:
+        left, right = as_expr(a), as_expr(b)
+    dtype = dtypes.promote(left.dtype, right.dtype)
+    return cast(left, dtype), cast(right, dtype)
+
+
+def binary(op: str, a: Any, b: Any) -> Expr:
+    """Build a checked binary expression; integer constants fold."""
+    x, y = operands(a, b)
+    kind = dtypes.info(x.dtype).kind
+    if op in COMPARE:
+        return Binary(op, x, y, "bool")
+    if op in LOGICAL:
+        if kind != "bool":
+            raise DefinitionError(f"{op} needs bool operands, got {x.dtype} ({x} and {y}); compare first", caller())
+        return Binary(op, x, y, "bool")
+    if op in BITWISE and kind == "float":
+        raise DefinitionError(f"{op} needs integer operands, got {x.dtype}; cast first", caller())
+    if kind == "bool":
+        if op in ("bitand", "bitor"):
+            return Binary("and" if op == "bitand" else "or", x, y, "bool")
+        if op == "bitxor":
+            return Binary("ne", x, y, "bool")
+        if op not in ("min", "max"):
+            x, y, kind = cast(x, "int32"), cast(y, "int32"), "int"
+    if op == "div" and kind != "float":
+        raise DefinitionError(
+            f"/ on integers is ambiguous ({x} / {y}); use // (floordiv), te.truncdiv, or cast to a float first",
+            caller(),
+        )
+    if op in DIVISION and isinstance(y, Const) and y.value == 0 and kind != "float":
+        raise DefinitionError(f"division by zero: {x} {op} 0", caller())
+    folded = fold_integers(op, x, y)
+    return folded if folded is not None else Binary(op, x, y, x.dtype)
+
+
+_FOLD: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "floormod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
+
+
+def fold_integers(op: str, x: Expr, y: Expr) -> Expr | None:
+    """Constant folding and neutral elements of integer arithmetic; None when nothing applies."""
+    if not dtypes.info(x.dtype).is_integer:
+        return None
+    if isinstance(x, Const) and isinstance(y, Const) and op in _FOLD:
+        value = _FOLD[op](int(x.value), int(y.value))
+        low, high = dtypes.limits(x.dtype)
+        return Const(value, x.dtype) if low <= value <= high else None
+    left = x.value if isinstance(x, Const) else None
+    right = y.value if isinstance(y, Const) else None
+    match op:
+        case "add" if left == 0:
+            return y
+        case "add" | "sub" if right == 0:
+            return x
+        case "mul" if left == 1:
+            return y
+        case "mul" | "floordiv" if right == 1:
+            return x
+        case "mul" if left == 0 or right == 0:
+            return Const(0, x.dtype)
+        case "floormod" if right == 1:
+            return Const(0, x.dtype)
+    return None
+
+
+def cast(value: ExprLike | ExprOperators, dtype: str) -> Expr:
+    """Convert to a dtype; constants fold when exact."""
+    x, target = as_expr(value), dtypes.canonical(dtype)
+    if x.dtype == target:
+        return x
+    if isinstance(x, Const) and not dtypes.info(x.dtype).is_float:
+        low, high = dtypes.limits(target)
+        if low <= x.value <= high:
+            return const(x.value, target)
+    return Cast(x, target)
+
+
+def select(cond: ExprLike, then: Any, orelse: Any) -> Select:
+    """`then` where `cond` holds, else `orelse`; a branch not taken reads no memory."""
+    test = as_expr(cond)
+    if test.dtype != "bool":
+        raise DefinitionError(f"a condition must be bool, got {test.dtype} ({test}); compare first", caller())
+    x, y = operands(then, orelse)
+    return Select(test, x, y, x.dtype)
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Structural equality: the same tree, dtypes included."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or a.dtype != b.dtype:
+        return False
+    if isinstance(a, Const) and isinstance(b, Const):
+        return a.value == b.value or (a.value != a.value and b.value != b.value)
+    if a.label() != b.label():
+        return False
+    left, right = a.children(), b.children()
+    return len(left) == len(right) and all(same(x, y) for x, y in zip(left, right, strict=True))
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Yield every node, parents first."""
+    yield expr
+    for child in expr.children():
+        yield from walk(child)
+
+
+def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Rebuild bottom-up; `rule` returns a replacement or None to keep the node."""
+    children = expr.children()
+    if children:
+        new = tuple(rewrite(c, rule) for c in children)
+        if any(x is not y for x, y in zip(children, new, strict=True)):
+            expr = expr.with_children(new)
+    replacement = rule(expr)
+    return expr if replacement is None else replacement
+
+
+def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
+    """Replace variables by name; integer constants fold on the way."""
+
+    def rule(node: Expr) -> Expr | None:
+        match node:
+            case Var():
+                value = values.get(node.name)
+                return None if value is None else cast(value, node.dtype)
+            case Binary():
+                return fold_integers(node.op, node.a, node.b)
+        return None
+
+    return rewrite(expr, rule)
+
+
+_SYMBOL = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "bitand": "&", "bitor": "|",
+    "bitxor": "^", "shl": "<<", "shr": ">>", "and": "and", "or": "or",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+_RANK = {
+    "or": 1, "and": 2, "eq": 4, "ne": 4, "lt": 4, "le": 4, "gt": 4, "ge": 4, "bitor": 5, "bitxor": 6, "bitand": 7,
+    "shl": 8, "shr": 8, "add": 9, "sub": 9, "mul": 10, "div": 10, "floordiv": 10, "floormod": 10,
+}  # fmt: skip
+
+
+class Printable:
+    """Mixin of nodes defined above this room that bring their own text."""
+
+    __slots__ = ()
+
+    def text(self) -> str:
+        raise NotImplementedError
+
+
+def to_text(expr: Expr, rank: int = 0) -> str:
+    """Return the one text form of an expression, with the fewest parentheses."""
+    match expr:
+        case Const():
+            if expr.dtype in ("int32", "int64", "bool", "float32"):
+                return repr(expr.value)
+            return f"{expr.dtype}({expr.value!r})"
+        case Var():
+            return expr.name
+        case Unary():
+            sign = {"neg": "-", "not": "not ", "invert": "~"}[expr.op]
+            return f"{sign}{to_text(expr.a, 11)}"
+        case Binary():
+            if expr.op not in _SYMBOL:
+                return f"{expr.op}({to_text(expr.a)}, {to_text(expr.b)})"
+            own = _RANK[expr.op]
+            text = f"{to_text(expr.a, own)} {_SYMBOL[expr.op]} {to_text(expr.b, own + 1)}"
+            return f"({text})" if own < rank else text
+        case Cast():
+            return f"{expr.dtype}({to_text(expr.value)})"
+        case Select():
+            return f"select({to_text(expr.cond)}, {to_text(expr.then)}, {to_text(expr.orelse)})"
+        case Call():
+            return f"{expr.name}({', '.join(to_text(a) for a in expr.args)})"
+        case Load():
+            return f"{expr.buffer.name}[{', '.join(to_text(i) for i in expr.index)}]"
+        case Printable():
+            return expr.text()
+    return repr(expr)

@@ -1,0 +1,183 @@
+"""Loop IR: what lowering produces and every target consumes.
+
+A kernel is a tree of loops, guards and stores over named buffers. Loop variables and index
+expressions are int64. Loops run `lower <= var < upper` in steps of one. Whatever the kind of a loop,
+running it serially in order gives the right result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from tensorlang.ir.expr import Buffer, Expr, Var
+
+INDEX = "int64"
+
+
+class LoopKind(Enum):
+    """How the iterations of a loop run."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    BOUND = "bound"
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for var in range(lower, upper)`. `axis` names its schedule axis; `thread` the tag of a BOUND loop.
+
+    A VECTORIZED loop has constant extent and holds no other loop than UNROLLED or SERIAL ones whose bounds
+    do not use `var`. An UNROLLED loop that survives lowering has constant extent.
+    """
+
+    var: Var
+    lower: Expr
+    upper: Expr
+    kind: LoopKind
+    body: Stmt
+    axis: str = ""
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`buffer[index] = value`."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """`if cond: then else: orelse`."""
+
+    cond: Expr
+    then: Stmt
+    orelse: Stmt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """Statements one after the other."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """A scratch buffer, uninitialised, alive in `body`; private to the iteration that allocates it.
+
+    Its shape is constant, or made of size parameters only.
+    """
+
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """`var = value` inside `body`; evaluated once."""
+
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Record a run-time fault; the call raises KernelError with `message` after the kernel returns."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPython:
+    """Call a Python function with whole buffers as NumPy arrays: `function(*buffers)` (te.extern).
+
+    Equality and printing go by `name`; the callable itself is looked up in the kernel's `callbacks`.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+
+
+Stmt: TypeAlias = For | Store | If | Seq | Allocate | Let | Fail | CallPython
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One function: `params` are the caller's arrays in order, `sizes` int64 scalars bound from their shapes.
+
+    `outputs` names the params that are written. `noalias` promises that written params overlap no other.
+    `callbacks` holds the Python functions of CallPython by name, and is not part of its identity.
+    """
+
+    name: str
+    params: tuple[Buffer, ...]
+    sizes: tuple[Var, ...]
+    outputs: tuple[str, ...]
+    body: Stmt
+    callbacks: tuple[tuple[str, Callable[..., Any]], ...] = ()
+
+
+def children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The direct sub-statements."""
+    match stmt:
+        case For() | Allocate() | Let():
+            return (stmt.body,)
+        case If():
+            return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
+        case Seq():
+            return stmt.body
+        case Store() | Fail() | CallPython():
+            return ()
+
+
+def walk(stmt: Stmt) -> Iterator[Stmt]:
+    """Yield every statement, parents first."""
+    yield stmt
+    for child in children(stmt):
+        yield from walk(child)
+
+
+def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
+    """Rebuild a statement with `function` applied to its direct sub-statements."""
+    match stmt:
+        case For():
+            return For(stmt.var, stmt.lower, stmt.upper, stmt.kind, function(stmt.body), stmt.axis, stmt.thread)
+        case Allocate():
+            return Allocate(stmt.buffer, function(stmt.body))
+        case Let():
+            return Let(stmt.var, stmt.value, function(stmt.body))
+        case If():
+            orelse = None if stmt.orelse is None else function(stmt.orelse)
+            return If(stmt.cond, function(stmt.then), orelse)
+        case Seq():
+            return Seq(tuple(function(s) for s in stmt.body))
+        case Store() | Fail() | CallPython():
+            return stmt
+
+
+def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
+    """Rebuild a whole statement tree with `function` applied to every top-level expression."""
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case For():
+                return For(s.var, function(s.lower), function(s.upper), s.kind, visit(s.body), s.axis, s.thread)
+            case Let():
+                return Let(s.var, function(s.value), visit(s.body))
+            case If():
+                return If(function(s.cond), visit(s.then), None if s.orelse is None else visit(s.orelse))
+            case Store():
+                return Store(s.buffer, tuple(function(i) for i in s.index), function(s.value))
+            case _:
+                return map_children(s, visit)
+
+    return visit(stmt)

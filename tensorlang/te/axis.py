@@ -1,0 +1,67 @@
+"""Axes: named integer ranges of a compute expression, and of the loops made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tensorlang.ir.expr import Const, Expr, ExprOperators, Var, binary
+
+ZERO = Const(0, "int32")
+
+
+class AxisKind(Enum):
+    """What an axis enumerates."""
+
+    SPATIAL = "spatial"
+    REDUCE = "reduce"
+    THREAD = "thread"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`min <= i < min + extent`."""
+
+    min: Expr
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis(ExprOperators):
+    """`lower <= name < lower + extent`. The name is its identity within its stage.
+
+    Classic te calls this IterVar; `.var` and `.dom` are its words. Comparing an axis builds an expression.
+    `thread` is the tag of a thread axis (`blockIdx.x`).
+    """
+
+    name: str
+    extent: Expr
+    kind: AxisKind = AxisKind.SPATIAL
+    lower: Expr = ZERO
+    thread: str = ""
+
+    def as_expr(self) -> Expr:
+        return Var(self.name)
+
+    @property
+    def var(self) -> Var:
+        """The variable that stands for this axis in expressions."""
+        return Var(self.name)
+
+    @property
+    def dom(self) -> Range:
+        """The range, as classic te spells it: `.dom.min`, `.dom.extent`."""
+        return Range(self.lower, self.extent)
+
+    def __eq__(self, other: object) -> Any:
+        return binary("eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return binary("ne", self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name

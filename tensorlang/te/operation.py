@@ -1,0 +1,306 @@
+"""Operations, tensors, and the two expression nodes that only te has: Read and Reduce.
+
+A user writes reads as `Read(Tensor, index)`. `Program` rewrites them to `Load(Buffer, index)`, so that a
+canonical operation is pure data keyed by names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, Var, as_expr, to_text, walk
+from tensorlang.location import Location
+from tensorlang.te.axis import Axis
+from tensorlang.te.check import check_read
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """An associative and commutative combiner: `lhs, rhs -> result`, with its identity."""
+
+    name: str
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    result: tuple[Expr, ...]
+    identity: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(Expr, Printable):
+    """Value `index` of combining `sources` over `axes`, where `where` holds (None: everywhere).
+
+    `init` replaces the identity as the value that the reduction starts from.
+    """
+
+    reducer: Reducer
+    sources: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    where: Expr | None
+    index: int
+    dtype: str
+    init: tuple[Expr, ...] = ()
+
+    def label(self) -> tuple[object, ...]:
+        return self.reducer.name, tuple(a.name for a in self.axes), self.index, self.where is None
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.sources + self.init + (() if self.where is None else (self.where,))
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        n, m = len(self.sources), len(self.init)
+        where = None if self.where is None else children[-1]
+        return Reduce(self.reducer, children[:n], self.axes, where, self.index, self.dtype, children[n : n + m])
+
+    def start(self) -> tuple[Expr, ...]:
+        """The values before the first update."""
+        return self.init or self.reducer.identity
+
+    def text(self) -> str:
+        axes = ", ".join(f"{a.name} in [{a.lower}, {a.lower + a.extent})" for a in self.axes)
+        where = "" if self.where is None else f", where={to_text(self.where)}"
+        init = "" if not self.init else f", init=({', '.join(map(to_text, self.init))})"
+        part = f"[{self.index}]" if len(self.sources) > 1 else ""
+        return f"{self.reducer.name}({', '.join(map(to_text, self.sources))}; {axes}{where}{init}){part}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor(ExprOperators):
+    """Output `value_index` of an operation. `A[i, j]`, `A(i, j)` and `A[i][j]` read an element."""
+
+    op: Operation
+    value_index: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.op.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.op.dtypes[self.value_index]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def as_expr(self) -> Expr:
+        """A zero-dimensional tensor stands for its element."""
+        return Read.checked(self, ())
+
+    def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        return TensorSlice(self, parts) if len(parts) < self.ndim else Read.checked(self, parts)
+
+    def __call__(self, *index: ExprLike) -> Expr:
+        return Read.checked(self, index)
+
+    def __hash__(self) -> int:
+        return hash((id(self.op), self.value_index))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tensor) and self.op is other.op and self.value_index == other.value_index
+
+    def __repr__(self) -> str:
+        return f"Tensor(shape=[{', '.join(map(str, self.shape))}], dtype={self.dtype}, name={self.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSlice(ExprOperators):
+    """`A[i]` of a tensor of higher rank, waiting for the rest: `A[i][j]`."""
+
+    tensor: Tensor
+    index: tuple[Any, ...]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.tensor[self.index + (index if isinstance(index, tuple) else (index,))]
+
+    def as_expr(self) -> Expr:
+        return Read.checked(self.tensor, self.index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read(Expr, Printable):
+    """An element of a tensor, in a user's expression."""
+
+    tensor: Tensor
+    index: tuple[Expr, ...]
+
+    @staticmethod
+    def checked(tensor: Tensor, index: tuple[Any, ...]) -> Read:
+        """Build a read after checking rank and index dtypes; DefinitionError names the user's line."""
+        return Read(tensor, check_read(tensor.name, tensor.ndim, index))
+
+    def label(self) -> tuple[object, ...]:
+        return (self.tensor,)
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.tensor.dtype
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.index
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Read(self.tensor, children)
+
+    def text(self) -> str:
+        return f"{self.tensor.name}[{', '.join(map(to_text, self.index))}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlaceholderOp:
+    """An input."""
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: str
+    location: Location | None = None
+    num_outputs: int = 1
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        return (self.dtype,)
+
+    @property
+    def axis(self) -> tuple[Axis, ...]:
+        return ()
+
+    @property
+    def reduce_axis(self) -> tuple[Axis, ...]:
+        return ()
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        return []
+
+    def output(self, index: int = 0) -> Tensor:
+        """Output `index` as a tensor."""
+        return Tensor(self, index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComputeOp:
+    """`outputs[axes] = body`, at every point of the axes where all of `where` hold (the rest is padding).
+
+    A body is either free of reductions, or one Reduce per output over the same reduce axes.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    reduce_axes: tuple[Axis, ...]
+    body: tuple[Expr, ...]
+    where: tuple[Expr, ...] = ()
+    tag: str = ""
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    location: Location | None = None
+
+    @property
+    def axis(self) -> tuple[Axis, ...]:
+        return self.axes
+
+    @property
+    def reduce_axis(self) -> tuple[Axis, ...]:
+        return self.reduce_axes
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.body)
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return tuple(a.extent for a in self.axes)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        return tuple(b.dtype for b in self.body)
+
+    @property
+    def dtype(self) -> str:
+        return self.dtypes[0]
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """The tensors read, in order of first use."""
+        reads = [node.tensor for body in self.body for node in walk(body) if isinstance(node, Read)]
+        return list(dict.fromkeys(reads))
+
+    @property
+    def reduction(self) -> Reduce | None:
+        """The first Reduce of the body, if it has one."""
+        first = self.body[0]
+        return first if isinstance(first, Reduce) else None
+
+    def output(self, index: int = 0) -> Tensor:
+        """Output `index` as a tensor."""
+        return Tensor(self, index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExternOp:
+    """Arrays made by a Python function from whole input arrays: `function(*inputs, *outputs)` writes the outputs.
+
+    `inputs` are tensors in a user's program, buffers in a canonical one.
+    """
+
+    name: str
+    inputs: tuple[Tensor | Buffer, ...]
+    shapes: tuple[tuple[Expr, ...], ...]
+    dtypes: tuple[str, ...]
+    function: Callable[..., Any]
+    tag: str = ""
+    location: Location | None = None
+
+    @property
+    def axis(self) -> tuple[Axis, ...]:
+        return ()
+
+    @property
+    def reduce_axis(self) -> tuple[Axis, ...]:
+        return ()
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.shapes)
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.shapes[0]
+
+    @property
+    def dtype(self) -> str:
+        return self.dtypes[0]
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        return [t for t in self.inputs if isinstance(t, Tensor)]
+
+    def output(self, index: int = 0) -> Tensor:
+        """Output `index` as a tensor."""
+        return Tensor(self, index)
+
+
+Operation: TypeAlias = PlaceholderOp | ComputeOp | ExternOp
+
+
+def buffers(op: Operation) -> tuple[Buffer, ...]:
+    """The buffers that a canonical operation writes (a placeholder: that it stands for)."""
+    shapes = op.shapes if isinstance(op, ExternOp) else (op.shape,) * op.num_outputs
+    names = (op.name,) if op.num_outputs == 1 else tuple(f"{op.name}.v{i}" for i in range(op.num_outputs))
+    return tuple(Buffer(n, s, d) for n, s, d in zip(names, shapes, op.dtypes, strict=True))
+
+
+def loads(op: Operation) -> tuple[Load, ...]:
+    """The loads of a canonical compute operation, in order, duplicates included."""
+    if not isinstance(op, ComputeOp):
+        return ()
+    return tuple(node for body in op.body for node in walk(body) if isinstance(node, Load))
+
+
+def constant(value: int) -> Expr:
+    """An int32 literal for shapes and bounds."""
+    return as_expr(value, "int32" if abs(value) < 2**31 else "int64")
