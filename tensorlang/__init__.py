@@ -1,1 +1,69 @@
-"""tensorlang: tensor expressions with proven schedules and an autotuner."""
+"""tensorlang: tensor expressions with proven schedules and an autotuner.
+
+Programs written for classic te run after `import tensorlang as tvm` and `from tensorlang import te`. Every name below
+is imported when it is first used, so `import tensorlang` is light.
+"""
+
+from typing import Any
+
+from tensorlang.names import listing, lookup, offer, refuse
+
+offer(
+    "tensorlang",
+    {
+        **{room: f"tensorlang.{room}" for room in ("autotune", "errors", "nd", "runtime", "target", "te", "testing")},
+        **{room: f"tensorlang.{room}" for room in ("tir", "topi")},
+        "__version__": "tensorlang.version:VERSION",
+        "build": "tensorlang.build:build",
+        "lower": "tensorlang.build:lower",
+        "convert": "tensorlang.te.convert:convert",
+        "cpu": "tensorlang.nd:cpu",
+        "device": "tensorlang.nd:device",
+        "get_global_func": "tensorlang.te.packed:get_global_func",
+        "register_func": "tensorlang.te.packed:register_func",
+        "DefinitionError": "tensorlang.errors:DefinitionError",
+        "ScheduleError": "tensorlang.errors:ScheduleError",
+        "TargetError": "tensorlang.errors:TargetError",
+        "TensorlangError": "tensorlang.errors:TensorlangError",
+    },
+)
+offer("tensorlang.te", {"create_schedule": "tensorlang.schedule:create_schedule"})
+offer("tensorlang.runtime", {"convert": "tensorlang.te.convert:convert"})
+
+_NO_GPU = "GPU targets are not there yet; use the CPU (target='llvm') or target='interpreter'"
+_TUNER = "use tensorlang.autotune, or the command `tensorlang tune`"
+_GRAPH = "tensorlang has operators, not graphs; write the operator in te"
+refuse(
+    "tensorlang",
+    {
+        **dict.fromkeys(("cuda", "gpu", "rocm", "opencl", "metal", "vulkan"), _NO_GPU),
+        **dict.fromkeys(("autotvm", "auto_scheduler", "meta_schedule"), _TUNER),
+        **dict.fromkeys(("relay", "relax", "driver"), _GRAPH),
+        "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
+        "contrib": "kernels take NumPy arrays and DLPack tensors as they are",
+        "ir": "te.Range and the expression classes are in tensorlang.te",
+        "rpc": "kernels run in this process, tuning in local worker processes",
+        "script": "write the program in te and schedule it",
+    },
+)
+refuse(
+    "tensorlang.te",
+    {
+        "scan": "unroll the recurrence into computes, or use te.extern",
+        "hybrid": "write the computation with te.compute",
+        "gradient": "write the gradient as a te.compute of its own",
+        "create_prim_func": "use tensorlang.lower(te.create_schedule(ops), args)",
+        "decl_tensor_intrin": "instructions are chosen by the target; use vectorize",
+        "extern_primfunc": "use te.extern with a Python function",
+        "trace": "use te.extern with a Python function that prints",
+    },
+)
+refuse("tensorlang.tir", {"Schedule": "use te.create_schedule", "PrimFunc": "use tensorlang.lower(s, args)"})
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__)

@@ -61,7 +61,7 @@ TABLE: dict[str, DType] = {
     d.name: d
     for d in (
         DType("bool", "bool", 1, "i1"),
-        *(DType(f"{k}{b}", k, b, f"i{b}") for k in ("int", "uint") for b in (8, 16, 32, 64)),  # type: ignore[arg-type]
+        *(DType(f"{k}{b}", k, b, f"i{b}") for k in ("int", "uint") for b in (8, 16, 32, 64)),
         DType("float16", "float", 16, "half"),
         DType("bfloat16", "float", 16, "bfloat"),
         DType("float32", "float", 32, "float"),

@@ -100,6 +100,7 @@ class ExprOperators:
 
     def __neg__(self) -> Expr:
         value = as_expr(self)
+        value = cast(value, "int32") if value.dtype == "bool" else value
         return Unary("neg", value, value.dtype)
 
     def __invert__(self) -> Expr:
@@ -346,6 +347,8 @@ def const(value: int | float | bool, dtype: str | None = None) -> Const:
     low, high = dtypes.limits(d.name)
     if value != value or not low <= value <= high:
         raise DefinitionError(f"{value!r} does not fit {d.name} ({low} to {high})", caller())
+    if value != int(value):
+        raise DefinitionError(f"{value!r} is not an integer; a constant of {d.name} needs one", caller())
     return Const(int(value), d.name)
 
 
@@ -481,6 +484,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
     yield expr
     for child in expr.children():
         yield from walk(child)
+
+
+def variables(expr: Expr) -> set[str]:
+    """Names of the variables in an expression."""
+    return {node.name for node in walk(expr) if isinstance(node, Var)}
 
 
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:

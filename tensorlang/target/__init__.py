@@ -1,0 +1,21 @@
+"""Targets: machines to compile for. The backends that do it are found through `tensorlang.target.backend`."""
+
+from __future__ import annotations
+
+from tensorlang.target.detect import parse
+from tensorlang.target.spec import GpuLimits
+from tensorlang.target.spec import Target as TargetSpec
+
+__all__ = ["GpuLimits", "Target", "TargetSpec", "measure_peak", "parse"]
+
+
+def Target(text: str | TargetSpec | None = None) -> TargetSpec:
+    """Return the target that a text names (`"llvm -mcpu=haswell"`; None: this machine); see `parse`."""
+    return parse(text)
+
+
+def measure_peak(threads: int = 1) -> dict[str, float]:
+    """Measure this machine: `gflops` (float32 fused multiply-add), `l2_gbs` and `memory_gbs` (reads, GB/s)."""
+    from tensorlang.target.llvm.peak import measure
+
+    return measure(threads)

@@ -1,8 +1,12 @@
-"""What a target is: a frozen description, its text form, and its presets."""
+"""What a target is: a frozen description, its text form, and its JSON form for tuning records."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from tensorlang.errors import RecordError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,8 @@ class GpuLimits:
 class Target:
     """A machine to compile for.
 
-    `kind`: llvm or interpreter. `cpu` and `features` as LLVM spells them; `triple` empty for this machine.
+    `kind`: llvm or interpreter. `cpu` as LLVM spells it; `features` are changes to that CPU's features, as LLVM
+    spells them (`+avx512bf16,-fma`); `triple` is empty for this machine.
     `vector_bytes`: widest vector register. `cores`: threads of a parallel loop. `caches`: bytes of L1, L2, L3.
     """
 
@@ -39,4 +44,20 @@ class Target:
     def __str__(self) -> str:
         options = [f"-mtriple={self.triple}"] if self.triple else []
         options += [f"-mcpu={self.cpu}"] if self.cpu else []
+        options += [f"-mattr={self.features}"] if self.features else []
         return " ".join([self.kind, *options])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values; `from_json` restores an equal target."""
+        return asdict(self) | {"caches": list(self.caches)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Target:
+        """Restore a target; RecordError names a missing or unknown field."""
+        known = {f.name for f in fields(Target)}
+        if "kind" not in data or not known >= set(data):
+            wrong = ", ".join(sorted(set(data) - known)) or "kind is missing"
+            raise RecordError(f"not a target record ({wrong}); its fields are {', '.join(sorted(known))}")
+        gpu = data.get("gpu")
+        caches = tuple(data.get("caches", ()))
+        return Target(**{**data, "caches": caches, "gpu": None if gpu is None else GpuLimits(**gpu)})

@@ -1,0 +1,191 @@
+"""The tensor expression language: declare inputs, computations and reductions.
+
+    from tensorlang import te
+
+    n = te.var("n")
+    A = te.placeholder((n, n), name="A")
+    B = te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n), "k")
+    C = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+
+Names of higher floors (create_schedule) are looked up in the package's table when they are used.
+"""
+
+from typing import Any
+
+from tensorlang.ir.expr import Expr, Var
+from tensorlang.names import listing, lookup
+from tensorlang.te.axis import Axis, Range
+from tensorlang.te.axis import Axis as IterVar
+from tensorlang.te.define import compute, extern, placeholder, tag_scope
+from tensorlang.te.domain import reduce_axis, size_var, thread_axis, var
+from tensorlang.te.math import abs_ as abs
+from tensorlang.te.math import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cast,
+    ceil,
+    ceildiv,
+    clz,
+    const,
+    copysign,
+    cos,
+    cosh,
+    div,
+    erf,
+    exp,
+    exp2,
+    exp10,
+    expm1,
+    floor,
+    floordiv,
+    floormod,
+    fma,
+    fmod,
+    hypot,
+    if_then_else,
+    indexdiv,
+    indexmod,
+    infinity,
+    isfinite,
+    isinf,
+    isnan,
+    ldexp,
+    likely,
+    log,
+    log1p,
+    log2,
+    log10,
+    max_value,
+    maximum,
+    min_value,
+    minimum,
+    nearbyint,
+    popcount,
+    power,
+    rsqrt,
+    select,
+    sigmoid,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+    truncdiv,
+    truncmod,
+)
+from tensorlang.te.math import pow_ as pow
+from tensorlang.te.math import round_ as round
+from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorSlice
+from tensorlang.te.reductions import all_ as all
+from tensorlang.te.reductions import any_ as any
+from tensorlang.te.reductions import comm_reducer
+from tensorlang.te.reductions import max_ as max
+from tensorlang.te.reductions import min_ as min
+from tensorlang.te.reductions import prod_ as prod
+from tensorlang.te.reductions import sum_ as sum
+
+__all__ = [
+    "Axis",
+    "ComputeOp",
+    "Expr",
+    "ExternOp",
+    "IterVar",
+    "Operation",
+    "PlaceholderOp",
+    "Range",
+    "Tensor",
+    "TensorSlice",
+    "Var",
+    "abs",
+    "acos",
+    "acosh",
+    "all",
+    "any",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cast",
+    "ceil",
+    "ceildiv",
+    "clz",
+    "comm_reducer",
+    "compute",
+    "const",
+    "copysign",
+    "cos",
+    "cosh",
+    "div",
+    "erf",
+    "exp",
+    "exp2",
+    "exp10",
+    "expm1",
+    "extern",
+    "floor",
+    "floordiv",
+    "floormod",
+    "fma",
+    "fmod",
+    "hypot",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "infinity",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "ldexp",
+    "likely",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "max",
+    "max_value",
+    "maximum",
+    "min",
+    "min_value",
+    "minimum",
+    "nearbyint",
+    "placeholder",
+    "popcount",
+    "pow",
+    "power",
+    "prod",
+    "reduce_axis",
+    "round",
+    "rsqrt",
+    "select",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "size_var",
+    "sqrt",
+    "sum",
+    "tag_scope",
+    "tan",
+    "tanh",
+    "thread_axis",
+    "trunc",
+    "truncdiv",
+    "truncmod",
+    "var",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__)

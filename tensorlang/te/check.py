@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr
 from tensorlang.location import caller
+
+_AXIS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TENSOR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_OUTPUT_SUFFIX = re.compile(r"\.v\d+")
+
+
+def check_axis_name(what: str, name: Any) -> str:
+    """Return the name of an axis or a size, after checking that it is an ASCII identifier."""
+    if not isinstance(name, str) or not _AXIS_NAME.fullmatch(name):
+        raise DefinitionError(f"the name of a {what} must be letters, digits and _, got {name!r}", caller())
+    return name
+
+
+def check_tensor_name(name: Any) -> str:
+    """Return the name of an operation: letters, digits, `_` and `.`; `.v0` is kept for one of several outputs."""
+    if not isinstance(name, str) or not _TENSOR_NAME.fullmatch(name):
+        raise DefinitionError(f"a tensor's name must be letters, digits, _ and ., got {name!r}", caller())
+    if _OUTPUT_SUFFIX.search(name):
+        raise DefinitionError(f"the name {name!r} is kept for one of several outputs; choose another", caller())
+    return name
 
 
 def check_read(name: str, rank: int, index: tuple[Any, ...]) -> tuple[Expr, ...]:

@@ -10,21 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, Var, as_expr, to_text, walk
+from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, as_expr, to_text, walk
 from tensorlang.location import Location
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read
-
-
-@dataclass(frozen=True, slots=True)
-class Reducer:
-    """An associative and commutative combiner: `lhs, rhs -> result`, with its identity."""
-
-    name: str
-    lhs: tuple[Var, ...]
-    rhs: tuple[Var, ...]
-    result: tuple[Expr, ...]
-    identity: tuple[Expr, ...]
+from tensorlang.te.reducer import Reducer as Reducer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +33,7 @@ class Reduce(Expr, Printable):
     init: tuple[Expr, ...] = ()
 
     def label(self) -> tuple[object, ...]:
-        return self.reducer.name, tuple(a.name for a in self.axes), self.index, self.where is None
+        return self.reducer, tuple(a.name for a in self.axes), self.index, self.where is None, len(self.init)
 
     def children(self) -> tuple[Expr, ...]:
         return self.sources + self.init + (() if self.where is None else (self.where,))
@@ -62,7 +52,7 @@ class Reduce(Expr, Printable):
         where = "" if self.where is None else f", where={to_text(self.where)}"
         init = "" if not self.init else f", init=({', '.join(map(to_text, self.init))})"
         part = f"[{self.index}]" if len(self.sources) > 1 else ""
-        return f"{self.reducer.name}({', '.join(map(to_text, self.sources))}; {axes}{where}{init}){part}"
+        return f"{self.reducer.text()}({', '.join(map(to_text, self.sources))}; {axes}{where}{init}){part}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

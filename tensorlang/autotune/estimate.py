@@ -1,0 +1,134 @@
+"""The analytical estimate of a candidate's time: a roofline over registers and cache levels.
+
+It chooses the first candidates and is the prior that the learned model corrects. It need not order the
+good ones (that is what measuring is for), only put them among the first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tensorlang.autotune.nest import LINE, Array, Kind, Nest, footprint, register_tile
+from tensorlang.target.spec import Target
+
+CHAINS = 8  # two pipes of four cycles: independent accumulators that keep them busy
+FILL = 0.75  # the share of a cache that a tile may take before its neighbours push it out
+PACKING_RATE = 20e9
+CALL_SECONDS = 8e-9
+REGION_SECONDS = 5e-6
+POINTERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the estimate knows of one core: operations a second in float32, bytes a second of each level.
+
+    `bandwidths` of L1, L2, L3 and memory; `caches` in bytes, innermost first.
+    """
+
+    flops: float
+    bandwidths: tuple[float, ...]
+    caches: tuple[int, ...]
+    vector_bytes: int
+    vector_registers: int
+
+    @staticmethod
+    def of(target: Target, flops: float | None = None) -> Machine:
+        """The machine of a target; `flops` measured on one core, else two FMA pipes at 3.5 GHz."""
+        peak = flops or 3.5e9 * 4 * target.lanes(32)
+        cycle = peak / (4 * target.lanes(32))
+        bandwidths = (2 * target.vector_bytes * cycle, target.vector_bytes * cycle, 30 * cycle, 10 * cycle)
+        return Machine(peak, bandwidths, target.caches, target.vector_bytes, target.vector_registers)
+
+    def lanes(self, bits: int) -> int:
+        """Elements of `bits` bits in one vector register."""
+        return max(1, self.vector_bytes * 8 // bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds of every candidate, and the terms that they are made of (by name, for `explain`)."""
+
+    seconds: Array
+    terms: dict[str, Array] = field(default_factory=dict)
+
+
+def estimate(nest: Nest, machine: Machine, threads: int) -> Estimate:
+    """Estimate the run time of every candidate of a nest in seconds."""
+    arithmetic = _arithmetic(nest, machine)
+    traffic = _traffic(nest, machine)
+    calls = _tile_calls(nest) * CALL_SECONDS
+    packing = nest.packing_bytes / PACKING_RATE
+    speedup, regions = _parallel(nest, threads)
+    serial = np.maximum(arithmetic, traffic) + 0.15 * np.minimum(arithmetic, traffic) + calls
+    seconds = serial / speedup + packing + regions * REGION_SECONDS
+    terms = {"arithmetic": arithmetic, "traffic": traffic, "tile calls": calls, "packing": packing, "speedup": speedup}
+    return Estimate(seconds, terms)
+
+
+def _arithmetic(nest: Nest, machine: Machine) -> Array:
+    """Time of the vector pipes: full rate, less what short chains, loads, spills and row pointers cost."""
+    lanes = machine.lanes(nest.bits)
+    tile = register_tile(nest, lanes)
+    vector = next((loop.trips for loop in nest.loops if loop.kind is Kind.VECTORIZED), np.ones(nest.count))
+    peak = machine.flops * 32 / nest.bits
+    filled = vector / (np.ceil(vector / lanes) * lanes)  # lanes that do useful work; a scalar uses one of them
+    chains = np.minimum(tile.accumulators / CHAINS, 1) if nest.reduce_axes else np.ones(nest.count)
+    per_load = np.minimum(tile.fma / np.maximum(tile.loads + 2 * tile.gathers, 1e-9), 1)
+    excess = np.maximum(tile.registers - machine.vector_registers, 0)
+    spills = 1 + 2 * excess / tile.accumulators
+    pointers = 1 + 0.06 * np.maximum(tile.broadcast_rows - POINTERS, 0)
+    padding = _padding(nest)
+    return nest.operations / peak / filled / np.minimum(chains, per_load) * spills * pointers * padding
+
+
+def _padding(nest: Nest) -> Array:
+    """Iterations walked over iterations needed: what tiles that do not divide their axis cost."""
+    walked: Array = math.prod((loop.trips for loop in nest.loops), start=np.ones(nest.count))
+    return np.maximum(walked / math.prod(nest.extents.values()), 1) ** 0.5
+
+
+def _traffic(nest: Nest, machine: Machine) -> Array:
+    """Time of moving lines into each cache level from the next one.
+
+    A level holds the part of the nest inside the first depth whose footprint fits; an array that the loop just
+    outside does not move is fetched once for all of that loop's iterations.
+    """
+    tiles, outside = nest.tiles(), nest.trips_outside()
+    prints = [[footprint(a, tile, nest.count) for a in nest.accesses] for tile in tiles]
+    sizes = [sum((f.lines for f in level), np.zeros(nest.count)) * LINE for level in prints]
+    seconds = np.zeros(nest.count)
+    for cache, bandwidth in zip(machine.caches, machine.bandwidths[1:], strict=False):
+        moved = np.zeros(nest.count)
+        settled = np.zeros(nest.count, dtype=bool)
+        for depth, size in enumerate(sizes):
+            here = (size <= FILL * cache) & ~settled
+            settled |= here
+            if not here.any():
+                continue
+            for access, mark in zip(nest.accesses, prints[depth], strict=True):
+                entries = outside[depth]
+                if depth and nest.loops[depth - 1].axis not in access.axes:
+                    entries = entries / nest.loops[depth - 1].trips
+                moved = moved + np.where(here, entries * mark.lines * LINE * (1 + access.write), 0)
+        seconds = seconds + moved / bandwidth
+    return seconds
+
+
+def _tile_calls(nest: Nest) -> Array:
+    """How often the loop around the register tile is entered."""
+    serial = [n for n, loop in enumerate(nest.loops) if loop.kind in (Kind.SERIAL, Kind.PARALLEL)]
+    return nest.trips_outside()[serial[-1]] if serial else np.ones(nest.count)
+
+
+def _parallel(nest: Nest, threads: int) -> tuple[Array, Array]:
+    """Speedup of the parallel loops on `threads` threads, and how many parallel regions are entered."""
+    one = np.ones(nest.count)
+    first = next((n for n, loop in enumerate(nest.loops) if loop.kind is Kind.PARALLEL), None)
+    if first is None or threads == 1:
+        return one, 0 * one
+    shares = nest.loops[first].trips
+    return shares / np.ceil(shares / threads), nest.trips_outside()[first]

@@ -1,0 +1,195 @@
+"""Worker processes that may crash or hang without harm.
+
+A worker is a fresh interpreter that runs one function at a time and sends back what it returned. It is
+started with `python -m`, not through multiprocessing, because that would run the user's script again in
+every worker. A worker that dies or exceeds its limit is killed and replaced; the caller gets a status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tensorlang.autotune.records import Status
+from tensorlang.errors import InternalError
+
+_PACKAGE_PARENT = str(Path(__file__).parents[2])
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Where a worker runs (`cpus`, empty: anywhere), its address-space limit, and its environment."""
+
+    cpus: tuple[int, ...] = ()
+    memory_bytes: int = 0
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of a call: its value when `status` is ok, else the reason in `error`."""
+
+    status: Status
+    value: Any = None
+    error: str = ""
+
+
+class Worker:
+    """One worker process, restarted as needed. Not for use by several threads."""
+
+    def __init__(self, settings: WorkerSettings | None = None) -> None:
+        self._settings = settings or WorkerSettings()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._limit = 0.0
+        self._deadline: float | None = None
+        self.starts = 0
+        self._start()
+
+    @property
+    def busy(self) -> bool:
+        """True between submit and the reply."""
+        return self._deadline is not None
+
+    @property
+    def connection(self) -> Connection:
+        """Readable when a reply, or the news of a crash, is there."""
+        if self._connection is None:
+            raise InternalError("a closed worker was used")
+        return self._connection
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the running call is over its limit."""
+        return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def submit(self, limit: float, function: Callable[..., Any], *args: Any) -> None:
+        """Start `function(*args)`; both are pickled. It is killed after `limit` seconds."""
+        if self.busy:
+            raise InternalError("a worker got a second call before its first was done")
+        payload = pickle.dumps((function, args))
+        try:
+            self.connection.send_bytes(payload)
+        except OSError:  # died while idle
+            self._restart()
+            self.connection.send_bytes(payload)
+        self._limit = limit
+        self._deadline = time.monotonic() + limit
+
+    def collect(self) -> Reply | None:
+        """Return the reply if there is one, or if the call is over its limit; None while it runs."""
+        if self.connection.poll():
+            self._deadline = None
+            try:
+                return Reply(*pickle.loads(self.connection.recv_bytes()))
+            except (EOFError, OSError):
+                return Reply(Status.CRASH, error=self._restart(grace=1.0))
+        if self.busy and self.remaining == 0:
+            self._deadline = None
+            self._restart()
+            return Reply(Status.TIMEOUT, error=f"not done after {self._limit:g} s")
+        return None
+
+    def run(self, limit: float, function: Callable[..., Any], *args: Any) -> Reply:
+        """Call and wait for the reply."""
+        self.submit(limit, function, *args)
+        while (reply := self.collect()) is None:
+            wait([self.connection], self.remaining)
+        return reply
+
+    def close(self) -> None:
+        """Kill the process, running or not."""
+        self._deadline = None
+        self._stop()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        settings = self._settings
+        command = [sys.executable, "-m", "tensorlang.autotune.worker", str(theirs.fileno())]
+        command += [",".join(map(str, settings.cpus)), str(settings.memory_bytes)]
+        path = os.pathsep.join(filter(None, (_PACKAGE_PARENT, os.environ.get("PYTHONPATH", ""))))
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **dict(settings.environment), "PYTHONPATH": path},
+            )
+        self._connection = Connection(ours.detach())
+        self.starts += 1
+
+    def _stop(self, grace: float = 0.0) -> str:
+        """End the process, after `grace` seconds if it does not end by itself, and say how it ended."""
+        if self._process is None or self._connection is None:
+            return ""
+        self._connection.close()
+        try:
+            code = self._process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._process = self._connection = None
+        return _describe_exit(code)
+
+    def _restart(self, grace: float = 0.0) -> str:
+        how = self._stop(grace)
+        self._start()
+        return how
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"the worker process exited with code {code}"
+    with contextlib.suppress(ValueError):
+        return f"the worker process died of {signal.Signals(-code).name}"
+    return f"the worker process died of signal {-code}"
+
+
+def wait_any(workers: Iterable[Worker]) -> None:
+    """Wait until a busy worker has a reply or is over its limit."""
+    busy = [w for w in workers if w.busy]
+    if busy:
+        wait([w.connection for w in busy], min(w.remaining for w in busy))
+
+
+def thread_environment(threads: int, extra: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
+    """Environment of a worker whose libraries may use `threads` threads each."""
+    names = ("TENSORLANG_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return (*((name, str(threads)) for name in names), *(extra or {}).items())
+
+
+def allowed_cpus() -> tuple[int, ...]:
+    """The CPUs that this process may use; empty where the system cannot say."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return tuple(sorted(affinity(0))) if affinity else ()
+
+
+def share_cpus(threads: int, cpus: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """Split CPUs into those of the runner and those of the builders; True when they had to overlap."""
+    if not cpus:
+        return (), (), True
+    runner = tuple(cpus[-min(threads, len(cpus)) :])
+    builders = tuple(c for c in cpus if c not in runner)
+    return runner, builders or tuple(cpus), not builders

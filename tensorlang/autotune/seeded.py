@@ -1,0 +1,81 @@
+"""Seeded inputs of a task and the outputs that they must give."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, topi
+from tensorlang.autotune.jobs import Arrays, run_unscheduled
+from tensorlang.autotune.pool import Worker
+from tensorlang.autotune.records import Status
+from tensorlang.autotune.task import Task, extent
+from tensorlang.errors import InternalError
+from tensorlang.ir.expr import Load, walk
+from tensorlang.te.operation import Tensor, loads
+from tensorlang.te.reference import evaluate, tolerance
+
+Array = npt.NDArray[Any]
+
+# Above this many operations the reference is the unscheduled program compiled, not NumPy.
+LARGEST_EVALUATION = 1e8
+REFERENCE_LIMIT = 300.0
+
+
+def seeded_inputs(task: Task, seed: int) -> tuple[Array, ...]:
+    """Make the inputs: floats in [-1, 1), small integers, and indices within the arrays that they index."""
+    rng = np.random.default_rng(seed)
+    bounds = _index_bounds(task)
+    return tuple(_array(tensor, bounds.get(tensor.name), rng) for tensor in task.inputs)
+
+
+def _array(tensor: Tensor, bound: int | None, rng: np.random.Generator) -> Array:
+    shape = tuple(extent(n) for n in tensor.shape)
+    d = dtypes.info(tensor.dtype)
+    if bound is not None:
+        return rng.integers(0, bound, shape).astype(d.numpy)
+    match d.kind:
+        case "float":
+            return rng.uniform(-1, 1, shape).astype(d.numpy)
+        case "bool":
+            return rng.integers(0, 2, shape).astype(d.numpy)
+        case "uint":
+            return rng.integers(0, 8, shape).astype(d.numpy)
+        case "int":
+            return rng.integers(-8, 8, shape).astype(d.numpy)
+
+
+def _index_bounds(task: Task) -> dict[str, int]:
+    """For each buffer whose elements are indices: the smallest dimension that they index."""
+    found: dict[str, int] = {}
+    for op in task.program.ops:
+        for load in loads(op):
+            for size, index in zip(load.buffer.shape, load.index, strict=True):
+                for node in walk(index):
+                    if isinstance(node, Load):
+                        name = node.buffer.name
+                        found[name] = min(found.get(name, extent(size)), extent(size))
+    return found
+
+
+def reference_arrays(task: Task, seed: int, worker: Worker) -> Arrays:
+    """Seeded inputs with their outputs; `worker` runs the reference of programs too large for NumPy."""
+    inputs = seeded_inputs(task, seed)
+    rtol, atol = tolerance(task.program)
+    return Arrays(inputs, _outputs(task, inputs, worker), rtol, atol)
+
+
+def _outputs(task: Task, inputs: tuple[Array, ...], worker: Worker) -> tuple[Array, ...]:
+    if task.workload.name in topi.OPERATORS:
+        return tuple(topi.OPERATORS[task.workload.name].reference(*inputs))
+    if task.workload.flops <= LARGEST_EVALUATION:
+        values = evaluate(task.program, inputs)
+        return tuple(values[t.name] for t in task.outputs)
+    reply = worker.run(REFERENCE_LIMIT, run_unscheduled, pickle.dumps(task.tensors), task.target, inputs)
+    if reply.status is not Status.OK:
+        raise InternalError(f"the unscheduled {task.workload} did not run: {reply.status}: {reply.error}")
+    outputs: tuple[Array, ...] = reply.value
+    return outputs

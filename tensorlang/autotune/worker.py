@@ -1,0 +1,69 @@
+"""The program of a worker process: receive a call, run it, send back what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+from tensorlang.autotune.records import Status
+from tensorlang.errors import InternalError, ScheduleError, TensorlangError
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+def _limit_process(cpus: list[int], memory_bytes: int) -> None:
+    """Leave Ctrl-C to the parent, die with it, write no core files, stay on the given CPUs and within memory."""
+    import resource
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory_bytes:
+        with contextlib.suppress(ValueError, OSError):  # some systems know no such limit
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+
+
+def _call(payload: bytes) -> tuple[Status, Any, str]:
+    try:
+        function, args = pickle.loads(payload)
+        return Status.OK, function(*args), ""
+    except MemoryError:
+        return Status.MEMORY, None, "out of memory"
+    except ScheduleError as error:
+        return Status.ILLEGAL, None, str(error)
+    except InternalError as error:
+        return Status.BUILD_ERROR, None, str(error)
+    except TensorlangError as error:
+        return Status.BUILD_ERROR, None, f"{type(error).__name__}: {error}"
+    except Exception as error:
+        return Status.RUN_ERROR, None, f"{type(error).__name__}: {error}"
+
+
+def serve(connection: Connection) -> None:
+    """Answer calls until the other end closes."""
+    while True:
+        try:
+            payload = connection.recv_bytes()
+        except EOFError:
+            return
+        connection.send_bytes(pickle.dumps(_call(payload)))
+
+
+def main(arguments: list[str]) -> None:
+    """Run a worker: descriptor of the connection, CPUs, bytes of memory."""
+    descriptor, cpus, memory_bytes = arguments
+    _limit_process([int(c) for c in cpus.split(",") if c], int(memory_bytes))
+    serve(Connection(int(descriptor)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,141 @@
+"""The one table of math intrinsics: name, operands, result dtype, and the NumPy function that defines the value.
+
+| family | operands | result |
+|---|---|---|
+| float | floats, promoted to one dtype | that dtype |
+| test | one integer or float | bool (of an integer: a constant) |
+| number | one integer or float | its dtype |
+| bits | one integer | its dtype (popcount), int32 (clz) |
+
+float16 and bfloat16 are computed in float32 and rounded once. Python literals are weak, as in arithmetic:
+beside a float they take its dtype, alone they count as float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal
+
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.errors import DefinitionError
+from tensorlang.ir import numpy_math
+from tensorlang.ir.expr import Call, Expr, ExprLike, as_expr, cast, const
+from tensorlang.location import caller
+
+Family = Literal["float", "test", "number", "bits"]
+_NARROW = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """One row: `function` takes arrays or NumPy scalars of one dtype, float32 and wider."""
+
+    name: str
+    arity: int
+    family: Family
+    function: Callable[..., Any]
+    doc: str
+
+    def result(self, dtype: str) -> str:
+        """The result dtype for operands of `dtype`."""
+        if self.family == "test":
+            return "bool"
+        return "int32" if self.name == "clz" else dtype
+
+    def numpy(self, *args: Any) -> Any:
+        """The value for arrays or NumPy scalars of one dtype. Floating-point warnings are the caller's to silence."""
+        dtype = args[0].dtype
+        if dtype.name not in _NARROW:
+            return self.function(*args)
+        value = self.function(*(a.astype(np.float32) for a in args))
+        return value if self.family == "test" else value.astype(dtype)
+
+
+def _rows() -> tuple[Intrinsic, ...]:
+    own = numpy_math
+    return (
+        Intrinsic("exp", 1, "float", np.exp, "e to the power x."),
+        Intrinsic("exp2", 1, "float", np.exp2, "2 to the power x."),
+        Intrinsic("expm1", 1, "float", np.expm1, "exp(x) - 1, exact near zero."),
+        Intrinsic("log", 1, "float", np.log, "Natural logarithm."),
+        Intrinsic("log2", 1, "float", np.log2, "Logarithm to base 2."),
+        Intrinsic("log10", 1, "float", np.log10, "Logarithm to base 10."),
+        Intrinsic("log1p", 1, "float", np.log1p, "log(1 + x), exact near zero."),
+        Intrinsic("sqrt", 1, "float", np.sqrt, "Square root."),
+        Intrinsic("rsqrt", 1, "float", own.rsqrt, "1 / sqrt(x)."),
+        Intrinsic("sin", 1, "float", np.sin, "Sine of x radians."),
+        Intrinsic("cos", 1, "float", np.cos, "Cosine of x radians."),
+        Intrinsic("tan", 1, "float", np.tan, "Tangent of x radians."),
+        Intrinsic("asin", 1, "float", np.arcsin, "Inverse sine, in radians."),
+        Intrinsic("acos", 1, "float", np.arccos, "Inverse cosine, in radians."),
+        Intrinsic("atan", 1, "float", np.arctan, "Inverse tangent, in radians."),
+        Intrinsic("sinh", 1, "float", np.sinh, "Hyperbolic sine."),
+        Intrinsic("cosh", 1, "float", np.cosh, "Hyperbolic cosine."),
+        Intrinsic("tanh", 1, "float", np.tanh, "Hyperbolic tangent."),
+        Intrinsic("asinh", 1, "float", np.arcsinh, "Inverse hyperbolic sine."),
+        Intrinsic("acosh", 1, "float", np.arccosh, "Inverse hyperbolic cosine."),
+        Intrinsic("atanh", 1, "float", np.arctanh, "Inverse hyperbolic tangent."),
+        Intrinsic("sigmoid", 1, "float", own.sigmoid, "1 / (1 + exp(-x))."),
+        Intrinsic("erf", 1, "float", own.erf, "The error function."),
+        Intrinsic("floor", 1, "float", np.floor, "The largest integer that is not above x."),
+        Intrinsic("ceil", 1, "float", np.ceil, "The smallest integer that is not below x."),
+        Intrinsic("round", 1, "float", np.rint, "The nearest integer, halves to even."),
+        Intrinsic("trunc", 1, "float", np.trunc, "x without its fraction."),
+        Intrinsic("pow", 2, "float", np.power, "x to the power y."),
+        Intrinsic("atan2", 2, "float", np.arctan2, "The angle of the point (y, x), given as y, x; radians."),
+        Intrinsic("hypot", 2, "float", np.hypot, "sqrt(x * x + y * y) without overflow."),
+        Intrinsic("copysign", 2, "float", np.copysign, "The magnitude of x with the sign of y."),
+        Intrinsic("fma", 3, "float", own.fma, "a * b + c, rounded once."),
+        Intrinsic("isnan", 1, "test", np.isnan, "Whether x is not a number."),
+        Intrinsic("isinf", 1, "test", np.isinf, "Whether x is an infinity."),
+        Intrinsic("isfinite", 1, "test", np.isfinite, "Whether x is neither an infinity nor not a number."),
+        Intrinsic("abs", 1, "number", np.abs, "Magnitude; the lowest value of a signed integer stays itself."),
+        Intrinsic("popcount", 1, "bits", own.popcount, "How many bits are one."),
+        Intrinsic("clz", 1, "bits", own.clz, "How many of the highest bits are zero, as int32; the width for 0."),
+    )
+
+
+TABLE: dict[str, Intrinsic] = {row.name: row for row in _rows()}
+
+_WHOLE = ("floor", "ceil", "round", "trunc")  # integers are their own result
+_ALLOWED: dict[Family, tuple[dtypes.Kind, ...]] = {
+    "float": ("float",),
+    "test": ("float", "int", "uint"),
+    "number": ("float", "int", "uint"),
+    "bits": ("int", "uint"),
+}
+_WANTED: dict[Family, tuple[str, str]] = {
+    "float": ("a float", "float32"),
+    "test": ("a number", "float32"),
+    "number": ("a number", "int32"),
+    "bits": ("an integer", "int32"),
+}
+
+
+def call(name: str, *args: ExprLike) -> Expr:
+    """Build a checked intrinsic call; DefinitionError names the user's line on a wrong count or dtype."""
+    row = TABLE[name]
+    if len(args) != row.arity:
+        raise DefinitionError(f"{name} takes {row.arity} operand{'s'[: row.arity - 1]}, got {len(args)}", caller())
+    literal = (bool, int, float)
+    strong = [as_expr(a).dtype for a in args if not isinstance(a, literal)]
+    weak = "float32" if row.family in ("float", "test") or float in map(type, args) else "int32"
+    d = dtypes.info(reduce(dtypes.promote, strong) if strong else weak)
+    whole = d.is_integer and name in _WHOLE
+    if not whole and d.kind not in _ALLOWED[row.family]:
+        wanted, cast_to = _WANTED[row.family]
+        raise DefinitionError(
+            f"{name} needs {wanted}, got {d.name} ({', '.join(map(str, args))}); cast it first, "
+            f"as in x.astype({cast_to!r})",
+            caller(),
+        )
+    operands = tuple(as_expr(a, d.name) if isinstance(a, literal) else cast(a, d.name) for a in args)
+    if whole:
+        return operands[0]
+    if d.is_integer and row.family == "test":
+        return const(name == "isfinite", "bool")
+    return Call(name, operands, row.result(d.name))

@@ -1,0 +1,161 @@
+"""The simplifier of expressions and loop IR: one walk, with what is known at each place.
+
+Integer arithmetic becomes sums of products over atoms (`forms`), with quotients and remainders by constants
+(`division`), and is decided by ranges, loop bounds and enclosing conditions (`prove`). Values never change.
+Index arithmetic in int64 over variables without a finite range is taken not to wrap; any other arithmetic is
+rewritten only where its range proves that it does not. Floating-point arithmetic is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorlang.ir.expr import Const, Expr
+from tensorlang.ir.forms import LIMITS, Form, Range
+from tensorlang.ir.rules import Scope, form, negated, value
+from tensorlang.ir.stmt import Allocate, CallPython, Fail, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store
+
+_EMPTY = Seq(())
+
+
+def simplify(expr: Expr, ranges: Mapping[str, Range] | None = None) -> Expr:
+    """Return an expression of the same dtype and value, simplified.
+
+    `ranges` gives inclusive bounds of integer variables by name; None on either side means unbounded.
+    """
+    return value(Scope(ranges or {}), expr)
+
+
+def proves(condition: Expr, ranges: Mapping[str, Range] | None = None) -> bool:
+    """Whether a condition holds at every point of the ranges, as far as the simplifier can tell."""
+    decided = simplify(condition, ranges)
+    return isinstance(decided, Const) and bool(decided.value)
+
+
+def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Range] | None = None) -> Stmt:
+    """Return a statement that does the same: empty loops dropped, loops of one iteration inlined, guards decided."""
+    return _visit(Scope(ranges or {}), stmt) or _EMPTY
+
+
+def simplify_kernel(kernel: Kernel) -> Kernel:
+    """Return the kernel with its body simplified; sizes are at least zero."""
+    body = simplify_stmt(kernel.body, {size.name: (0, None) for size in kernel.sizes})
+    return Kernel(kernel.name, kernel.params, kernel.sizes, kernel.outputs, body, kernel.callbacks)
+
+
+def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
+    """The simplified statement, or None when nothing is left of it."""
+    match stmt:
+        case For():
+            return _for(scope, stmt)
+        case Store():
+            index = tuple([value(scope, i) for i in stmt.index])
+            return Store(stmt.buffer, index, value(scope, stmt.value))
+        case If():
+            return _if(scope, stmt)
+        case Seq():
+            return _seq(scope, stmt)
+        case Allocate():
+            body = _visit(scope, stmt.body)
+            return None if body is None else Allocate(stmt.buffer, body)
+        case Let():
+            return _let(scope, stmt)
+        case Fail() | CallPython():
+            return stmt
+
+
+def _seq(scope: Scope, stmt: Seq) -> Stmt | None:
+    body: list[Stmt] = []
+    for child in stmt.body:
+        done = _visit(scope, child)
+        if isinstance(done, Seq):
+            body += done.body
+        elif done is not None:
+            body.append(done)
+    if len(body) > 1:
+        return Seq(tuple(body))
+    return body[0] if body else None
+
+
+def _if(scope: Scope, stmt: If) -> Stmt | None:
+    condition = value(scope, stmt.cond)
+    if isinstance(condition, Const):
+        branch = stmt.then if condition.value else stmt.orelse
+        return None if branch is None else _visit(scope, branch)
+    with scope.assuming(condition, lasting=True):
+        then = _visit(scope, stmt.then)
+    orelse = None
+    if stmt.orelse is not None:
+        with scope.assuming(condition, truth=False, lasting=True):
+            orelse = _visit(scope, stmt.orelse)
+    if then is None:
+        return None if orelse is None else If(negated(condition), orelse)
+    return If(condition, then, orelse)
+
+
+def _for(scope: Scope, stmt: For) -> Stmt | None:
+    lower, upper = form(scope, stmt.lower), form(scope, stmt.upper)
+    extent = upper.plus(lower, -1)
+    least, most = scope.atoms.range(extent)
+    prove = scope.facts.nonnegative
+    if (most is not None and most <= 0) or ((least is None or least <= 0) and prove(extent.scaled(-1))):
+        return None
+    if stmt.kind is not LoopKind.BOUND and (least is None or least <= 1) and prove(extent.scaled(-1).shifted(1)):
+        body = _with_name(scope, stmt.var.name, lower, stmt.body)
+        if body is None or prove(extent.shifted(-1)):
+            return body
+        return If(value(scope, stmt.lower < stmt.upper), body)
+    var = _loop_variable(scope, stmt, lower, upper)
+    body = _with_name(scope, stmt.var.name, var, stmt.body)
+    scope.facts.bounds.pop(next(iter(var.terms)), None)
+    if body is None:
+        return None
+    emit = scope.atoms.emit
+    return For(stmt.var, emit(lower, "int64"), emit(upper, "int64"), stmt.kind, body, stmt.axis, stmt.thread)
+
+
+def _loop_variable(scope: Scope, stmt: For, lower: Form, upper: Form) -> Form:
+    """A fresh variable with the loop's range, and its bounds as facts."""
+    low, high = scope.atoms.range(lower)[0], scope.atoms.range(upper)[1]
+    var = scope.fresh(stmt.var, (low, None if high is None else high - 1))
+    facts = scope.facts
+    # A bound that reads memory may change while the loop runs.
+    lowers = tuple(f for f in facts.alternatives(lower, "max") if facts.stable(f))
+    uppers = tuple(f for f in facts.alternatives(upper.shifted(-1), "min") if facts.stable(f))
+    facts.bounds[next(iter(var.terms))] = (lowers, uppers)
+    return var
+
+
+def _let(scope: Scope, stmt: Let) -> Stmt | None:
+    if stmt.var.dtype not in LIMITS:
+        body = _with_name(scope, stmt.var.name, None, stmt.body)
+        return None if body is None else Let(stmt.var, value(scope, stmt.value), body)
+    known = form(scope, stmt.value)
+    if not known.terms or _is_variable(scope, known):
+        return _with_name(scope, stmt.var.name, known, stmt.body)
+    var = scope.fresh(stmt.var, scope.atoms.range(known))
+    key = next(iter(var.terms))
+    if scope.facts.stable(known):
+        scope.facts.bounds[key] = ((known,), (known,))
+    body = _with_name(scope, stmt.var.name, var, stmt.body)
+    scope.facts.bounds.pop(key, None)
+    return None if body is None else Let(stmt.var, scope.atoms.emit(known, stmt.var.dtype), body)
+
+
+def _is_variable(scope: Scope, known: Form) -> bool:
+    if len(known.terms) != 1 or known.const:
+        return False
+    ((key, c),) = known.terms.items()
+    return c == 1 and scope.atoms.table[key].made == "var"
+
+
+def _with_name(scope: Scope, name: str, meaning: Form | None, body: Stmt) -> Stmt | None:
+    """Visit a body in which a name stands for a form (None: a variable that is no integer)."""
+    before = scope.names.pop(name, None)
+    if meaning is not None:
+        scope.names[name] = meaning
+    result = _visit(scope, body)
+    scope.names.pop(name, None)
+    if before is not None:
+        scope.names[name] = before
+    return result

@@ -1,0 +1,271 @@
+"""The verifier: what every kernel must satisfy, whichever pass made it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from tensorlang import dtypes
+from tensorlang.errors import InternalError
+from tensorlang.ir import intrinsics
+from tensorlang.ir.affine import affine, is_constant
+from tensorlang.ir.expr import (
+    ARITHMETIC,
+    BITWISE,
+    COMPARE,
+    LOGICAL,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    walk,
+)
+from tensorlang.ir.printer import stmt_text
+from tensorlang.ir.stmt import (
+    INDEX,
+    Allocate,
+    CallPython,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
+
+_SCOPES = ("global", "local", "shared")
+_WINDOW = 12  # lines of the faulty statement that a message shows
+
+
+def verify(kernel: Kernel) -> None:
+    """Raise InternalError, with the place printed, unless the kernel is well formed.
+
+    Checked: variables are defined once on their path and before use; buffers are declared, indexed with their
+    rank in int64; dtypes agree; stores go to outputs or scratch; vectorized loops have constant extent and hold
+    no loop but serial and unrolled ones whose bounds do not vary over lanes.
+    """
+    names = [p.name for p in kernel.params]
+    if len(set(names)) != len(names):
+        raise InternalError(f"kernel {kernel.name} has two parameters of one name: {', '.join(names)}")
+    unknown = set(kernel.outputs) - set(names)
+    if unknown:
+        raise InternalError(f"kernel {kernel.name} writes {', '.join(sorted(unknown))}, which it has no parameter for")
+    checker = _Checker(kernel)
+    for size in kernel.sizes:
+        if size.dtype != INDEX:
+            raise InternalError(f"size {size.name} of kernel {kernel.name} is {size.dtype}, not {INDEX}")
+        checker.variables[size.name] = size.dtype
+    for param in kernel.params:
+        checker.declare(param, kernel.body)
+    checker.stmt(kernel.body, None)
+
+
+class _Checker:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.variables: dict[str, str] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.callbacks = {name for name, _ in kernel.callbacks}
+        self.sizes = {v.name for v in kernel.sizes}
+
+    def fault(self, stmt: Stmt, message: str) -> NoReturn:
+        """Raise, showing the first lines of the statement."""
+        lines = stmt_text(stmt).splitlines()
+        shown = [f"    {line}" for line in lines[:_WINDOW]]
+        more = [f"    ... {len(lines) - _WINDOW} lines more"] if len(lines) > _WINDOW else []
+        raise InternalError("\n".join([f"kernel {self.kernel.name}: {message}", *shown, *more]))
+
+    def stmt(self, stmt: Stmt, lane: str | None) -> None:
+        """Check a statement; `lane` is the variable of the vectorized loop around it."""
+        match stmt:
+            case For():
+                self._for(stmt, lane)
+            case Store():
+                self._store(stmt)
+            case If():
+                self._typed(stmt, stmt.cond, "bool", "the condition")
+                self.stmt(stmt.then, lane)
+                if stmt.orelse is not None:
+                    self.stmt(stmt.orelse, lane)
+            case Seq():
+                for child in stmt.body:
+                    self.stmt(child, lane)
+            case Allocate():
+                self.declare(stmt.buffer, stmt)
+                self.stmt(stmt.body, lane)
+                del self.buffers[stmt.buffer.name]
+            case Let():
+                self._typed(stmt, stmt.value, stmt.var.dtype, f"the value of {stmt.var.name}")
+                self._with_variable(stmt, stmt.var, stmt.body, lane)
+            case Fail():
+                pass
+            case CallPython():
+                self._call_python(stmt)
+
+    def declare(self, buffer: Buffer, stmt: Stmt) -> None:
+        """Bring a buffer into scope."""
+        if buffer.name in self.buffers:
+            self.fault(stmt, f"buffer {buffer.name} is declared twice on one path")
+        if buffer.scope not in _SCOPES:
+            self.fault(stmt, f"buffer {buffer.name} has the scope {buffer.scope!r}, not one of {', '.join(_SCOPES)}")
+        for extent in buffer.shape:
+            used = {node.name for node in walk(extent) if isinstance(node, Var)}
+            if used - self.sizes or not dtypes.info(extent.dtype).is_integer:
+                self.fault(stmt, f"the shape of {buffer} is not made of integers and size parameters only")
+        self.buffers[buffer.name] = buffer
+
+    def _for(self, stmt: For, lane: str | None) -> None:
+        if stmt.var.dtype != INDEX:
+            self.fault(stmt, f"loop variable {stmt.var.name} is {stmt.var.dtype}, not {INDEX}")
+        for bound in (stmt.lower, stmt.upper):
+            self._typed(stmt, bound, INDEX, "a loop bound")
+        if (stmt.kind is LoopKind.BOUND) != bool(stmt.thread):
+            self.fault(stmt, f"a {stmt.kind.value} loop has the thread tag {stmt.thread!r}")
+        if lane is not None:
+            if stmt.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
+                self.fault(stmt, f"a {stmt.kind.value} loop stands inside the vectorized loop over {lane}")
+            if any(isinstance(n, Var) and n.name == lane for b in (stmt.lower, stmt.upper) for n in walk(b)):
+                self.fault(stmt, f"the bounds of a loop vary over the lanes {lane} of the vectorized loop around it")
+        if stmt.kind is LoopKind.VECTORIZED:
+            if constant_extent(stmt) is None:
+                self.fault(stmt, "a vectorized loop has no constant extent")
+            lane = stmt.var.name
+        self._with_variable(stmt, stmt.var, stmt.body, lane)
+
+    def _with_variable(self, stmt: Stmt, var: Var, body: Stmt, lane: str | None) -> None:
+        if var.name in self.variables:
+            self.fault(stmt, f"variable {var.name} is defined twice on one path")
+        self.variables[var.name] = var.dtype
+        self.stmt(body, lane)
+        del self.variables[var.name]
+
+    def _store(self, stmt: Store) -> None:
+        self._access(stmt, stmt.buffer, stmt.index)
+        self._typed(stmt, stmt.value, stmt.buffer.dtype, f"the value stored into {stmt.buffer.name}")
+        if stmt.buffer in self.kernel.params and stmt.buffer.name not in self.kernel.outputs:
+            self.fault(stmt, f"{stmt.buffer.name} is written but is not an output")
+
+    def _call_python(self, stmt: CallPython) -> None:
+        if stmt.name not in self.callbacks:
+            self.fault(stmt, f"{stmt.name} is not among the callbacks of the kernel")
+        for buffer in stmt.buffers:
+            self._declared(stmt, buffer)
+
+    def _declared(self, stmt: Stmt, buffer: Buffer) -> None:
+        known = self.buffers.get(buffer.name)
+        if known is None:
+            self.fault(stmt, f"buffer {buffer.name} is used outside its scope")
+        if known != buffer:
+            self.fault(stmt, f"buffer {buffer.name} is used as {buffer} ({buffer.scope}), declared as {known}")
+
+    def _access(self, stmt: Stmt, buffer: Buffer, index: tuple[Expr, ...]) -> None:
+        self._declared(stmt, buffer)
+        if len(index) != len(buffer.shape):
+            self.fault(stmt, f"{buffer} has {len(buffer.shape)} dimensions, indexed with {len(index)}")
+        for part in index:
+            self._typed(stmt, part, INDEX, f"an index of {buffer.name}")
+
+    def _typed(self, stmt: Stmt, expr: Expr, dtype: str, what: str) -> None:
+        if expr.dtype != dtype:
+            self.fault(stmt, f"{what} is {expr.dtype}, expected {dtype}: {expr}")
+        for node in walk(expr):
+            complaint = self._node(stmt, node)
+            if complaint:
+                self.fault(stmt, f"{complaint}: {node}")
+
+    def _node(self, stmt: Stmt, node: Expr) -> str:
+        """What is wrong with one node, its operands aside."""
+        match node:
+            case Var():
+                known = self.variables.get(node.name)
+                if known is None:
+                    return f"variable {node.name} is used outside its scope"
+                return (
+                    "" if known == node.dtype else f"variable {node.name} is used as {node.dtype}, defined as {known}"
+                )
+            case Load():
+                self._access(stmt, node.buffer, node.index)
+                return ""
+            case Const():
+                return _constant(node)
+            case Binary():
+                return _binary(node)
+            case Unary():
+                return _unary(node)
+            case Cast():
+                return "a cast to its own dtype" if node.value.dtype == node.dtype else ""
+            case Select():
+                return _same((node.then, node.orelse), node.dtype) or _same((node.cond,), "bool")
+            case Call():
+                return _call(node)
+        return f"{type(node).__name__} does not belong into loop IR"
+
+
+def constant_extent(loop: For) -> int | None:
+    """How many iterations a loop has, if that is a constant."""
+    lower, upper = affine(loop.lower), affine(loop.upper)
+    if lower is None or upper is None:
+        return None
+    extent = {name: upper.get(name, 0) - lower.get(name, 0) for name in {**lower, **upper}}
+    extent = {name: c for name, c in extent.items() if c}
+    return max(0, extent.get("", 0)) if is_constant(extent) else None
+
+
+def _same(operands: Iterable[Expr], dtype: str) -> str:
+    wrong = [o.dtype for o in operands if o.dtype != dtype]
+    return f"an operand is {wrong[0]}, expected {dtype}" if wrong else ""
+
+
+def _constant(node: Const) -> str:
+    low, high = dtypes.limits(node.dtype)
+    d = dtypes.info(node.dtype)
+    wanted = float if d.is_float else bool if d.kind == "bool" else int
+    if type(node.value) is not wanted:
+        return f"a {node.dtype} literal holds a Python {type(node.value).__name__}"
+    return "" if d.is_float or low <= node.value <= high else f"a literal does not fit {node.dtype}"
+
+
+def _binary(node: Binary) -> str:
+    kind = dtypes.info(node.a.dtype).kind
+    if node.a.dtype != node.b.dtype:
+        return f"operands of {node.op} are {node.a.dtype} and {node.b.dtype}"
+    if node.op in COMPARE or node.op in LOGICAL:
+        if node.op in LOGICAL and kind != "bool":
+            return f"{node.op} of {node.a.dtype}"
+        return "" if node.dtype == "bool" else f"{node.op} gives {node.dtype}"
+    if node.op not in ARITHMETIC and node.op not in BITWISE:
+        return f"unknown operation {node.op}"
+    if (kind == "bool" and node.op not in ("min", "max")) or (kind == "float" and node.op in BITWISE):
+        return f"{node.op} of {node.a.dtype}"
+    if node.op == "div" and kind != "float":
+        return f"div of {node.a.dtype}"
+    return "" if node.dtype == node.a.dtype else f"{node.op} of {node.a.dtype} gives {node.dtype}"
+
+
+def _unary(node: Unary) -> str:
+    kind = dtypes.info(node.a.dtype).kind
+    allowed = {"neg": ("int", "uint", "float"), "not": ("bool",), "invert": ("int", "uint")}
+    if node.op not in allowed:
+        return f"unknown operation {node.op}"
+    if kind not in allowed[node.op]:
+        return f"{node.op} of {node.a.dtype}"
+    return _same((node.a,), node.dtype)
+
+
+def _call(node: Call) -> str:
+    row = intrinsics.TABLE.get(node.name)
+    if row is None:
+        return f"unknown intrinsic {node.name}"
+    if len(node.args) != row.arity:
+        return f"{node.name} takes {row.arity} operands, got {len(node.args)}"
+    result = row.result(node.args[0].dtype)
+    return _same(node.args, node.args[0].dtype) or ("" if result == node.dtype else f"{node.name} gives {result}")

@@ -1,0 +1,42 @@
+"""From a schedule state to a kernel: derive, scan, and build the statement bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorlang.ir.expr import Buffer, Expr, Var
+from tensorlang.ir.stmt import INDEX, Kernel, Stmt
+from tensorlang.lower.leaf import build_leaf
+from tensorlang.lower.storage import Storage
+from tensorlang.polyhedral.scan import LeafBuilder, scan
+from tensorlang.schedule.derive import Derived, derive
+from tensorlang.schedule.state import ScheduleState
+from tensorlang.te.operation import ExternOp
+
+
+def make_kernel(state: ScheduleState, params: Sequence[str], name: str) -> Kernel:
+    """Return the loops of a schedule state as a kernel whose parameters are the named buffers, in order."""
+    derived = derive(state)
+    storage = Storage(derived.plans)
+    body = storage.owned_by(None, scan(derived.tree, derived.scop, _leaf(state, derived, storage), storage.owned_by))
+    program = state.program
+    outputs = tuple(p for p in params if program.producer[p] in program.outputs)
+    callbacks = tuple((op.name, op.function) for op in program.ops if isinstance(op, ExternOp))
+    sizes = tuple(Var(v.name, INDEX) for v in program.sizes)
+    buffers = tuple(_argument(derived, p) for p in params)
+    return Kernel(name, buffers, sizes, outputs, body, callbacks)
+
+
+def _argument(derived: Derived, name: str) -> Buffer:
+    return derived.plans[name].buffer
+
+
+def _leaf(state: ScheduleState, derived: Derived, storage: Storage) -> LeafBuilder:
+    sizes = state.sizes
+
+    def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:
+        statement = derived.scop.statements[number]
+        op = state.program[statement.stage]
+        return build_leaf(op, statement, values, storage, sizes)
+
+    return leaf

@@ -1,0 +1,102 @@
+"""Statement bodies: stores of pure statements, initialisations and updates, at given loop values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Unary, Var, binary, cast, rewrite, substitute, to_text
+from tensorlang.ir.stmt import CallPython, Fail, If, Let, Seq, Stmt, Store
+from tensorlang.lower.storage import Storage
+from tensorlang.polyhedral.extract import unproven
+from tensorlang.polyhedral.statement import Role, Statement
+from tensorlang.schedule.statements import to_index
+from tensorlang.te.operation import ComputeOp, ExternOp, Operation, Reduce, buffers
+
+Localize: TypeAlias = Callable[[Expr], Expr]
+Element: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
+
+
+def build_leaf(
+    op: Operation, statement: Statement, values: Mapping[str, Expr], storage: Storage, sizes: frozenset[str]
+) -> Stmt:
+    """Return the loop IR of one statement instance; `values` gives the loops around it."""
+    if isinstance(op, ExternOp):
+        arrays = tuple(b for b in op.inputs if isinstance(b, Buffer)) + buffers(op)
+        return CallPython(op.name, tuple(storage.plans[b.name].buffer for b in arrays))
+    assert isinstance(op, ComputeOp)
+    axes = {name: substitute(e, dict(values)) for name, e in statement.point}
+
+    def localized(expr: Expr) -> Expr:
+        return _loads(substitute(expr, axes), values, storage)
+
+    targets = [
+        storage.place(b.name, tuple(axes[a.name] for a in op.axes), values) for b in buffers(op)
+    ]
+    match statement.role:
+        case Role.PURE:
+            results = [localized(b) for b in op.body]
+        case Role.INIT:
+            assert op.reduction is not None
+            results = [localized(cast(e, d)) for e, d in zip(op.reduction.start(), op.dtypes, strict=True)]
+        case _:
+            results = _combined(op, targets, localized)
+    stores = _store_all(targets, results)
+    if statement.role is Role.INIT:
+        return stores
+    return _checked(op, stores, localized, sizes)
+
+
+def _loads(expr: Expr, values: Mapping[str, Expr], storage: Storage) -> Expr:
+    """Loads over local buffers, indices in int64."""
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Load):
+            return None
+        index = tuple(to_index(i) for i in node.index)
+        buffer, local = storage.place(node.buffer.name, index, values)
+        return Load(buffer, local)
+
+    return rewrite(expr, rule)
+
+
+def _combined(op: ComputeOp, targets: list[Element], localized: Localize) -> list[Expr]:
+    first = op.body[0]
+    assert isinstance(first, Reduce)
+    reducer = first.reducer
+    env: dict[str, Expr] = {}
+    for var, (buffer, index) in zip(reducer.lhs, targets, strict=True):
+        env[var.name] = Load(buffer, index)
+    for var, source in zip(reducer.rhs, first.sources, strict=True):
+        env[var.name] = localized(source)
+    chosen = [e for body in op.body if isinstance(body, Reduce) for e in (reducer.result[body.index],)]
+    return [substitute(e, env) for e in chosen]
+
+
+def _store_all(targets: list[Element], results: list[Expr]) -> Stmt:
+    """Store all values; several are computed before the first is stored."""
+    if len(results) == 1:
+        (buffer, index) = targets[0]
+        return Store(buffer, index, results[0])
+    temporaries = [Var(f"{buffer.name}.new", r.dtype) for (buffer, _), r in zip(targets, results, strict=True)]
+    body: Stmt = Seq(tuple(Store(b, i, t) for (b, i), t in zip(targets, temporaries, strict=True)))
+    for var, result in reversed(list(zip(temporaries, results, strict=True))):
+        body = Let(var, result, body)
+    return body
+
+
+def _checked(op: ComputeOp, stores: Stmt, localized: Localize, sizes: frozenset[str]) -> Stmt:
+    """Guard a statement by the bounds of its data-dependent reads."""
+    for load, conditions in unproven(op, sizes):
+        inside: Expr | None = None
+        for index, size in zip(load.index, load.buffer.shape, strict=True):
+            wide = to_index(index)
+            ok = binary("and", binary("ge", wide, 0), binary("lt", wide, to_index(size)))
+            inside = ok if inside is None else binary("and", inside, ok)
+        if inside is None:
+            continue
+        for condition in conditions:
+            inside = Binary("or", Unary("not", condition, "bool"), inside, "bool")
+        message = f"{op.name} reads {to_text(load)} out of bounds of {load.buffer.name}"
+        stores = If(localized(inside), stores, Fail(message))
+    return stores

@@ -1,0 +1,33 @@
+"""Buffers: from global element to local element, and the loops that own them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorlang.ir.expr import Buffer, Expr, binary, substitute
+from tensorlang.ir.stmt import Allocate, Stmt
+from tensorlang.schedule.derive import BufferPlan
+from tensorlang.schedule.relation import simple
+
+
+class Storage:
+    """Where every array of a derived schedule lives."""
+
+    def __init__(self, plans: Mapping[str, BufferPlan]) -> None:
+        self.plans = plans
+        self.by_loop: dict[str | None, list[BufferPlan]] = {}
+        for plan in plans.values():
+            if not plan.is_argument:
+                self.by_loop.setdefault(plan.loop, []).append(plan)
+
+    def place(self, name: str, index: tuple[Expr, ...], values: Mapping[str, Expr]) -> tuple[Buffer, tuple[Expr, ...]]:
+        """Return the buffer and the local index of a global element, at the given loop values."""
+        plan = self.plans[name]
+        bases = (substitute(b, dict(values)) for b in plan.base)
+        return plan.buffer, tuple(simple(binary("sub", i, b)) for i, b in zip(index, bases, strict=True))
+
+    def owned_by(self, loop: str | None, body: Stmt) -> Stmt:
+        """Wrap a body in the allocations of the buffers that live as long as one iteration of `loop`."""
+        for plan in reversed(self.by_loop.get(loop, [])):
+            body = Allocate(plan.buffer, body)
+        return body

@@ -1,0 +1,150 @@
+"""Expressions as isl text: quasi-affine integer expressions and conditions over named variables.
+
+Loop variables become dims `d0, d1, ...`; sizes become parameters. A size expression that is not affine
+(`n*m`) becomes one opaque parameter of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, cast, to_text, walk
+from tensorlang.ir.stmt import INDEX
+
+_COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+@dataclass(slots=True)
+class Namer:
+    """Gives every size, or opaque size expression, its isl parameter name."""
+
+    sizes: frozenset[str]
+    parameters: dict[str, Expr] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def parameter(self, expr: Expr) -> str:
+        """Return the parameter of a size expression."""
+        key = to_text(expr)
+        if key not in self._names:
+            name = f"p{len(self._names)}"
+            self._names[key] = name
+            self.parameters[name] = cast(expr, INDEX)
+        return self._names[key]
+
+    def is_size(self, expr: Expr) -> bool:
+        """True when every variable of the expression is a size (and it has one, and reads no memory)."""
+        names = [node.name for node in walk(expr) if isinstance(node, Var)]
+        plain = all(isinstance(node, Var | Const | Binary | Unary | Cast) for node in walk(expr))
+        return bool(names) and plain and all(name in self.sizes for name in names)
+
+    def prefix(self) -> str:
+        """`[p0, p1] -> ` with all the parameters known so far."""
+        return f"[{', '.join(self.parameters)}] -> "
+
+    def context(self) -> str:
+        """Sizes are never negative."""
+        return " and ".join(f"{name} >= 0" for name in self.parameters)
+
+
+def _is_int(expr: Expr) -> bool:
+    return dtypes.info(expr.dtype).is_integer
+
+
+def index_text(expr: Expr, names: dict[str, str], namer: Namer) -> str | None:
+    """Return an integer expression as isl text, or None when it is not quasi-affine."""
+    match expr:
+        case Const() if _is_int(expr):
+            return str(expr.value)
+        case Var():
+            return names[expr.name] if expr.name in names else namer.parameter(expr) if namer.is_size(expr) else None
+        case Cast() if _is_int(expr) and _is_int(expr.value) and dtypes.info(expr.dtype).bits >= 32:
+            return index_text(expr.value, names, namer)
+        case Unary() if expr.op == "neg" and _is_int(expr):
+            inner = index_text(expr.a, names, namer)
+            return None if inner is None else f"(-({inner}))"
+        case Binary() if _is_int(expr):
+            text = _binary_text(expr, names, namer)
+            if text is None and namer.is_size(expr):
+                return namer.parameter(expr)
+            return text
+    return None
+
+
+def _binary_text(expr: Binary, names: dict[str, str], namer: Namer) -> str | None:
+    constant = expr.b.value if isinstance(expr.b, Const) else None
+    if expr.op in ("floordiv", "floormod") and (constant is None or constant <= 0):
+        return None
+    if expr.op == "mul" and not (isinstance(expr.a, Const) or isinstance(expr.b, Const)):
+        return None
+    if expr.op not in ("add", "sub", "mul", "floordiv", "floormod", "min", "max"):
+        return None
+    a, b = index_text(expr.a, names, namer), index_text(expr.b, names, namer)
+    if a is None or b is None:
+        return None
+    match expr.op:
+        case "add":
+            return f"({a} + {b})"
+        case "sub":
+            return f"({a} - ({b}))"
+        case "mul":
+            return f"({a} * {b})" if isinstance(expr.a, Const) else f"({b} * {a})"
+        case "floordiv":
+            return f"floor(({a})/{constant})"
+        case "floormod":
+            return f"(({a}) mod {constant})"
+        case _:
+            return f"{expr.op}({a}, {b})"
+
+
+def condition_text(expr: Expr, names: dict[str, str], namer: Namer) -> str | None:
+    """Return a condition as isl text, or None when it is not a Presburger formula over the names."""
+    match expr:
+        case Const():
+            return "0 = 0" if expr.value else "0 = 1"
+        case Unary() if expr.op == "not":
+            inner = condition_text(expr.a, names, namer)
+            return None if inner is None else f"not ({inner})"
+        case Binary() if expr.op in ("and", "or"):
+            a, b = condition_text(expr.a, names, namer), condition_text(expr.b, names, namer)
+            return None if a is None or b is None else f"(({a}) {expr.op} ({b}))"
+        case Binary() if expr.op in _COMPARE and _is_int(expr.a):
+            a, b = index_text(expr.a, names, namer), index_text(expr.b, names, namer)
+            return None if a is None or b is None else f"{a} {_COMPARE[expr.op]} {b}"
+    return None
+
+
+def conditions_text(conditions: Iterable[Expr], names: dict[str, str], namer: Namer) -> tuple[str, bool]:
+    """Return a conjunction as isl text, and whether it is exact (conditions that isl cannot see are left out)."""
+    texts = [condition_text(c, names, namer) for c in conditions]
+    known = [t for t in texts if t is not None]
+    return " and ".join(known) or "0 = 0", len(known) == len(texts)
+
+
+def dims(loops: Sequence[str]) -> dict[str, str]:
+    """Names of the dims of a statement: its loops, outermost first."""
+    return {name: f"d{k}" for k, name in enumerate(loops)}
+
+
+def evaluate(expr: Expr, values: dict[str, int]) -> int:
+    """Return the value of a quasi-affine expression at a point."""
+    match expr:
+        case Const():
+            return int(expr.value)
+        case Var():
+            return values[expr.name]
+        case Cast():
+            return evaluate(expr.value, values)
+        case Unary() if expr.op == "neg":
+            return -evaluate(expr.a, values)
+        case Binary():
+            a, b = evaluate(expr.a, values), evaluate(expr.b, values)
+            return int(_EVALUATE[expr.op](a, b))
+    raise KeyError(to_text(expr))
+
+
+_EVALUATE = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "floordiv": lambda a, b: a // b,
+    "floormod": lambda a, b: a % b, "min": min, "max": max,
+}  # fmt: skip

@@ -1,0 +1,93 @@
+"""Accesses of a canonical operation, branch by branch, and the proof that they stay in bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, Load, Select, Unary, binary, to_text
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.te.axis import Axis
+from tensorlang.te.operation import ComputeOp, Reduce
+from tensorlang.te.program import Program
+
+
+def guarded_loads(expr: Expr, conditions: tuple[Expr, ...] = ()) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+    """Yield every load with the conditions under which it runs: a branch not taken reads nothing."""
+    match expr:
+        case Select():
+            yield from guarded_loads(expr.cond, conditions)
+            yield from guarded_loads(expr.then, (*conditions, expr.cond))
+            yield from guarded_loads(expr.orelse, (*conditions, Unary("not", expr.cond, "bool")))
+        case Reduce():
+            inner = conditions if expr.where is None else (*conditions, expr.where)
+            if expr.where is not None:
+                yield from guarded_loads(expr.where, conditions)
+            for source in expr.sources:
+                yield from guarded_loads(source, inner)
+        case _:
+            if isinstance(expr, Load):
+                yield expr, conditions
+            for child in expr.children():
+                yield from guarded_loads(child, conditions)
+
+
+def axis_range(axis: Axis) -> tuple[Expr, Expr]:
+    """The two conditions that keep an axis in its range."""
+    return binary("ge", axis, axis.lower), binary("lt", axis, axis.lower + axis.extent)
+
+
+def unproven(op: ComputeOp, sizes: frozenset[str]) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
+    """The loads whose bounds isl cannot see (an index or a guard reads memory); the kernel checks them."""
+    names = dims([a.name for a in (*op.axes, *op.reduce_axes)])
+    found = {to_text(load): (load, conditions) for body in op.body for load, conditions in guarded_loads(body)}
+    return tuple(pair for pair in found.values() if not _visible(*pair, names, Namer(sizes)))
+
+
+def _visible(load: Load, conditions: tuple[Expr, ...], names: dict[str, str], namer: Namer) -> bool:
+    _, exact = conditions_text(conditions, names, namer)
+    return exact and all(index_text(i, names, namer) is not None for i in load.index)
+
+
+def check_bounds(program: Program) -> None:
+    """Prove that every affine read stays inside its array; DefinitionError with the first read that does not."""
+    sizes = frozenset(v.name for v in program.sizes)
+    for op in program.ops:
+        if isinstance(op, ComputeOp):
+            for load, conditions in {to_text(ld): (ld, c) for b in op.body for ld, c in guarded_loads(b)}.values():
+                _check_load(op, load, conditions, sizes)
+
+
+def _check_load(op: ComputeOp, load: Load, conditions: tuple[Expr, ...], sizes: frozenset[str]) -> None:
+    namer = Namer(sizes)
+    axes = (*op.axes, *op.reduce_axes)
+    names = dims([a.name for a in axes])
+    if not _visible(load, conditions, names, Namer(sizes)):
+        return
+    domain = [c for a in axes for c in axis_range(a)] + list(op.where) + list(conditions)
+    inside, _ = conditions_text(domain, names, namer)
+    for index, size in zip(load.index, load.buffer.shape, strict=True):
+        text, limit = index_text(index, names, namer), index_text(size, {}, namer)
+        outside = f"({text} < 0 or {text} >= {limit})"
+        context = namer.context()
+        where = " and ".join(t for t in (inside, outside, context) if t)
+        bad = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
+        if not bad.is_empty():
+            raise DefinitionError(_out_of_bounds(op, load, axes, bad, namer), op.location)
+
+
+def _out_of_bounds(op: ComputeOp, load: Load, axes: tuple[Axis, ...], bad: isl.Set, namer: Namer) -> str:
+    count = bad.dim(isl.DIM.param)
+    point = bad.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count).lexmin().sample_point()
+    values = [isl.number(point.get_coordinate_val(isl.DIM.set, k)) for k in range(count + len(axes))]
+    sizes = ", ".join(f"{to_text(e)}={v}" for e, v in zip(namer.parameters.values(), values, strict=False))
+    at = ", ".join(f"{a.name}={v}" for a, v in zip(axes, values[count:], strict=True))
+    shape = ", ".join(map(to_text, load.buffer.shape))
+    return (
+        f"{op.name} reads {to_text(load)} outside {load.buffer.name} of shape ({shape}), "
+        f"for instance at {at or 'its only point'}{f' with {sizes}' if sizes else ''}; "
+        "guard the read with te.if_then_else, or change the extents"
+    )
+
+

@@ -1,0 +1,99 @@
+"""The tree of a scheduled program: loops, sequences, and statements at the leaves.
+
+Plain Python, derived from a schedule's stages; isl orders and schedule trees are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+from tensorlang.ir.expr import Expr
+from tensorlang.ir.stmt import LoopKind
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One schedule axis as a loop. `name` is unique in the tree; `axis` is the user's name of it.
+
+    `peel` lists the point loops (name, extent) whose full range makes a full tile; empty: no separation.
+    """
+
+    name: str
+    axis: str
+    stage: str
+    lower: Expr
+    upper: Expr
+    kind: LoopKind
+    thread: str
+    peel: tuple[tuple[str, int], ...]
+    body: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Children one after the other."""
+
+    children: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A statement, by its number in the scop."""
+
+    statement: int
+
+
+Tree: TypeAlias = Union[Loop, Sequence, Leaf]
+
+
+def leaves(tree: Tree) -> Iterator[int]:
+    """Yield the statement numbers below a node, in order."""
+    match tree:
+        case Loop():
+            yield from leaves(tree.body)
+        case Sequence():
+            for child in tree.children:
+                yield from leaves(child)
+        case Leaf():
+            yield tree.statement
+
+
+def loops(tree: Tree) -> Iterator[Loop]:
+    """Yield every loop, outer ones first."""
+    match tree:
+        case Loop():
+            yield tree
+            yield from loops(tree.body)
+        case Sequence():
+            for child in tree.children:
+                yield from loops(child)
+
+
+def times(tree: Tree, prefix: tuple[int | str, ...] = ()) -> Iterator[tuple[int, tuple[int | str, ...]]]:
+    """Yield (statement, time): static positions and loop names in turn, `[p0, loop, p1, loop, p2]`."""
+    match tree:
+        case Sequence():
+            for k, child in enumerate(tree.children):
+                yield from _placed(child, (*prefix, k))
+        case _:
+            yield from _placed(tree, (*prefix, 0))
+
+
+def _placed(tree: Tree, prefix: tuple[int | str, ...]) -> Iterator[tuple[int, tuple[int | str, ...]]]:
+    match tree:
+        case Leaf():
+            yield tree.statement, prefix
+        case Loop():
+            yield from times(tree.body, (*prefix, tree.name))
+        case Sequence():
+            raise ValueError("a sequence directly in a sequence has no time of its own; flatten it")
+
+
+def sequence(children: list[Tree]) -> Tree:
+    """Return children in order, without nested or single-child sequences."""
+    flat: list[Tree] = []
+    for child in children:
+        flat += child.children if isinstance(child, Sequence) else [child]
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))

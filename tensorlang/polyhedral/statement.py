@@ -1,0 +1,74 @@
+"""Statements in axis space: what a schedule runs, with exact domains and accesses.
+
+The instances of a statement are the values of the loops around it. Its accesses and its time are
+expressions of those loops, so that one set of texts serves dependences, legality and scanning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tensorlang.ir.expr import Expr
+
+
+class Role(Enum):
+    """What a statement does to the array that it writes."""
+
+    PURE = "pure"
+    INIT = "init"
+    UPDATE = "update"
+    EXTERN = "extern"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An element of an array, touched where `conditions` hold.
+
+    `index` None: any element (data-dependent, or not affine). `version`: the loops whose values tell apart
+    the copies of a tile-local array; empty for an array that exists once.
+    """
+
+    array: str
+    index: tuple[Expr, ...] | None
+    version: tuple[str, ...] = ()
+    conditions: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`stage` in one of its roles, run once for every value of `loops` in `domain`.
+
+    `point` gives the stage's own axes from the loops. `time` is the schedule: static positions and loop
+    names in turn; loops of `unordered` prove no order (parallel, bound); `lanes` are vectorised loops.
+    """
+
+    name: str
+    stage: str
+    role: Role
+    loops: tuple[str, ...]
+    domain: tuple[Expr, ...]
+    point: tuple[tuple[str, Expr], ...]
+    writes: tuple[Access, ...]
+    reads: tuple[Access, ...]
+    time: tuple[int | str, ...] = ()
+    lanes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array as the analysis sees it: its box, and whether the caller provides it."""
+
+    name: str
+    shape: tuple[Expr, ...]
+    is_input: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scop:
+    """All statements of a scheduled program, the arrays, the sizes, and the loops that prove no order."""
+
+    statements: tuple[Statement, ...]
+    arrays: tuple[Array, ...]
+    sizes: frozenset[str]
+    unordered: frozenset[str] = frozenset()

@@ -1,0 +1,52 @@
+"""Full and partial tiles: the `isolate` option of a band whose splits ask to be peeled.
+
+The option must name one convex set, and its prefix must list exactly the enclosing bands: isl silently
+ignores or widens anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims
+from tensorlang.polyhedral.nest import Loop, leaves
+from tensorlang.polyhedral.statement import Statement
+
+
+def isolate_option(loop: Loop, statements: Sequence[Statement], path: tuple[str, ...], namer: Namer) -> str | None:
+    """Return `[params] -> { isolate[[path] -> [loop]] : every point of the tile is in every domain }`, or None."""
+    full: isl.Set | None = None
+    for k in leaves(loop):
+        statement = statements[k]
+        points = [(name, extent) for name, extent in loop.peel if name in statement.loops]
+        if points:
+            whole = _whole_tiles(statement, (*path, loop.name), points, namer)
+            full = whole if full is None else full.intersect(whole)
+    if full is None or full.is_empty():
+        return None
+    full = full.coalesce().remove_redundancies()
+    if full.n_basic_set() != 1:
+        return None
+    bands = [f"b{k}" for k in range(len(path))]
+    named = isl.make_map(f"{{ [{', '.join([*bands, 'x'])}] -> isolate[[{', '.join(bands)}] -> [x]] }}")
+    return str(full.apply(named)).replace("\n", " ")
+
+
+def _whole_tiles(
+    statement: Statement, path: tuple[str, ...], points: Sequence[tuple[str, int]], namer: Namer
+) -> isl.Set:
+    """Values of the loops in `path` for which all corners of the box of point loops are in the domain."""
+    names = dims(statement.loops)
+    where, _ = conditions_text(statement.domain, names, namer)
+    space = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
+    whole: isl.Set | None = None
+    for corner in product(*[(0, extent - 1) for _, extent in points]):
+        fixed = " and ".join(f"{names[name]} = {value}" for (name, _), value in zip(points, corner, strict=True))
+        at = isl.make_set(f"{{ [{', '.join(names.values())}] : {fixed} }}")
+        kept = ", ".join(names[p] for p in path)
+        projection = isl.make_map(f"{{ [{', '.join(names.values())}] -> [{kept}] }}")
+        inside = space.intersect(at).apply(projection)
+        whole = inside if whole is None else whole.intersect(inside)
+    return whole

@@ -1,0 +1,32 @@
+"""The contract between the build road and a target, and the way to a target's backend."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol
+
+from tensorlang.errors import InternalError
+from tensorlang.ir.stmt import Kernel
+from tensorlang.runtime.executable import Executable
+from tensorlang.target.kinds import KINDS, check_kind
+from tensorlang.target.spec import Target
+
+
+class Backend(Protocol):
+    """Compiles kernels for one kind of target."""
+
+    @property
+    def kind(self) -> str:
+        """The first word of the target text."""
+
+    def compile(self, kernel: Kernel, target: Target) -> Executable:
+        """Return a callable for `kernel`; TargetError when the target cannot run it."""
+
+
+def backend(kind: str) -> Backend:
+    """Return the backend of a target kind; TargetError names the known ones."""
+    check_kind(kind)
+    found: Backend = importlib.import_module(KINDS[kind]).BACKEND
+    if found.kind != kind:
+        raise InternalError(f"the table of target kinds has {kind!r} for a backend of kind {found.kind!r}")
+    return found

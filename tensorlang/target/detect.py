@@ -1,0 +1,162 @@
+"""From a target text to a target: this machine's CPU, named CPUs, cores and caches."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+from tensorlang import config
+from tensorlang.errors import TargetError
+from tensorlang.target.cpus import CPUS, Cpu
+from tensorlang.target.kinds import check_kind
+from tensorlang.target.spec import GpuLimits, Target
+
+_DEFAULT_CACHES = (32768, 1048576, 33554432)
+_ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+_FOREIGN_TRIPLE = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+_GENERIC = {"x86_64": "x86-64", "aarch64": "generic"}
+_OPTIONS = ("-mcpu", "-mattr", "-mtriple", "-num-cores")
+
+
+def parse(text: str | Target | None = None) -> Target:
+    """Return the target that a text names.
+
+    None or `"llvm"` is this machine. `-mcpu=NAME` takes another CPU, `-mattr=+a,-b` changes its features,
+    `-mtriple=TRIPLE` another system, `-num-cores=N` the threads of a parallel loop (default:
+    TENSORLANG_NUM_THREADS, else the CPUs this process may use). TargetError names what is wrong.
+    """
+    if isinstance(text, Target):
+        return text
+    words = shlex.split("llvm" if text is None else text)
+    if not words:
+        raise TargetError("an empty target; write for instance 'llvm' or 'llvm -mcpu=haswell'")
+    kind, options = words[0], _options(words[1:])
+    check_kind(kind)
+    cores = _cores(options.get("-num-cores"))
+    if kind == "interpreter":
+        unused = [o for o in options if o != "-num-cores"]
+        if unused:
+            raise TargetError(f"target interpreter takes no {unused[0]}")
+        return Target("interpreter", cores=cores, gpu=GpuLimits())
+    return _llvm(options, cores)
+
+
+@cache
+def host_cpu() -> Cpu:
+    """This machine's CPU, as LLVM reports it."""
+    from tensorlang.target.llvm.engine import host
+
+    name, features = host()
+    return Cpu(name, _host_architecture(), features)
+
+
+def runs_here(target: Target) -> bool:
+    """Whether this machine can execute code compiled for an llvm target."""
+    cpu = _named(target.cpu) if target.cpu else host_cpu()
+    here = host_cpu()
+    return cpu.architecture == here.architecture and _changed(cpu.features, target.features) <= here.features
+
+
+def machine_options(target: Target) -> tuple[str, str, str]:
+    """Return triple (empty: this process's), CPU and feature changes of an llvm target, as LLVM takes them."""
+    host = host_cpu()
+    if target.cpu in ("", host.name) and not target.triple:
+        own = ",".join(f"+{f}" for f in sorted(host.features))
+        return "", host.name, f"{own},{target.features}" if target.features else own
+    return target.triple, target.cpu, target.features
+
+
+@cache
+def cache_sizes() -> tuple[int, ...]:
+    """Bytes of the data caches of the first CPU, L1 first; usual sizes where the system does not tell."""
+    sizes: dict[int, int] = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            kind, level, size = ((index / f).read_text().strip() for f in ("type", "level", "size"))
+        except OSError:
+            continue
+        amount = re.fullmatch(r"(\d+)([KMG]?)", size)
+        if kind != "Instruction" and amount:
+            sizes[int(level)] = int(amount[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[amount[2]]
+    return tuple(sizes[level] for level in sorted(sizes)) or _DEFAULT_CACHES
+
+
+def _llvm(options: dict[str, str], cores: int) -> Target:
+    triple, features = options.get("-mtriple", ""), options.get("-mattr", "")
+    if triple:
+        architecture = _ARCHITECTURES.get(triple.split("-")[0])
+        if architecture is None:
+            raise TargetError(f"-mtriple={triple}: tensorlang generates code for {', '.join(_FOREIGN_TRIPLE)}")
+        cpu = _named(options.get("-mcpu", _GENERIC[architecture]))
+        if cpu.name != "generic" and cpu.architecture != architecture:
+            raise TargetError(f"-mcpu={cpu.name} is an {cpu.architecture} CPU, -mtriple={triple} is {architecture}")
+    else:
+        cpu = _named(options["-mcpu"]) if "-mcpu" in options else host_cpu()
+        architecture = cpu.architecture
+        if architecture != _host_architecture():
+            triple = _FOREIGN_TRIPLE[architecture]
+    _check_features(features)
+    have = _changed(cpu.features, features)
+    wide = 64 if "avx512f" in have else 32 if "avx2" in have else 16
+    registers = 32 if "avx512f" in have or architecture == "aarch64" else 16
+    return Target("llvm", triple, cpu.name, features, wide, registers, cores, cache_sizes())
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TargetError(f"unknown target option {word!r}; known: {', '.join(_OPTIONS)}{hint}")
+        if not equals or not value:
+            raise TargetError(f"target option {name} needs a value: {name}=...")
+        found[name] = value
+    return found
+
+
+def _cores(text: str | None) -> int:
+    if text is None:
+        return config.get("num_threads") or available_cores()
+    if not text.isdigit() or int(text) < 1:
+        raise TargetError(f"-num-cores={text}: expected a whole number of at least 1")
+    return int(text)
+
+
+def available_cores() -> int:
+    """The number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _host_architecture() -> str:
+    machine = platform.machine().lower()
+    if machine not in _ARCHITECTURES:
+        raise TargetError(f"this machine is {machine}; tensorlang generates code for {', '.join(_FOREIGN_TRIPLE)}")
+    return _ARCHITECTURES[machine]
+
+
+def _named(name: str) -> Cpu:
+    if name == host_cpu().name:
+        return host_cpu()
+    if name in CPUS:
+        return CPUS[name]
+    near = difflib.get_close_matches(name, CPUS, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(CPUS)}"
+    raise TargetError(f"unknown CPU -mcpu={name}; {hint}")
+
+
+def _check_features(text: str) -> None:
+    for word in filter(None, text.split(",")):
+        if not re.fullmatch(r"[+-][a-z0-9.\-]+", word):
+            raise TargetError(f"-mattr={text}: expected +feature or -feature, separated by commas, got {word!r}")
+
+
+def _changed(features: frozenset[str], text: str) -> frozenset[str]:
+    words = [w for w in text.split(",") if w]
+    return (features | {w[1:] for w in words if w[0] == "+"}) - {w[1:] for w in words if w[0] == "-"}

@@ -1,0 +1,120 @@
+"""LLVM itself: from IR text to objects and assembly, and objects to callable addresses.
+
+The only module that imports llvmlite. LLVM's loop and SLP vectorisers stay off: the schedule decides vectors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from tensorlang.errors import InternalError, TargetError
+
+_SPEED_LEVEL = 2
+_CODEGEN_LEVEL = 3
+_libraries = itertools.count()
+
+# All targets: assembly for other machines comes from the same wheel.
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What code is generated for: triple (empty: this process's), CPU name and feature changes."""
+
+    triple: str
+    cpu: str
+    features: str
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Loaded code. The addresses are valid as long as the library is referenced."""
+
+    addresses: Mapping[str, int]
+    tracker: Any
+
+
+def host() -> tuple[str, frozenset[str]]:
+    """Return the name of this machine's CPU and its features, as LLVM spells them."""
+    features = llvm.get_host_cpu_features()
+    return llvm.get_host_cpu_name(), frozenset(name for name, present in features.items() if present)
+
+
+def fingerprint(machine: Machine) -> str:
+    """Everything on this side of the IR text that can change the object made from it."""
+    version = f"llvmlite {llvmlite.__version__} llvm {llvm.llvm_version_info}"
+    triple = machine.triple or llvm.get_process_triple()
+    return f"{version} O{_SPEED_LEVEL} codegen {_CODEGEN_LEVEL} {triple} {machine.cpu} {machine.features}"
+
+
+def compile_object(text: str, machine: Machine) -> bytes:
+    """Optimise LLVM IR text and return an object file."""
+    target_machine = _target_machine(machine)
+    return bytes(target_machine.emit_object(_optimised(text, target_machine)))
+
+
+def assembly(text: str, machine: Machine) -> str:
+    """Optimise LLVM IR text and return assembly."""
+    target_machine = _target_machine(machine)
+    return str(target_machine.emit_assembly(_optimised(text, target_machine)))
+
+
+def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Library:
+    """Link an object into this process; `imports` gives addresses to its undefined symbols."""
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in exports:
+        builder.export_symbol(name)
+    for name, address in imports.items():
+        builder.import_symbol(name, address)
+    try:
+        tracker = builder.link(_linker(), f"tensorlang{next(_libraries)}")
+    except RuntimeError as error:
+        raise InternalError(f"a compiled kernel does not link: {error}") from error
+    return Library({name: tracker[name] for name in exports}, tracker)
+
+
+@cache
+def _target_machine(machine: Machine) -> Any:
+    triple = machine.triple or llvm.get_process_triple()
+    try:
+        target = llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise TargetError(f"LLVM does not know the triple {triple!r}: {error}") from None
+    return target.create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=_CODEGEN_LEVEL, reloc="pic", codemodel="default"
+    )
+
+
+@cache
+def _linker() -> Any:
+    native = Machine("", *_native())
+    return llvm.create_lljit_compiler(_target_machine(native), use_jit_link=False, suppress_errors=False)
+
+
+def _native() -> tuple[str, str]:
+    name, features = host()
+    return name, ",".join(f"+{f}" for f in sorted(features))
+
+
+def _optimised(text: str, target_machine: Any) -> Any:
+    try:
+        module = llvm.parse_assembly(text)
+        module.triple = target_machine.triple
+        module.data_layout = str(target_machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"LLVM refuses the generated code: {error}") from error
+    options = llvm.create_pipeline_tuning_options(speed_level=_SPEED_LEVEL)
+    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
+    options.loop_unrolling = True
+    passes = llvm.create_pass_builder(target_machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return module

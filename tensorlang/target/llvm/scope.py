@@ -1,0 +1,91 @@
+"""What names mean at a point of the code: variables, buffers, and the lanes of a vector loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tensorlang.errors import InternalError
+from tensorlang.ir.expr import Buffer, Expr, Load, Var, substitute, walk
+from tensorlang.target.llvm.text import INDEX, Value, literal
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a buffer lives: its pointer, and the distance in elements between neighbours of each dimension.
+
+    `aligned`: our own memory, at a multiple of 64 bytes.
+    """
+
+    buffer: Buffer
+    pointer: str
+    strides: tuple[Value, ...]
+    aligned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A piece of a vector loop: `var` is `first`, `first + 1`, ... in `width` lanes.
+
+    Where `mask` (a vector of bools) is given and false, a lane reads and writes no memory.
+    """
+
+    var: str
+    first: Value
+    width: int
+    mask: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Names in sight. `varying` holds the definitions of Let variables that differ between lanes."""
+
+    values: Mapping[str, Value]
+    buffers: Mapping[str, Storage]
+    varying: Mapping[str, Expr] = field(default_factory=dict)
+    lanes: Lanes | None = None
+    in_parallel: bool = False
+
+    def bind(self, name: str, value: Value) -> Scope:
+        """This scope with a variable defined."""
+        return replace(self, values={**self.values, name: value})
+
+    def masked(self, mask: Value) -> Scope:
+        """This scope with memory accesses limited to the lanes of `mask`."""
+        if self.lanes is None:
+            raise InternalError("a mask outside a vector loop")
+        return replace(self, lanes=replace(self.lanes, mask=mask))
+
+    def at_lane(self, lane: int) -> Scope:
+        """The scalar scope of one lane. Let variables that differ between lanes must be expanded before."""
+        if self.lanes is None:
+            raise InternalError("a lane outside a vector loop")
+        if self.lanes.first.integer is None and lane:
+            raise InternalError("a lane of a vector loop that starts at an unknown value")
+        value = literal(self.lanes.first.integer + lane, INDEX) if lane else self.lanes.first  # type: ignore[operator]
+        return replace(self, values={**self.values, self.lanes.var: value}, varying={}, lanes=None)
+
+    def storage(self, buffer: Buffer) -> Storage:
+        """Where a buffer lives."""
+        try:
+            return self.buffers[buffer.name]
+        except KeyError:
+            raise InternalError(f"buffer {buffer.name} is neither a parameter nor allocated here") from None
+
+    def expanded(self, expr: Expr) -> Expr:
+        """`expr` with the definitions of varying Let variables in place of their names."""
+        while self.varying and any(isinstance(n, Var) and n.name in self.varying for n in walk(expr)):
+            expr = substitute(expr, dict(self.varying))
+        return expr
+
+    def varies(self, expr: Expr) -> bool:
+        """Whether an expression may differ between the lanes of the vector loop around it."""
+        if self.lanes is None:
+            return False
+        names = {self.lanes.var, *self.varying}
+        return any(isinstance(n, Var) and n.name in names for n in walk(expr))
+
+
+def has_loads(expr: Expr) -> bool:
+    """Whether evaluating an expression reads memory."""
+    return any(isinstance(n, Load) for n in walk(expr))

@@ -1,0 +1,219 @@
+"""LLVM IR as text: values, functions and modules under construction."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.target.spec import Target
+
+INDEX = "int64"
+_LOOP_SHAPED = '!{!"llvm.loop.unroll.disable"}'
+_LOOP_FREE = '!{!"llvm.loop.vectorize.enable", i1 false}'
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An operand: `text` as LLVM writes it, of a tensorlang dtype; `lanes` is 0 for a scalar."""
+
+    text: str
+    dtype: str
+    lanes: int = 0
+
+    @property
+    def type(self) -> str:
+        """The LLVM type."""
+        return vector_type(dtypes.info(self.dtype).llvm, self.lanes)
+
+    @property
+    def typed(self) -> str:
+        """Type and text: the form of an operand in a call."""
+        return f"{self.type} {self.text}"
+
+    @property
+    def integer(self) -> int | None:
+        """The value of a scalar integer literal, None for anything else."""
+        return int(self.text) if not self.lanes and self.text.lstrip("-").isdigit() else None
+
+
+def vector_type(element: str, lanes: int) -> str:
+    """The LLVM type of `lanes` elements (0: one scalar)."""
+    return f"<{lanes} x {element}>" if lanes else element
+
+
+def memory_type(dtype: str) -> str:
+    """The LLVM type of an element in memory: a bool takes one byte."""
+    return "i8" if dtype == "bool" else dtypes.info(dtype).llvm
+
+
+def literal(value: int | float | bool, dtype: str) -> Value:
+    """A scalar constant; floats are written exactly, in hexadecimal."""
+    d = dtypes.info(dtype)
+    if d.kind == "bool":
+        return Value("true" if value else "false", dtype)
+    if not d.is_float:
+        return Value(str(int(value)), dtype)
+    if dtype == "float16":
+        return Value(f"0xH{np.float16(value).tobytes()[::-1].hex().upper()}", dtype)
+    if dtype == "bfloat16":
+        return Value(f"0xR{np.asarray(value, ml_dtypes.bfloat16).tobytes()[::-1].hex().upper()}", dtype)
+    exact = float(np.float32(value)) if dtype == "float32" else float(value)
+    return Value(f"0x{struct.pack('>d', exact).hex().upper()}", dtype)
+
+
+def identifier(name: str) -> str:
+    """`name` with the characters that LLVM identifiers may hold."""
+    return re.sub(r"[^A-Za-z0-9_.]", "_", name)
+
+
+@dataclass
+class Module:
+    """A module under construction: functions, declarations, symbols bound at load time, messages of Fail."""
+
+    target: Target
+    functions: list[str] = field(default_factory=list)
+    declarations: dict[str, str] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
+    messages: list[str] = field(default_factory=list)
+    metadata: list[str] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    def declare(self, name: str, result: str, arguments: str, attributes: str = "") -> str:
+        """Declare an external function once; return its name with the sigil."""
+        self.declarations.setdefault(name, f"declare {result} @{name}({arguments}){attributes}")
+        return f"@{name}"
+
+    def import_function(self, name: str, result: str, arguments: str) -> str:
+        """Declare a function whose address is given when the object is loaded."""
+        self.imports.add(name)
+        return self.declare(name, result, arguments)
+
+    def import_data(self, name: str, type_: str) -> str:
+        """Declare a variable whose address is given when the object is loaded."""
+        self.imports.add(name)
+        self.declarations.setdefault(name, f"@{name} = external global {type_}")
+        return f"@{name}"
+
+    def message(self, text: str) -> int:
+        """The status code of a Fail message: 1 for the first."""
+        if text not in self.messages:
+            self.messages.append(text)
+        return self.messages.index(text) + 1
+
+    def unique(self, wish: str) -> str:
+        """A function name that is not taken yet."""
+        name, n = wish, 0
+        while name in self.names:
+            n += 1
+            name = f"{wish}{n}"
+        self.names.add(name)
+        return name
+
+    def loop_metadata(self, shaped: bool) -> str:
+        """Metadata of a new loop; `shaped` loops are not unrolled any further."""
+        number = len(self.metadata)
+        self.metadata.append(f"!{number} = distinct !{{!{number}, {_LOOP_SHAPED if shaped else _LOOP_FREE}}}")
+        return f", !llvm.loop !{number}"
+
+    def text(self) -> str:
+        """The whole module."""
+        width = f'"prefer-vector-width"="{self.target.vector_bytes * 8}"'
+        parts = [
+            *self.functions,
+            "\n".join(self.declarations[name] for name in sorted(self.declarations)),
+            f"attributes #0 = {{ nounwind {width} }}",
+            "\n".join(self.metadata),
+        ]
+        return "\n\n".join(p for p in parts if p) + "\n"
+
+
+class Function:
+    """A function under construction: lines of the current position, and allocas of the entry block."""
+
+    def __init__(self, module: Module, name: str, parameters: list[str], internal: bool = False) -> None:
+        self.module = module
+        self.name = name
+        self.block = "entry"
+        self.stack_bytes = 0
+        self._parameters = parameters
+        self._linkage = "internal " if internal else ""
+        self._allocas: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+
+    @property
+    def target(self) -> Target:
+        """The machine that code is generated for."""
+        return self.module.target
+
+    def fresh(self, prefix: str = "v") -> str:
+        """A new local name, without the sigil."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def op(self, text: str) -> str:
+        """Append an instruction with a result; return the result's name."""
+        name = f"%{self.fresh()}"
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def value(self, text: str, dtype: str, lanes: int = 0) -> Value:
+        """Append an instruction with a result of a tensorlang dtype."""
+        return Value(self.op(text), dtype, lanes)
+
+    def do(self, text: str) -> None:
+        """Append an instruction without a result."""
+        self._lines.append(f"  {text}")
+
+    def start(self, label: str) -> None:
+        """Start a basic block; the one before must have ended."""
+        self._lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        """End the block with a jump."""
+        self.do(f"br label %{label}")
+
+    def branch(self, condition: Value, then: str, orelse: str) -> None:
+        """End the block with a conditional jump."""
+        self.do(f"br i1 {condition.text}, label %{then}, label %{orelse}")
+
+    def alloca(self, type_: str, size: int) -> str:
+        """Reserve `size` bytes of stack in the entry block, aligned to 64; return the pointer."""
+        name = f"%{self.fresh('stack')}"
+        self._allocas.append(f"  {name} = alloca {type_}, align 64")
+        self.stack_bytes += size
+        return name
+
+    def call(self, name: str, arguments: list[Value], dtype: str, lanes: int = 0) -> Value:
+        """Call an external function or intrinsic of tensorlang values, declaring it if need be."""
+        types = ", ".join(a.type for a in arguments)
+        result = Value("", dtype, lanes).type
+        callee = self.module.declare(name, result, types)
+        return self.value(f"call {result} {callee}({', '.join(a.typed for a in arguments)})", dtype, lanes)
+
+    def field(self, base: str, offset: int) -> str:
+        """The pointer `offset` bytes after `base`."""
+        return base if offset == 0 else self.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """Run the instructions appended inside the `with` block only where the scalar condition holds."""
+        then, join = self.fresh("then"), self.fresh("join")
+        self.branch(condition, then, join)
+        self.start(then)
+        yield
+        self.jump(join)
+        self.start(join)
+
+    def finish(self, result: str = "void") -> None:
+        """Add the function to its module."""
+        head = f"define {self._linkage}{result} @{self.name}({', '.join(self._parameters)}) #0 {{\nentry:"
+        self.module.functions.append("\n".join([head, *self._allocas, *self._lines, "}"]))

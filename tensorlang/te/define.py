@@ -1,0 +1,235 @@
+"""placeholder, compute and extern: how operations are declared, and what is checked when they are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from tensorlang import dtypes
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, Var, as_expr, walk
+from tensorlang.location import Location, caller
+from tensorlang.te.axis import Axis
+from tensorlang.te.check import check_axis_name, check_tensor_name
+from tensorlang.te.domain import shape_of
+from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Reduce, Tensor
+from tensorlang.te.packed import whole_array_function
+
+_tag: ContextVar[str] = ContextVar("tag", default="")
+
+
+@contextmanager
+def tag_scope(tag: str) -> Iterator[None]:
+    """Give `tag` to every operation declared inside; also a decorator. Scopes do not nest."""
+    if _tag.get():
+        raise DefinitionError(f"tag scope {tag!r} inside tag scope {_tag.get()!r}; tag scopes do not nest", caller())
+    token = _tag.set(tag)
+    try:
+        yield
+    finally:
+        _tag.reset(token)
+
+
+def _current_tag(tag: str) -> str:
+    if tag and _tag.get():
+        raise DefinitionError(f"tag {tag!r} inside tag scope {_tag.get()!r}; give one of them", caller())
+    return tag or _tag.get()
+
+
+def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """Declare an input of a shape (integers or symbolic sizes; `()` is a scalar) and a dtype (float32)."""
+    checked = check_tensor_name(name)
+    op = PlaceholderOp(checked, shape_of(shape, checked), dtypes.canonical(dtype or "float32"), caller())
+    return op.output()
+
+
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
+    """Declare a tensor by a function from its indices to its element.
+
+    `fcompute` takes one int32 variable per dimension, and its parameter names become the axis names
+    (`varargs_names`, or i0, i1, ... for those of `*indices`). It returns an expression, one reduction, or a tuple of
+    expressions for as many outputs of one shape. Returns the Tensor, or the tuple of Tensors.
+
+    Raises DefinitionError, naming the line, for a wrong rank, extent, name, dtype, variable or reduction.
+    """
+    where, checked = caller(), check_tensor_name(name)
+    extents = shape_of(shape, checked)
+    names = _axis_names(fcompute, len(extents), varargs_names, checked)
+    axes = tuple(Axis(axis, extent) for axis, extent in zip(names, extents))
+    result = fcompute(*(axis.var for axis in axes))
+    several = isinstance(result, tuple | list)
+    body = tuple(_element(part, checked) for part in (result if several else (result,)))
+    if not body:
+        raise DefinitionError(f"{checked} computes an empty tuple; return at least one expression", where)
+    reduce_axes = _check_reductions(body, checked, where)
+    op = ComputeOp(checked, axes, reduce_axes, body, (), _current_tag(tag), dict(attrs or {}), where)
+    _check_names(op, where)
+    outputs = tuple(op.output(n) for n in range(op.num_outputs))
+    return outputs if several and len(outputs) > 1 else outputs[0]
+
+
+def extern(
+    shape: Any,
+    inputs: Sequence[Tensor],
+    fcompute: Callable[..., Any],
+    name: str = "extern",
+    dtype: str | Sequence[str] | None = None,
+    *,
+    tag: str = "",
+) -> Any:
+    """Declare tensors that a Python function makes from whole input arrays.
+
+    `shape` is one shape, or a list of shapes for several outputs; `dtype` one dtype or one per output, and defaults to
+    that of the inputs when they agree. `fcompute` is either a plain function, called as `f(*inputs, *outputs)` with
+    NumPy arrays, that fills the outputs; or, as in classic te, `lambda ins, outs: tir.call_packed(function, ins[0],
+    outs[0])` with two parameters of those names, where `function` (or the one registered under that name) gets
+    NDArrays. Returns the Tensor, or the tuple of Tensors.
+    """
+    where, checked = caller(), check_tensor_name(name)
+    sources = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    for source in sources:
+        if not isinstance(source, Tensor):
+            raise DefinitionError(f"inputs of {checked} must be tensors, got {source!r}", where)
+    several = isinstance(shape, list | tuple) and any(isinstance(s, list | tuple) for s in shape)
+    shapes = tuple(shape_of(s, checked) for s in shape) if several else (shape_of(shape, checked),)
+    types = _extern_dtypes(dtype, sources, len(shapes), checked, where)
+    function = whole_array_function(fcompute, len(sources), len(shapes), checked)
+    op = ExternOp(checked, sources, shapes, types, function, _current_tag(tag), where)
+    outputs = tuple(op.output(n) for n in range(len(shapes)))
+    return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _extern_dtypes(dtype: Any, inputs: tuple[Tensor, ...], count: int, name: str, where: Location) -> tuple[str, ...]:
+    if dtype is None:
+        known = {t.dtype for t in inputs}
+        if len(known) != 1:
+            raise DefinitionError(f"the dtype of {name} does not follow from its inputs; give dtype=", where)
+        return tuple(known) * count
+    types = tuple(dtypes.canonical(d) for d in dtype) if isinstance(dtype, list | tuple) else ()
+    types = types or (dtypes.canonical(dtype),) * count
+    if len(types) != count:
+        raise DefinitionError(f"{name} has {count} outputs, but {len(types)} dtypes", where)
+    return types
+
+
+def _axis_names(fcompute: Any, rank: int, varargs_names: Sequence[str] | None, name: str) -> tuple[str, ...]:
+    """The axis names that a compute function declares for `rank` dimensions."""
+    if not callable(fcompute):
+        raise DefinitionError(f"{name} needs a function from indices to an element, got {fcompute!r}", caller())
+    parameters = list(inspect.signature(fcompute).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p.name for p in positional if p.default is p.empty]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        rest = max(0, rank - len(positional))
+        extra = tuple(varargs_names) if varargs_names is not None else tuple(f"i{n}" for n in range(rest))
+        names = tuple(p.name for p in positional) + extra
+    else:
+        names = tuple(required) if len(required) >= rank else tuple(p.name for p in positional[:rank])
+    if len(names) != rank:
+        raise DefinitionError(
+            f"{name} has {rank} dimensions, but its function takes {len(names)} indices ({', '.join(names) or 'none'})",
+            caller(),
+        )
+    for axis in names:
+        check_axis_name(f"axis of {name}", axis)
+    if len(set(names)) != len(names):
+        raise DefinitionError(f"{name} has two axes of one name: {', '.join(names)}", caller())
+    return names
+
+
+def _element(value: Any, name: str) -> Expr:
+    try:
+        return as_expr(value)
+    except DefinitionError as error:
+        raise DefinitionError(f"{name} must compute an expression: {error.message}", error.where) from None
+
+
+def _check_reductions(body: tuple[Expr, ...], name: str, where: Location) -> tuple[Axis, ...]:
+    """Return the reduce axes of a body, after checking that it is free of reductions, or made of one."""
+    for part in body:
+        inside = part.children() if isinstance(part, Reduce) else (part,)
+        if any(isinstance(node, Reduce) for child in inside for node in walk(child)):
+            raise DefinitionError(
+                f"{name} = {part}: a reduction must be the whole value; give the reduction its own te.compute "
+                "and use its result here",
+                where,
+            )
+    first = body[0]
+    if not isinstance(first, Reduce):
+        if any(isinstance(part, Reduce) for part in body):
+            raise DefinitionError(f"{name} mixes reductions and plain expressions; use a te.compute for each", where)
+        return ()
+    if len(body) != len(first.sources):
+        raise DefinitionError(
+            f"{name} returns {len(body)} of the {len(first.sources)} values of {first.reducer.name}; return them all",
+            where,
+        )
+    for n, part in enumerate(body):
+        if not isinstance(part, Reduce) or part.index != n or not _one_reduction(part, first):
+            raise DefinitionError(
+                f"{name} mixes different reductions; use a te.compute for each, or one te.comm_reducer over a tuple",
+                where,
+            )
+    return first.axes
+
+
+def _one_reduction(a: Reduce, b: Reduce) -> bool:
+    """Whether two values come from one reduction."""
+    same_axes = tuple(x.name for x in a.axes) == tuple(x.name for x in b.axes)
+    same_where = a.where is b.where or (a.where is not None and b.where is not None and bool(a.where == b.where))
+    return a.reducer == b.reducer and a.sources == b.sources and a.init == b.init and same_axes and same_where
+
+
+def _check_names(op: ComputeOp, where: Location) -> None:
+    """Every variable of a body is an axis in scope, or a size that a shape or range defines."""
+    spatial, reduced = {a.name for a in op.axes}, {a.name for a in op.reduce_axes}
+    for name in spatial & reduced:
+        raise DefinitionError(f"{op.name} has an axis and a reduce axis named {name}; rename one of them", where)
+    free: set[str] = set()
+    for part in op.body:
+        inner = (*part.sources, *(() if part.where is None else (part.where,))) if isinstance(part, Reduce) else (part,)
+        free |= {n.name for child in inner for n in walk(child) if isinstance(n, Var)} - spatial - reduced
+        outer = part.init if isinstance(part, Reduce) else ()
+        free |= {n.name for child in outer for n in walk(child) if isinstance(n, Var)} - spatial
+    bounds = [e for a in (*op.axes, *op.reduce_axes) for e in (a.lower, a.extent)]
+    own = {n.name for e in bounds for n in walk(e) if isinstance(n, Var)}
+    for name in sorted(own & (spatial | reduced)):
+        raise DefinitionError(
+            f"axis {name} of {op.name} has the name of a size in its shape or ranges; rename one of them "
+            "(a range that depends on an axis is written with where=)",
+            where,
+        )
+    unknown = sorted(free - own - _known_sizes(op)) if free - own else []
+    if unknown:
+        raise DefinitionError(
+            f"{op.name} uses {', '.join(unknown)}, which is neither an axis of it, nor a reduce axis of a reduction "
+            "around that use, nor a size in the shapes it is made from",
+            where,
+        )
+
+
+def _known_sizes(op: Operation) -> set[str]:
+    """The sizes in the shapes and ranges of everything that an operation is made from."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    pending: list[Operation] = [op]
+    while pending:
+        current = pending.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        shapes = current.shapes if isinstance(current, ExternOp) else (current.shape,)
+        ranges = [e for a in current.reduce_axis for e in (a.lower, a.extent)]
+        found |= {n.name for e in (*ranges, *(e for s in shapes for e in s)) for n in walk(e) if isinstance(n, Var)}
+        pending += [t.op for t in current.input_tensors]
+    return found

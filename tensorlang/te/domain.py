@@ -1,0 +1,106 @@
+"""Shapes, symbolic sizes and ranges: the integers that a program is declared over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Const, Expr, ExprLike, Load, Var, as_expr, walk
+from tensorlang.location import caller
+from tensorlang.te.axis import ZERO, Axis, AxisKind, Range
+from tensorlang.te.check import check_axis_name
+from tensorlang.te.operation import Read, Reduce, constant
+
+_INDEX = ("int32", "int64")
+
+
+def var(name: str = "tindex", dtype: str = "int32") -> Var:
+    """Return a symbolic size. It is bound from the shapes of the arrays a kernel is called with.
+
+    `dtype` is int32 or int64. A scalar operand of another dtype is a placeholder of shape ().
+    """
+    name, index = check_axis_name("size", name), dtypes.canonical(dtype)
+    if index not in _INDEX:
+        raise DefinitionError(
+            f"te.var {name!r} is a size: its dtype is int32 or int64, got {dtype}; "
+            f"for a scalar operand write te.placeholder((), {dtype!r}, name={name!r})",
+            caller(),
+        )
+    return Var(name, index)
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> Var:
+    """Return a symbolic size; every size of tensorlang is non-negative, so this is `var`."""
+    return var(name, dtype)
+
+
+def integer(value: Any, what: str) -> Expr:
+    """Return a size, or a bound, as an integer expression over symbolic sizes; `what` begins the error text."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
+        return constant(int(value))
+    if isinstance(value, bool | float | str | np.generic | np.ndarray) or value is None:
+        raise DefinitionError(f"{what} must be an integer, got {value!r}", caller())
+    expr = as_expr(value)
+    if expr.dtype not in _INDEX:
+        raise DefinitionError(f"{what} must be int32 or int64, got {expr} of dtype {expr.dtype}", caller())
+    for node in walk(expr):
+        if isinstance(node, Read | Reduce | Load):
+            raise DefinitionError(
+                f"{what} must not read a tensor, got {expr}; sizes are known before a kernel runs", caller()
+            )
+    return expr
+
+
+def shape_of(shape: Any, name: str) -> tuple[Expr, ...]:
+    """Return a shape as expressions. An int or an expression alone is one dimension. Zero extents are allowed."""
+    parts = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    extents = tuple(integer(p, f"extent {n} of {name}") for n, p in enumerate(parts))
+    for n, extent in enumerate(extents):
+        if isinstance(extent, Const) and extent.value < 0:
+            raise DefinitionError(f"extent {n} of {name} is {extent.value}; extents are zero or more", caller())
+    return extents
+
+
+def reduce_axis(dom: Range | tuple[ExprLike, ExprLike] | list[ExprLike], name: str = "rv") -> Axis:
+    """Return a reduction axis over `lower <= name < upper`, where `dom` is (lower, upper) or a Range.
+
+    The name is the axis's identity: the reduce axes and the axes of one operation all have different names.
+    """
+    name = check_axis_name("reduce axis", name)
+    lower, extent = _bounds(dom, f"reduce axis {name}")
+    if isinstance(extent, Const) and extent.value < 0:
+        raise DefinitionError(f"reduce axis {name} has the range {dom}, which ends before it begins", caller())
+    return Axis(name, extent, AxisKind.REDUCE, lower)
+
+
+def _bounds(dom: Any, what: str) -> tuple[Expr, Expr]:
+    if isinstance(dom, Range):
+        return integer(dom.min, f"the minimum of {what}"), integer(dom.extent, f"the extent of {what}")
+    if not isinstance(dom, tuple | list) or len(dom) != 2:
+        raise DefinitionError(f"the range of {what} must be (lower, upper), got {dom!r}", caller())
+    lower, upper = (integer(v, f"the {word} bound of {what}") for v, word in zip(dom, ("lower", "upper")))
+    return lower, upper - lower
+
+
+_TAGS = ("vthread", *(f"{kind}Idx.{d}" for kind in ("block", "thread") for d in "xyz"))
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> Axis:
+    """Return a thread axis to bind loops to. `tag` is blockIdx.x ... threadIdx.z, or vthread.
+
+    `te.thread_axis("threadIdx.x")` works as well. Without a range (`dom`: an extent, or (0, extent)) the
+    extent is 0 here, and that of the loop once bound.
+    """
+    if isinstance(dom, str):
+        dom, tag = None, dom
+    if tag not in _TAGS:
+        raise DefinitionError(f"unknown thread tag {tag!r}; known: {', '.join(_TAGS)}", caller())
+    label = name or tag
+    if dom is None:
+        return Axis(label, ZERO, AxisKind.THREAD, thread=tag)
+    pair = dom if isinstance(dom, tuple | list | Range) else (0, dom)
+    lower, extent = _bounds(pair, f"thread axis {label}")
+    return Axis(label, extent, AxisKind.THREAD, lower, tag)

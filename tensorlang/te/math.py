@@ -1,0 +1,145 @@
+"""Scalar functions of te: constants, choices, division in both roundings, and the math intrinsics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+
+from tensorlang import dtypes
+from tensorlang.errors import DefinitionError
+from tensorlang.ir import expr as ir
+from tensorlang.ir.expr import Const, Expr, ExprLike, Select, binary
+from tensorlang.ir.intrinsics import TABLE, call
+from tensorlang.location import caller
+
+const = ir.const
+cast = ir.cast
+
+
+def min_value(dtype: str) -> Const:
+    """Return the lowest finite value of a dtype."""
+    d = dtypes.info(dtypes.canonical(dtype))
+    return const(dtypes.smallest_float(d.name) if d.is_float else dtypes.limits(d.name)[0], d.name)
+
+
+def max_value(dtype: str) -> Const:
+    """Return the highest finite value of a dtype."""
+    d = dtypes.info(dtypes.canonical(dtype))
+    return const(float(ml_dtypes.finfo(d.numpy).max) if d.is_float else dtypes.limits(d.name)[1], d.name)
+
+
+def infinity(dtype: str) -> Const:
+    """Return plus infinity of a float dtype."""
+    d = dtypes.info(dtypes.canonical(dtype))
+    if not d.is_float:
+        raise DefinitionError(f"{d.name} has no infinity; use te.max_value", caller())
+    return const(float("inf"), d.name)
+
+
+def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> Select:
+    """Return `true_value` where `condition` holds, else `false_value`; a branch not taken reads no memory."""
+    return ir.select(condition, true_value, false_value)
+
+
+def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> Select:
+    """Return `t` where `cond` holds, else `f`; a branch not taken reads no memory. The same as `select`."""
+    return ir.select(cond, t, f)
+
+
+def _operator(name: str, op: str, doc: str) -> Callable[[ExprLike, ExprLike], Expr]:
+    def operator(a: ExprLike, b: ExprLike) -> Expr:
+        return binary(op, a, b)
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = doc
+    return operator
+
+
+minimum = _operator("minimum", "min", "The smaller of two values; NaN if one is.")
+maximum = _operator("maximum", "max", "The larger of two values; NaN if one is.")
+floordiv = _operator("floordiv", "floordiv", "a / b rounded down, as Python's //. Integers divided by zero give 0.")
+floormod = _operator("floormod", "floormod", "a - b * floordiv(a, b), with the sign of b, as Python's %.")
+truncdiv = _operator("truncdiv", "truncdiv", "a / b rounded towards zero, as C's /. Integers divided by zero give 0.")
+truncmod = _operator("truncmod", "truncmod", "a - b * truncdiv(a, b), with the sign of a, as C's %.")
+indexdiv = _operator("indexdiv", "floordiv", "floordiv, for indices.")
+indexmod = _operator("indexmod", "floormod", "floormod, for indices.")
+shift_left = _operator("shift_left", "shl", "a << b; 0 when b is the width or more.")
+shift_right = _operator("shift_right", "shr", "a >> b, keeping the sign; all sign when b is the width or more.")
+
+
+def div(a: ExprLike, b: ExprLike) -> Expr:
+    """Return a / b as in C: floats divide, integers round towards zero."""
+    left, right = ir.operands(a, b)
+    return binary("div" if dtypes.info(left.dtype).is_float else "truncdiv", left, right)
+
+
+def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
+    """Return a / b rounded up."""
+    left, right = ir.operands(a, b)
+    return binary("floordiv", left + (right - 1), right)
+
+
+def likely(cond: ExprLike) -> Expr:
+    """Return the condition itself: which branch is the likely one is left to the compiler."""
+    return ir.as_expr(cond)
+
+
+def _unary(name: str) -> Callable[[ExprLike], Expr]:
+    def intrinsic(x: ExprLike) -> Expr:
+        return call(name, x)
+
+    _describe(intrinsic, name)
+    return intrinsic
+
+
+def _binary(name: str) -> Callable[[ExprLike, ExprLike], Expr]:
+    def intrinsic(x: ExprLike, y: ExprLike) -> Expr:
+        return call(name, x, y)
+
+    _describe(intrinsic, name)
+    return intrinsic
+
+
+def _describe(intrinsic: Any, name: str) -> None:
+    intrinsic.__name__ = intrinsic.__qualname__ = name
+    intrinsic.__doc__ = TABLE[name].doc
+
+
+exp, exp2, expm1 = _unary("exp"), _unary("exp2"), _unary("expm1")
+log, log2, log10, log1p = _unary("log"), _unary("log2"), _unary("log10"), _unary("log1p")
+sqrt, rsqrt = _unary("sqrt"), _unary("rsqrt")
+sin, cos, tan = _unary("sin"), _unary("cos"), _unary("tan")
+asin, acos, atan = _unary("asin"), _unary("acos"), _unary("atan")
+sinh, cosh, tanh = _unary("sinh"), _unary("cosh"), _unary("tanh")
+asinh, acosh, atanh = _unary("asinh"), _unary("acosh"), _unary("atanh")
+sigmoid, erf = _unary("sigmoid"), _unary("erf")
+floor, ceil, trunc = _unary("floor"), _unary("ceil"), _unary("trunc")
+round_ = nearbyint = _unary("round")
+abs_ = _unary("abs")
+isnan, isinf, isfinite = _unary("isnan"), _unary("isinf"), _unary("isfinite")
+popcount, clz = _unary("popcount"), _unary("clz")
+pow_ = power = _binary("pow")
+atan2, hypot, copysign = _binary("atan2"), _binary("hypot"), _binary("copysign")
+
+
+def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
+    """Return a * b + c, rounded once."""
+    return call("fma", a, b, c)
+
+
+def exp10(x: ExprLike) -> Expr:
+    """Return 10 to the power x."""
+    return call("pow", 10.0, x)
+
+
+def fmod(x: ExprLike, y: ExprLike) -> Expr:
+    """Return the remainder of x / y rounded towards zero, with the sign of x."""
+    return binary("truncmod", x, y)
+
+
+def ldexp(x: ExprLike, exponent: ExprLike) -> Expr:
+    """Return x * 2**exponent, for an integer exponent."""
+    value, power_of_two = ir.as_expr(x), ir.as_expr(exponent)
+    return value * call("exp2", power_of_two.astype(value.dtype))
