@@ -33,7 +33,7 @@ def _kernel_features(nest: Nest, machine: Machine) -> list[Array]:
     """Of the register tile: its size, what it needs of the register file, and its mix of operations."""
     tile = register_tile(nest, machine.lanes(nest.bits))
     one = np.ones(nest.count)
-    trips = {kind: one for kind in _KINDS}
+    trips = dict.fromkeys(_KINDS, one)
     for loop in nest.loops:
         trips[loop.kind] = trips[loop.kind] * loop.trips
     return [

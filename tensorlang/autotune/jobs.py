@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from tensorlang import build, dtypes, te, topi
 from tensorlang.autotune.records import Status
-from tensorlang.autotune.timing import Timing, raised_priority, sample, time_interleaved, time_kernel
 from tensorlang.autotune.task import extent
+from tensorlang.autotune.timing import Timing, raised_priority, sample, time_interleaved, time_kernel
 from tensorlang.lower import lower
 from tensorlang.schedule.trace import Trace
-from tensorlang.target import backend
+from tensorlang.target.backend import backend
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
 from tensorlang.te.program import canonical

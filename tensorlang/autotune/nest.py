@@ -60,7 +60,8 @@ class Access:
 
     def stride_one(self, axis: str) -> bool:
         """True when neighbouring iterations of `axis` touch neighbouring elements."""
-        return bool(self.dims) and (axis, 1) in self.dims[-1] and not any(axis == a for d in self.dims[:-1] for a, _ in d)
+        outer = {a for terms in self.dims[:-1] for a, _ in terms}
+        return bool(self.dims) and (axis, 1) in self.dims[-1] and axis not in outer
 
 
 @dataclass(frozen=True, slots=True)

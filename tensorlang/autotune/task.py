@@ -6,7 +6,7 @@ import importlib.util
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -84,10 +84,11 @@ def task_of(
     checked = _check_tensors(tensors, name)
     program, _ = canonical([t for t in checked if not isinstance(t.op, PlaceholderOp)])
     _check_program(program, checked, name)
-    machine = target if isinstance(target, Target) else parse(target)
+    machine = parse(target)
     team = machine.cores if threads is None else threads
     if team < 1:
         raise DefinitionError(f"threads must be at least 1, got {team}")
+    machine = replace(machine, cores=team)
     workload = WorkloadId(
         name,
         tuple(args),

@@ -33,12 +33,12 @@ def waited_nanoseconds() -> int:
     """Nanoseconds that the threads of this process have waited for a CPU; always zero where unknown."""
     total = 0
     try:
-        tasks = os.listdir("/proc/self/task")
+        tasks = list(Path("/proc/self/task").iterdir())
     except OSError:
         return 0
     for task in tasks:
         try:
-            total += int(Path("/proc/self/task", task, "schedstat").read_bytes().split()[1])
+            total += int((task / "schedstat").read_bytes().split()[1])
         except (OSError, IndexError, ValueError):
             continue
     return total

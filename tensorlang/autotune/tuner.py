@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorlang import dtypes
 from tensorlang.autotune.cost_model import CostModel
 from tensorlang.autotune.estimate import Estimate, Machine, estimate
 from tensorlang.autotune.features import features
@@ -27,23 +28,26 @@ from tensorlang.autotune.sketch import Sketch, require_candidates
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TargetError
+from tensorlang.target import measure_peak
 from tensorlang.target.detect import runs_here
-from tensorlang.target.peak import measure_peak
 from tensorlang.version import VERSION
 
 BATCH = 8
 ELITES = 32
+LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a callback sees after each trial."""
+    """What a callback sees after each trial: the peak is that of the task's dtype and threads; 0: unknown."""
 
     record: TuningRecord
     best: TuningRecord | None
     trials: int
     failures: Counter[str]
     elapsed: float
+    peak_gflops: float
+    resumed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,7 @@ def tune(
     Ctrl-C raises Interrupted, which holds the result so far. ScheduleError when the search space is empty.
     """
     start = time.monotonic()
-    _require_native(task)
+    require_native(task)
     rng = np.random.default_rng(seed)
     space = require_candidates(sketches_of(task) if sketches is None else sketches, rng)
     earlier = [r for r in _earlier(log).records if task.accepts(r)] if log is not None else []
@@ -184,11 +188,12 @@ def tune(
     peak, comparison, state = 0.0, None, None
     try:
         with Measurer(task, seed, limits or Limits()) as measurer:
-            peak = _measured_peak(measurer, task)
+            peak = measured_peak(measurer, task)
             machine = Machine.of(task.target, peak * 1e9 / task.threads if peak else None)
             state = _State(task, space, make_scorer(machine, task.threads, seed), seed)
             state.resume(earlier)
-            _loop(state, measurer, rng, trials, None if seconds is None else start + seconds, writer, callbacks, start)
+            deadline = None if seconds is None else start + seconds
+            _loop(state, measurer, rng, trials, deadline, writer, callbacks, start, dtype_peak(task, peak))
             if compare and state.best is not None:
                 comparison = measurer.compare(state.best.trace)
     except KeyboardInterrupt:
@@ -210,7 +215,10 @@ def _loop(
     writer: LogWriter | None,
     callbacks: Sequence[Callable[[Progress], None]],
     start: float,
+    peak: float,
 ) -> None:
+    resumed = len(state.records)
+
     def best_seconds() -> float | None:
         return None if state.best is None else state.best.median
 
@@ -227,7 +235,7 @@ def _loop(
             state.records.append(record)
             state.remember(record, candidate)
             failures = Counter(r.status.value for r in state.records if not r.ok)
-            progress = Progress(record, state.best, len(state.records), failures, time.monotonic() - start)
+            progress = Progress(record, state.best, len(state.records), failures, time.monotonic() - start, peak, resumed)
             for callback in callbacks:
                 callback(progress)
             if deadline is not None and time.monotonic() > deadline:
@@ -248,7 +256,7 @@ def _record(state: _State, candidate: Candidate, measurement: Measurement) -> Tu
         decisions=candidate.decisions,
         status=measurement.status,
         seconds=measurement.seconds,
-        error=measurement.error,
+        error=measurement.error[:LONGEST_ERROR],
         estimate=candidate.estimate,
         checked=measurement.checked,
         seed=state.seed,
@@ -267,7 +275,7 @@ def _result(
     comparison: Comparison | None,
 ) -> Result:
     spent = time.monotonic() - start
-    return Result(task, best_record(records), tuple(records), resumed, spent, peak, comparison)
+    return Result(task, best_record(records), tuple(records), resumed, spent, dtype_peak(task, peak), comparison)
 
 
 def _earlier(log: str | os.PathLike[str]) -> Log:
@@ -276,15 +284,20 @@ def _earlier(log: str | os.PathLike[str]) -> Log:
     return read_log(path) if path.exists() else Log(path, ())
 
 
-def _require_native(task: Task) -> None:
+def require_native(task: Task) -> None:
     if task.target.kind != "llvm" or not runs_here(task.target):
         raise TargetError(f"target {task.target} cannot be timed on this machine; tune for 'llvm' (this machine)")
 
 
-def _measured_peak(measurer: Measurer, task: Task) -> float:
+def measured_peak(measurer: Measurer, task: Task) -> float:
     """GFLOP/s of float32 multiply-adds on the task's threads, measured where candidates run; 0 when that fails."""
     reply = measurer.call(30.0, measure_peak, task.threads)
     return float(reply.value["gflops"]) if reply.status is Status.OK else 0.0
+
+
+def dtype_peak(task: Task, peak: float) -> float:
+    """The peak for elements of the task's dtype: half of float32's for 64 bits; narrow floats compute in float32."""
+    return peak * 32 / max(32, dtypes.info(task.workload.dtype).bits)
 
 
 def host() -> Json:

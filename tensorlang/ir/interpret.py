@@ -81,6 +81,15 @@ def translate(kernel: Kernel) -> Interpreted:
     return Interpreted(kernel, code, namespace["kernel"])
 
 
+def evaluate(expr: Expr, values: Mapping[Var, Any]) -> Any:
+    """The value of one expression without loads: a Python int or bool, or a NumPy float of its dtype."""
+    source = Source()
+    names = [source.variable(var, of_index=False) for var in values]
+    function = eval(f"lambda {', '.join(names)}: {text(source, expr)}", source.globals)
+    with np.errstate(all="ignore"):
+        return function(*values.values())
+
+
 def _sequence(order: Order, seed: int) -> Callable[[int, int], Any]:
     random = Random(seed)
 

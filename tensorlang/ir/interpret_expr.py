@@ -40,11 +40,11 @@ class Source:
         self._count += 1
         return f"{re.sub(r'[^0-9A-Za-z_]', '_', name)}_{self._count}"
 
-    def variable(self, var: Var) -> str:
-        """A new identifier for a variable from here on."""
+    def variable(self, var: Var, of_index: bool = True) -> str:
+        """A new identifier for a variable from here on; `of_index` says that int64 means an index."""
         name = self.fresh(f"v_{var.name}")
         self.variables[var.name] = name
-        self.intervals[var.name] = _INDEX if var.dtype == "int64" else _limits(var.dtype)
+        self.intervals[var.name] = _INDEX if of_index and var.dtype == "int64" else _limits(var.dtype)
         return name
 
     def buffer(self, name: str) -> str:

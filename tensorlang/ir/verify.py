@@ -8,7 +8,6 @@ from typing import NoReturn
 from tensorlang import dtypes
 from tensorlang.errors import InternalError
 from tensorlang.ir import intrinsics
-from tensorlang.ir.affine import affine, is_constant
 from tensorlang.ir.expr import (
     ARITHMETIC,
     BITWISE,
@@ -26,6 +25,7 @@ from tensorlang.ir.expr import (
     Var,
     walk,
 )
+from tensorlang.ir.loops import constant_extent, uses
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import (
     INDEX,
@@ -46,12 +46,13 @@ _SCOPES = ("global", "local", "shared")
 _WINDOW = 12  # lines of the faulty statement that a message shows
 
 
-def verify(kernel: Kernel) -> None:
+def verify(kernel: Kernel, lanes: bool = True) -> None:
     """Raise InternalError, with the place printed, unless the kernel is well formed.
 
     Checked: variables are defined once on their path and before use; buffers are declared, indexed with their
     rank in int64; dtypes agree; stores go to outputs or scratch; vectorized loops have constant extent and hold
-    no loop but serial and unrolled ones whose bounds do not vary over lanes.
+    no loop but serial and unrolled ones whose bounds do not vary over lanes. `lanes=False` leaves out what is
+    said of vectorized loops, which holds only after the pass that makes their tails legal.
     """
     names = [p.name for p in kernel.params]
     if len(set(names)) != len(names):
@@ -59,7 +60,7 @@ def verify(kernel: Kernel) -> None:
     unknown = set(kernel.outputs) - set(names)
     if unknown:
         raise InternalError(f"kernel {kernel.name} writes {', '.join(sorted(unknown))}, which it has no parameter for")
-    checker = _Checker(kernel)
+    checker = _Checker(kernel, lanes)
     for size in kernel.sizes:
         if size.dtype != INDEX:
             raise InternalError(f"size {size.name} of kernel {kernel.name} is {size.dtype}, not {INDEX}")
@@ -70,8 +71,9 @@ def verify(kernel: Kernel) -> None:
 
 
 class _Checker:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, lanes: bool) -> None:
         self.kernel = kernel
+        self.lanes = lanes
         self.variables: dict[str, str] = {}
         self.buffers: dict[str, Buffer] = {}
         self.callbacks = {name for name, _ in kernel.callbacks}
@@ -133,9 +135,9 @@ class _Checker:
         if lane is not None:
             if stmt.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
                 self.fault(stmt, f"a {stmt.kind.value} loop stands inside the vectorized loop over {lane}")
-            if any(isinstance(n, Var) and n.name == lane for b in (stmt.lower, stmt.upper) for n in walk(b)):
+            if uses(stmt.lower, lane) or uses(stmt.upper, lane):
                 self.fault(stmt, f"the bounds of a loop vary over the lanes {lane} of the vectorized loop around it")
-        if stmt.kind is LoopKind.VECTORIZED:
+        if stmt.kind is LoopKind.VECTORIZED and self.lanes:
             if constant_extent(stmt) is None:
                 self.fault(stmt, "a vectorized loop has no constant extent")
             lane = stmt.var.name
@@ -208,16 +210,6 @@ class _Checker:
             case Call():
                 return _call(node)
         return f"{type(node).__name__} does not belong into loop IR"
-
-
-def constant_extent(loop: For) -> int | None:
-    """How many iterations a loop has, if that is a constant."""
-    lower, upper = affine(loop.lower), affine(loop.upper)
-    if lower is None or upper is None:
-        return None
-    extent = {name: upper.get(name, 0) - lower.get(name, 0) for name in {**lower, **upper}}
-    extent = {name: c for name, c in extent.items() if c}
-    return max(0, extent.get("", 0)) if is_constant(extent) else None
 
 
 def _same(operands: Iterable[Expr], dtype: str) -> str:

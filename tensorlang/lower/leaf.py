@@ -30,9 +30,7 @@ def build_leaf(
     def localized(expr: Expr) -> Expr:
         return _loads(substitute(expr, axes), values, storage)
 
-    targets = [
-        storage.place(b.name, tuple(axes[a.name] for a in op.axes), values) for b in buffers(op)
-    ]
+    targets = [storage.place(b.name, tuple(axes[a.name] for a in op.axes), values) for b in buffers(op)]
     match statement.role:
         case Role.PURE:
             results = [localized(b) for b in op.body]

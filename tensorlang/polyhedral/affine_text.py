@@ -6,7 +6,7 @@ Loop variables become dims `d0, d1, ...`; sizes become parameters. A size expres
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tensorlang import dtypes
@@ -140,11 +140,11 @@ def evaluate(expr: Expr, values: dict[str, int]) -> int:
             return -evaluate(expr.a, values)
         case Binary():
             a, b = evaluate(expr.a, values), evaluate(expr.b, values)
-            return int(_EVALUATE[expr.op](a, b))
+            return _EVALUATE[expr.op](a, b)
     raise KeyError(to_text(expr))
 
 
-_EVALUATE = {
+_EVALUATE: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "floordiv": lambda a, b: a // b,
     "floormod": lambda a, b: a % b, "min": min, "max": max,
 }  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import Instance, Witness
-from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.legality import TimeSpace
 from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
 from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest

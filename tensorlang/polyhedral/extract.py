@@ -89,5 +89,3 @@ def _out_of_bounds(op: ComputeOp, load: Load, axes: tuple[Axis, ...], bad: isl.S
         f"for instance at {at or 'its only point'}{f' with {sizes}' if sizes else ''}; "
         "guard the read with te.if_then_else, or change the extents"
     )
-
-

@@ -98,7 +98,9 @@ def before(space: TimeSpace) -> isl.Map:
         if any(text == "not (0 = 0)" for text in excluded):
             continue
         cases.append(" and ".join([*equal, f"a{d} < b{d}", *excluded]))
-    return isl.make_map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {' or '.join(f'({c})' for c in cases) or '0 = 1'} }}")
+    return isl.make_map(
+        f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {' or '.join(f'({c})' for c in cases) or '0 = 1'} }}"
+    )
 
 
 def _unordered_prefixes(space: TimeSpace) -> dict[int, list[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.stmt import LoopKind
@@ -45,7 +45,7 @@ class Leaf:
     statement: int
 
 
-Tree: TypeAlias = Union[Loop, Sequence, Leaf]
+Tree: TypeAlias = Loop | Sequence | Leaf
 
 
 def leaves(tree: Tree) -> Iterator[int]:

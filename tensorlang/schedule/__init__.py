@@ -1,0 +1,7 @@
+"""Schedules: traces of primitives over an immutable state, each step proven legal."""
+
+from tensorlang.schedule.primitive import Decision
+from tensorlang.schedule.schedule import Schedule, Stage, create_schedule
+from tensorlang.schedule.trace import Trace
+
+__all__ = ["Decision", "Schedule", "Stage", "Trace", "create_schedule"]

@@ -54,10 +54,10 @@ def _check_reach(state: ScheduleState, derived: Derived) -> None:
                 witness = Witness("coverage", *first_instance(derived.scop, statement, read))
                 raise UncoveredRead(
                     "",
-                    f"{statement.name} reads {read.array} outside the loop {stage.attach.axis} of {stage.attach.stage}, "
-                    f"where {stage.name} is computed",
+                    f"{statement.name} reads {read.array} outside the loop {stage.attach.axis} "
+                    f"of {stage.attach.stage}, where {stage.name} is computed",
                     witness=witness,
-                    legal=_legal_places(state, stage.name),
+                    legal=legal_places(state, stage.name),
                 )
 
 
@@ -69,11 +69,11 @@ def _check_coverage(state: ScheduleState, derived: Derived) -> None:
             "",
             f"{gap.reader} reads {gap.witness.element}, which {producer} does not compute there",
             witness=gap.witness,
-            legal=_legal_places(state, producer),
+            legal=legal_places(state, producer),
         )
 
 
-def _legal_places(state: ScheduleState, stage: str) -> list[str]:
+def legal_places(state: ScheduleState, stage: str) -> list[str]:
     """Where a stage may be computed, found by trying every loop of its consumers."""
     places = []
     for user in state.program.consumers[stage]:
@@ -81,12 +81,12 @@ def _legal_places(state: ScheduleState, stage: str) -> list[str]:
             continue
         for axis in state.stages[user].leaves:
             moved = replace(state.stages[stage], attach=Attach(user, axis))
-            if _is_acyclic(state, stage, user) and is_legal(state.with_stage(moved)):
+            if acyclic(state, stage, user) and is_legal(state.with_stage(moved)):
                 places.append(f"s[{stage!r}].compute_at(s[{user!r}], {axis!r})")
     return [f"s[{stage!r}].compute_root()", *places]
 
 
-def _is_acyclic(state: ScheduleState, stage: str, host: str) -> bool:
+def acyclic(state: ScheduleState, stage: str, host: str) -> bool:
     """True when `host` is not itself computed inside `stage`."""
     while True:
         attach = state.stages[host].attach
@@ -110,7 +110,9 @@ def _refusal(state: ScheduleState, derived: Derived, violation: Violation) -> Sc
     free = free_axes(state, stage, kind)
     legal = [f"s[{stage!r}].{words[kind]}({a!r})" for a in free]
     if violation.kind == "reduction":
-        legal.append(f"s.rfactor({violation.array!r}, {axis!r}) for partial results, then {words[kind]} its factor axis")
+        legal.append(
+            f"s.rfactor({violation.array!r}, {axis!r}) for partial results, then {words[kind]} its factor axis"
+        )
     return IllegalParallel("", why, witness=witness, legal=legal)
 
 
@@ -133,7 +135,7 @@ def _guilty(state: ScheduleState, scop: Scop, array: str) -> tuple[str, str, Loo
 
 
 def _only(scop: Scop, stage: str, axis: str, kind: LoopKind) -> Scop:
-    names = {f"{stage}.{axis}", f"{stage}.{axis}.init"}
+    names = frozenset({f"{stage}.{axis}", f"{stage}.{axis}.init"})
 
     def lanes(s: Statement) -> tuple[str, ...]:
         return tuple(n for n in s.loops if n in names) if kind is LoopKind.VECTORIZED else ()

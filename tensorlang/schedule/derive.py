@@ -99,7 +99,7 @@ class _Derivation:
 
     def _stage(self, op: Operation, stage: StageState) -> None:
         prefix = self._prefix(stage)
-        boxes = self._boxes(op, prefix) if stage.attach else [None] * len(op.shape)
+        boxes: list[Box | None] = self._boxes(op, prefix) if stage.attach else [None] * len(op.shape)
         plan, values, guards = self._loops(op, stage, prefix, boxes)
         self.stages[op.name] = plan
         bases = tuple(_base(b) for b in boxes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from tensorlang.ir.expr import Binary, Const, Expr, binary, cast, rewrite
 from tensorlang.ir.expr import fold_integers as fold
@@ -59,7 +59,7 @@ class SkewRelation:
     skewed: str
 
 
-Relation: TypeAlias = Union[SplitRelation, PartsRelation, FuseRelation, SkewRelation]
+Relation: TypeAlias = SplitRelation | PartsRelation | FuseRelation | SkewRelation
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,7 @@ def backward(
     return value, guards
 
 
-def _split_guards(
-    relation: SplitRelation | PartsRelation, parent: AxisRange, factor: int, whole: Expr
-) -> list[Expr]:
+def _split_guards(relation: SplitRelation | PartsRelation, parent: AxisRange, factor: int, whole: Expr) -> list[Expr]:
     low, extent = constant(parent.lower), constant(parent.extent)
     guards: list[Expr] = []
     if low is None or low % factor:

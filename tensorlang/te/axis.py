@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tensorlang.ir.expr import Const, Expr, ExprOperators, Var, binary
+from tensorlang.ir.expr import Const, Expr, ExprOperators, Var
 
 ZERO = Const(0, "int32")
 
@@ -32,7 +32,7 @@ class Axis(ExprOperators):
     """`lower <= name < lower + extent`. The name is its identity within its stage.
 
     Classic te calls this IterVar; `.var` and `.dom` are its words. Comparing an axis builds an expression.
-    `thread` is the tag of a thread axis (`blockIdx.x`).
+    `thread` is the tag of a thread axis (`blockIdx.x`); its extent is 0 when the loop it is bound to sets it.
     """
 
     name: str
@@ -55,10 +55,10 @@ class Axis(ExprOperators):
         return Range(self.lower, self.extent)
 
     def __eq__(self, other: object) -> Any:
-        return binary("eq", self, other)
+        return self.var == other
 
     def __ne__(self, other: object) -> Any:
-        return binary("ne", self, other)
+        return self.var != other
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -126,7 +126,10 @@ def _axis_names(fcompute: Any, rank: int, varargs_names: Sequence[str] | None, n
     """The axis names that a compute function declares for `rank` dimensions."""
     if not callable(fcompute):
         raise DefinitionError(f"{name} needs a function from indices to an element, got {fcompute!r}", caller())
-    parameters = list(inspect.signature(fcompute).parameters.values())
+    try:
+        parameters = list(inspect.signature(fcompute).parameters.values())
+    except (TypeError, ValueError):
+        raise DefinitionError(f"the parameters of {fcompute!r} are unknown; wrap it in a lambda", caller()) from None
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p.name for p in positional if p.default is p.empty]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):

@@ -58,7 +58,7 @@ def value(expr: Expr, grid: Grid, mask: Array | None = None) -> Array:
         case Const():
             return np.asarray(expr.value, dtypes.info(expr.dtype).numpy)
         case Var():
-            return grid.variables[expr.name].astype(expr.dtype, copy=False)
+            return grid.variables[expr.name].astype(dtypes.info(expr.dtype).numpy, copy=False)
         case Unary():
             return np.asarray(_UNARY[expr.op](value(expr.a, grid, mask)))
         case Binary():
@@ -73,6 +73,11 @@ def value(expr: Expr, grid: Grid, mask: Array | None = None) -> Array:
         case Load():
             return _load(expr, grid, mask)
     raise InternalError(f"the reference cannot evaluate {type(expr).__name__} {expr}")
+
+
+def extent(expr: Expr, sizes: Mapping[str, int]) -> int:
+    """Return the value of a size expression."""
+    return int(value(expr, Grid({name: np.asarray(size, np.int64) for name, size in sizes.items()}, {})))
 
 
 def both(a: Array | None, b: Array | None) -> Array | None:

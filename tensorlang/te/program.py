@@ -12,6 +12,7 @@ from functools import cached_property
 
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, rewrite, to_text, walk
+from tensorlang.location import caller
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Read, Tensor, buffers
 
 
@@ -92,7 +93,7 @@ class Program:
 
 def unique(wish: str, taken: Iterable[str]) -> str:
     """Return `wish`, or `wish_1`, `wish_2`, ... whichever is not taken yet."""
-    names, name, n = set(taken), wish, 0
+    names, name, n = taken if isinstance(taken, set | dict) else set(taken), wish, 0
     while name in names:
         n += 1
         name = f"{wish}_{n}"
@@ -127,26 +128,38 @@ def op_text(op: Operation) -> str:
 
 def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int, str]]:
     """Return the program that computes `outputs`, and the name given to each user operation by its id."""
-    ordered: dict[int, Operation] = {}
-
-    def visit(op: Operation) -> None:
-        if id(op) not in ordered:
-            for tensor in op.input_tensors:
-                visit(tensor.op)
-            ordered[id(op)] = op
-
-    roots = [o.op if isinstance(o, Tensor) else o for o in outputs]
-    for op in roots:
-        visit(op)
+    for output in outputs:
+        if not isinstance(output, Tensor | PlaceholderOp | ComputeOp | ExternOp):
+            raise DefinitionError(f"expected tensors or their operations, got {output!r}", caller())
+    roots: list[Operation] = [o.op if isinstance(o, Tensor) else o for o in outputs]
+    ordered = _producers_first(roots)
     names: dict[int, str] = {}
+    taken: set[str] = set()
     for key, op in ordered.items():
-        names[key] = unique(op.name, names.values())
+        names[key] = unique(op.name, taken)
+        taken.add(names[key])
     made: dict[int, Operation] = {}
     for key, op in ordered.items():
         made[key] = _canonical_op(op, names[key], made)
     program = Program(tuple(made.values()), tuple(dict.fromkeys(names[id(op)] for op in roots)))
     _check_sizes(program)
     return program, names
+
+
+def _producers_first(roots: Sequence[Operation]) -> dict[int, Operation]:
+    """Every operation that the roots need, by its id, in depth-first order (chains may be thousands long)."""
+    ordered: dict[int, Operation] = {}
+    pending: list[tuple[Operation, bool]] = [(op, False) for op in reversed(roots)]
+    while pending:
+        op, inputs_done = pending.pop()
+        if id(op) in ordered:
+            continue
+        if inputs_done:
+            ordered[id(op)] = op
+        else:
+            pending.append((op, True))
+            pending += [(t.op, False) for t in reversed(op.input_tensors)]
+    return ordered
 
 
 def _canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Operation:

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError
-from tensorlang.ir.expr import Buffer, Const, Expr, Var, to_text, walk
+from tensorlang.ir.expr import Buffer, Var
+from tensorlang.te.numpy_eval import Grid, both, extent, value
 from tensorlang.te.operation import ComputeOp, ExternOp, PlaceholderOp, Reduce, buffers
 from tensorlang.te.program import Program
-from tensorlang.te.numpy_eval import Grid, both, value
 from tensorlang.te.reduce_eval import Accumulator
 from tensorlang.te.tolerance import tolerance as tolerance
 
@@ -67,9 +67,9 @@ def bind(
         array = named[buffer.name]
         if array.dtype != dtypes.info(buffer.dtype).numpy or array.ndim != len(buffer.shape):
             raise ArgumentError(f"{buffer} got an array of {array.dtype.name}{list(array.shape)}")
-        for extent, size in zip(buffer.shape, array.shape):
-            if isinstance(extent, Var):
-                known.setdefault(extent.name, size)
+        for dim, size in zip(buffer.shape, array.shape):
+            if isinstance(dim, Var):
+                known.setdefault(dim.name, size)
     unbound = [v.name for v in program.sizes if v.name not in known]
     if unbound:
         raise ArgumentError(f"no input shape gives {', '.join(unbound)}; pass sizes={{{unbound[0]!r}: ...}}")
@@ -80,14 +80,82 @@ def bind(
     return {b.name: named[b.name] for b in wanted}, known
 
 
-def extent(expr: Expr, sizes: Mapping[str, int]) -> int:
-    """Return the value of a size expression."""
-    variables = {name: np.asarray(size, np.int64) for name, size in sizes.items()}
-    return int(value(expr, Grid(variables, {})))
-
-
 def _shape(buffer: Buffer, sizes: Mapping[str, int]) -> tuple[int, ...]:
     shape = tuple(extent(e, sizes) for e in buffer.shape)
     if any(n < 0 for n in shape):
         raise ArgumentError(f"{buffer} has a negative extent: {shape}")
     return shape
+
+
+def _compute(op: ComputeOp, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Evaluate every output of a compute operation, block by block."""
+    space = [(0, extent(a.extent, sizes)) for a in op.axes]
+    reduced = [(extent(a.lower, sizes), max(0, extent(a.extent, sizes))) for a in op.reduce_axes]
+    names = [a.name for a in (*op.axes, *op.reduce_axes)]
+    made = {b.name: np.zeros([n for _, n in space], dtypes.info(b.dtype).numpy) for b in buffers(op)}
+    held = {name: np.asarray(size, np.int64) for name, size in sizes.items()}
+    inner = math.prod(min(n, _BLOCK) for _, n in reduced)
+    for block in blocks(space, max(1, _BLOCK // max(1, inner))):
+        here = block + [(0, 1)] * len(reduced)
+        grid = Grid(held | _indices(names, here), arrays)
+        mask: Array | None = None
+        for condition in op.where:
+            mask = both(mask, value(condition, grid))
+        if op.reduction is None:
+            values = tuple(_fill(value(part, grid, mask), here) for part in op.body)
+        else:
+            values = _reduce(op.reduction, names, block, reduced, Grid(held, arrays), mask)
+        place = tuple(slice(low, low + n) for low, n in block)
+        for array, result in zip(made.values(), values):
+            shaped = result.reshape([n for _, n in block])
+            defined = None if mask is None else _fill(mask, here).reshape(shaped.shape)
+            array[place] = shaped if defined is None else np.where(defined, shaped, array.dtype.type(0))
+    return made
+
+
+Block = list[tuple[int, int]]  # (first index, count) of every axis
+
+
+def _reduce(
+    reduction: Reduce, names: list[str], block: Block, reduced: Block, outside: Grid, mask: Array | None
+) -> tuple[Array, ...]:
+    """The values of a reduction at every point of a spatial block."""
+    here = block + [(0, 1)] * len(reduced)
+    shape = [n for _, n in block]
+    grid = Grid({**outside.variables, **_indices(names, here)}, outside.arrays)
+    start = tuple(_fill(value(s, grid, mask), here).reshape(shape) for s in reduction.start())
+    total = Accumulator(reduction, start)
+    for part in blocks(reduced, max(1, _BLOCK // max(1, math.prod(shape)))):
+        inside = block + part
+        grid = Grid({**outside.variables, **_indices(names, inside)}, outside.arrays)
+        keep = None if reduction.where is None else value(reduction.where, grid, mask)
+        sources = (_fill(value(s, grid, both(mask, keep)), inside) for s in reduction.sources)
+        flat = tuple(s.reshape([*shape, -1]) for s in sources)
+        total.add(flat, None if keep is None else _fill(keep, inside).reshape([*shape, -1]))
+    return total.result()
+
+
+def _indices(names: list[str], block: Block) -> dict[str, Array]:
+    """One index array per axis, each along its own dimension."""
+    rank = len(block)
+    return {
+        name: np.arange(low, low + n, dtype=np.int64).reshape([-1 if d == axis else 1 for d in range(rank)])
+        for axis, (name, (low, n)) in enumerate(zip(names, block))
+    }
+
+
+def _fill(array: Array, block: Block) -> Array:
+    return np.broadcast_to(array, [n for _, n in block])
+
+
+def blocks(box: Block, limit: int) -> Iterator[Block]:
+    """Cut a box into blocks of at most `limit` points, in lexicographic order: whole inner axes, then slices."""
+    steps, room = [], limit
+    for _, count in reversed(box):
+        step = max(1, min(count, room))
+        steps.append(step)
+        room = room // step if step == count else 1
+    steps.reverse()
+    cuts = [range(low, low + count, step) for (low, count), step in zip(box, steps)]
+    for corner in product(*cuts):
+        yield [(at, min(step, low + count - at)) for at, step, (low, count) in zip(corner, steps, box)]

@@ -162,7 +162,7 @@ def _fold(op: str, a: Value, b: Value) -> Value | None:
     match op:
         case "add" if x is not None and y is not None:
             return literal(x + y, INDEX)
-        case "add" if x == 0 and not b.lanes:
+        case "add" if x == 0:
             return b
         case "add" | "sub" if y == 0:
             return a

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, substitute, walk
-from tensorlang.target.llvm.text import INDEX, Value, literal
+from tensorlang.target.llvm.text import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,15 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Names in sight. `varying` holds the definitions of Let variables that differ between lanes."""
+    """Names in sight.
+
+    `varying` holds the Let variables that differ between lanes: their definition, or None where it reads memory
+    and therefore must not be evaluated again.
+    """
 
     values: Mapping[str, Value]
     buffers: Mapping[str, Storage]
-    varying: Mapping[str, Expr] = field(default_factory=dict)
+    varying: Mapping[str, Expr | None] = field(default_factory=dict)
     lanes: Lanes | None = None
     in_parallel: bool = False
 
@@ -56,14 +60,14 @@ class Scope:
             raise InternalError("a mask outside a vector loop")
         return replace(self, lanes=replace(self.lanes, mask=mask))
 
-    def at_lane(self, lane: int) -> Scope:
-        """The scalar scope of one lane. Let variables that differ between lanes must be expanded before."""
+    def scalar(self, first: Value) -> Scope:
+        """The scope of one lane, where the loop variable has the value `first`.
+
+        Let variables that differ between lanes are out of sight: expand expressions before.
+        """
         if self.lanes is None:
             raise InternalError("a lane outside a vector loop")
-        if self.lanes.first.integer is None and lane:
-            raise InternalError("a lane of a vector loop that starts at an unknown value")
-        value = literal(self.lanes.first.integer + lane, INDEX) if lane else self.lanes.first  # type: ignore[operator]
-        return replace(self, values={**self.values, self.lanes.var: value}, varying={}, lanes=None)
+        return replace(self, values={**self.values, self.lanes.var: first}, varying={}, lanes=None)
 
     def storage(self, buffer: Buffer) -> Storage:
         """Where a buffer lives."""
@@ -73,9 +77,10 @@ class Scope:
             raise InternalError(f"buffer {buffer.name} is neither a parameter nor allocated here") from None
 
     def expanded(self, expr: Expr) -> Expr:
-        """`expr` with the definitions of varying Let variables in place of their names."""
-        while self.varying and any(isinstance(n, Var) and n.name in self.varying for n in walk(expr)):
-            expr = substitute(expr, dict(self.varying))
+        """`expr` with the definitions of varying Let variables in place of their names, where they are known."""
+        known = {name: value for name, value in self.varying.items() if value is not None}
+        while known and any(isinstance(n, Var) and n.name in known for n in walk(expr)):
+            expr = substitute(expr, known)
         return expr
 
     def varies(self, expr: Expr) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorlang.ir.forms import Atoms, Form, Key
+from tensorlang.ir.simplify.forms import Atoms, Form, Key
 
 FUEL = 32
 

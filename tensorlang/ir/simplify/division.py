@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import gcd
 
 from tensorlang.ir.expr import Binary, Const
-from tensorlang.ir.forms import LIMITS, Atom, Atoms, Form
+from tensorlang.ir.simplify.forms import LIMITS, Atom, Atoms, Form
 
 
 class Wraps(ArithmeticError):

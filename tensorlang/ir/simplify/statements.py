@@ -1,35 +1,16 @@
-"""The simplifier of expressions and loop IR: one walk, with what is known at each place.
-
-Integer arithmetic becomes sums of products over atoms (`forms`), with quotients and remainders by constants
-(`division`), and is decided by ranges, loop bounds and enclosing conditions (`prove`). Values never change.
-Index arithmetic in int64 over variables without a finite range is taken not to wrap; any other arithmetic is
-rewritten only where its range proves that it does not. Floating-point arithmetic is left as it is.
-"""
+"""Rules for statements: one walk over loop IR with what is known at each place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorlang.ir.expr import Const, Expr
-from tensorlang.ir.forms import LIMITS, Form, Range
-from tensorlang.ir.rules import Scope, form, negated, value
+from tensorlang.ir.expr import Const
+from tensorlang.ir.simplify.conditions import negated
+from tensorlang.ir.simplify.forms import LIMITS, Form, Range
+from tensorlang.ir.simplify.scope import Scope
 from tensorlang.ir.stmt import Allocate, CallPython, Fail, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store
 
 _EMPTY = Seq(())
-
-
-def simplify(expr: Expr, ranges: Mapping[str, Range] | None = None) -> Expr:
-    """Return an expression of the same dtype and value, simplified.
-
-    `ranges` gives inclusive bounds of integer variables by name; None on either side means unbounded.
-    """
-    return value(Scope(ranges or {}), expr)
-
-
-def proves(condition: Expr, ranges: Mapping[str, Range] | None = None) -> bool:
-    """Whether a condition holds at every point of the ranges, as far as the simplifier can tell."""
-    decided = simplify(condition, ranges)
-    return isinstance(decided, Const) and bool(decided.value)
 
 
 def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Range] | None = None) -> Stmt:
@@ -49,8 +30,8 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
         case For():
             return _for(scope, stmt)
         case Store():
-            index = tuple([value(scope, i) for i in stmt.index])
-            return Store(stmt.buffer, index, value(scope, stmt.value))
+            index = tuple([scope.value(i) for i in stmt.index])
+            return Store(stmt.buffer, index, scope.value(stmt.value))
         case If():
             return _if(scope, stmt)
         case Seq():
@@ -78,7 +59,7 @@ def _seq(scope: Scope, stmt: Seq) -> Stmt | None:
 
 
 def _if(scope: Scope, stmt: If) -> Stmt | None:
-    condition = value(scope, stmt.cond)
+    condition = scope.value(stmt.cond)
     if isinstance(condition, Const):
         branch = stmt.then if condition.value else stmt.orelse
         return None if branch is None else _visit(scope, branch)
@@ -94,7 +75,7 @@ def _if(scope: Scope, stmt: If) -> Stmt | None:
 
 
 def _for(scope: Scope, stmt: For) -> Stmt | None:
-    lower, upper = form(scope, stmt.lower), form(scope, stmt.upper)
+    lower, upper = scope.form(stmt.lower), scope.form(stmt.upper)
     extent = upper.plus(lower, -1)
     least, most = scope.atoms.range(extent)
     prove = scope.facts.nonnegative
@@ -104,7 +85,7 @@ def _for(scope: Scope, stmt: For) -> Stmt | None:
         body = _with_name(scope, stmt.var.name, lower, stmt.body)
         if body is None or prove(extent.shifted(-1)):
             return body
-        return If(value(scope, stmt.lower < stmt.upper), body)
+        return If(scope.value(stmt.lower < stmt.upper), body)
     var = _loop_variable(scope, stmt, lower, upper)
     body = _with_name(scope, stmt.var.name, var, stmt.body)
     scope.facts.bounds.pop(next(iter(var.terms)), None)
@@ -129,8 +110,8 @@ def _loop_variable(scope: Scope, stmt: For, lower: Form, upper: Form) -> Form:
 def _let(scope: Scope, stmt: Let) -> Stmt | None:
     if stmt.var.dtype not in LIMITS:
         body = _with_name(scope, stmt.var.name, None, stmt.body)
-        return None if body is None else Let(stmt.var, value(scope, stmt.value), body)
-    known = form(scope, stmt.value)
+        return None if body is None else Let(stmt.var, scope.value(stmt.value), body)
+    known = scope.form(stmt.value)
     if not known.terms or _is_variable(scope, known):
         return _with_name(scope, stmt.var.name, known, stmt.body)
     var = scope.fresh(stmt.var, scope.atoms.range(known))

@@ -1,0 +1,123 @@
+"""The one road from a schedule to something that runs: `lower` shows the loops, `build` compiles them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Buffer, Var
+from tensorlang.ir.printer import kernel_text
+from tensorlang.ir.stmt import INDEX, Kernel
+from tensorlang.location import caller
+from tensorlang.lower.dump import Dump
+from tensorlang.lower.pipeline import lower_state
+from tensorlang.polyhedral.scan import schedule_text
+from tensorlang.runtime.executable import Executable
+from tensorlang.schedule import Schedule
+from tensorlang.schedule.derive import derive
+from tensorlang.target.backend import backend
+from tensorlang.target.detect import parse
+from tensorlang.target.spec import Target
+from tensorlang.te.operation import PlaceholderOp, Tensor, buffers
+from tensorlang.te.program import read_buffers
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The loops of a schedule; prints as the loop nest."""
+
+    kernel: Kernel
+
+    def __str__(self) -> str:
+        return kernel_text(self.kernel)
+
+    __repr__ = __str__
+
+
+def lower(
+    s: Schedule, args: Sequence[Any], name: str = "main", simple_mode: bool = True, target: str | Target | None = None
+) -> Lowered:
+    """Return the loop nest of a schedule, as it is handed to the target; `print` it.
+
+    `args`: the inputs and outputs (tensors), and symbolic sizes if the caller passes them. `simple_mode` is
+    accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
+    """
+    params, _ = _signature(s, args)
+    return Lowered(lower_state(s.state, params, name, parse(target).kind, Dump(name)))
+
+
+def build(
+    s: Schedule,
+    args: Sequence[Any],
+    target: str | Target | None = None,
+    target_host: str | None = None,
+    name: str = "main",
+) -> Executable:
+    """Compile a schedule for a target (`llvm`, `llvm -mcpu=...`, `interpreter`; None: this machine's CPU).
+
+    The result takes the arrays of `args` in order: NumPy arrays or any CPU DLPack tensor, outputs written in place.
+    `target_host` is accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program,
+    TargetError when the target cannot run it.
+    """
+    params, signature = _signature(s, args)
+    chosen = parse(target)
+    dump = Dump(name)
+    dump.write("trace", "py", s.trace.to_python)
+    dump.write("program", "txt", lambda: s.program.text)
+    dump.write("schedule", "isl", partial(_schedule_tree, s))
+    kernel = lower_state(s.state, params, name, chosen.kind, dump)
+    executable = backend(chosen.kind).compile(kernel, chosen, signature)
+    for form in executable.source_forms:
+        if form != "loops":
+            dump.write("target", form, partial(executable.source, form))
+    return executable
+
+
+def _schedule_tree(s: Schedule) -> str:
+    derived = derive(s.state)
+    text, _ = schedule_text(derived.tree, derived.scop)
+    return text + "\n"
+
+
+def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffer | Var, ...]]:
+    """Buffer names of the parameters in order, and what the caller passes, sizes included."""
+    program = s.program
+    params: list[str] = []
+    signature: list[Buffer | Var] = []
+    sizes = {v.name for v in program.sizes}
+    for arg in args:
+        if isinstance(arg, Var):
+            if arg.name not in sizes:
+                raise DefinitionError(f"argument {arg.name} is not a size of the program", caller())
+            signature.append(Var(arg.name, INDEX))
+            continue
+        if not isinstance(arg, Tensor):
+            raise DefinitionError(f"args are tensors and sizes, got {type(arg).__name__} {arg!r}", caller())
+        name = s.buffer_of(arg)
+        if name in params:
+            raise DefinitionError(f"tensor {name} appears twice in args", caller())
+        op = program[program.producer[name]]
+        if not isinstance(op, PlaceholderOp) and op.name not in program.outputs:
+            outputs = ", ".join(program.outputs)
+            raise DefinitionError(
+                f"{name} is computed on the way and has no array of its own; args are the inputs and the outputs "
+                f"({outputs}); make it an output with te.create_schedule([..., {name}.op])",
+                caller(),
+            )
+        params.append(name)
+        signature.append(program.buffers[name])
+    _check_complete(s, params)
+    return params, tuple(signature)
+
+
+def _check_complete(s: Schedule, params: list[str]) -> None:
+    program = s.program
+    used = {b for op in program.ops for b in read_buffers(op)}
+    wanted = [b.name for op in program.ops for b in buffers(op) if op.name in program.outputs or b.name in used]
+    external = [n for n in wanted if isinstance(program[program.producer[n]], PlaceholderOp)]
+    missing = [n for n in wanted if n not in params and (n in external or program.producer[n] in program.outputs)]
+    if missing:
+        raise DefinitionError(f"args lack {', '.join(missing)}: every input and every output is an argument", caller())

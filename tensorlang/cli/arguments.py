@@ -1,0 +1,71 @@
+"""Options that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tensorlang.errors import DefinitionError
+
+Argument = int | float | str
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def parse_arguments(text: str | None) -> tuple[Argument, ...]:
+    """Read `37,53,float32` as integers, floats and words."""
+    if text is None or not text.strip():
+        return ()
+    return tuple(_argument(part.strip()) for part in text.split(","))
+
+
+def _argument(text: str) -> Argument:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if not text:
+        raise DefinitionError("an argument is empty; write for instance 37,53,61")
+    return text
+
+
+def parse_shape(text: str | None) -> tuple[int, ...]:
+    """Read `1024,1024,1024` (or with x between); DefinitionError names what is no positive integer."""
+    parts = [] if text is None else text.replace("x", ",").split(",")
+    for part in parts:
+        if not part.strip().isdigit() or int(part) < 1:
+            raise DefinitionError(f"bad shape {text!r}: {part.strip()!r} is not a positive integer")
+    return tuple(int(part) for part in parts)
+
+
+def task_options(function: F) -> F:
+    """The argument and options that say what to run: operator or file, sizes, dtype, target, threads."""
+    for decorate in reversed(
+        (
+            click.argument("operator"),
+            click.option("--shape", metavar="M,N,K", help="Sizes of a library operator."),
+            click.option("--args", "arguments", metavar="A,B,...", help="Arguments of your own function."),
+            click.option("--dtype", metavar="DTYPE", help="Element type of a library operator (default: float32)."),
+            click.option("--target", metavar="TARGET", default="llvm", show_default=True),
+            click.option("--threads", type=click.IntRange(1), help="Threads of the kernel (default: all cores)."),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def make_task(
+    operator: str, shape: str | None, arguments: str | None, dtype: str | None, target: str, threads: int | None
+) -> Any:
+    """The task that the options describe; DefinitionError or TargetError when they do not fit."""
+    from tensorlang.autotune import create_task
+
+    own = ":" in operator or operator.endswith(".py")
+    if own and (shape is not None or dtype is not None):
+        raise DefinitionError("--shape and --dtype are for library operators; give your function its --args")
+    if not own and arguments is not None:
+        raise DefinitionError(f"--args is for your own function; give {operator} its --shape and --dtype")
+    given = parse_arguments(arguments) if own else (*parse_shape(shape), dtype or "float32")
+    return create_task(operator, given, target, threads)

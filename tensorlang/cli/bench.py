@@ -1,0 +1,39 @@
+"""`tensorlang bench`: run the best schedule of a log beside NumPy."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tensorlang.cli.arguments import make_task, task_options
+
+
+@click.command()
+@task_options
+@click.option("--log", "log_file", required=True, help="Tuning log to take the best schedule from.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def bench(
+    operator: str,
+    shape: str | None,
+    arguments: str | None,
+    dtype: str | None,
+    target: str,
+    threads: int | None,
+    log_file: str,
+    as_json: bool,
+) -> None:
+    """Apply the best schedule of a log to OPERATOR, re-verified, and time it beside NumPy."""
+    from rich.console import Console
+
+    from tensorlang.autotune import bench_best
+    from tensorlang.cli.report import record_json, schedule_python, speed_table
+
+    task = make_task(operator, shape, arguments, dtype, target, threads)
+    best, peak, comparison = bench_best(log_file, task)
+    if as_json:
+        click.echo(json.dumps(record_json(best, peak, comparison), indent=2))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(schedule_python(best), markup=False)
+    console.print(speed_table(best, peak, comparison))

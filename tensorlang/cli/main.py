@@ -1,0 +1,46 @@
+"""The command `tensorlang` and its subcommands."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tensorlang.cli.bench import bench
+from tensorlang.cli.log import log
+from tensorlang.cli.target import target
+from tensorlang.cli.tune import tune
+from tensorlang.errors import InternalError, ScheduleError, TensorlangError
+from tensorlang.version import VERSION
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="tensorlang")
+def tensorlang() -> None:
+    """Tune, benchmark and inspect tensor kernels."""
+
+
+for command in (tune, bench, log, target):
+    tensorlang.add_command(command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; mistakes of the user end with one line and exit code 2."""
+    try:
+        tensorlang.main(arguments, standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        place = f" (see {error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
+        _fail(f"{error.format_message()}{place}", 2)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("stopped", 130)
+    except InternalError as error:
+        _fail(str(error), 1)
+    except TensorlangError as error:
+        _fail(str(error) if isinstance(error, ScheduleError) else " ".join(str(error).split()), 2)
+
+
+def _fail(text: str, code: int) -> None:
+    click.echo(f"error: {text}", err=True)
+    sys.exit(code)

@@ -1,0 +1,43 @@
+"""`tensorlang target`: what was detected of a target, and what this machine reaches."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command()
+@click.argument("name", default="llvm")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads of the measurement.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def target(name: str, threads: int, as_json: bool) -> None:
+    """Show what was detected of target NAME: cores, vectors, caches, measured peak and bandwidth."""
+    from tensorlang.target import measure_peak, parse
+    from tensorlang.target.detect import runs_here
+
+    found = parse(name)
+    native = found.kind == "llvm" and runs_here(found)
+    peak = measure_peak(threads) if native else {}
+    if as_json:
+        click.echo(json.dumps({"target": found.to_json(), "threads": threads, "measured": peak}, indent=2))
+        return
+    lines = [
+        ("target", str(found)),
+        ("cores", str(found.cores)),
+        ("vectors", f"{8 * found.vector_bytes} bits, {found.vector_registers} registers"),
+        ("caches", ", ".join(f"L{n} {_size(size)}" for n, size in enumerate(found.caches, 1))),
+    ]
+    if native:
+        lines += [
+            ("threads measured", str(threads)),
+            ("float32 peak", f"{peak['gflops']:.0f} GFLOP/s"),
+            ("L2 bandwidth", f"{peak['l2_gbs']:.0f} GB/s"),
+            ("memory bandwidth", f"{peak['memory_gbs']:.0f} GB/s"),
+        ]
+    for label, value in lines:
+        click.echo(f"{label:<17} {value}")
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"

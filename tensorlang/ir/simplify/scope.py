@@ -1,0 +1,140 @@
+"""What the simplifier knows at one place, and the dispatch of its rules by expression class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Load, Unary, Var, walk
+from tensorlang.ir.simplify.forms import FULL, LIMITS, Atom, Atoms, Form, Key, Range
+from tensorlang.ir.simplify.prove import Facts
+
+INTEGER = frozenset(LIMITS)
+NEGATION = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+
+Rule = TypeVar("Rule", bound=Callable[..., Any])
+FORM_RULES: dict[type[Expr], Callable[[Scope, Any], Form]] = {}
+VALUE_RULES: dict[type[Expr], Callable[[Scope, Any], Expr]] = {}
+
+
+def form_rule(kind: type[Expr]) -> Callable[[Rule], Rule]:
+    """Register the rule that turns an integer expression of a class into a form."""
+
+    def register(rule: Rule) -> Rule:
+        FORM_RULES[kind] = rule
+        return rule
+
+    return register
+
+
+def value_rule(kind: type[Expr]) -> Callable[[Rule], Rule]:
+    """Register the rule that simplifies an expression of a class that is not an integer."""
+
+    def register(rule: Rule) -> Rule:
+        VALUE_RULES[kind] = rule
+        return rule
+
+    return register
+
+
+class Scope:
+    """What the simplifier knows at one place: variables by name, atoms, facts."""
+
+    __slots__ = ("atoms", "count", "facts", "names")
+
+    def __init__(self, ranges: Mapping[str, Range]) -> None:
+        self.atoms = Atoms()
+        self.facts = Facts(self.atoms)
+        self.names: dict[str, Form] = {}
+        self.count = 0
+        for name, limits in ranges.items():
+            self.names[name] = self.fresh(Var(name, "int64"), limits)
+
+    def fresh(self, var: Var, limits: Range) -> Form:
+        """A new atom for a variable; another variable of that name elsewhere is another atom."""
+        self.count += 1
+        key: Key = (var.name, self.count)
+        low, high = limits
+        if var.dtype != "int64":
+            least, most = LIMITS[var.dtype]
+            low = least if low is None else max(low, least)
+            high = most if high is None else min(high, most)
+        self.atoms.table[key] = Atom(var, low, high, "var")
+        return Form({key: 1}, 0)
+
+    @contextmanager
+    def assuming(self, condition: Expr, truth: bool = True, lasting: bool = False) -> Iterator[None]:
+        """Facts of a condition hold inside; `lasting` drops those that a store could change."""
+        known = self.facts.known
+        size = len(known)
+        for fact in self._facts(condition, truth):
+            if not lasting or self.facts.stable(fact):
+                known.append(fact)
+        yield
+        del known[size:]
+
+    def _facts(self, condition: Expr, truth: bool) -> Iterable[Form]:
+        match condition:
+            case Unary(op="not"):
+                return self._facts(condition.a, not truth)
+            case Binary(op="and" | "or") if (condition.op == "and") == truth:
+                return [*self._facts(condition.a, truth), *self._facts(condition.b, truth)]
+            case Binary() if condition.op in COMPARE and condition.a.dtype in INTEGER:
+                difference = self.form(condition.a).plus(self.form(condition.b), -1)
+                match condition.op if truth else NEGATION[condition.op]:
+                    case "lt":
+                        return [difference.scaled(-1).shifted(-1)]
+                    case "le":
+                        return [difference.scaled(-1)]
+                    case "gt":
+                        return [difference.shifted(-1)]
+                    case "ge":
+                        return [difference]
+                    case "eq":
+                        return [difference, difference.scaled(-1)]
+        return ()
+
+    def form(self, expr: Expr) -> Form:
+        """The linear form of an integer expression; equal to it in value."""
+        rule = FORM_RULES.get(type(expr))
+        return self.opaque(self.rebuilt(expr)) if rule is None else rule(self, expr)
+
+    def value(self, expr: Expr) -> Expr:
+        """The simplified expression, of the same dtype and value."""
+        if expr.dtype in INTEGER:
+            return self.atoms.emit(self.form(expr), expr.dtype)
+        rule = VALUE_RULES.get(type(expr))
+        return self.rebuilt(expr) if rule is None else rule(self, expr)
+
+    def rebuilt(self, expr: Expr) -> Expr:
+        """The expression over simplified operands."""
+        old = expr.children()
+        new = tuple([self.value(child) for child in old])
+        return expr if all(a is b for a, b in zip(old, new)) else expr.with_children(new)
+
+    def opaque(self, expr: Expr, limits: Range = FULL, index: bool = False) -> Form:
+        """A form of one atom: an expression that the rules do not look into.
+
+        `index` says that it is index arithmetic, far from the limits of int64.
+        """
+        if isinstance(expr, Const):
+            return Form({}, int(expr.value))
+        key = structure(expr)
+        if key not in self.atoms.table:
+            low, high = limits
+            least, most = LIMITS[expr.dtype]
+            if (low is not None and low < least) or (high is not None and high > most):
+                low, high = least, most  # it may wrap
+            if not index:
+                low, high = least if low is None else low, most if high is None else high
+            stable = not any(isinstance(node, Load) for node in walk(expr))
+            self.atoms.table[key] = Atom(expr, low, high, stable=stable)
+        return Form({key: 1}, 0)
+
+
+def structure(expr: Expr) -> Key:
+    """A key that two expressions share if they are the same tree."""
+    if isinstance(expr, Const):
+        return expr.dtype, repr(expr.value)
+    return type(expr).__name__, expr.dtype, expr.label(), tuple([structure(child) for child in expr.children()])

@@ -1,0 +1,177 @@
+"""Vectorized loops become legal: constant extent, no guard that varies over lanes where all lanes pass it.
+
+A loop with a partial tail is versioned: a test that the tile is full, the vector loop, and a serial loop for the
+rest. A loop that cannot be made legal becomes serial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from tensorlang.ir.affine import affine
+from tensorlang.ir.expr import Binary, Const, Expr, Load, Var, binary, substitute, walk
+from tensorlang.ir.loops import constant_difference, constant_extent, uses, with_body, with_kind, with_value
+from tensorlang.ir.stmt import (
+    INDEX,
+    Allocate,
+    For,
+    If,
+    Kernel,
+    Let,
+    LoopKind,
+    Seq,
+    Stmt,
+    children,
+    map_children,
+)
+from tensorlang.ir.stmt import walk as statements
+
+_ORDERED = ("lt", "le", "gt", "ge")
+_ONE = Const(1, INDEX)
+
+
+def vector_tails(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Kernel:
+    """Make every vectorized loop legal (see `stmt.For`).
+
+    `extents` gives the full extent of schedule axes whose bounds do not show it. Run the simplifier before, so
+    that bounds are in `min`/`max` form, and after, to drop tests that are decided.
+    """
+    return with_body(kernel, _visit(kernel.body, extents or {}))
+
+
+def _visit(stmt: Stmt, extents: Mapping[str, int]) -> Stmt:
+    stmt = map_children(stmt, lambda child: _visit(child, extents))
+    if isinstance(stmt, For) and stmt.kind is LoopKind.VECTORIZED:
+        return _vectorized(stmt, extents)
+    return stmt
+
+
+def _vectorized(loop: For, extents: Mapping[str, int]) -> Stmt:
+    serial = with_kind(loop, LoopKind.SERIAL)
+    full = _full_tile(loop, extents)
+    if full is None or not _fit_for_lanes(loop):
+        return serial
+    if full.extent < 2:
+        only = with_value(loop.body, loop.var, full.lower)
+        return _versioned(full.tests, only, serial) if full.extent else Seq(())
+    upper = binary("add", full.lower, Const(full.extent, INDEX))
+    tests, body = _without_lane_guards(loop.body, _Lanes(loop.var.name, full.lower, binary("sub", upper, _ONE)))
+    vector = replace(loop, lower=full.lower, upper=upper, body=body)
+    return _versioned((*full.tests, *tests), vector, serial)
+
+
+def _versioned(tests: tuple[Expr, ...], fast: Stmt, slow: Stmt) -> Stmt:
+    return If(reduce(lambda a, b: binary("and", a, b), tests), fast, slow) if tests else fast
+
+
+def _fit_for_lanes(loop: For) -> bool:
+    """Whether the lanes can run side by side: nothing inside but statements and uniform loops."""
+    for inner in statements(loop.body):
+        match inner:
+            case Allocate():
+                return False  # each iteration has its own
+            case For():
+                if inner.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
+                    return False
+                if uses(inner.lower, loop.var.name) or uses(inner.upper, loop.var.name):
+                    return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A full tile: where it starts, how long it is, and the tests that it is full."""
+
+    lower: Expr
+    extent: int
+    tests: tuple[Expr, ...]
+
+
+def _full_tile(loop: For, extents: Mapping[str, int]) -> _Tile | None:
+    extent = constant_extent(loop)
+    if extent is not None:
+        return _Tile(loop.lower, extent, ())
+    lowers, uppers = list(_operands("max", loop.lower)), list(_operands("min", loop.upper))
+    spans = [(constant_difference(upper, lower), lower, upper) for lower in lowers for upper in uppers]
+    known = [(span, lower, upper) for span, lower, upper in spans if span is not None]
+    if known:
+        span, lower, upper = min(known, key=lambda item: item[0])
+        tests = [binary("le", other, lower) for other in lowers if other is not lower]
+        tests += [binary("ge", other, upper) for other in uppers if other is not upper]
+        return _Tile(lower, span, tuple(tests))
+    if loop.axis in extents:
+        wanted = Const(extents[loop.axis], INDEX)
+        test = binary("eq", binary("sub", loop.upper, loop.lower), wanted)
+        return _Tile(loop.lower, extents[loop.axis], (test,))
+    return None
+
+
+def _operands(op: str, expr: Expr) -> Iterator[Expr]:
+    """The operands of nested minima or maxima."""
+    if isinstance(expr, Binary) and expr.op == op:
+        yield from _operands(op, expr.a)
+        yield from _operands(op, expr.b)
+    else:
+        yield expr
+
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """The lane variable, and its value in the first and the last lane."""
+
+    name: str
+    first: Expr
+    last: Expr
+
+
+def _without_lane_guards(body: Stmt, lanes: _Lanes) -> tuple[tuple[Expr, ...], Stmt]:
+    """Tests under which no lane fails a guard of `body`, and the body for when they pass."""
+    inner = {s.var.name for s in statements(body) if isinstance(s, For | Let)}
+    tests: list[Expr] = []
+
+    def visit(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, If) or not uses(stmt.cond, lanes.name):
+            return map_children(stmt, visit) if children(stmt) else stmt
+        kept: list[Expr] = []
+        for part in _conjuncts(stmt.cond):
+            test = _all_lanes(part, lanes, inner)
+            if test is None:
+                kept.append(part)
+            else:
+                tests.append(test)
+        then = visit(stmt.then)
+        if not kept:
+            return then
+        return If(
+            reduce(lambda a, b: binary("and", a, b), kept), then, None if stmt.orelse is None else visit(stmt.orelse)
+        )
+
+    return (tests and tuple(tests)) or (), visit(body)
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if isinstance(condition, Binary) and condition.op == "and":
+        yield from _conjuncts(condition.a)
+        yield from _conjuncts(condition.b)
+    else:
+        yield condition
+
+
+def _all_lanes(condition: Expr, lanes: _Lanes, inner: set[str]) -> Expr | None:
+    """A test, free of the lane variable, that every lane passes `condition`; None if there is none to be had.
+
+    A comparison that is affine in the lane is monotone in it, so the lane that is worst off decides.
+    """
+    if not (isinstance(condition, Binary) and condition.op in _ORDERED and uses(condition, lanes.name)):
+        return None
+    if any(isinstance(n, Load) or (isinstance(n, Var) and n.name in inner) for n in walk(condition)):
+        return None
+    left, right = affine(condition.a), affine(condition.b)
+    if left is None or right is None:
+        return None
+    slope = left.get(lanes.name, 0) - right.get(lanes.name, 0)
+    grows = slope > 0
+    worst = lanes.last if grows == (condition.op in ("lt", "le")) else lanes.first
+    return substitute(condition, {lanes.name: worst})

@@ -1,0 +1,63 @@
+"""The passes from a schedule state to target-ready loop IR: one page.
+
+With `TENSORLANG_CHECK=1` the kernel is verified after every pass, and the loops that isl made are compared
+with the instances wanted. With `TENSORLANG_LOG=passes` every pass prints its time and whether it changed anything.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tensorlang import config
+from tensorlang.ir.printer import kernel_text
+from tensorlang.ir.simplify.statements import simplify_kernel
+from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.verify import verify
+from tensorlang.lower.dump import Dump
+from tensorlang.lower.kernel import make_kernel
+from tensorlang.lower.passes.unroll import unroll
+from tensorlang.lower.passes.vector_tails import vector_tails
+from tensorlang.schedule.state import ScheduleState
+
+Pass = Callable[[Kernel], Kernel]
+
+PASSES: dict[str, tuple[tuple[str, Pass], ...]] = {
+    kind: (
+        ("simplify", simplify_kernel),
+        ("vector_tails", vector_tails),
+        ("unroll", unroll),
+        ("clean", simplify_kernel),
+    )
+    for kind in ("llvm", "interpreter")
+}
+
+
+def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: str, dump: Dump) -> Kernel:
+    """Return the target-ready kernel of a schedule state; `params` names its buffers in order."""
+    logging, checking = "passes" in config.get("log"), config.get("check")
+    start = time.perf_counter()
+    kernel = make_kernel(state, params, name)
+    if checking:
+        verify(kernel, lanes=False)
+    dump.write("scan", "loops", partial(kernel_text, kernel))
+    if logging:
+        _log("scan", start, True)
+    tails_done = False
+    for word, function in PASSES[kind]:
+        start, before = time.perf_counter(), kernel
+        kernel = function(kernel)
+        tails_done = tails_done or word == "vector_tails"
+        if checking:
+            verify(kernel, lanes=tails_done)
+        dump.write(word, "loops", partial(kernel_text, kernel))
+        if logging:
+            _log(word, start, kernel_text(kernel) != kernel_text(before))
+    return kernel
+
+
+def _log(word: str, start: float, changed: bool) -> None:
+    note = "" if changed else "  (unchanged)"
+    print(f"{word:<14} {1e3 * (time.perf_counter() - start):8.2f} ms{note}", file=sys.stderr)

@@ -1,0 +1,84 @@
+"""The OpenMP runtime that parallel kernels run on: one already in the process, one in a wheel, or the system's."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+from functools import cache
+from pathlib import Path
+
+LIMIT_SYMBOL = "tensorlang_thread_limit"
+SYMBOLS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+_WHEELS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch")
+_SPINS = "1000"
+_limit = ctypes.c_int(1)
+
+
+def addresses() -> dict[str, int]:
+    """Addresses of the symbols that parallel code needs, by name; opens the library on the first call.
+
+    Without a library the thread limit is 1: every loop then runs serially and never calls the other symbols.
+    """
+    library = _library()
+    found = {LIMIT_SYMBOL: ctypes.addressof(_limit)}
+    for symbol in SYMBOLS:
+        function = getattr(library, symbol) if library is not None else _never
+        found[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    return found
+
+
+def available() -> bool:
+    """Whether parallel loops really run in parallel."""
+    return _library() is not None
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    path, loaded = _find()
+    # libgomp reads its environment once, while it is loaded. Its default lets idle threads spin for so long
+    # that a region after a pause takes milliseconds; with few spins it takes microseconds.
+    quiet = loaded or "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ
+    if not quiet:
+        os.environ["GOMP_SPINCOUNT"] = _SPINS
+    try:
+        library = ctypes.CDLL(path)
+    except OSError:
+        return None
+    finally:
+        if not quiet:
+            del os.environ["GOMP_SPINCOUNT"]
+    if not all(hasattr(library, symbol) for symbol in SYMBOLS):
+        return None
+    _limit.value = 2**31 - 1
+    # The threads of a team do not survive a fork: a region in the child would wait for them for ever.
+    os.register_at_fork(after_in_child=_serial)
+    return library
+
+
+@ctypes.CFUNCTYPE(None)
+def _never() -> None:
+    """Stands for the symbols of a missing library."""
+
+
+def _serial() -> None:
+    _limit.value = 1
+
+
+def _find() -> tuple[str, bool]:
+    """Path of a libgomp, and whether the process has it already."""
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        for line in maps.read_text().splitlines():
+            path = line.split(" ")[-1]
+            if Path(path).name.startswith("libgomp"):
+                return path, True
+    for wheel in _WHEELS:
+        try:
+            files = importlib.metadata.files(wheel) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name.startswith("libgomp") and ".so" in file.name:
+                return str(Path(str(file.locate())).resolve()), False
+    return "libgomp.so.1", False

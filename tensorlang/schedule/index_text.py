@@ -1,0 +1,52 @@
+"""Index expressions as text and back: `j // 32`, `k`, `j % nr`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+
+from tensorlang.errors import RecordError
+from tensorlang.ir.expr import Expr, as_expr, binary, to_text
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "floormod",
+}
+
+
+def print_index(expr: Expr) -> str:
+    """Return an index expression as text; decisions stand under their names."""
+    return to_text(expr).replace("@", "")
+
+
+def parse_index(text: str, lookup: Callable[[str], Expr]) -> Expr:
+    """Read an index expression back; RecordError when the text is anything else."""
+    try:
+        return _convert(ast.parse(text, mode="eval").body, lookup)
+    except (SyntaxError, KeyError, TypeError) as error:
+        raise RecordError(f"cannot read the index expression {text!r}: {error}") from None
+
+
+def _convert(node: ast.expr, lookup: Callable[[str], Expr]) -> Expr:
+    match node:
+        case ast.BinOp() if type(node.op) in _OPERATORS:
+            return binary(_OPERATORS[type(node.op)], _convert(node.left, lookup), _convert(node.right, lookup))
+        case ast.Constant(value=int(value)):
+            return as_expr(value)
+        case ast.Name():
+            return lookup(node.id)
+        case ast.UnaryOp(op=ast.USub()):
+            return binary("sub", 0, _convert(node.operand, lookup))
+    raise TypeError(f"{ast.unparse(node)} is not made of names, whole numbers, +, -, *, // and %")
+
+
+def names_lookup(axes: Mapping[str, Expr], decisions: Mapping[str, int]) -> Callable[[str], Expr]:
+    """Look names up among axes first, then among decisions."""
+
+    def lookup(name: str) -> Expr:
+        return axes[name] if name in axes else as_expr(int(decisions[name]))
+
+    return lookup

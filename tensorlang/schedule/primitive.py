@@ -1,0 +1,129 @@
+"""What a primitive is: a frozen dataclass with `apply`, its text and JSON forms, and the registry.
+
+Everything else follows from the fields: the trace, replay, argument errors, and the reference page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, Protocol, TypeVar
+
+from tensorlang.errors import BadArgument, RecordError
+from tensorlang.ir.expr import Expr, Var
+from tensorlang.schedule.names import nearest
+from tensorlang.schedule.state import ScheduleState
+
+Outputs = tuple[str, ...]
+
+
+class Primitive(Protocol):
+    """One step of a schedule. `apply` returns the new state and the names that the step made."""
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]: ...
+
+    def text(self) -> str:
+        """The step as a Python call on `s`."""
+        ...
+
+
+REGISTRY: dict[str, type[Any]] = {}
+P = TypeVar("P", bound=type[Any])
+
+
+def primitive(key: str) -> Callable[[P], P]:
+    """Register a primitive under its name in traces."""
+
+    def register(cls: P) -> P:
+        REGISTRY[key] = cls
+        return cls
+
+    return register
+
+
+class Decision(int):
+    """An int that a schedule sampled: it remembers its name, so that a trace can hold it open."""
+
+    name: str
+
+    def __new__(cls, name: str, value: int) -> Decision:
+        made = super().__new__(cls, value)
+        made.name = name
+        return made
+
+    def as_expr(self) -> Expr:
+        """In an index expression of transform_layout, a decision stands for itself."""
+        return Var(f"@{self.name}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Decision, (self.name, int(self))
+
+
+def value_of(number: int, state: ScheduleState) -> int:
+    """The value that a decision has in a state; other ints are themselves."""
+    return state.decisions.get(number.name, int(number)) if isinstance(number, Decision) else number
+
+
+def positive(number: int, state: ScheduleState, what: str) -> int:
+    """Return a factor as an int; BadArgument unless it is a whole number of at least one."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise BadArgument("", f"{what} must be a whole number, got {number!r}")
+    value = value_of(number, state)
+    if value < 1:
+        raise BadArgument("", f"{what} must be at least 1, got {value}")
+    return value
+
+
+def argument_text(value: Any) -> str:
+    """A field as Python text."""
+    match value:
+        case Decision():
+            return value.name
+        case tuple():
+            return f"[{', '.join(argument_text(v) for v in value)}]"
+        case _:
+            return repr(value)
+
+
+def _encode(value: Any) -> Any:
+    match value:
+        case Decision():
+            return {"decision": value.name, "value": int(value)}
+        case tuple():
+            return [_encode(v) for v in value]
+        case _:
+            return value
+
+
+def _decode(value: Any) -> Any:
+    match value:
+        case {"decision": str(name), "value": int(number)}:
+            return Decision(name, number)
+        case list():
+            return tuple(_decode(v) for v in value)
+        case _:
+            return value
+
+
+def key_of(step: Primitive) -> str:
+    """The name of a step's primitive in traces."""
+    return next(key for key, cls in REGISTRY.items() if cls is type(step))
+
+
+def to_json(step: Primitive) -> dict[str, Any]:
+    """A step as JSON data."""
+    return {"step": key_of(step), **{f.name: _encode(getattr(step, f.name)) for f in fields(step)}}  # type: ignore[arg-type]
+
+
+def from_json(data: Mapping[str, Any]) -> Primitive:
+    """Read a step back; RecordError when it is not one of ours."""
+    key = data.get("step")
+    if key not in REGISTRY:
+        raise RecordError(f"unknown schedule step {key!r}; {nearest(str(key), REGISTRY)}")
+    cls = REGISTRY[key]
+    wanted = {f.name for f in fields(cls)}
+    given = set(data) - {"step"}
+    if wanted != given:
+        raise RecordError(f"step {key} needs the fields {sorted(wanted)}, got {sorted(given)}")
+    made: Primitive = cls(**{k: _decode(v) for k, v in data.items() if k != "step"})
+    return made

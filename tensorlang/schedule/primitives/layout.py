@@ -1,0 +1,140 @@
+"""Other layouts in memory: transform_layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Expr, Load, Var, binary, rewrite, substitute
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.affine_text import Namer, dims, index_text
+from tensorlang.polyhedral.ast_expr import from_pw_aff
+from tensorlang.schedule.index_text import names_lookup, parse_index
+from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitives.placement import require_internal
+from tensorlang.schedule.primitives.storage import in_program_order
+from tensorlang.schedule.state import ScheduleState
+from tensorlang.te.axis import Axis
+from tensorlang.te.operation import ComputeOp, Operation, buffers
+from tensorlang.te.program import unique
+
+
+@primitive("transform_layout")
+@dataclass(frozen=True, slots=True)
+class TransformLayout:
+    """Store a stage under other indices: packing, blocking, transposing.
+
+    Rewrite: `T[k, j] = f(k, j)` -> `T[j // 32, k, j % 32] = f(k, j)`, and every read of T follows.
+    Legal when: the map is affine and injective, the stage is no output, and its loops are still as declared.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((100, 100), name="A")
+        >>> B = te.compute((100, 100), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> T = s.cache_read(A, "global", [B])
+        >>> [str(a) for a in s[T].transform_layout(lambda i, j: (j // 32, i, j % 32))]
+        ['p0', 'p1', 'p2']
+    """
+
+    stage: str
+    axes: tuple[str, ...]
+    index: tuple[str, ...]
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = state.compute_op(self.stage)
+        require_internal(state, self.stage, "transform_layout")
+        if len(self.axes) != len(op.axes):
+            raise BadArgument("", f"{self.stage} has {len(op.axes)} dimensions, the map takes {len(self.axes)}")
+        stage = state.stages[self.stage]
+        if stage.relations or stage.annotations or state.attached_to(self.stage):
+            raise BadArgument("", f"transform_layout must come before other steps on {self.stage}")
+        known: dict[str, Expr] = {name: a.as_expr() for name, a in zip(self.axes, op.axes, strict=True)}
+        index = [parse_index(text, names_lookup(known, state.decisions)) for text in self.index]
+        taken = {a.name for a in op.reduce_axes}
+        new, inverse, where = _invert(state, op, index, taken)
+        env: dict[str, Expr] = {a.name: e for a, e in zip(op.axes, inverse, strict=True)}
+        moved = replace(
+            op,
+            axes=new,
+            body=tuple(substitute(b, env) for b in op.body),
+            where=(*(substitute(w, env) for w in op.where), *where),
+        )
+        changed: dict[str, Operation] = {self.stage: moved}
+        for user in state.program.consumers[self.stage]:
+            consumer = state.program[user]
+            if not isinstance(consumer, ComputeOp):
+                raise BadArgument("", f"{user} is an extern stage and needs {self.stage} in its own layout")
+            changed[user] = replace(consumer, body=tuple(_follow(b, op, moved, index) for b in consumer.body))
+        program = state.program.replacing(changed)
+        rest = {n: s for n, s in state.stages.items() if n != self.stage}
+        stages = in_program_order(program, rest)
+        stages[self.stage] = replace(stages[self.stage], attach=stage.attach, scope=stage.scope)
+        return replace(state, program=program, stages=stages), tuple(a.name for a in new)
+
+    def text(self) -> str:
+        index = f"[{', '.join(self.index)}]"
+        return f"s[{self.stage!r}].transform_layout(lambda {', '.join(self.axes)}: {index})"
+
+
+def _invert(
+    state: ScheduleState, op: ComputeOp, index: Sequence[Expr], taken: set[str]
+) -> tuple[tuple[Axis, ...], list[Expr], list[Expr]]:
+    """The new axes, the old axes in terms of them, and the conditions that cut off padding."""
+    new_names: list[str] = []
+    for k in range(len(index)):
+        new_names.append(unique(f"p{k}", taken | set(new_names)))
+    namer = Namer(state.sizes | {f"@{n}" for n in new_names})
+    params = [namer.parameter(Var(f"@{n}")) for n in new_names]
+    names = dims([a.name for a in op.axes])
+    texts = [index_text(e, names, namer) for e in index]
+    if any(t is None for t in texts):
+        raise BadArgument("", f"the index map is not affine: {', '.join(map(str, index))}")
+    box = " and ".join(f"0 <= {names[a.name]} < {index_text(a.extent, {}, namer)}" for a in op.axes)
+    old = ", ".join(names.values())
+    context = " and ".join(f"{p} >= 0" for p in namer.parameters)
+    forward = isl.make_map(f"{namer.prefix()}{{ [{old}] -> [{', '.join(str(t) for t in texts)}] : {box} }}")
+    forward = forward.intersect_params(isl.make_set(f"{namer.prefix()}{{ : {context} }}"))
+    if not forward.is_injective():
+        raise BadArgument("", f"the index map sends two elements to one place: {', '.join(map(str, index))}")
+    image = forward.range()
+    axes = tuple(_new_axis(name, image, k, namer) for k, name in enumerate(new_names))
+    equal = " and ".join(f"{p} = {t}" for p, t in zip(params, texts, strict=True))
+    back = isl.make_set(f"{namer.prefix()}{{ [{old}] : {equal} }}")
+    rename: dict[str, Expr] = {f"@{n}": Var(n) for n in new_names}
+    inverse = [substitute(_value(back, k, namer), rename) for k in range(len(op.axes))]
+    where = [c for a, e in zip(op.axes, inverse, strict=True) for c in (binary("ge", e, 0), binary("lt", e, a.extent))]
+    where += [
+        binary("eq", substitute(f, dict(zip([a.name for a in op.axes], inverse, strict=True))), Var(n))
+        for f, n in zip(index, new_names, strict=True)
+    ]
+    return axes, inverse, where
+
+
+def _new_axis(name: str, image: isl.Set, k: int, namer: Namer) -> Axis:
+    low, high = image.dim_min(k), image.dim_max(k)
+    if low.n_piece() and not low.is_equal(low.sub(low)):
+        raise BadArgument("", f"index {k} of the map starts at {low}, not at 0")
+    if high.n_piece() != 1:
+        raise BadArgument("", f"index {k} of the map has no single largest value")
+    return Axis(name, from_pw_aff(high, namer.parameters) + 1)
+
+
+def _value(back: isl.Set, k: int, namer: Namer) -> Expr:
+    value = back.dim_min(k)
+    if value.n_piece() != 1:
+        raise BadArgument("", f"the index map has no affine inverse (axis {k})")
+    return from_pw_aff(value, namer.parameters)
+
+
+def _follow(body: Expr, old: ComputeOp, new: ComputeOp, index: Sequence[Expr]) -> Expr:
+    """Loads of the old layout as loads of the new one."""
+    moved = dict(zip([b.name for b in buffers(old)], buffers(new), strict=True))
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer.name not in moved:
+            return None
+        at = {a.name: i for a, i in zip(old.axes, node.index, strict=True)}
+        return Load(moved[node.buffer.name], tuple(substitute(e, at) for e in index))
+
+    return rewrite(body, rule)

@@ -1,0 +1,255 @@
+"""Loop transformations: split, fuse, reorder, skew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.schedule.primitive import Outputs, argument_text, positive, primitive, value_of
+from tensorlang.schedule.relation import (
+    FuseRelation,
+    PartsRelation,
+    Relation,
+    SkewRelation,
+    SplitRelation,
+    constant,
+)
+from tensorlang.schedule.state import ScheduleState, StageState
+from tensorlang.te.program import unique
+
+TAILS = ("guard", "peel", "perfect")
+
+
+def fresh(state: ScheduleState, stage: str, wish: str) -> str:
+    """Return an axis name that the stage does not use yet."""
+    return unique(wish, state.axis_ranges(stage))
+
+
+def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None:
+    """Refuse to transform an axis that is annotated, or that holds other stages."""
+    current = state.stage(stage)
+    for axis in axes:
+        note = current.annotations.get(axis)
+        if note is not None:
+            raise BadArgument("", f"axis {axis} of {stage} is {note.kind.value}; transform it before annotating it")
+        for other in state.attached_to(stage):
+            assert other.attach is not None
+            if other.attach.axis == axis:
+                raise BadArgument(
+                    "",
+                    f"{other.name} is computed at axis {axis} of {stage}; transform the axis before compute_at",
+                    legal=[f"s[{other.name!r}].compute_root() first, and compute_at again afterwards"],
+                )
+
+
+def _replace_leaves(stage: StageState, old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    at = stage.leaves.index(old[0])
+    rest = [a for a in stage.leaves if a not in old]
+    return (*rest[:at], *new, *rest[at:])
+
+
+@primitive("split")
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Split an axis in two: blocks of `factor` iterations, or `nparts` blocks.
+
+    Rewrite: `for i in range(n)` -> `for i_o in range(ceil(n / factor)): for i_i in range(factor)`.
+    Tails, when the factor does not divide the extent: `guard` cuts the inner loop short, `peel` generates the
+    full tiles and the remainder apart, `perfect` refuses.
+    Legal when: always, in a dependence sense; the factor is at least 1, the extent constant for `nparts`.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((100,), name="A")
+        >>> B = te.compute((100,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> [str(a) for a in s[B].split(B.op.axis[0], factor=32)]
+        ['i_o', 'i_i']
+    """
+
+    stage: str
+    axis: str
+    factor: int | None
+    nparts: int | None
+    tail: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        if (self.factor is None) == (self.nparts is None):
+            raise BadArgument("", "split needs exactly one of factor and nparts")
+        if self.tail not in TAILS:
+            raise BadArgument("", f"unknown tail {self.tail!r}; there are {', '.join(TAILS)}")
+        state.compute_op(self.stage)
+        axis = state.leaf(self.stage, self.axis)
+        require_plain(state, self.stage, [axis])
+        outer, inner = fresh(state, self.stage, f"{axis}_o"), fresh(state, self.stage, f"{axis}_i")
+        relation = self._relation(state, axis, outer, inner)
+        stage = state.stages[self.stage]
+        leaves = _replace_leaves(stage, (axis,), (outer, inner))
+        made = replace(stage, leaves=leaves, relations=(*stage.relations, relation))
+        return state.with_stage(made), (outer, inner)
+
+    def _relation(self, state: ScheduleState, axis: str, outer: str, inner: str) -> Relation:
+        extent = constant(state.axis_ranges(self.stage)[axis].extent)
+        if self.nparts is not None:
+            parts = positive(self.nparts, state, "nparts")
+            if extent is None:
+                raise BadArgument(
+                    "",
+                    f"nparts needs a constant extent, and {axis} has a symbolic one",
+                    legal=[f"s[{self.stage!r}].split({axis!r}, factor=...)"],
+                )
+            self._check_perfect(axis, extent, parts)
+            return PartsRelation(axis, outer, inner, parts, self.tail)
+        assert self.factor is not None
+        factor = positive(self.factor, state, "factor")
+        self._check_perfect(axis, extent, factor)
+        return SplitRelation(axis, outer, inner, factor, self.tail)
+
+    def _check_perfect(self, axis: str, extent: int | None, number: int) -> None:
+        if self.tail == "perfect" and (extent is None or extent % number):
+            shown = "symbolic" if extent is None else str(extent)
+            raise BadArgument(
+                "",
+                f"tail='perfect' needs {number} to divide the extent of {axis}, which is {shown}",
+                legal=["tail='guard' or tail='peel'"],
+            )
+
+    def text(self) -> str:
+        how = f"factor={argument_text(self.factor)}" if self.nparts is None else f"nparts={argument_text(self.nparts)}"
+        tail = "" if self.tail == "guard" else f", tail={self.tail!r}"
+        return f"s[{self.stage!r}].split({self.axis!r}, {how}{tail})"
+
+
+@primitive("fuse")
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """Fuse consecutive axes into one that runs through all their iterations in order.
+
+    Rewrite: `for i: for j in range(m)` -> `for f in range(n * m)` with `i = f // m`, `j = f % m`.
+    Legal when: the axes are neighbours, all spatial or all reduce, and all but the outermost have constant extents.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((6, 7), name="A")
+        >>> B = te.compute((6, 7), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> str(s[B].fuse(*B.op.axis))
+        'i_j_fused'
+    """
+
+    stage: str
+    axes: tuple[str, ...]
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        state.compute_op(self.stage)
+        if not self.axes:
+            raise BadArgument("", "fuse needs at least one axis")
+        axes = [state.leaf(self.stage, a) for a in self.axes]
+        require_plain(state, self.stage, axes)
+        fused = axes[0]
+        for axis in axes[1:]:
+            state, fused = self._pair(state, fused, axis)
+        return state, (fused,)
+
+    def _pair(self, state: ScheduleState, outer: str, inner: str) -> tuple[ScheduleState, str]:
+        stage = state.stages[self.stage]
+        if outer == inner or stage.leaves.index(inner) != stage.leaves.index(outer) + 1:
+            raise BadArgument(
+                "",
+                f"only neighbours can be fused, outer first; the loops are {', '.join(stage.leaves)}",
+                legal=[f"s[{self.stage!r}].reorder(...) so that {inner} follows {outer}, then fuse"],
+            )
+        kinds = state.axis_kinds(self.stage)
+        if kinds[outer] is not kinds[inner]:
+            raise BadArgument("", f"{outer} is a {kinds[outer].value} axis and {inner} a {kinds[inner].value} axis")
+        if constant(state.axis_ranges(self.stage)[inner].extent) is None:
+            raise BadArgument(
+                "",
+                f"the extent of {inner} is symbolic, so {outer} and {inner} fuse to a product that is not affine",
+                legal=[f"split {inner} by a constant factor, and fuse {outer} with a part of constant extent"],
+            )
+        fused = fresh(state, self.stage, f"{outer.removesuffix('_fused')}_{inner}_fused")
+        relation = FuseRelation(outer, inner, fused)
+        leaves = _replace_leaves(stage, (outer, inner), (fused,))
+        made = replace(stage, leaves=leaves, relations=(*stage.relations, relation))
+        return state.with_stage(made), fused
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].fuse({', '.join(map(repr, self.axes))})"
+
+
+@primitive("reorder")
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Put the named axes in the given order, in the places that they hold now.
+
+    Rewrite: `for i: for j: for k` -> reorder(k, i) -> `for k: for j: for i`.
+    Legal when: no dependence is reversed; updates of one reduction may change places.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((6, 7), name="A")
+        >>> B = te.compute((6, 7), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].reorder("j", "i")
+        >>> [str(a) for a in s[B].leaf_iter_vars]
+        ['j', 'i']
+    """
+
+    stage: str
+    axes: tuple[str, ...]
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        state.compute_op(self.stage)
+        axes = [state.leaf(self.stage, a) for a in self.axes]
+        twice = [a for a in dict.fromkeys(axes) if axes.count(a) > 1]
+        if twice:
+            raise BadArgument("", f"axis {twice[0]} appears twice")
+        stage = state.stages[self.stage]
+        wanted = iter(axes)
+        leaves = tuple(next(wanted) if a in axes else a for a in stage.leaves)
+        return state.with_stage(replace(stage, leaves=leaves)), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].reorder({', '.join(map(repr, self.axes))})"
+
+
+@primitive("skew")
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """Skew an axis by an outer one, so that their dependences point forward in both.
+
+    Rewrite: `for t: for i in range(n)` -> `for t: for i_s in range(f * t, n + f * t)` with `i = i_s - f * t`.
+    Legal when: `by` is outside the axis, and both are spatial or both reduce axes.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((6, 7), name="A")
+        >>> B = te.compute((6, 7), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> str(s[B].skew("j", by="i", factor=1))
+        'j_s'
+    """
+
+    stage: str
+    axis: str
+    by: str
+    factor: int
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        state.compute_op(self.stage)
+        axis, by = state.leaf(self.stage, self.axis), state.leaf(self.stage, self.by)
+        require_plain(state, self.stage, [axis])
+        stage = state.stages[self.stage]
+        kinds = state.axis_kinds(self.stage)
+        if isinstance(self.factor, bool) or not isinstance(self.factor, int):
+            raise BadArgument("", f"factor must be a whole number, got {self.factor!r}")
+        if axis == by or kinds[axis] is not kinds[by]:
+            raise BadArgument("", f"{axis} can only be skewed by another axis of its kind ({kinds[axis].value})")
+        if stage.leaves.index(by) > stage.leaves.index(axis):
+            raise BadArgument("", f"{by} is inside {axis}", legal=[f"s[{self.stage!r}].skew({by!r}, by={axis!r}, ...)"])
+        skewed = fresh(state, self.stage, f"{axis}_s")
+        relation = SkewRelation(axis, by, value_of(self.factor, state), skewed)
+        leaves = _replace_leaves(stage, (axis,), (skewed,))
+        made = replace(stage, leaves=leaves, relations=(*stage.relations, relation))
+        return state.with_stage(made), (skewed,)
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].skew({self.axis!r}, by={self.by!r}, factor={argument_text(self.factor)})"

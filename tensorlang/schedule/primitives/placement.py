@@ -1,0 +1,198 @@
+"""Where a stage is computed: compute_at, compute_root, compute_inline, set_scope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Expr, Load, Select, const, rewrite, substitute
+from tensorlang.ir.stmt import LoopKind
+from tensorlang.schedule.check import acyclic, legal_places
+from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.state import Attach, ScheduleState
+from tensorlang.te.operation import ComputeOp, Operation, buffers
+
+SCOPES = ("global", "local", "shared")
+
+
+def require_internal(state: ScheduleState, stage: str, word: str) -> None:
+    """Refuse to move or remove an output: the caller needs all of it."""
+    if stage in state.program.outputs:
+        raise BadArgument(
+            "",
+            f"{stage} is an output; {word} would leave it incomplete",
+            legal=[f"T = s.cache_write({stage!r}, 'global'), then {word} on T"],
+        )
+
+
+@primitive("compute_at")
+@dataclass(frozen=True, slots=True)
+class ComputeAt:
+    """Compute a stage inside a loop of a consumer: just the region that each iteration needs.
+
+    Rewrite: `P; for i_o: C` -> `for i_o: P[region of i_o]; C`. The region, with halo, comes from the reads.
+    Legal when: every read of the stage finds its element computed before, in the same iteration of that loop.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((100,), name="A")
+        >>> B = te.compute((100,), lambda i: A[i] + 1, name="B")
+        >>> C = te.compute((100,), lambda i: B[i] * 2, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i_o, i_i = s[C].split("i", factor=16)
+        >>> s[B].compute_at(s[C], i_o)
+    """
+
+    stage: str
+    parent: str
+    axis: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        state.compute_op(self.stage)
+        state.compute_op(self.parent)
+        require_internal(state, self.stage, "compute_at")
+        axis = state.leaf(self.parent, self.axis)
+        if not acyclic(state, self.stage, self.parent):
+            raise BadArgument("", f"{self.parent} is itself computed inside {self.stage}, or is {self.stage}")
+        host = state.stages[self.parent]
+        lanes = [a for a in host.leaves[: host.leaves.index(axis) + 1] if host.kind(a) is LoopKind.VECTORIZED]
+        if lanes:
+            raise BadArgument("", f"{axis} is inside the vectorised axis {lanes[0]}: a buffer there has no lanes")
+        if self.parent not in users(state, self.stage):
+            raise BadArgument("", f"{self.parent} does not read {self.stage}", legal=legal_places(state, self.stage))
+        moved = replace(state.stages[self.stage], attach=Attach(self.parent, axis))
+        return state.with_stage(moved), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].compute_at(s[{self.parent!r}], {self.axis!r})"
+
+
+def users(state: ScheduleState, stage: str) -> set[str]:
+    """Stages that read a stage, or that hold one that does (directly or further in)."""
+    found = set(state.program.consumers[stage])
+    grown = True
+    while grown:
+        hosts = {s.attach.stage for n, s in state.stages.items() if n in found and s.attach is not None}
+        grown = not hosts <= found
+        found |= hosts
+    return found
+
+
+@primitive("compute_root")
+@dataclass(frozen=True, slots=True)
+class ComputeRoot:
+    """Compute a stage as a whole before its consumers: the default place.
+
+    Rewrite: `for i_o: P[region of i_o]; C` -> `P; for i_o: C`.
+    Legal when: always.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((100,), name="A")
+        >>> B = te.compute((100,), lambda i: A[i] + 1, name="B")
+        >>> C = te.compute((100,), lambda i: B[i] * 2, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].compute_at(s[C], "i")
+        >>> s[B].compute_root()
+    """
+
+    stage: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        return state.with_stage(replace(state.stage(self.stage), attach=None)), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].compute_root()"
+
+
+@primitive("set_scope")
+@dataclass(frozen=True, slots=True)
+class SetScope:
+    """Choose the memory that holds a stage: global, local (registers or stack) or shared.
+
+    Rewrite: `allocate T in global` -> `allocate T in local`.
+    Legal when: the stage is not an output.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] * 2, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].set_scope("local")
+    """
+
+    stage: str
+    scope: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        require_internal(state, self.stage, "set_scope")
+        require_scope(self.scope)
+        return state.with_stage(replace(state.stage(self.stage), scope=self.scope)), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].set_scope({self.scope!r})"
+
+
+def require_scope(scope: str) -> None:
+    """Refuse an unknown memory scope."""
+    if scope not in SCOPES:
+        raise BadArgument("", f"unknown scope {scope!r}; there are {', '.join(SCOPES)}")
+
+
+@primitive("compute_inline")
+@dataclass(frozen=True, slots=True)
+class ComputeInline:
+    """Compute the elements of a stage where they are read, and store none of them.
+
+    Rewrite: `P[i] = f(i); C[i] = g(P[i])` -> `C[i] = g(f(i))`.
+    Legal when: the stage is no output, has no reduction, and has one value per element.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((100,), name="A")
+        >>> B = te.compute((100,), lambda i: A[i] + 1, name="B")
+        >>> C = te.compute((100,), lambda i: B[i] * 2, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].compute_inline()
+    """
+
+    stage: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = state.compute_op(self.stage)
+        require_internal(state, self.stage, "compute_inline")
+        if op.reduction is not None:
+            raise BadArgument(
+                "", f"{self.stage} is a reduction and must be stored", legal=legal_places(state, self.stage)
+            )
+        if state.attached_to(self.stage):
+            raise BadArgument("", f"{state.attached_to(self.stage)[0].name} is computed inside {self.stage}")
+        changed: dict[str, Operation] = {}
+        for user in state.program.consumers[self.stage]:
+            consumer = state.program[user]
+            if not isinstance(consumer, ComputeOp):
+                raise BadArgument("", f"{user} is an extern stage and needs {self.stage} in memory")
+            changed[user] = replace(consumer, body=tuple(inline(b, op) for b in consumer.body))
+        program = state.program.replacing(changed).without(self.stage)
+        stages = {name: s for name, s in state.stages.items() if name != self.stage}
+        return replace(state, program=program, stages=stages), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].compute_inline()"
+
+
+def inline(body: Expr, op: ComputeOp) -> Expr:
+    """Replace every load of an operation's outputs by its body at that element."""
+    names = {b.name: k for k, b in enumerate(buffers(op))}
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer.name not in names:
+            return None
+        at = {a.name: i for a, i in zip(op.axes, node.index, strict=True)}
+        value = substitute(op.body[names[node.buffer.name]], at)
+        for condition in op.where:
+            value = Select(substitute(condition, at), value, _zero(value), value.dtype)
+        return value
+
+    return rewrite(body, rule)
+
+
+def _zero(value: Expr) -> Expr:
+    return const(0, value.dtype)

@@ -1,0 +1,111 @@
+"""Reductions in parts: rfactor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Expr, Load, Select, Var, binary, substitute
+from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitives.storage import in_program_order
+from tensorlang.schedule.relation import Relation, backward, constant
+from tensorlang.schedule.state import ScheduleState, relation_kinds
+from tensorlang.te.axis import Axis, AxisKind
+from tensorlang.te.operation import ComputeOp, Reduce, buffers
+from tensorlang.te.program import unique
+
+
+@primitive("rfactor")
+@dataclass(frozen=True, slots=True)
+class RFactor:
+    """Factor a reduction: partial results along one of its axes, then a reduction of those.
+
+    Rewrite: `C[i] += f(i, k_o, k_i)` -> `C.rf[k_i, i] += f(i, k_o, k_i); C[i] += C.rf[k_i, i]`. The partial
+    results have no dependence along the factor axis: it can be parallel or vectorised there.
+    Legal when: the axis is a reduce axis of constant extent; the combiner is associative and commutative.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((8, 100), name="A")
+        >>> k = te.reduce_axis((0, 100), "k")
+        >>> B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> k_o, k_i = s[B].split(k, factor=16)
+        >>> s.rfactor(B, k_i).name
+        'B.rf'
+    """
+
+    stage: str
+    axis: str
+    factor_axis: int
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = state.compute_op(self.stage)
+        axis = state.leaf(self.stage, self.axis)
+        first = op.reduction
+        kinds = state.axis_kinds(self.stage)
+        if first is None or kinds[axis] is not AxisKind.REDUCE:
+            raise BadArgument("", f"rfactor needs a reduce axis, and {axis} of {self.stage} is spatial")
+        if not 0 <= self.factor_axis <= len(op.axes):
+            raise BadArgument("", f"factor_axis must be between 0 and {len(op.axes)}, got {self.factor_axis}")
+        if state.attached_to(self.stage):
+            raise BadArgument(
+                "", f"{state.attached_to(self.stage)[0].name} is computed inside {self.stage}; rfactor first"
+            )
+        known = state.axis_ranges(self.stage)
+        extent = constant(known[axis].extent)
+        if extent is None:
+            raise BadArgument("", f"rfactor needs a constant extent, and {axis} has a symbolic one")
+        partial = self._partial(state, op, axis, first)
+        final = self._final(op, axis, partial, first)
+        program = state.program.replacing({self.stage: final}, {self.stage: [partial]})
+        stage = state.stages[self.stage]
+        spatial = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
+        relations = tuple(r for r in stage.relations if _is_spatial(r, kinds))
+        notes = {a: n for a, n in stage.annotations.items() if a in spatial}
+        rest = replace(stage, leaves=(*spatial, final.reduce_axes[0].name), relations=relations, annotations=notes)
+        stages = in_program_order(program, {**state.stages, self.stage: rest})
+        return replace(state, program=program, stages=stages), (partial.name,)
+
+    def _partial(self, state: ScheduleState, op: ComputeOp, axis: str, first: Reduce) -> ComputeOp:
+        """The stage of partial results: `axis` has become spatial."""
+        stage, kinds, known = state.stages[self.stage], state.axis_kinds(self.stage), state.axis_ranges(self.stage)
+        reduce_relations = [r for r in stage.relations if not _is_spatial(r, kinds)]
+        leaves = [a for a in stage.leaves if kinds[a] is AxisKind.REDUCE]
+        values, guards = backward(reduce_relations, known, {a: Var(a) for a in leaves})
+        env = {a.name: values[a.name] for a in op.reduce_axes}
+        rest = tuple(Axis(a, known[a].extent, AxisKind.REDUCE, known[a].lower) for a in leaves if a != axis)
+        where = None if first.where is None else substitute(first.where, env)
+        for guard in guards:
+            where = guard if where is None else binary("and", where, guard)
+        taken = {a.name for a in op.axes} | {a.name for a in rest}
+        lane = Axis(unique(axis, taken), known[axis].extent)
+        spatial = (*op.axes[: self.factor_axis], lane, *op.axes[self.factor_axis :])
+        sources = tuple(substitute(s, env) for s in first.sources)
+        body = tuple(_partial_body(first, sources, rest, where, k) for k in range(op.num_outputs))
+        name = state.program.fresh_name(f"{op.name}.rf")
+        return replace(op, name=name, axes=spatial, reduce_axes=rest, body=body)
+
+    def _final(self, op: ComputeOp, axis: str, partial: ComputeOp, first: Reduce) -> ComputeOp:
+        lane = Axis(f"{axis}_v", partial.axes[self.factor_axis].extent, AxisKind.REDUCE)
+        spatial = tuple(a.as_expr() for a in op.axes)
+        index = (*spatial[: self.factor_axis], lane.as_expr(), *spatial[self.factor_axis :])
+        sources = tuple(Load(b, index) for b in buffers(partial))
+        body = tuple(
+            Reduce(first.reducer, sources, (lane,), None, k, op.dtypes[k], first.init) for k in range(op.num_outputs)
+        )
+        return replace(op, reduce_axes=(lane,), body=body)
+
+    def text(self) -> str:
+        return f"s.rfactor({self.stage!r}, {self.axis!r}, factor_axis={self.factor_axis})"
+
+
+def _partial_body(first: Reduce, sources: tuple[Expr, ...], rest: tuple[Axis, ...], where: Expr | None, k: int) -> Expr:
+    if rest:
+        return Reduce(first.reducer, sources, rest, where, k, sources[k].dtype)
+    if where is None:
+        return sources[k]
+    return Select(where, sources[k], first.reducer.identity[k], sources[k].dtype)
+
+
+def _is_spatial(relation: Relation, kinds: dict[str, AxisKind]) -> bool:
+    return AxisKind.REDUCE not in relation_kinds(relation, kinds).values()

@@ -1,0 +1,131 @@
+"""Copies in faster memory: cache_read, cache_write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Expr, Load, rewrite
+from tensorlang.schedule.names import nearest
+from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitives.placement import require_scope
+from tensorlang.schedule.state import ScheduleState, StageState, initial_stage
+from tensorlang.te.axis import Axis, AxisKind
+from tensorlang.te.operation import ComputeOp, ExternOp, Operation, buffers
+from tensorlang.te.program import Program
+
+
+def in_program_order(program: Program, stages: Mapping[str, StageState]) -> dict[str, StageState]:
+    """Stages of a rewritten program, new ones with their default loops."""
+    found = {}
+    for op in program.ops:
+        if isinstance(op, ComputeOp | ExternOp):
+            found[op.name] = stages.get(op.name) or initial_stage(op)
+    return found
+
+
+def redirect(body: Expr, names: Mapping[str, Operation]) -> Expr:
+    """Replace loads of buffers by loads of the (only) buffer of other operations, at the same index."""
+
+    def rule(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.buffer.name in names:
+            return Load(buffers(names[node.buffer.name])[0], node.index)
+        return None
+
+    return rewrite(body, rule)
+
+
+@primitive("cache_read")
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    """Read a tensor through a copy in another memory scope.
+
+    Rewrite: `C[i] = f(A[i])` -> `A.local[i] = A[i]; C[i] = f(A.local[i])`. Place the copy with compute_at.
+    Legal when: every reader named reads the tensor.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((100,), name="A")
+        >>> C = te.compute((100,), lambda i: A[i] + 1, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s.cache_read(A, "local", [C]).name
+        'A.local'
+    """
+
+    tensor: str
+    scope: str
+    readers: tuple[str, ...]
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        require_scope(self.scope)
+        program = state.program
+        if self.tensor not in program.buffers:
+            raise BadArgument("", f"no tensor {self.tensor!r}; {nearest(self.tensor, program.buffers)}")
+        source = program.buffers[self.tensor]
+        axes = tuple(Axis(f"ax{k}", extent) for k, extent in enumerate(source.shape))
+        name = program.fresh_name(f"{self.tensor}.{self.scope}")
+        copy = ComputeOp(name, axes, (), (Load(source, tuple(a.as_expr() for a in axes)),))
+        if not self.readers:
+            raise BadArgument("", "cache_read needs at least one reader")
+        changed: dict[str, Operation] = {}
+        for reader in self.readers:
+            op = state.compute_op(reader)
+            body = tuple(redirect(b, {self.tensor: copy}) for b in op.body)
+            if all(new is old for new, old in zip(body, op.body, strict=True)):
+                raise BadArgument("", f"{reader} does not read {self.tensor}")
+            changed[reader] = replace(op, body=body)
+        first = next(op.name for op in program.ops if op.name in changed)
+        made = program.replacing(changed, {first: [copy]})
+        stages = in_program_order(made, state.stages)
+        stages[name] = replace(stages[name], scope=self.scope)
+        return replace(state, program=made, stages=stages), (name,)
+
+    def text(self) -> str:
+        return f"s.cache_read({self.tensor!r}, {self.scope!r}, {list(self.readers)!r})"
+
+
+@primitive("cache_write")
+@dataclass(frozen=True, slots=True)
+class CacheWrite:
+    """Compute a stage in another memory scope, and copy it to its place.
+
+    Rewrite: `C[i] = f(i)` -> `C.local[i] = f(i); C[i] = C.local[i]`. Place the computation with compute_at.
+    Legal when: the reduce axes of the stage have not been transformed yet.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((100,), name="A")
+        >>> C = te.compute((100,), lambda i: A[i] + 1, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s.cache_write(C, "local").name
+        'C.local'
+    """
+
+    stage: str
+    scope: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        require_scope(self.scope)
+        op = state.compute_op(self.stage)
+        stage = state.stages[self.stage]
+        kinds = state.axis_kinds(self.stage)
+        reduce_names = {a.name for a in op.reduce_axes}
+        moved = [a for a, kind in kinds.items() if kind is AxisKind.REDUCE and a not in reduce_names]
+        noted = [a for a in stage.annotations if kinds[a] is AxisKind.REDUCE]
+        held = [s.name for s in state.attached_to(self.stage)]
+        if moved or noted or held:
+            what = (
+                f"axis {(moved or noted)[0]} was transformed" if moved or noted else f"{held[0]} is computed inside it"
+            )
+            raise BadArgument("", f"cache_write must come first: {what}", legal=["cache_write before other steps"])
+        name = state.program.fresh_name(f"{self.stage}.{self.scope}")
+        inner = replace(op, name=name)
+        index = tuple(a.as_expr() for a in op.axes)
+        copy = replace(op, reduce_axes=(), body=tuple(Load(b, index) for b in buffers(inner)))
+        program = state.program.replacing({self.stage: copy}, {self.stage: [inner]})
+        leaves = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
+        stages = in_program_order(program, {**state.stages, self.stage: replace(stage, leaves=leaves)})
+        stages[name] = replace(stages[name], scope=self.scope)
+        return replace(state, program=program, stages=stages), (name,)
+
+    def text(self) -> str:
+        return f"s.cache_write({self.stage!r}, {self.scope!r})"

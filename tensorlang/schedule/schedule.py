@@ -1,0 +1,307 @@
+"""The face that users hold: a mutable Schedule over an immutable state and its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tensorlang.errors import BadArgument, DefinitionError, ScheduleError
+from tensorlang.ir.expr import Expr, as_expr
+from tensorlang.location import caller
+from tensorlang.polyhedral.extract import check_bounds
+from tensorlang.schedule import primitives as p
+from tensorlang.schedule.check import verify
+from tensorlang.schedule.index_text import print_index
+from tensorlang.schedule.names import nearest
+from tensorlang.schedule.primitive import Decision, Outputs, Primitive
+from tensorlang.schedule.state import ScheduleState, initial_state
+from tensorlang.schedule.trace import Trace
+from tensorlang.te.axis import Axis
+from tensorlang.te.operation import Operation, Tensor
+from tensorlang.te.program import Program, canonical
+
+AxisLike = Axis | str
+
+
+def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
+    """Return the default schedule of the program that computes `ops`.
+
+    Raises DefinitionError when a read leaves its array for some index and sizes.
+    """
+    outputs = list(ops) if isinstance(ops, Sequence) else [ops]
+    if not outputs:
+        raise DefinitionError("create_schedule needs at least one operation", caller())
+    program, names = canonical(outputs)
+    check_bounds(program)
+    return Schedule(program, names, outputs)
+
+
+class Schedule:
+    """Stages of a program, transformed step by step; every step is proven legal before it counts."""
+
+    def __init__(self, program: Program, names: dict[int, str], outputs: Sequence[Operation | Tensor]) -> None:
+        self._original = program
+        self._names = names
+        self._keep_alive = tuple(outputs)
+        self._state = initial_state(program)
+        self._trace = Trace()
+
+    @property
+    def state(self) -> ScheduleState:
+        """The current state (immutable)."""
+        return self._state
+
+    @property
+    def trace(self) -> Trace:
+        """The steps so far (immutable)."""
+        return self._trace
+
+    @property
+    def program(self) -> Program:
+        """The program as the steps have rewritten it (caches, rfactor, layouts)."""
+        return self._state.program
+
+    @property
+    def original(self) -> Program:
+        """The program as it was declared: the workload."""
+        return self._original
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The operations that the schedule was made for."""
+        return [self.program[name] for name in self.program.outputs]
+
+    @property
+    def stages(self) -> list[Stage]:
+        """All stages in program order, inputs included."""
+        return [Stage(self, op.name) for op in self.program.ops]
+
+    def name_of(self, key: Any) -> str:
+        """Return the stage name of a tensor, operation, stage or name."""
+        if isinstance(key, Stage):
+            return key.name
+        if isinstance(key, str):
+            name = self.program.producer.get(key, key)
+        else:
+            op = key.op if isinstance(key, Tensor) else key
+            name = self._names.get(id(op), getattr(op, "name", repr(key)))
+        if name not in self.program.by_name:
+            raise BadArgument("", f"no stage {name!r} (inlined?); {nearest(name, self.program.by_name)}")
+        return name
+
+    def buffer_of(self, key: Any) -> str:
+        """Return the buffer name of a tensor or name."""
+        if isinstance(key, str):
+            return key
+        if not isinstance(key, Tensor):
+            key = key.output(0)
+        name = self.name_of(key)
+        return name if key.op.num_outputs == 1 else f"{name}.v{key.value_index}"
+
+    def __getitem__(self, key: Any) -> Stage:
+        try:
+            return Stage(self, self.name_of(key))
+        except BadArgument as error:
+            raise _completed(error, f"s[{key!r}]", self._trace) from None
+
+    def normalize(self) -> Schedule:
+        """Return the schedule itself: axes start at zero already."""
+        return self
+
+    def cache_read(self, tensor: Any, scope: str, readers: Any) -> Tensor:
+        """Read a tensor through a copy; see CacheRead. `readers`: one or several tensors, operations or names."""
+        several = readers if isinstance(readers, list | tuple) else [readers]
+        step = p.CacheRead(self.buffer_of(tensor), scope, tuple(self.name_of(r) for r in several))
+        return self._tensor(self.apply(step)[0])
+
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute a tensor in another scope and copy it; see CacheWrite. Returns a tensor, or one per output."""
+        several = isinstance(tensor, list | tuple)
+        name = self.name_of(tensor[0] if several else tensor)
+        made = self._tensor(self.apply(p.CacheWrite(name, scope))[0])
+        return [made.op.output(k) for k in range(made.op.num_outputs)] if several else made
+
+    def rfactor(self, tensor: Any, axis: AxisLike, factor_axis: int = 0) -> Any:
+        """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results."""
+        made = self._tensor(self.apply(p.RFactor(self.name_of(tensor), str(axis), factor_axis))[0])
+        return [made.op.output(k) for k in range(made.op.num_outputs)] if made.op.num_outputs > 1 else made
+
+    def sample_choice(self, name: str, candidates: Sequence[int], decision: int | None = None) -> Decision:
+        """Choose one of several whole numbers and keep the choice open for a tuner; see SampleChoice."""
+        values = tuple(int(c) for c in candidates)
+        chosen = int(decision) if decision is not None else values[0] if values else 0
+        self.apply(p.SampleChoice(name, values, chosen))
+        return Decision(name, chosen)
+
+    def sample_perfect_tile(
+        self, name: str, extent: int, parts: int, max_innermost: int = 64, decision: Sequence[int] | None = None
+    ) -> list[Decision]:
+        """Choose `parts` - 1 inner factors of `extent`, outermost first; each divides the extent."""
+        divisors = [d for d in range(1, extent + 1) if extent % d == 0]
+        made = []
+        for k in range(parts - 1):
+            limit = max_innermost if k == parts - 2 else extent
+            wanted = None if decision is None else decision[k]
+            made.append(self.sample_choice(f"{name}_{k}", [d for d in divisors if d <= limit], wanted))
+        return made
+
+    def apply(self, step: Primitive) -> Outputs:
+        """Apply one step and prove the result legal; on a refusal the schedule stays as it was."""
+        return self._advance(step, check=True)
+
+    def replay(self, trace: Trace, check: str = "every") -> None:
+        """Apply the steps of a trace; `check` is `every` step, or the `final` state only. All or nothing."""
+        before = self._state, self._trace
+        try:
+            for step in trace.steps:
+                self._advance(step, check == "every")
+            if check != "every":
+                verify(self._state)
+        except ScheduleError:
+            self._state, self._trace = before
+            raise
+
+    def _advance(self, step: Primitive, check: bool) -> Outputs:
+        try:
+            state, made = step.apply(self._state)
+            if check:
+                verify(state)
+        except ScheduleError as error:
+            raise _completed(error, step.text(), self._trace) from None
+        self._state, self._trace = state, self._trace.then(step)
+        return made
+
+    def _tensor(self, name: str) -> Tensor:
+        return self.program[name].output(0)
+
+    def __str__(self) -> str:
+        return self._trace.to_python()
+
+
+def _completed(error: ScheduleError, asked: str, trace: Trace) -> ScheduleError:
+    if error.asked:
+        return error
+    steps = trace.to_python().splitlines()
+    return type(error)(asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=error.legal)
+
+
+class Stage:
+    """The loops of one operation in a schedule. Axes are given as Axis objects or by name."""
+
+    def __init__(self, schedule: Schedule, name: str) -> None:
+        self.schedule = schedule
+        self.name = name
+
+    @property
+    def op(self) -> Any:
+        """The operation, as the steps have rewritten it."""
+        return self.schedule.program[self.name]
+
+    @property
+    def leaf_iter_vars(self) -> list[Axis]:
+        """The loops, outermost first."""
+        stage = self.schedule.state.stages.get(self.name)
+        return [self.schedule.state.axis(self.name, a) for a in stage.leaves] if stage else []
+
+    @property
+    def all_iter_vars(self) -> list[Axis]:
+        """All axes: the operation's own, and those made from them."""
+        return [self.schedule.state.axis(self.name, a) for a in self.schedule.state.axis_ranges(self.name)]
+
+    @property
+    def scope(self) -> str:
+        """The memory scope of the stage."""
+        stage = self.schedule.state.stages.get(self.name)
+        return stage.scope if stage else "global"
+
+    def split(
+        self, parent: AxisLike, factor: int | None = None, nparts: int | None = None, tail: str = "guard"
+    ) -> tuple[Axis, Axis]:
+        """Split an axis by factor or into nparts; returns (outer, inner). See Split."""
+        outer, inner = self._axes(p.Split(self.name, str(parent), factor, nparts, tail))
+        return outer, inner
+
+    def fuse(self, *args: AxisLike) -> Axis:
+        """Fuse consecutive axes; returns the fused axis. See Fuse."""
+        return self._axes(p.Fuse(self.name, tuple(str(a) for a in _flat(args))))[0]
+
+    def reorder(self, *args: AxisLike) -> None:
+        """Put axes in the given order. See Reorder."""
+        self.schedule.apply(p.Reorder(self.name, tuple(str(a) for a in _flat(args))))
+
+    def tile(
+        self, x_parent: AxisLike, y_parent: AxisLike, x_factor: int, y_factor: int, tail: str = "guard"
+    ) -> tuple[Axis, Axis, Axis, Axis]:
+        """Split two axes and reorder to (x_outer, y_outer, x_inner, y_inner), which it returns."""
+        before = self.schedule._state, self.schedule._trace
+        try:
+            x_outer, x_inner = self.split(x_parent, factor=x_factor, tail=tail)
+            y_outer, y_inner = self.split(y_parent, factor=y_factor, tail=tail)
+            self.reorder(x_outer, y_outer, x_inner, y_inner)
+        except ScheduleError:
+            self.schedule._state, self.schedule._trace = before
+            raise
+        return x_outer, y_outer, x_inner, y_inner
+
+    def skew(self, axis: AxisLike, by: AxisLike, factor: int = 1) -> Axis:
+        """Skew an axis by an outer one; returns the skewed axis. See Skew."""
+        return self._axes(p.Skew(self.name, str(axis), str(by), factor))[0]
+
+    def vectorize(self, var: AxisLike) -> None:
+        """Run an axis as vector lanes. See Vectorize."""
+        self.schedule.apply(p.Vectorize(self.name, str(var)))
+
+    def unroll(self, var: AxisLike) -> None:
+        """Copy the loop body per iteration. See Unroll."""
+        self.schedule.apply(p.Unroll(self.name, str(var)))
+
+    def parallel(self, var: AxisLike) -> None:
+        """Share an axis among CPU threads. See Parallel."""
+        self.schedule.apply(p.Parallel(self.name, str(var)))
+
+    def bind(self, ivar: AxisLike, thread_ivar: AxisLike) -> None:
+        """Bind an axis to a thread axis (te.thread_axis or its tag). See Bind."""
+        tag = thread_ivar.thread or thread_ivar.name if isinstance(thread_ivar, Axis) else str(thread_ivar)
+        self.schedule.apply(p.Bind(self.name, str(ivar), tag))
+
+    def compute_at(self, parent: Any, scope: AxisLike) -> None:
+        """Compute the stage inside the loop `scope` of `parent`. See ComputeAt."""
+        self.schedule.apply(p.ComputeAt(self.name, self.schedule.name_of(parent), str(scope)))
+
+    def compute_inline(self) -> None:
+        """Compute elements where they are read. See ComputeInline."""
+        self.schedule.apply(p.ComputeInline(self.name))
+
+    def compute_root(self) -> None:
+        """Compute the stage as a whole, before its consumers. See ComputeRoot."""
+        self.schedule.apply(p.ComputeRoot(self.name))
+
+    def set_scope(self, scope: str) -> None:
+        """Choose the memory of the stage. See SetScope."""
+        self.schedule.apply(p.SetScope(self.name, scope))
+
+    def transform_layout(self, mapping_function: Callable[..., Any]) -> list[Axis]:
+        """Store the stage under other indices; returns its new axes. See TransformLayout."""
+        names = mapping_function.__code__.co_varnames[: mapping_function.__code__.co_argcount]
+        axes = self.op.axis
+        if len(names) != len(axes):
+            names = tuple(a.name for a in axes)
+        results = mapping_function(*(Axis(n, a.extent) for n, a in zip(names, axes, strict=True)))
+        index = [as_expr(r) for r in (results if isinstance(results, list | tuple) else [results])]
+        return list(self._axes(p.TransformLayout(self.name, tuple(names), tuple(_texts(index)))))
+
+    def _axes(self, step: Primitive) -> tuple[Axis, ...]:
+        made = self.schedule.apply(step)
+        return tuple(self.schedule.state.axis(self.name, name) for name in made)
+
+    def __repr__(self) -> str:
+        return f"Stage({self.name}: {', '.join(str(a) for a in self.leaf_iter_vars)})"
+
+
+def _texts(index: Sequence[Expr]) -> Iterator[str]:
+    for expr in index:
+        yield print_index(expr)
+
+
+def _flat(args: Sequence[Any]) -> list[AxisLike]:
+    return [a for arg in args for a in (arg if isinstance(arg, list | tuple) else [arg])]

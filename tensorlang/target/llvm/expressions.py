@@ -1,0 +1,191 @@
+"""Expressions to values, and index expressions to places in memory.
+
+In a vector loop an expression that does not depend on the lane stays scalar; it is repeated in every lane
+where it meets one that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorlang import dtypes
+from tensorlang.errors import InternalError
+from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from tensorlang.target.llvm import intrinsics, memory
+from tensorlang.target.llvm.arithmetic import binary, cast, select, splat, unary
+from tensorlang.target.llvm.memory import Place, lane_numbers
+from tensorlang.target.llvm.scope import Scope, Storage, has_loads
+from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
+
+_EXACT = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
+_FALSE, _TRUE = Const(False, "bool"), Const(True, "bool")
+
+
+def value(fn: Function, scope: Scope, expr: Expr) -> Value:
+    """Evaluate an expression at its own dtype."""
+    match expr:
+        case Const():
+            return literal(expr.value, expr.dtype)
+        case Var():
+            return cast(fn, variable(fn, scope, expr), expr.dtype)
+        case Unary():
+            return unary(fn, expr.op, value(fn, scope, expr.a))
+        case Binary(op="and") if has_loads(expr.b):
+            return _choose(fn, scope, expr.a, expr.b, _FALSE)
+        case Binary(op="or") if has_loads(expr.b):
+            return _choose(fn, scope, expr.a, _TRUE, expr.b)
+        case Binary():
+            return binary(fn, expr.op, value(fn, scope, expr.a), value(fn, scope, expr.b))
+        case Cast():
+            return cast(fn, value(fn, scope, expr.value), expr.dtype)
+        case Select():
+            return _choose(fn, scope, expr.cond, expr.then, expr.orelse)
+        case Call():
+            return intrinsics.call(fn, expr.name, [value(fn, scope, a) for a in expr.args], expr.dtype)
+        case Load():
+            mask = scope.lanes.mask if scope.lanes else None
+            return memory.load(fn, place(fn, scope, expr), mask)
+    raise InternalError(f"{type(expr).__name__} {expr} reached code generation")
+
+
+def variable(fn: Function, scope: Scope, var: Var) -> Value:
+    """The value of a variable as it was bound: loop variables and sizes are int64."""
+    lanes = scope.lanes
+    if lanes is not None and var.name == lanes.var:
+        return binary(fn, "add", splat(fn, lanes.first, lanes.width), lane_numbers(lanes.width))
+    try:
+        return scope.values[var.name]
+    except KeyError:
+        raise InternalError(f"variable {var.name} is not defined here") from None
+
+
+def index(fn: Function, scope: Scope, expr: Expr) -> Value:
+    """Evaluate an index as int64. Narrower affine arithmetic is exact here: it is proven within bounds."""
+    match expr:
+        case Const():
+            return literal(expr.value, INDEX)
+        case Var():
+            return cast(fn, variable(fn, scope, expr), INDEX)
+        case Binary() if expr.op in _EXACT and _is_index(expr) and not has_loads(expr):
+            return binary(fn, expr.op, index(fn, scope, expr.a), index(fn, scope, expr.b))
+        case Cast() if _is_index(expr) and _is_index(expr.value):
+            return index(fn, scope, expr.value)
+    return cast(fn, value(fn, scope, expr), INDEX)
+
+
+def place(fn: Function, scope: Scope, access: Load) -> Place:
+    """The element, or the elements of all lanes, that an access names."""
+    storage, lanes = scope.storage(access.buffer), scope.lanes
+    dtype = access.buffer.dtype
+    inbounds = lanes is None or lanes.mask is None
+    if lanes is None or not any(scope.varies(i) for i in access.index):
+        offset = _offset(fn, scope, storage, access.index)
+        pointer = _pointer(fn, storage, offset, inbounds)
+        return Place(dtype, pointer, lanes.width if lanes else 0, literal(0, INDEX))
+    indices = tuple(scope.expanded(i) for i in access.index)
+    step = _step(fn, scope, storage, indices)
+    if step is not None:
+        offset = _offset(fn, scope.scalar(lanes.first), storage, indices)
+        return Place(dtype, _pointer(fn, storage, offset, inbounds), lanes.width, step)
+    if any(has_loads(i) or _mentions(i, scope.varying) for i in indices):
+        offset = splat(fn, _offset(fn, scope, storage, indices), lanes.width)
+        return Place(dtype, storage.pointer, lanes.width, None, (offset,))
+    firsts = (binary(fn, "add", lanes.first, literal(n, INDEX)) for n in range(lanes.width))
+    offsets = tuple(_offset(fn, scope.scalar(first), storage, indices) for first in firsts)
+    return Place(dtype, storage.pointer, lanes.width, None, offsets)
+
+
+def coefficient(scope: Scope, expr: Expr) -> int | None:
+    """How much an index grows from one lane to the next; None when that is not one constant."""
+    match expr:
+        case Var() if scope.lanes is not None and expr.name == scope.lanes.var:
+            return 1
+        case Cast() if _is_index(expr) and _is_index(expr.value):
+            return coefficient(scope, expr.value)
+        case Unary(op="neg"):
+            inner = coefficient(scope, expr.a)
+            return None if inner is None else -inner
+        case Binary(op="add" | "sub"):
+            a, b = coefficient(scope, expr.a), coefficient(scope, expr.b)
+            if a is None or b is None:
+                return None
+            return a + b if expr.op == "add" else a - b
+        case Binary(op="mul"):
+            for factor, other in ((expr.a, expr.b), (expr.b, expr.a)):
+                inner = coefficient(scope, other)
+                if isinstance(factor, Const) and inner is not None:
+                    return int(factor.value) * inner
+    return None if scope.varies(expr) else 0
+
+
+def _step(fn: Function, scope: Scope, storage: Storage, indices: tuple[Expr, ...]) -> Value | None:
+    """The distance in elements from one lane's element to the next one's, if it is the same for all."""
+    step = literal(0, INDEX)
+    for part, stride in zip(indices, storage.strides, strict=True):
+        factor = coefficient(scope, part)
+        if factor is None:
+            return None
+        step = binary(fn, "add", step, binary(fn, "mul", literal(factor, INDEX), stride))
+    return step
+
+
+def _mentions(expr: Expr, names: Mapping[str, object]) -> bool:
+    return any(isinstance(node, Var) and node.name in names for node in walk(expr))
+
+
+def _is_index(expr: Expr) -> bool:
+    """Signed and at least 32 bits wide: arithmetic that index proofs take as exact."""
+    return expr.dtype in ("int32", "int64")
+
+
+def _offset(fn: Function, scope: Scope, storage: Storage, indices: tuple[Expr, ...]) -> Value:
+    """The distance in elements from the start of a buffer."""
+    total = literal(0, INDEX)
+    for part, stride in zip(indices, storage.strides, strict=True):
+        total = binary(fn, "add", total, binary(fn, "mul", index(fn, scope, part), stride))
+    return total
+
+
+def _pointer(fn: Function, storage: Storage, offset: Value, inbounds: bool) -> str:
+    if offset.integer == 0:
+        return storage.pointer
+    word = "getelementptr inbounds" if inbounds else "getelementptr"
+    return fn.op(f"{word} {memory_type(storage.buffer.dtype)}, ptr {storage.pointer}, {offset.typed}")
+
+
+def _choose(fn: Function, scope: Scope, cond: Expr, then: Expr, orelse: Expr) -> Value:
+    """A select whose branches touch memory only where they are taken."""
+    test = value(fn, scope, cond)
+    if not (has_loads(then) or has_loads(orelse)):
+        return select(fn, test, value(fn, scope, then), value(fn, scope, orelse))
+    if test.lanes:
+        return select(fn, test, *_under_masks(fn, scope, test, then, orelse))
+    return _branch(fn, scope, test, then, orelse)
+
+
+def _under_masks(fn: Function, scope: Scope, test: Value, then: Expr, orelse: Expr) -> tuple[Value, Value]:
+    inverse = unary(fn, "not", test)
+    results = []
+    for mask, branch in ((test, then), (inverse, orelse)):
+        if scope.lanes is not None and scope.lanes.mask is not None:
+            mask = binary(fn, "and", scope.lanes.mask, mask)
+        results.append(value(fn, scope.masked(mask), branch))
+    return results[0], results[1]
+
+
+def _branch(fn: Function, scope: Scope, test: Value, then: Expr, orelse: Expr) -> Value:
+    lanes = scope.lanes
+    width = lanes.width if lanes is not None and (scope.varies(then) or scope.varies(orelse)) else 0
+    labels = (fn.fresh("then"), fn.fresh("else"))
+    join = fn.fresh("join")
+    fn.branch(test, *labels)
+    incoming: list[tuple[Value, str]] = []
+    for label, branch in zip(labels, (then, orelse), strict=True):
+        fn.start(label)
+        result = value(fn, scope, branch)
+        incoming.append((splat(fn, result, width) if width else result, fn.block))
+        fn.jump(join)
+    fn.start(join)
+    edges = ", ".join(f"[{v.text}, %{block}]" for v, block in incoming)
+    first = incoming[0][0]
+    return fn.value(f"phi {first.type} {edges}", first.dtype, first.lanes)

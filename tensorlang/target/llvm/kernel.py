@@ -1,0 +1,44 @@
+"""A kernel to LLVM IR: one function `NAME.kernel(buffers..., sizes..., context)`.
+
+The context is an array of 64-bit words: the status (0, a Fail's number, or NO_MEMORY), then one function
+pointer per call to Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorlang.ir.stmt import CallPython, Kernel
+from tensorlang.target.llvm.frame import close_frame, open_frame, parameter, storage
+from tensorlang.target.llvm.scope import Scope, Storage
+from tensorlang.target.llvm.statements import Emitter
+from tensorlang.target.llvm.text import INDEX, Function, Module, Value, identifier
+from tensorlang.target.spec import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A kernel's module, the symbol of its function, and its calls to Python in the order of their slots."""
+
+    module: Module
+    symbol: str
+    calls: tuple[CallPython, ...]
+
+
+def emit_kernel(kernel: Kernel, target: Target) -> Emitted:
+    """Write a kernel as LLVM IR; TargetError when the target cannot run it."""
+    module = Module(target)
+    symbol = module.unique(f"{identifier(kernel.name)}.kernel")
+    pointers = {p.name: f"%p{n}.{identifier(p.name)}" for n, p in enumerate(kernel.params)}
+    sizes = {v.name: Value(f"%n{n}.{identifier(v.name)}", INDEX) for n, v in enumerate(kernel.sizes)}
+    declared = [parameter(Storage(p, "", (), aligned=False), pointers[p.name]) for p in kernel.params]
+    declared += [v.typed for v in sizes.values()]
+    fn = Function(module, symbol, [*declared, "ptr %context"])
+    scope = Scope(sizes, {})
+    buffers = {p.name: storage(fn, scope, p, pointers[p.name], aligned=False) for p in kernel.params}
+    scope, block = open_frame(fn, Scope(sizes, buffers), kernel.body)
+    emitter = Emitter(kernel.sizes)
+    emitter.emit(fn, scope, kernel.body)
+    close_frame(fn, block)
+    fn.finish()
+    return Emitted(module, symbol, tuple(emitter.calls))

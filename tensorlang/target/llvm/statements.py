@@ -1,0 +1,168 @@
+"""Statements of loop IR to instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tensorlang.errors import TargetError
+from tensorlang.ir.expr import Load, Var
+from tensorlang.ir.loops import constant_extent
+from tensorlang.ir.stmt import Allocate, CallPython, Fail, For, If, Let, LoopKind, Seq, Stmt, Store
+from tensorlang.ir.stmt import walk as statements
+from tensorlang.target.llvm import memory
+from tensorlang.target.llvm.arithmetic import binary, unary
+from tensorlang.target.llvm.expressions import index, place, value
+from tensorlang.target.llvm.parallel import parallel_loop
+from tensorlang.target.llvm.scope import Scope, has_loads
+from tensorlang.target.llvm.text import INDEX, Function, Value, literal
+from tensorlang.target.llvm.vector import vector_loop, vectorizable
+
+_MOST_COPIES = 64
+"""An unrolled loop of more iterations stays a loop."""
+
+
+class Emitter:
+    """Emits the statements of one kernel; collects its calls to Python in the order of their slots."""
+
+    def __init__(self, sizes: tuple[Var, ...]) -> None:
+        self.sizes = sizes
+        self.calls: list[CallPython] = []
+
+    def emit(self, fn: Function, scope: Scope, stmt: Stmt) -> None:
+        """Append the instructions of a statement."""
+        match stmt:
+            case Store():
+                self._store(fn, scope, stmt)
+            case Seq():
+                for part in stmt.body:
+                    self.emit(fn, scope, part)
+            case For():
+                self._loop(fn, scope, stmt)
+            case If():
+                self._if(fn, scope, stmt)
+            case Let():
+                self._let(fn, scope, stmt)
+            case Allocate():
+                self.emit(fn, scope, stmt.body)
+            case Fail():
+                self._fail(fn, scope, stmt)
+            case CallPython():
+                self._call_python(fn, scope, stmt)
+
+    def _store(self, fn: Function, scope: Scope, stmt: Store) -> None:
+        result = value(fn, scope, stmt.value)
+        mask = scope.lanes.mask if scope.lanes else None
+        where = place(fn, scope, Load(stmt.buffer, stmt.index))
+        if mask is not None and where.step is not None and where.step.integer == 0:
+            # All lanes write one element: as a scatter, of which the last active lane wins.
+            where = replace(where, step=None, offsets=(_zeros(where.width),))
+        memory.store(fn, where, result, mask)
+
+    def _loop(self, fn: Function, scope: Scope, stmt: For) -> None:
+        def iteration(at: Value) -> None:
+            self.emit(fn, scope.bind(stmt.var.name, at), stmt.body)
+
+        extent = constant_extent(stmt)
+        match stmt.kind:
+            case LoopKind.BOUND:
+                raise TargetError(
+                    f"the loop over {stmt.var.name} is bound to {stmt.thread}; target llvm has no such threads. "
+                    'Use parallel instead, or build for target="interpreter"'
+                )
+            case LoopKind.PARALLEL if not scope.in_parallel and scope.lanes is None:
+                parallel_loop(fn, scope, stmt, self.sizes, self.emit, repeat)
+            case LoopKind.VECTORIZED if scope.lanes is None and vectorizable(stmt):
+                vector_loop(fn, scope, stmt, self.emit, repeat)
+            case LoopKind.UNROLLED if extent is not None and extent <= _MOST_COPIES:
+                lower = index(fn, scope, stmt.lower)
+                for number in range(extent):
+                    iteration(binary(fn, "add", lower, literal(number, INDEX)))
+            case _:
+                lower, upper = index(fn, scope, stmt.lower), index(fn, scope, stmt.upper)
+                repeat(fn, lower, upper, iteration, shaped=_is_shaped(stmt.body))
+
+    def _if(self, fn: Function, scope: Scope, stmt: If) -> None:
+        test = value(fn, scope, stmt.cond)
+        if test.lanes:
+            self._if_lanes(fn, scope, stmt, test)
+        elif stmt.orelse is None:
+            with fn.when(test):
+                self.emit(fn, scope, stmt.then)
+        else:
+            then, orelse, join = fn.fresh("then"), fn.fresh("else"), fn.fresh("join")
+            fn.branch(test, then, orelse)
+            for label, branch in ((then, stmt.then), (orelse, stmt.orelse)):
+                fn.start(label)
+                self.emit(fn, scope, branch)
+                fn.jump(join)
+            fn.start(join)
+
+    def _if_lanes(self, fn: Function, scope: Scope, stmt: If, test: Value) -> None:
+        """A condition that differs between lanes: both branches run, each for its lanes."""
+        outer = scope.lanes.mask if scope.lanes else None
+        tests = [(test, stmt.then)]
+        if stmt.orelse is not None:
+            tests.append((unary(fn, "not", test), stmt.orelse))
+        for lanes, branch in tests:
+            mask = lanes if outer is None else binary(fn, "and", outer, lanes)
+            self.emit(fn, scope.masked(mask), branch)
+
+    def _let(self, fn: Function, scope: Scope, stmt: Let) -> None:
+        bound = value(fn, scope, stmt.value)
+        inner = scope.bind(stmt.var.name, bound)
+        if scope.varies(stmt.value):
+            known = None if has_loads(scope.expanded(stmt.value)) else stmt.value
+            inner = replace(inner, varying={**scope.varying, stmt.var.name: known})
+        self.emit(fn, inner, stmt.body)
+
+    def _fail(self, fn: Function, scope: Scope, stmt: Fail) -> None:
+        def record() -> None:
+            fn.do(f"store atomic i64 {fn.module.message(stmt.message)}, ptr %context monotonic, align 8")
+
+        if scope.lanes is not None and scope.lanes.mask is not None:
+            with fn.when(memory.any_lane(fn, scope.lanes.mask)):
+                record()
+        else:
+            record()
+
+    def _call_python(self, fn: Function, scope: Scope, stmt: CallPython) -> None:
+        """Call slot `number` of the context with the pointers of the buffers, then the sizes."""
+        if stmt not in self.calls:
+            self.calls.append(stmt)
+        number = self.calls.index(stmt)
+        slots = [("ptr", scope.storage(b).pointer) for b in stmt.buffers]
+        slots += [("i64", scope.values[v.name].text) for v in self.sizes]
+        block = fn.alloca(f"[{max(1, len(slots))} x i64]", 8 * len(slots))
+        for position, (type_, operand) in enumerate(slots):
+            fn.do(f"store {type_} {operand}, ptr {fn.field(block, 8 * position)}, align 8")
+        callback = fn.op(f"load ptr, ptr {fn.field('%context', 8 * (number + 1))}, align 8")
+        fn.do(f"call void {callback}(ptr %context, ptr {block})")
+
+
+def repeat(fn: Function, lower: Value, upper: Value, body: Callable[[Value], None], shaped: bool = False) -> None:
+    """Emit `for v in range(lower, upper)`, the test at the end; `shaped` loops are not unrolled further."""
+    head, latch, end = fn.fresh("loop"), fn.fresh("next"), fn.fresh("end")
+    if lower.integer is not None and upper.integer is not None and lower.integer < upper.integer:
+        fn.jump(head)
+    else:
+        fn.branch(binary(fn, "lt", lower, upper), head, end)
+    before, step = fn.block, f"%{fn.fresh('i')}"
+    fn.start(head)
+    at = fn.value(f"phi i64 [{lower.text}, %{before}], [{step}, %{latch}]", INDEX)
+    body(at)
+    fn.jump(latch)
+    fn.start(latch)
+    fn.do(f"{step} = add nsw i64 {at.text}, 1")
+    again = fn.value(f"icmp slt i64 {step}, {upper.text}", "bool")
+    fn.do(f"br i1 {again.text}, label %{head}, label %{end}{fn.module.loop_metadata(shaped)}")
+    fn.start(end)
+
+
+def _is_shaped(body: Stmt) -> bool:
+    """Whether a loop body has unrolled or vector loops: the schedule has given it its shape."""
+    return any(isinstance(s, For) and s.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) for s in statements(body))
+
+
+def _zeros(lanes: int) -> Value:
+    return Value("zeroinitializer", INDEX, lanes)

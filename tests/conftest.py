@@ -1,0 +1,57 @@
+"""What every test runs under: checks on, a cache of its own, fixed hypothesis profiles, golden files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_TESTS = Path(__file__).parent
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+settings.register_profile("default", deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW)
+settings.register_profile("nightly", deadline=None, max_examples=2000, database=None, suppress_health_check=_SLOW)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+Golden = Callable[..., None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --update-golden."""
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Verify every stage of lowering, and keep compiled kernels in a folder of this run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENSORLANG_CHECK", "1")
+        patch.setenv("TENSORLANG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        for name in ("TENSORLANG_DUMP", "TENSORLANG_LOG", "TENSORLANG_BUDGET", "TENSORLANG_CACHE"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden(text)` compares with tests/golden/<path of the test>/<name of the test>.txt; `name=` tells several apart."""
+    module = request.path.relative_to(_TESTS).with_suffix("")
+    folder = _TESTS / "golden" / module.parent / module.name.removeprefix("test_")
+
+    def check(text: str, name: str = "") -> None:
+        stem = request.node.name.removeprefix("test_") + (f"-{name}" if name else "")
+        path = folder / f"{re.sub(r'[^0-9A-Za-z_.-]+', '-', stem).strip('-')}.txt"
+        text = text.rstrip("\n") + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"no golden file {path.relative_to(_TESTS)}; run with --update-golden and read it. Got:\n{text}")
+        assert text == path.read_text(encoding="utf-8"), f"differs from {path.relative_to(_TESTS)}"
+
+    return check
