@@ -25,6 +25,7 @@ import ml_dtypes
 import numpy as np
 
 from tensorlang.errors import DefinitionError
+from tensorlang.location import caller
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -76,7 +77,7 @@ def info(name: str) -> DType:
     try:
         return TABLE[name]
     except (KeyError, TypeError):
-        raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}") from None
+        raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}", caller()) from None
 
 
 def canonical(name: Any) -> str:
@@ -86,7 +87,7 @@ def canonical(name: Any) -> str:
     try:
         return info(np.dtype(name).name).name
     except TypeError:
-        raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}") from None
+        raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}", caller()) from None
 
 
 def limits(name: str) -> tuple[int | float, int | float]:

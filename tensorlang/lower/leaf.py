@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Unary, Var, binary, cast, rewrite, substitute, to_text
-from tensorlang.ir.stmt import CallPython, Fail, If, Let, Seq, Stmt, Store
+from tensorlang.ir.index import to_index
+from tensorlang.ir.stmt import INDEX, CallPython, Fail, If, Let, Seq, Stmt, Store
 from tensorlang.lower.storage import Storage
 from tensorlang.polyhedral.extract import unproven
 from tensorlang.polyhedral.statement import Role, Statement
-from tensorlang.schedule.statements import to_index
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, Reduce, buffers
 
 Localize: TypeAlias = Callable[[Expr], Expr]
@@ -26,9 +26,10 @@ def build_leaf(
         return CallPython(op.name, tuple(storage.plans[b.name].buffer for b in arrays))
     assert isinstance(op, ComputeOp)
     axes = {name: substitute(e, dict(values)) for name, e in statement.point}
+    env: dict[str, Expr] = {**{name: Var(name, INDEX) for name in sizes}, **axes}
 
     def localized(expr: Expr) -> Expr:
-        return _loads(substitute(expr, axes), values, storage)
+        return _loads(substitute(expr, env), values, storage)
 
     targets = [storage.place(b.name, tuple(axes[a.name] for a in op.axes), values) for b in buffers(op)]
     match statement.role:

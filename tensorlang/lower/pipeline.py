@@ -24,15 +24,13 @@ from tensorlang.schedule.state import ScheduleState
 
 Pass = Callable[[Kernel], Kernel]
 
-PASSES: dict[str, tuple[tuple[str, Pass], ...]] = {
-    kind: (
-        ("simplify", simplify_kernel),
-        ("vector_tails", vector_tails),
-        ("unroll", unroll),
-        ("clean", simplify_kernel),
-    )
-    for kind in ("llvm", "interpreter")
-}
+LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
+    ("simplify", simplify_kernel),
+    ("vector_tails", vector_tails),
+    ("unroll", unroll),
+    ("clean", simplify_kernel),
+)
+PASSES = {"llvm": LOOP_PASSES, "interpreter": LOOP_PASSES}
 
 
 def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: str, dump: Dump) -> Kernel:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, cast, to_text, walk
-from tensorlang.ir.stmt import INDEX
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, to_text, walk
+from tensorlang.ir.index import to_index
 
 _COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -30,7 +30,7 @@ class Namer:
         if key not in self._names:
             name = f"p{len(self._names)}"
             self._names[key] = name
-            self.parameters[name] = cast(expr, INDEX)
+            self.parameters[name] = to_index(expr)
         return self._names[key]
 
     def is_size(self, expr: Expr) -> bool:

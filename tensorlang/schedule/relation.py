@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tensorlang.ir.expr import Binary, Const, Expr, binary, cast, rewrite
+from tensorlang.ir.expr import Binary, Const, Expr, binary, rewrite
 from tensorlang.ir.expr import fold_integers as fold
+from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX
 
 ZERO = Const(0, INDEX)
@@ -172,4 +173,4 @@ def _split_guards(relation: SplitRelation | PartsRelation, parent: AxisRange, fa
 
 def symbolic(expr: Expr) -> Expr:
     """An extent of a te axis as an int64 expression of the sizes."""
-    return simple(cast(expr, INDEX))
+    return simple(to_index(expr))

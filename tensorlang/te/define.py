@@ -172,17 +172,17 @@ def _check_reductions(body: tuple[Expr, ...], name: str, where: Location) -> tup
         if any(isinstance(part, Reduce) for part in body):
             raise DefinitionError(f"{name} mixes reductions and plain expressions; use a te.compute for each", where)
         return ()
-    if len(body) != len(first.sources):
+    if not all(isinstance(part, Reduce) and _one_reduction(part, first) for part in body):
         raise DefinitionError(
-            f"{name} returns {len(body)} of the {len(first.sources)} values of {first.reducer.name}; return them all",
+            f"{name} mixes different reductions; use a te.compute for each, or one te.comm_reducer over a tuple", where
+        )
+    order = [part.index for part in body if isinstance(part, Reduce)]
+    if order != list(range(len(first.sources))):
+        raise DefinitionError(
+            f"{name} returns values {order} of the {len(first.sources)} that {first.reducer.name} gives; "
+            "return them all, in order",
             where,
         )
-    for n, part in enumerate(body):
-        if not isinstance(part, Reduce) or part.index != n or not _one_reduction(part, first):
-            raise DefinitionError(
-                f"{name} mixes different reductions; use a te.compute for each, or one te.comm_reducer over a tuple",
-                where,
-            )
     return first.axes
 
 

@@ -10,7 +10,7 @@ from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, ScheduleState
 
-THREADS = tuple(f"{level}Idx.{d}" for level in ("block", "thread") for d in "xyz") + ("vthread",)
+THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
 
 
 def _annotate(state: ScheduleState, stage: str, axis: str, note: Annotation) -> ScheduleState:
