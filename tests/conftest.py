@@ -51,7 +51,9 @@ def golden(request: pytest.FixtureRequest) -> Golden:
             path.write_text(text, encoding="utf-8")
             return
         if not path.exists():
-            pytest.fail(f"no golden file {path.relative_to(_TESTS)}; run with --update-golden and read it. Got:\n{text}")
+            pytest.fail(
+                f"no golden file {path.relative_to(_TESTS)}; run with --update-golden and read it. Got:\n{text}"
+            )
         assert text == path.read_text(encoding="utf-8"), f"differs from {path.relative_to(_TESTS)}"
 
     return check

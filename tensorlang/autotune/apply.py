@@ -6,13 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tensorlang import te
 from tensorlang.autotune.log import best_record, read_log
 from tensorlang.autotune.records import TuningRecord
 from tensorlang.autotune.task import Task, task_of
 from tensorlang.errors import RecordError, ScheduleError
-from tensorlang.schedule.schedule import Schedule
-from tensorlang.schedule.trace import Trace
+from tensorlang.schedule import Schedule, Trace, create_schedule
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 
@@ -45,7 +43,7 @@ def replay(record: TuningRecord, task: Task) -> Schedule:
             f"not of {task.workload} ({task.workload.key}): the programs differ"
         )
     try:
-        return Trace.from_json(record.trace).apply(te.create_schedule([t.op for t in task.outputs]))
+        return Trace.from_json(record.trace).apply(create_schedule([t.op for t in task.outputs]))
     except ScheduleError as error:
         raise RecordError(f"the record's schedule of {record.workload} is refused: {error}") from error
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensorlang.autotune.nest import LINE, Array, Kind, Nest, footprint, register_tile
+from tensorlang.autotune.nest import LINE, PAGE, Array, Kind, Nest, footprint, register_tile, rows_of
 from tensorlang.target.spec import Target
 
 CHAINS = 8  # two pipes of four cycles: independent accumulators that keep them busy
@@ -19,7 +19,11 @@ FILL = 0.75  # the share of a cache that a tile may take before its neighbours p
 PACKING_RATE = 20e9
 CALL_SECONDS = 8e-9
 REGION_SECONDS = 5e-6
-POINTERS = 8
+L1_SETS = 64
+L1_WAYS = 12
+CONFLICT_SECONDS = 0.7e-9
+TLB_PAGES = 96
+PAGE_SECONDS = 0.5e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +65,18 @@ def estimate(nest: Nest, machine: Machine, threads: int) -> Estimate:
     arithmetic = _arithmetic(nest, machine)
     traffic = _traffic(nest, machine)
     calls = _tile_calls(nest) * CALL_SECONDS
+    conflicts = _conflicts(nest)
     packing = nest.packing_bytes / PACKING_RATE
     speedup, regions = _parallel(nest, threads)
-    serial = np.maximum(arithmetic, traffic) + 0.15 * np.minimum(arithmetic, traffic) + calls
+    serial = np.maximum(arithmetic, traffic) + 0.15 * np.minimum(arithmetic, traffic) + calls + conflicts
     seconds = serial / speedup + packing + regions * REGION_SECONDS
-    terms = {"arithmetic": arithmetic, "traffic": traffic, "tile calls": calls, "packing": packing, "speedup": speedup}
+    terms = {"arithmetic": arithmetic, "traffic": traffic, "tile calls": calls, "conflicts": conflicts}
+    terms |= {"packing": packing, "speedup": speedup}
     return Estimate(seconds, terms)
 
 
 def _arithmetic(nest: Nest, machine: Machine) -> Array:
-    """Time of the vector pipes: full rate, less what short chains, loads, spills and row pointers cost."""
+    """Time of the vector pipes: full rate, less what short chains, loads and spills cost."""
     lanes = machine.lanes(nest.bits)
     tile = register_tile(nest, lanes)
     vector = next((loop.trips for loop in nest.loops if loop.kind is Kind.VECTORIZED), np.ones(nest.count))
@@ -80,9 +86,8 @@ def _arithmetic(nest: Nest, machine: Machine) -> Array:
     per_load = np.minimum(tile.fma / np.maximum(tile.loads + 2 * tile.gathers, 1e-9), 1)
     excess = np.maximum(tile.registers - machine.vector_registers, 0)
     spills = 1 + 2 * excess / tile.accumulators
-    pointers = 1 + 0.06 * np.maximum(tile.broadcast_rows - POINTERS, 0)
     padding = _padding(nest)
-    return nest.operations / peak / filled / np.minimum(chains, per_load) * spills * pointers * padding
+    return nest.operations / peak / filled / np.minimum(chains, per_load) * spills * padding
 
 
 def _padding(nest: Nest) -> Array:
@@ -116,6 +121,23 @@ def _traffic(nest: Nest, machine: Machine) -> Array:
                 moved = moved + np.where(here, entries * mark.lines * LINE * (1 + access.write), 0)
         seconds = seconds + moved / bandwidth
     return seconds
+
+
+def _conflicts(nest: Nest) -> Array:
+    """Time lost to rows that fall into the same cache sets, and to pages beyond the first TLB, per tile call."""
+    depth = next((n for n, loop in enumerate(nest.loops) if loop.axis in nest.reduce_axes), 0)
+    tile, entries = nest.tiles()[depth], nest.trips_outside()[depth]
+    lost = np.zeros(nest.count)
+    for access in nest.accesses:
+        if access.packed or access.write or len(access.shape) < 2:
+            continue
+        row_bytes = access.shape[-1] * access.itemsize
+        rows = rows_of(access, tile, nest.count)
+        sets = L1_SETS / math.gcd(max(1, row_bytes // LINE), L1_SETS)
+        lost = lost + np.where(rows / sets > L1_WAYS, rows * CONFLICT_SECONDS, 0)
+        pages = rows * min(1.0, row_bytes / PAGE)
+        lost = lost + np.maximum(pages - TLB_PAGES, 0) * PAGE_SECONDS
+    return lost * entries
 
 
 def _tile_calls(nest: Nest) -> Array:

@@ -118,14 +118,25 @@ class Footprint:
     pages: Array
 
 
-def footprint(access: Access, tile: dict[str, Array], count: int) -> Footprint:
-    """Exact for boxes with unit coefficients; for strided dimensions the bounding box."""
+def rows_of(access: Access, tile: dict[str, Array], count: int) -> Array:
+    """How many rows (values of all dimensions but the last) an access touches inside a tile."""
+    return math.prod(_spans(access, tile, count)[:-1], start=np.ones(count))
+
+
+def _spans(access: Access, tile: dict[str, Array], count: int) -> list[Array]:
+    """How many values each dimension's index takes inside a tile."""
     spans = []
     for terms, size in zip(access.dims, access.shape, strict=True):
         span = np.ones(count)
         for axis, coefficient in terms:
             span = span + abs(coefficient) * (tile[axis] - 1)
         spans.append(np.minimum(span, size))
+    return spans
+
+
+def footprint(access: Access, tile: dict[str, Array], count: int) -> Footprint:
+    """Exact for boxes with unit coefficients; for strided dimensions the bounding box."""
+    spans = _spans(access, tile, count)
     if not spans:
         one = np.ones(count)
         return Footprint(one, one, one)

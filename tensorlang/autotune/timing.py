@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,9 @@ TOO_SLOW_AT_ONCE = 2.0
 TOO_SLOW_AFTER_THREE = 1.3
 MOST_REJECTED = 30
 WAIT_SHARE = 0.01
+ATTEMPTS = 3
+PAUSE = 2e-3
+LONGEST_PAUSES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ def time_kernel(
             seconds.append(value)
             continue
         rejected += 1
+        time.sleep(PAUSE * min(rejected, LONGEST_PAUSES))  # let whatever disturbed it pass
         if rejected >= MOST_REJECTED:
             return Timing(tuple(seconds), rejected, noisy=True)
     return Timing(tuple(seconds), rejected)
@@ -104,15 +108,18 @@ def _enough(seconds: list[float], best: float | None, number: int) -> bool:
     return len(seconds) >= REPEATS or (len(seconds) >= FEWEST and spent > LONGEST)
 
 
-def time_interleaved(calls: list[Callable[[], object]], rounds: int, seconds: float) -> list[list[float]]:
+def time_interleaved(
+    calls: Sequence[Callable[[], object]],
+    rounds: int,
+    seconds: float,
+    take: Callable[[Callable[[], object], int], tuple[float, bool]] = sample,
+) -> list[list[float]]:
     """Time several calls in turn, in one run, so that drifts of the clock hit all alike.
 
-    Returns undisturbed seconds of each; `rounds` of them, fewer when `seconds` are over (but at least three).
+    Each call has run before. Returns the undisturbed seconds of each: of `rounds` rounds, fewer when `seconds` are
+    over. A call that was always disturbed keeps its disturbed samples.
     """
-    numbers = []
-    for call in calls:
-        call()
-        numbers.append(calls_per_sample(call, sample(call, 1)[0]))
+    numbers = [calls_per_sample(call, take(call, 1)[0]) for call in calls]
     kept: list[list[float]] = [[] for _ in calls]
     noisy: list[list[float]] = [[] for _ in calls]
     start = time.perf_counter()
@@ -120,8 +127,11 @@ def time_interleaved(calls: list[Callable[[], object]], rounds: int, seconds: fl
         if turn >= FEWEST and time.perf_counter() - start > seconds:
             break
         for call, number, good, bad in zip(calls, numbers, kept, noisy, strict=True):
-            value, clean = sample(call, number)
-            (good if clean else bad).append(value)
+            for _ in range(ATTEMPTS):
+                value, clean = take(call, number)
+                (good if clean else bad).append(value)
+                if clean:
+                    break
     return [good or bad for good, bad in zip(kept, noisy, strict=True)]
 
 

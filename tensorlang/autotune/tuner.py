@@ -101,6 +101,11 @@ class _State:
             seconds = np.array([r.median for r in self.measured])
             self.scorer.model.fit(np.stack(self.rows), estimates, seconds)
 
+    def progress(self, record: TuningRecord, elapsed: float, peak: float, resumed: int) -> Progress:
+        """What callbacks are told after `record`."""
+        failures = Counter(r.status.value for r in self.records if not r.ok)
+        return Progress(record, self.best, len(self.records), failures, elapsed, peak, resumed)
+
     def elites(self) -> list[tuple[int, tuple[int, ...]]]:
         """The best measured candidates, as (sketch number, row)."""
         numbers = {s.name: n for n, s in enumerate(self.sketches)}
@@ -112,6 +117,8 @@ class _State:
         by_name = {s.name: s for s in self.sketches}
         for record in records:
             self.records.append(record)
+            if record.status is Status.NOISY:  # says nothing about the candidate: it may be measured again
+                continue
             self.keys.add(record.trace_key)
             sketch = by_name.get(record.sketch)
             row = row_of(sketch, record) if sketch else None
@@ -234,10 +241,8 @@ def _loop(
                 writer.append(record)
             state.records.append(record)
             state.remember(record, candidate)
-            failures = Counter(r.status.value for r in state.records if not r.ok)
-            progress = Progress(record, state.best, len(state.records), failures, time.monotonic() - start, peak, resumed)
             for callback in callbacks:
-                callback(progress)
+                callback(state.progress(record, time.monotonic() - start, peak, resumed))
             if deadline is not None and time.monotonic() > deadline:
                 return
         if writer is not None:
@@ -290,9 +295,14 @@ def require_native(task: Task) -> None:
 
 
 def measured_peak(measurer: Measurer, task: Task) -> float:
-    """GFLOP/s of float32 multiply-adds on the task's threads, measured where candidates run; 0 when that fails."""
-    reply = measurer.call(30.0, measure_peak, task.threads)
-    return float(reply.value["gflops"]) if reply.status is Status.OK else 0.0
+    """GFLOP/s of float32 multiply-adds on the task's threads, measured where candidates run; 0 when that fails.
+
+    One thread's peak times the threads counts too: a busy machine can hold some of them up.
+    """
+    together, alone = (measurer.call(30.0, measure_peak, threads) for threads in (task.threads, 1))
+    if together.status is not Status.OK or alone.status is not Status.OK:
+        return 0.0
+    return max(float(together.value["gflops"]), task.threads * float(alone.value["gflops"]))
 
 
 def dtype_peak(task: Task, peak: float) -> float:

@@ -67,5 +67,9 @@ def make_task(
         raise DefinitionError("--shape and --dtype are for library operators; give your function its --args")
     if not own and arguments is not None:
         raise DefinitionError(f"--args is for your own function; give {operator} its --shape and --dtype")
-    given = parse_arguments(arguments) if own else (*parse_shape(shape), dtype or "float32")
-    return create_task(operator, given, target, threads)
+    if own:
+        return create_task(operator, parse_arguments(arguments), target, threads)
+    try:
+        return create_task(operator, (*parse_shape(shape), dtype or "float32"), target, threads)
+    except DefinitionError as error:
+        raise DefinitionError(error.message) from None  # the place is in our library, not in the user's file

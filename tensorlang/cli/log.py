@@ -88,16 +88,13 @@ def _print_json(records: Iterable[TuningRecord]) -> None:
 
 
 def _print_table(records: Sequence[TuningRecord]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from tensorlang.cli.report import format_seconds
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("time", "workload", "threads", "status", "median", "GFLOP/s", "sketch", "decisions"):
-        table.add_column(name, overflow="fold")
+    rows = [("time", "workload", "threads", "status", "median", "GFLOP/s", "sketch", "decisions")]
     for r in records:
-        speed = (format_seconds(r.median), f"{r.gflops:.1f}") if r.seconds else ("", "")
+        speed = (format_seconds(r.median), f"{r.gflops:.1f}") if r.seconds else ("-", "-")
         decisions = " ".join(f"{name}={value}" for name, value in r.decisions.items())
-        table.add_row(r.time, str(r.workload), str(r.threads), r.status.value, *speed, r.sketch, decisions)
-    Console(highlight=False, soft_wrap=True).print(table)
+        rows.append((r.time, str(r.workload), str(r.threads), r.status.value, *speed, r.sketch, decisions))
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -29,9 +29,8 @@ def print_result(result: Result, log: str) -> None:
     console.print(speed_table(result.best, result.peak_gflops, result.comparison))
     failures = ", ".join(f"{count} {status}" for status, count in result.failures.most_common()) or "none"
     resumed = f" ({result.resumed} resumed)" if result.resumed else ""
-    console.print(
-        f"{len(result.records)} trials{resumed} in {result.seconds:.0f} s, failures: {failures}; log: {log}", markup=False
-    )
+    summary = f"{len(result.records)} trials{resumed} in {result.seconds:.0f} s, failures: {failures}; log: {log}"
+    console.print(summary, markup=False)
 
 
 def speed_table(best: TuningRecord, peak: float, comparison: Comparison | None) -> Table:

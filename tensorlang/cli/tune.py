@@ -14,7 +14,7 @@ UNLIMITED = 1_000_000
 
 @click.command()
 @task_options
-@click.option("--trials", type=click.IntRange(1), help=f"Measurements in all, resumed ones included ({DEFAULT_TRIALS}).")
+@click.option("--trials", type=click.IntRange(1), help=f"Measurements, resumed ones included ({DEFAULT_TRIALS}).")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Wall time to spend.")
 @click.option("--log", "log_file", default=DEFAULT_LOG, show_default=True, help="Records are appended here.")
 @click.option("--seed", type=int, default=0, show_default=True)

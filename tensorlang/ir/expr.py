@@ -547,7 +547,7 @@ def to_text(expr: Expr, rank: int = 0) -> str:
         case Var():
             return expr.name
         case Unary():
-            sign = {"neg": "-", "not": "not ", "invert": "~"}[expr.op]
+            sign = {"neg": "-", "not": "not ", "invert": "~"}.get(expr.op, f"{expr.op} ")
             return f"{sign}{to_text(expr.a, 11)}"
         case Binary():
             if expr.op not in _SYMBOL:

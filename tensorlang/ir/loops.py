@@ -5,22 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorlang.ir.affine import add, affine, is_constant
-from tensorlang.ir.expr import Expr, Var, substitute, walk
-from tensorlang.ir.stmt import For, Kernel, LoopKind, Stmt, map_exprs
+from tensorlang.ir.expr import Const, Expr, Load, Var, binary, substitute, walk
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.stmt import INDEX, For, Kernel, Let, LoopKind, Seq, Stmt, map_exprs
 
 
 def constant_extent(loop: For) -> int | None:
-    """How many iterations a loop has, if that is a constant of affine bounds."""
+    """How many iterations a loop has, if its bounds differ by a constant."""
     return constant_difference(loop.upper, loop.lower)
 
 
 def constant_difference(upper: Expr, lower: Expr) -> int | None:
-    """`upper - lower`, at least 0, if both are affine and differ by a constant."""
+    """`upper - lower`, at least 0, if it is a constant."""
     top, bottom = affine(upper), affine(lower)
-    if top is None or bottom is None:
-        return None
-    difference = add(top, bottom, -1)
-    return max(0, difference.get("", 0)) if is_constant(difference) else None
+    if top is not None and bottom is not None:
+        form = add(top, bottom, -1)
+        return max(0, form.get("", 0)) if is_constant(form) else None
+    difference = simplify(upper - lower)
+    return max(0, int(difference.value)) if isinstance(difference, Const) else None
 
 
 def uses(expr: Expr, name: str) -> bool:
@@ -29,9 +31,22 @@ def uses(expr: Expr, name: str) -> bool:
 
 
 def with_value(stmt: Stmt, var: Var, value: Expr) -> Stmt:
-    """The statement with a variable replaced by an expression of its dtype."""
+    """The statement with a variable replaced by an expression of its dtype that reads no memory."""
     values = {var.name: value}
     return map_exprs(stmt, lambda expr: substitute(expr, values))
+
+
+def iterations(loop: For, count: int) -> Stmt:
+    """The first `count` iterations of a loop, one after the other."""
+    if not any(isinstance(node, Load) for node in walk(loop.lower)):
+        return _copies(loop, loop.lower, count)
+    # A lower bound that reads memory is read once, before the first iteration.
+    return Let(loop.var, loop.lower, _copies(loop, loop.var, count))
+
+
+def _copies(loop: For, first: Expr, count: int) -> Stmt:
+    copies = [with_value(loop.body, loop.var, binary("add", first, Const(n, INDEX))) for n in range(count)]
+    return copies[0] if count == 1 else Seq(tuple(copies))
 
 
 def with_kind(loop: For, kind: LoopKind) -> For:

@@ -35,7 +35,7 @@ def truncdiv(a: int, b: int) -> int:
 
 def truncmod(a: int, b: int) -> int:
     """The remainder with the sign of `a`."""
-    return a - truncdiv(a, b) * b
+    return a - truncdiv(a, b) * b if b else 0
 
 
 def shl(a: int, b: int, bits: int) -> int:

@@ -25,9 +25,6 @@ AstBuild = islpy.AstBuild
 Schedule = islpy.Schedule
 IslError = islpy.Error
 
-LEGALITY_BUDGET = 4_000_000
-SCAN_BUDGET = 20_000_000
-
 
 class BudgetExceeded(Exception):
     """isl needed more operations than allowed."""

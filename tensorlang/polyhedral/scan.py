@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 
+from tensorlang import config
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Expr, Var, binary
 from tensorlang.ir.stmt import INDEX, For, If, Seq, Stmt
@@ -32,7 +33,7 @@ def scan(tree: Tree, scop: Scop, leaf: LeafBuilder, wrap: BodyWrapper) -> Stmt:
     """
     text, namer = schedule_text(tree, scop)
     context = isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}")
-    with isl.budget(isl.SCAN_BUDGET):
+    with isl.budget(config.get("budget")):
         node = isl.AstBuild.from_context(context).node_from_schedule(isl.parse_schedule(text))
         return _Walker(tree, scop, namer, leaf, wrap).statement(node)
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
-import numpy as np
-
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError
-from tensorlang.ir.affine import Affine, affine
-from tensorlang.ir.expr import Buffer, Const, Expr, Var, substitute, walk
+from tensorlang.ir.affine import affine
+from tensorlang.ir.expr import Buffer, Const, Expr, Var, walk
+from tensorlang.ir.interpret import evaluate
 from tensorlang.runtime.arrays import Array, address, as_array
 
 Signature: TypeAlias = tuple[Buffer | Var, ...]
@@ -81,7 +80,9 @@ class ArgumentCheck:
             raise ArgumentError(f"{self._label(position)}: {error}") from None
         wanted = dtypes.info(buffer.dtype).numpy
         if array.dtype != wanted:
-            self._refuse(position, f"dtype {buffer.dtype}", str(array.dtype), f"convert it with .astype({buffer.dtype!r})")
+            self._refuse(
+                position, f"dtype {buffer.dtype}", str(array.dtype), f"convert it with .astype({buffer.dtype!r})"
+            )
         if array.ndim != len(buffer.shape):
             shape = ", ".join(map(str, buffer.shape))
             self._refuse(position, f"{len(buffer.shape)} dimensions [{shape}]", f"{array.ndim}: shape {array.shape}")
@@ -89,7 +90,9 @@ class ArgumentCheck:
             strides = f"strides {array.strides} for shape {array.shape}"
             self._refuse(position, "a C-contiguous array", strides, "pass np.ascontiguousarray of it")
         if not array.flags.aligned:
-            self._refuse(position, f"data aligned to {wanted.alignment} bytes", f"address {address(array):#x}", "copy it")
+            self._refuse(
+                position, f"data aligned to {wanted.alignment} bytes", f"address {address(array):#x}", "copy it"
+            )
         if buffer.name in self.outputs and not array.flags.writeable:
             self._refuse(position, "a writeable array, for it is an output", "a read-only one", "copy it")
         return array
@@ -184,10 +187,6 @@ def _unknown(extent: Expr, known: _Sizes) -> list[str]:
 
 
 def _evaluate(extent: Expr, known: _Sizes) -> int:
-    """The value of a shape expression: integer arithmetic folds to a constant."""
-    literals: dict[str, Expr] = {name: Const(value, "int64") for name, value in known.values.items()}
-    folded = substitute(extent, literals)
-    form: Affine | None = affine(folded)
-    if form is None:
-        raise ArgumentError(f"the extent {extent} cannot be computed from the sizes {known.values}")
-    return form.get("", 0)
+    """The value of a shape expression whose sizes are all known."""
+    variables = {node.name: node for node in walk(extent) if isinstance(node, Var)}
+    return int(evaluate(extent, {var: known.values[name] for name, var in variables.items()}))

@@ -56,9 +56,8 @@ def _library() -> ctypes.CDLL | None:
     return library
 
 
-@ctypes.CFUNCTYPE(None)
-def _never() -> None:
-    """Stands for the symbols of a missing library."""
+# Stands for the symbols of a missing library.
+_never = ctypes.CFUNCTYPE(None)(lambda: None)
 
 
 def _serial() -> None:

@@ -2,75 +2,120 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from tensorlang import config
 from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError, TooComplex, UncoveredRead, Witness
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.coverage import first_instance, uncovered
+from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered
 from tensorlang.polyhedral.legality import Violation, violations
-from tensorlang.polyhedral.statement import Scop, Statement
+from tensorlang.polyhedral.statement import Access, Scop, Statement
 from tensorlang.polyhedral.witness import explain
 from tensorlang.schedule.derive import Derived, derive
-from tensorlang.schedule.state import Annotation, Attach, ScheduleState
+from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState
 from tensorlang.te.operation import buffers
 
 
+@dataclass(frozen=True, slots=True)
+class OutOfReach:
+    """A read outside the loop where its producer is computed."""
+
+    scop: Scop
+    statement: Statement
+    read: Access
+    producer: StageState
+
+    def error(self, state: ScheduleState) -> ScheduleError:
+        """The error to raise."""
+        attach = self.producer.attach
+        assert attach is not None
+        where = f"outside the loop {attach.axis} of {attach.stage}, where {self.producer.name} is computed"
+        return UncoveredRead(
+            "",
+            f"{self.statement.name} reads {self.read.array} {where}",
+            witness=Witness("coverage", *first_instance(self.scop, self.statement, self.read)),
+            legal=legal_places(state, self.producer.name),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Uncovered:
+    """A read of an element that its producer does not compute there."""
+
+    gap: Gap
+
+    def error(self, state: ScheduleState) -> ScheduleError:
+        """The error to raise."""
+        producer = state.program.producer[self.gap.array]
+        return UncoveredRead(
+            "",
+            f"{self.gap.reader} reads {self.gap.witness.element}, which {producer} does not compute there",
+            witness=self.gap.witness,
+            legal=legal_places(state, producer),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A dependence that runs backwards, or a race."""
+
+    derived: Derived
+    violation: Violation
+
+    def error(self, state: ScheduleState) -> ScheduleError:
+        """The error to raise."""
+        return _refusal(state, self.derived, self.violation)
+
+
+Fault: TypeAlias = OutOfReach | Uncovered | Broken
+
+
 def verify(state: ScheduleState) -> None:
-    """Prove a state legal; raise the ScheduleError that shows why it is not."""
+    """Prove a state legal; raise the ScheduleError that shows why it is not, and what would be."""
     try:
-        with isl.budget(isl.LEGALITY_BUDGET):
-            derived = derive(state)
-            _check_reach(state, derived)
-            _check_coverage(state, derived)
-            broken = violations(derived.scop)
-            if broken:
-                raise _refusal(state, derived, broken[0])
+        with isl.budget(config.get("budget")):
+            fault = _fault(state)
     except isl.BudgetExceeded:
         raise TooComplex(
             "",
-            f"the proof needs more than {isl.LEGALITY_BUDGET} isl operations",
-            legal=["use fewer nested splits, or constant instead of symbolic sizes"],
+            f"the proof needs more than {config.get('budget')} isl operations",
+            legal=["use fewer nested splits, or constant instead of symbolic sizes; or raise TENSORLANG_BUDGET"],
         ) from None
+    if fault is not None:
+        raise fault.error(state)
 
 
 def is_legal(state: ScheduleState) -> bool:
     """True when `verify` accepts a state."""
     try:
-        verify(state)
-    except ScheduleError:
+        with isl.budget(config.get("budget")):
+            return _fault(state) is None
+    except isl.BudgetExceeded:
         return False
-    return True
 
 
-def _check_reach(state: ScheduleState, derived: Derived) -> None:
+def _fault(state: ScheduleState) -> Fault | None:
+    derived = derive(state)
+    reach = _out_of_reach(state, derived)
+    if reach is not None:
+        return reach
+    gap = uncovered(derived.scop)
+    if gap is not None:
+        return Uncovered(gap)
+    broken = violations(derived.scop)
+    return Broken(derived, broken[0]) if broken else None
+
+
+def _out_of_reach(state: ScheduleState, derived: Derived) -> OutOfReach | None:
     """A tile-local array can only be read inside the loop that owns it."""
     owner = {b.name: s for s in state.stages.values() for b in buffers(state.program[s.name])}
     for statement in derived.scop.statements:
         for read in statement.reads:
             if not set(read.version) <= set(statement.loops):
-                stage = owner[read.array]
-                assert stage.attach is not None
-                witness = Witness("coverage", *first_instance(derived.scop, statement, read))
-                raise UncoveredRead(
-                    "",
-                    f"{statement.name} reads {read.array} outside the loop {stage.attach.axis} "
-                    f"of {stage.attach.stage}, where {stage.name} is computed",
-                    witness=witness,
-                    legal=legal_places(state, stage.name),
-                )
-
-
-def _check_coverage(state: ScheduleState, derived: Derived) -> None:
-    gap = uncovered(derived.scop)
-    if gap is not None:
-        producer = state.program.producer[gap.array]
-        raise UncoveredRead(
-            "",
-            f"{gap.reader} reads {gap.witness.element}, which {producer} does not compute there",
-            witness=gap.witness,
-            legal=legal_places(state, producer),
-        )
+                return OutOfReach(derived.scop, statement, read, owner[read.array])
+    return None
 
 
 def legal_places(state: ScheduleState, stage: str) -> list[str]:

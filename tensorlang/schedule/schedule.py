@@ -147,21 +147,22 @@ class Schedule:
 
     def apply(self, step: Primitive) -> Outputs:
         """Apply one step and prove the result legal; on a refusal the schedule stays as it was."""
-        return self._advance(step, check=True)
+        return self.advance(step, check=True)
 
     def replay(self, trace: Trace, check: str = "every") -> None:
         """Apply the steps of a trace; `check` is `every` step, or the `final` state only. All or nothing."""
         before = self._state, self._trace
         try:
             for step in trace.steps:
-                self._advance(step, check == "every")
+                self.advance(step, check == "every")
             if check != "every":
                 verify(self._state)
         except ScheduleError:
             self._state, self._trace = before
             raise
 
-    def _advance(self, step: Primitive, check: bool) -> Outputs:
+    def advance(self, step: Primitive, check: bool) -> Outputs:
+        """Apply one step, proving the result only if `check` (a caller that skips it must `verify` later)."""
         try:
             state, made = step.apply(self._state)
             if check:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.stmt import Kernel
+from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.kinds import KINDS, check_kind
 from tensorlang.target.spec import Target
@@ -19,8 +20,12 @@ class Backend(Protocol):
     def kind(self) -> str:
         """The first word of the target text."""
 
-    def compile(self, kernel: Kernel, target: Target) -> Executable:
-        """Return a callable for `kernel`; TargetError when the target cannot run it."""
+    def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
+        """Return a callable for `kernel`; TargetError when the target cannot run it.
+
+        `signature`: what the caller passes, if not the kernel's params in order: the same buffers in another
+        order, and explicit sizes.
+        """
 
 
 def backend(kind: str) -> Backend:

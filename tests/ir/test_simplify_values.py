@@ -9,7 +9,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Select, Unary, Var
+from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Select, Unary, Var, walk
 from tensorlang.ir.interpret import evaluate
 from tensorlang.ir.simplify import simplify
 
@@ -81,13 +81,14 @@ def agree(expr: Expr, ranges: Mapping[str, Any], values: Mapping[Var, int]) -> N
     simple = simplify(expr, ranges)
     note(f"{expr}\n -> {simple}\n at {values}\n ranges {ranges}")
     assert simple.dtype == expr.dtype
+    assert {n for n in walk(simple) if isinstance(n, Var)} <= set(values)
     before, after = evaluate(expr, values), evaluate(simple, values)
     assert before == after
     again = simplify(simple, ranges)
     assert evaluate(again, values) == before
 
 
-@settings(max_examples=1500)
+@settings(max_examples=12 * settings.default.max_examples)
 @given(st.data())
 def test_index_arithmetic(data: st.DataObject) -> None:
     """int64 expressions of small variables."""
@@ -98,7 +99,7 @@ def test_index_arithmetic(data: st.DataObject) -> None:
     agree(expr, small_ranges, wide)
 
 
-@settings(max_examples=800)
+@settings(max_examples=8 * settings.default.max_examples)
 @given(st.data())
 def test_arithmetic_that_wraps(data: st.DataObject) -> None:
     """Every integer dtype, values up to its limits."""
@@ -108,7 +109,7 @@ def test_arithmetic_that_wraps(data: st.DataObject) -> None:
     agree(expr, ranges, values)
 
 
-@settings(max_examples=600)
+@settings(max_examples=6 * settings.default.max_examples)
 @given(st.data())
 def test_quotients_and_remainders(data: st.DataObject) -> None:
     """Sums of scaled variables, divided and reassembled, as tiling writes them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16)
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # the last divides into all others: one row block suits many tiles
 VECTORS = (1, 2, 3, 4, 6)
 UNROLLS = (1, 2, 4, 8)
 
@@ -15,13 +15,11 @@ def up_to(values: Iterable[int], limit: int) -> tuple[int, ...]:
 
 
 def powers(limit: int, first: int = 1) -> tuple[int, ...]:
-    """Powers of two from `first` while below `limit`, then `limit` itself: the whole axis in one block."""
-    found = []
-    value = first
-    while value < limit:
-        found.append(value)
-        value *= 2
-    return (*found, max(1, limit))
+    """Powers of two times `first`, up to the first that reaches `limit`: the whole axis in one block."""
+    found = [first]
+    while found[-1] < limit:
+        found.append(2 * found[-1])
+    return tuple(found)
 
 
 def vector_widths(extent: int, lanes: int) -> tuple[int, ...]:
@@ -30,6 +28,11 @@ def vector_widths(extent: int, lanes: int) -> tuple[int, ...]:
     return widths or (extent,)
 
 
-def blocks(extent: int, tile: int) -> int:
-    """How many tiles an axis has."""
-    return -(-extent // tile)
+def row_blocks(extent: int) -> tuple[int, ...]:
+    """Cache blocks of an unrolled axis: multiples of most register tiles, up to the whole axis."""
+    return tuple(sorted({1, *powers(extent, 12)}))
+
+
+def column_blocks(extent: int, lanes: int) -> tuple[int, ...]:
+    """Cache blocks of a vectorised axis: whole vectors, times powers of two and three times those."""
+    return tuple(sorted({*powers(extent, lanes), *powers(extent, 3 * lanes)}))

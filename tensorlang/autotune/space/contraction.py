@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensorlang import te
 from tensorlang.autotune.nest import Access, Array, Kind, Loop, Nest
 from tensorlang.autotune.sketch import Columns, Constraint, Sketch
-from tensorlang.autotune.space.candidates import ROWS, UNROLLS, blocks, powers, up_to, vector_widths
+from tensorlang.autotune.space.candidates import ROWS, UNROLLS, column_blocks, row_blocks, up_to, vector_widths
+from tensorlang.autotune.space.draft import Draft
+from tensorlang.autotune.space.limits import tile_constraints
 from tensorlang.autotune.space.structure import Stage
 from tensorlang.autotune.task import Task
-from tensorlang.schedule.schedule import Schedule
-from tensorlang.te.operation import PlaceholderOp
+from tensorlang.schedule import Decision, Schedule
+from tensorlang.te.axis import Axis
+from tensorlang.te.operation import PlaceholderOp, Tensor
 
-MOST_UNROLLED = 256  # vector operations in one body; beyond, compiling costs more than it gains
+THIN = 4  # with fewer rows, B is used too little to pay for packing
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,11 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One shape of schedule. `pack`: nothing, all of B at the start, or a block of columns at a time.
+    """One shape of schedule: three loops over blocks and tiles around the micro-kernel.
 
-    `order` of the loops over row tiles and column tiles; `parallel` names the one that threads share, if any.
+    `order`: `rows` walks row tiles, and column tiles inside a block of columns; `columns` the other way round.
+    `pack`: nothing, all of B at the start, or a block of columns at a time. `parallel`: the loop that threads
+    share, `block` or `tile` (the second one), if any.
     """
 
     pack: str
@@ -69,10 +73,10 @@ def contraction_of(stage: Stage) -> Contraction | None:
 
 def forms(threads: int, thin: bool) -> tuple[Form, ...]:
     """The shapes of schedule worth trying; a `thin` contraction reuses B too little to pack it."""
-    packs = ("none",) if thin else ("all", "block", "none")
-    shared = ("",) if threads == 1 else ("parallel-rows", "parallel-blocks")
-    orders = ("rows-outer", "columns-outer")
-    return tuple(Form(pack, order, parallel) for pack in packs for order in orders for parallel in shared)
+    plain = (("none", "rows"), ("none", "columns"))
+    packed = () if thin else (("block", "rows"), ("all", "rows"), ("all", "columns"))
+    shared = ("",) if threads == 1 else ("block", "tile")
+    return tuple(Form(pack, order, parallel) for pack, order in (*packed, *plain) for parallel in shared)
 
 
 def contraction_sketches(task: Task, stage: Stage) -> list[Sketch]:
@@ -80,107 +84,103 @@ def contraction_sketches(task: Task, stage: Stage) -> list[Sketch]:
     found = contraction_of(stage)
     if found is None:
         return []
-    thin = found.extent(found.i) < 4
-    widths = vector_widths(found.extent(found.j), task.target.lanes(stage.bits))
-    return [_sketch(task, found, form, width) for form in forms(task.threads, thin) for width in widths]
+    thin = found.extent(found.i) < THIN
+    return [_sketch(task, found, form) for form in forms(task.threads, thin)]
 
 
-def _sketch(task: Task, c: Contraction, form: Form, width: int) -> Sketch:
-    """The width of the tile is fixed: it is part of the packed layout, and a trace holds one layout."""
-    schedule = schedule_contraction(task, c, form, width)
-    lanes = task.target.lanes(c.stage.bits)
-    vectors = -(-width // lanes)
-    registers = task.target.vector_registers
-
-    def fits_registers(values: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        # With one vector a row, the broadcast folds into the multiply-add.
-        spare = vectors + 1 if vectors > 1 else 1
-        return np.asarray(values["rows"] * vectors + spare <= registers)
-
-    def short_body(values: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.asarray(values["rows"] * vectors * values["unroll"] <= MOST_UNROLLED)
-
-    trace = schedule.trace
+def _sketch(task: Task, c: Contraction, form: Form) -> Sketch:
+    trace = schedule_contraction(task, c, form).trace
     return Sketch(
-        f"{form.name}.{width}",
+        form.name,
         trace,
-        {name: tuple(map(int, values)) for name, values in trace.open.items()},
-        (
-            Constraint(f"the register tile fits {registers} vector registers", fits_registers),
-            Constraint(f"the unrolled body has at most {MOST_UNROLLED} vector operations", short_body),
-        ),
-        lambda values: _nest(c, form, width, values),
+        trace.open,
+        (*tile_constraints(task, c.stage), *_block_constraints(c, form)),
+        lambda values: _nest(c, form, values),
     )
 
 
-def schedule_contraction(task: Task, c: Contraction, form: Form, width: int) -> Schedule:
+def _block_constraints(c: Contraction, form: Form) -> tuple[Constraint, ...]:
+    """Blocks are whole tiles, and not longer than needed: the first that covers the axis is the last."""
+    axis, tile = (c.j, "width") if form.order == "rows" else (c.i, "rows")
+    extent = c.extent(axis)
+    return (
+        Constraint(f"blocks of {axis} are whole tiles", lambda v: v["block"] % v[tile] == 0),
+        Constraint(f"blocks fit {axis}", lambda v: v["block"] < 2 * np.maximum(extent, v[tile])),
+    )
+
+
+def schedule_contraction(task: Task, c: Contraction, form: Form) -> Schedule:
     """Write the base schedule of a form: accumulators in a local tile, tails peeled, decisions open."""
-    s = te.create_schedule([t.op for t in task.outputs])
+    s = Draft.of(task.outputs)
     M, N, K = (c.extent(axis) for axis in (c.i, c.j, c.k))
+    lanes = task.target.lanes(c.stage.bits)
     out = next(t for t in task.outputs if t.op.name == c.stage.op.name)
     rows = s.sample_choice("rows", candidates=up_to(ROWS, M))
-    row_block = s.sample_choice("row_block", candidates=powers(blocks(M, 4)))
-    column_block = s.sample_choice("column_block", candidates=powers(blocks(N, width)))
+    width = s.sample_choice("width", candidates=vector_widths(N, lanes))
+    blocks = column_blocks(N, lanes) if form.order == "rows" else row_blocks(M)
+    block = s.sample_choice("block", candidates=blocks)
     unroll = s.sample_choice("unroll", candidates=up_to(UNROLLS, K))
 
     local = s.cache_write(out, "local")
     packed = s.cache_read(_input(task, c.b.buffer), "global", [local]) if form.pack != "none" else None
-    it, ii = s[out].split(c.i, rows, tail="peel")
-    jt, ji = s[out].split(c.j, width, tail="peel")
-    ib, it = s[out].split(it, row_block)
-    jb, jt = s[out].split(jt, column_block)
-    order = [jb, ib, it, jt] if form.order == "rows-outer" else [jb, ib, jt, it]
-    s[out].reorder(*order, ii, ji)
+    outer, rest = s[out].split(c.j if form.order == "rows" else c.i, block)
+    it, ii = s[out].split(c.i if form.order == "rows" else rest, rows, tail="peel")
+    jt, ji = s[out].split(rest if form.order == "rows" else c.j, width, tail="peel")
+    tiles = (it, jt) if form.order == "rows" else (jt, it)
+    s[out].reorder(outer, *tiles, ii, ji)
     s[out].unroll(ii)
     s[out].vectorize(ji)
-    s[local].compute_at(s[out], order[-1])
+    s[local].compute_at(s[out], tiles[-1])
     ko, ki = s[local].split(c.k, unroll)
     s[local].reorder(ko, ki, c.i, c.j)
     for axis in (ki, c.i):
         s[local].unroll(axis)
     s[local].vectorize(c.j)
     if form.parallel:
-        s[out].parallel(ib if form.parallel == "parallel-rows" else jb)
+        s[out].parallel(outer if form.parallel == "block" else tiles[0])
     if packed is not None:
-        _pack(s, c, form, packed, out, jb, width)
-    return s
+        panel = _pack(s, c, packed, width)
+        if form.pack == "block":
+            s[packed].compute_at(s[out], outer)
+        if form.parallel and (form.pack, form.parallel) != ("block", "block"):
+            s[packed].parallel(panel)
+    return s.prove()
 
 
-def _pack(s: Schedule, c: Contraction, form: Form, packed: te.Tensor, out: te.Tensor, jb: te.Axis, width: int) -> None:
-    """Lay B out as panels of the tile's width, each contiguous in the order in which the micro-kernel reads it."""
-    rows_first = c.b.dims[0][0][0] == c.k
-    if rows_first:
-        panel, _, lane = s[packed].transform_layout(lambda k, j: (j // width, k, j % width))
+def _pack(s: Schedule, c: Contraction, packed: Tensor, width: Decision) -> Axis:
+    """Lay B out as panels of the tile's width, each contiguous in the order in which the micro-kernel reads it.
+
+    Returns the axis of the panels.
+    """
+    tile = width.as_expr()  # in an index expression, so that the layout follows the decision
+    if c.b.dims[0][0][0] == c.k:
+        panel, _, lane = s[packed].transform_layout(lambda k, j: (j // tile, k, j % tile))
     else:
-        panel, _, lane = s[packed].transform_layout(lambda j, k: (j // width, k, j % width))
+        panel, _, lane = s[packed].transform_layout(lambda j, k: (j // tile, k, j % tile))
     s[packed].vectorize(lane)
-    if form.pack == "block":
-        s[packed].compute_at(s[out], jb)
-    elif form.parallel:
-        s[packed].parallel(panel)
+    return panel
 
 
-def _input(task: Task, name: str) -> te.Tensor:
+def _input(task: Task, name: str) -> Tensor:
     return next(t for t in task.tensors if t.name == name and isinstance(t.op, PlaceholderOp))
 
 
-def _nest(c: Contraction, form: Form, width: int, values: Columns) -> Nest:
-    rows, row_block, column_block, unroll = (values[n] for n in ("rows", "row_block", "column_block", "unroll"))
-    M, N, K = (float(c.extent(axis)) for axis in (c.i, c.j, c.k))
-    row_tiles, column_tiles = np.ceil(M / rows), np.full_like(rows, np.ceil(N / width))
-    it = Loop(c.i, np.minimum(row_block, row_tiles))
-    jt = Loop(c.j, np.minimum(column_block, column_tiles))
-    ib = Loop(c.i, np.ceil(row_tiles / row_block), _kind(form, "parallel-rows"))
-    jb = Loop(c.j, np.ceil(column_tiles / column_block), _kind(form, "parallel-blocks"))
-    inner = (it, jt) if form.order == "rows-outer" else (jt, it)
+def _nest(c: Contraction, form: Form, values: Columns) -> Nest:
+    rows, width, unroll, block = (values[n] for n in ("rows", "width", "unroll", "block"))
+    M, N, K = (c.extent(axis) for axis in (c.i, c.j, c.k))
+    if form.order == "rows":
+        inside = np.minimum(np.ceil(block / width), np.ceil(N / width))
+        around = (Loop(c.j, np.ceil(N / block)), Loop(c.i, np.ceil(M / rows)), Loop(c.j, inside))
+    else:
+        inside = np.minimum(np.ceil(block / rows), np.ceil(M / rows))
+        around = (Loop(c.i, np.ceil(M / block)), Loop(c.j, np.ceil(N / width)), Loop(c.i, inside))
+    shared = {"": -1, "block": 0, "tile": 1}[form.parallel]
     loops = (
-        jb,
-        ib,
-        *inner,
+        *(replace(loop, kind=Kind.PARALLEL) if n == shared else loop for n, loop in enumerate(around)),
         Loop(c.k, np.ceil(K / unroll)),
         Loop(c.k, unroll, Kind.UNROLLED),
         Loop(c.i, rows, Kind.UNROLLED),
-        Loop(c.j, np.full_like(rows, width), Kind.VECTORIZED),
+        Loop(c.j, width, Kind.VECTORIZED),
     )
     return Nest(
         loops,
@@ -192,10 +192,6 @@ def _nest(c: Contraction, form: Form, width: int, values: Columns) -> Nest:
         _packing_bytes(c, form, rows),
         local=True,
     )
-
-
-def _kind(form: Form, name: str) -> Kind:
-    return Kind.PARALLEL if form.parallel == name else Kind.SERIAL
 
 
 def _packing_bytes(c: Contraction, form: Form, like: Array) -> Array:

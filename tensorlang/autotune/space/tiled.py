@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensorlang import te
 from tensorlang.autotune.nest import Array, Kind, Loop, Nest
-from tensorlang.autotune.sketch import Columns, Constraint, Sketch
-from tensorlang.autotune.space.candidates import ROWS, UNROLLS, powers, up_to, vector_widths
+from tensorlang.autotune.sketch import Columns, Constraint, Mask, Sketch
+from tensorlang.autotune.space.candidates import ROWS, UNROLLS, column_blocks, powers, row_blocks, up_to, vector_widths
+from tensorlang.autotune.space.draft import Draft
+from tensorlang.autotune.space.limits import tile_constraints
 from tensorlang.autotune.space.structure import Stage
 from tensorlang.autotune.task import Task
 from tensorlang.errors import ScheduleError
-from tensorlang.schedule.schedule import Schedule
+from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
 
-MOST_UNROLLED = 256
 SMALL_REDUCTION = 8  # reduce axes up to this extent, such as those of a convolution's window, are not blocked
 
 
@@ -57,86 +57,72 @@ def tiled_sketches(task: Task, stages: tuple[Stage, ...], main: Stage) -> list[S
 
 def _sketch(task: Task, stages: tuple[Stage, ...], main: Stage, form: Form) -> Sketch:
     trace = schedule_tiled(task, stages, main, form).trace
-    registers = task.target.vector_registers
-    lanes = task.target.lanes(main.bits) if form.vectorize else 1
-
-    def fits_registers(values: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        vectors = np.ceil(_knob(values, "width") / lanes)
-        return np.asarray(_knob(values, "rows") * vectors + np.where(vectors > 1, vectors + 1, 1) <= registers)
-
-    def short_body(values: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        size = _knob(values, "rows") * np.ceil(_knob(values, "width") / lanes) * values["unroll"]
-        return np.asarray(size <= MOST_UNROLLED)
-
     return Sketch(
         form.name,
         trace,
-        {name: tuple(map(int, values)) for name, values in trace.open.items()},
-        (
-            Constraint(f"the register tile fits {registers} vector registers", fits_registers),
-            Constraint(f"the unrolled body has at most {MOST_UNROLLED} vector operations", short_body),
-        ),
+        trace.open,
+        (*tile_constraints(task, main, form.vectorize), *_tile_fits(main)),
         lambda values: _nest(main, form, values, task.threads),
     )
 
 
-def _knob(values: Columns, name: str) -> Array:
-    """A decision that a stage without spatial axes does not have is 1."""
-    return values[name] if name in values else np.ones_like(values["unroll"])
+def _tile_fits(main: Stage) -> tuple[Constraint, ...]:
+    """Cache tiles are whole register tiles, and not longer than needed: the first that covers an axis is the last."""
+
+    def fits(axis: str) -> Constraint:
+        def holds(values: Columns) -> Mask:
+            tile, bottom = values[f"tile_{axis}"], _bottom(main, axis, values)
+            return np.asarray((tile % bottom == 0) & (tile < 2 * np.maximum(main.extents[axis], bottom)))
+
+        return Constraint(f"tiles of {axis} are whole register tiles within the axis", holds)
+
+    return tuple(fits(axis) for axis in main.spatial)
 
 
-def schedule_tiled(task: Task, stages: tuple[Stage, ...], main: Stage, form: Form) -> Schedule:
+def _bottom(main: Stage, axis: str, values: Columns) -> Array:
+    """What the register tile takes of an axis."""
+    if axis == main.spatial[-1]:
+        return values["width"]
+    return values["rows"] if axis == main.spatial[-2] else np.ones_like(values["unroll"])
+
+
+def schedule_tiled(task: Task, stages: tuple[Stage, ...], main: Stage, form: Form) -> Draft:
     """Write the base schedule of a form, decisions open."""
-    s = te.create_schedule([t.op for t in task.outputs])
+    s = Draft.of(task.outputs)
     for stage in stages:
         if stage is not main and not _inline(s, task, stage):
             _schedule_plain(s, task, stage)
     _schedule_main(s, task, main, form)
-    return s
+    return s.prove()
 
 
-def _inline(s: Schedule, task: Task, stage: Stage) -> bool:
+def _inline(s: Draft, task: Task, stage: Stage) -> bool:
     """Inline an elementwise producer; False when it is an output, a reduction, or may not be inlined."""
     if stage.reduce or stage.op.name in {t.op.name for t in task.outputs}:
         return False
-    try:
-        s[stage.op.name].compute_inline()
-    except ScheduleError:
-        return False
-    return True
+    return s.attempt(s[stage.op.name].compute_inline)
 
 
-def _schedule_plain(s: Schedule, task: Task, stage: Stage) -> None:
-    """A stage that is not the heaviest: its last axis vectorised, its first one parallel."""
+def _schedule_plain(s: Draft, task: Task, stage: Stage) -> None:
+    """A stage that is not the heaviest: its last axis vectorised, its first one parallel, where that is legal."""
     if not stage.spatial:
         return
+    loops = s[stage.op.name]
     lanes = task.target.lanes(stage.bits)
     last = stage.spatial[-1]
+
+    def vectorize() -> None:
+        outer, inner = loops.split(last, lanes)
+        loops.reorder(*stage.spatial[:-1], outer, *stage.reduce, inner)
+        loops.vectorize(inner)
+
     if stage.extents[last] >= lanes:
-        outer, inner = s[stage.op.name].split(last, lanes)
-        _reduce_outside(s, stage, [*stage.spatial[:-1], outer], [inner])
-        _annotate(s, stage, inner, "vectorize")
+        s.attempt(vectorize)
     if task.threads > 1 and len(stage.spatial) > 1:
-        _annotate(s, stage, stage.spatial[0], "parallel")
+        s.attempt(lambda: loops.parallel(stage.spatial[0]))
 
 
-def _reduce_outside(s: Schedule, stage: Stage, outer: list[te.Axis | str], inner: list[te.Axis | str]) -> None:
-    """Put the reduction between outer and inner loops; leave the order when that is not legal."""
-    try:
-        s[stage.op.name].reorder(*outer, *stage.reduce, *inner)
-    except ScheduleError:
-        return
-
-
-def _annotate(s: Schedule, stage: Stage, axis: te.Axis | str, how: str) -> None:
-    """Annotate an axis where that is legal."""
-    try:
-        getattr(s[stage.op.name], how)(axis)
-    except ScheduleError:
-        return
-
-
-def _schedule_main(s: Schedule, task: Task, main: Stage, form: Form) -> None:
+def _schedule_main(s: Draft, task: Task, main: Stage, form: Form) -> None:
     name = main.op.name
     if not main.spatial:
         _schedule_scalar(s, main)
@@ -146,29 +132,33 @@ def _schedule_main(s: Schedule, task: Task, main: Stage, form: Form) -> None:
     widths = vector_widths(main.extents[last], lanes) if form.vectorize else (1,)
     width = s.sample_choice("width", candidates=widths)
     rows = s.sample_choice("rows", candidates=up_to(ROWS, main.extents[others[-1]]) if others else (1,))
-    tiles = {axis: s.sample_choice(f"tile_{axis}", candidates=_tile_sizes(main, axis)) for axis in main.spatial}
+    tiles = {
+        axis: s.sample_choice(f"tile_{axis}", candidates=_tile_sizes(main, axis, widths[0])) for axis in main.spatial
+    }
     unroll = s.sample_choice("unroll", candidates=_unrolls(main))
 
     stage = s[name]
-    outer: list[te.Axis | str] = []
-    middle: list[te.Axis | str] = []
-    inner: list[te.Axis | str] = []
+    outer: list[Axis | str] = []
+    middle: list[Axis | str] = []
+    inner: list[Axis | str] = []
     for axis in main.spatial:
-        rest: te.Axis | str = axis
-        if axis == last or (others and axis == others[-1]):
-            rest, bottom = stage.split(axis, width if axis == last else rows, tail="peel")
+        block, within = stage.split(axis, tiles[axis])
+        if axis == last or axis == others[-1]:
+            within, bottom = stage.split(within, width if axis == last else rows, tail="peel")
             inner.append(bottom)
-        block, within = stage.split(rest, tiles[axis])
         outer.append(block)
         middle.append(within)
     _place_reduction(s, task, main, form, (outer, middle, inner), unroll)
     if task.threads > 1:
-        _annotate(s, main, outer[0], "parallel")
+        s.attempt(lambda: stage.parallel(outer[0]))
 
 
-def _tile_sizes(main: Stage, axis: str) -> tuple[int, ...]:
-    """Cache tiles of an axis, in register tiles."""
-    return powers(main.extents[axis])[:10]
+def _tile_sizes(main: Stage, axis: str, lanes: int) -> tuple[int, ...]:
+    """Cache tiles of an axis: whole register tiles where it has them."""
+    extent = main.extents[axis]
+    if axis == main.spatial[-1]:
+        return column_blocks(extent, lanes)
+    return row_blocks(extent) if axis == main.spatial[-2] else powers(extent)
 
 
 def _unrolls(main: Stage) -> tuple[int, ...]:
@@ -176,11 +166,11 @@ def _unrolls(main: Stage) -> tuple[int, ...]:
 
 
 def _place_reduction(
-    s: Schedule,
+    s: Draft,
     task: Task,
     main: Stage,
     form: Form,
-    loops: tuple[list[te.Axis | str], list[te.Axis | str], list[te.Axis | str]],
+    loops: tuple[list[Axis | str], list[Axis | str], list[Axis | str]],
     unroll: int,
 ) -> None:
     """Order the loops of the heaviest stage and put its reduction where the form wants it."""
@@ -226,7 +216,7 @@ def _tensors(task: Task) -> list[Tensor]:
     return found
 
 
-def _schedule_scalar(s: Schedule, main: Stage) -> None:
+def _schedule_scalar(s: Draft, main: Stage) -> None:
     """A reduction to one number: only its innermost loop can be unrolled."""
     unroll = s.sample_choice("unroll", candidates=_unrolls(main))
     stage = s[main.op.name]
@@ -242,17 +232,14 @@ def _nest(main: Stage, form: Form, values: Columns, threads: int) -> Nest:
     middle: list[Loop] = []
     inner: list[Loop] = []
     for axis in main.spatial:
-        bottom = one
+        bottom = _bottom(main, axis, values)
         if axis == main.spatial[-1]:
-            bottom = values["width"]
             inner.append(Loop(axis, bottom, Kind.VECTORIZED if form.vectorize else Kind.UNROLLED))
         elif axis == main.spatial[-2]:
-            bottom = values["rows"]
             inner.append(Loop(axis, bottom, Kind.UNROLLED))
-        tiles = np.ceil(main.extents[axis] / bottom)
-        within = np.minimum(values[f"tile_{axis}"], tiles)
-        outer.append(Loop(axis, np.ceil(tiles / within)))
-        middle.append(Loop(axis, within))
+        tile = np.minimum(values[f"tile_{axis}"], main.extents[axis])
+        outer.append(Loop(axis, np.ceil(main.extents[axis] / tile)))
+        middle.append(Loop(axis, np.ceil(tile / bottom)))
     if outer and threads > 1:
         outer[0] = replace(outer[0], kind=Kind.PARALLEL)
     return Nest(

@@ -81,11 +81,12 @@ def _at_least_zero(scope: Scope, slack: Form, expr: Binary) -> Expr:
     const = slack.const // step
     right = Form({k: c // step for k, c in slack.terms.items() if c > 0}, 0)
     left = Form({k: -c // step for k, c in slack.terms.items() if c < 0}, 0)
+    strict = expr.op in ("lt", "gt")
     # left <= right + const
     if not left.terms:
-        sides = ("ge", right, Form({}, -const))
+        sides = ("gt", right, Form({}, -const - 1)) if strict else ("ge", right, Form({}, -const))
     elif not right.terms:
-        sides = ("lt", left, Form({}, const + 1))
+        sides = ("lt", left, Form({}, const + 1)) if strict else ("le", left, Form({}, const))
     elif const == 0:
         sides = ("le", left, right)
     elif const < 0:

@@ -17,9 +17,7 @@ def _const(scope: Scope, expr: Const) -> Form:
 
 @form_rule(Var)
 def _var(scope: Scope, expr: Var) -> Form:
-    known = scope.names.get(expr.name)
-    if known is None:
-        known = scope.names[expr.name] = scope.fresh(expr, FULL)
+    known = scope.variable(expr)
     return known if scope.atoms.fits(known, expr.dtype) else scope.opaque(expr)
 
 

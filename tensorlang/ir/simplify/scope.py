@@ -41,15 +41,21 @@ def value_rule(kind: type[Expr]) -> Callable[[Rule], Rule]:
 class Scope:
     """What the simplifier knows at one place: variables by name, atoms, facts."""
 
-    __slots__ = ("atoms", "count", "facts", "names")
+    __slots__ = ("atoms", "count", "facts", "names", "ranges")
 
     def __init__(self, ranges: Mapping[str, Range]) -> None:
         self.atoms = Atoms()
         self.facts = Facts(self.atoms)
         self.names: dict[str, Form] = {}
+        self.ranges = ranges
         self.count = 0
-        for name, limits in ranges.items():
-            self.names[name] = self.fresh(Var(name, "int64"), limits)
+
+    def variable(self, var: Var) -> Form:
+        """What the name of a variable stands for here."""
+        known = self.names.get(var.name)
+        if known is None:
+            known = self.names[var.name] = self.fresh(var, self.ranges.get(var.name, FULL))
+        return known
 
     def fresh(self, var: Var, limits: Range) -> Form:
         """A new atom for a variable; another variable of that name elsewhere is another atom."""

@@ -82,7 +82,7 @@ def _for(scope: Scope, stmt: For) -> Stmt | None:
     if (most is not None and most <= 0) or ((least is None or least <= 0) and prove(extent.scaled(-1))):
         return None
     if stmt.kind is not LoopKind.BOUND and (least is None or least <= 1) and prove(extent.scaled(-1).shifted(1)):
-        body = _with_name(scope, stmt.var.name, lower, stmt.body)
+        body = _once(scope, stmt.var, lower, stmt.body)
         if body is None or prove(extent.shifted(-1)):
             return body
         return If(scope.value(stmt.lower < stmt.upper), body)
@@ -114,13 +114,25 @@ def _let(scope: Scope, stmt: Let) -> Stmt | None:
     known = scope.form(stmt.value)
     if not known.terms or _is_variable(scope, known):
         return _with_name(scope, stmt.var.name, known, stmt.body)
-    var = scope.fresh(stmt.var, scope.atoms.range(known))
-    key = next(iter(var.terms))
+    return _named(scope, stmt.var, known, stmt.body)
+
+
+def _once(scope: Scope, var: Var, known: Form, body: Stmt) -> Stmt | None:
+    """The body for one value of a variable: inlined, unless it reads memory that the body may change."""
+    if scope.facts.stable(known):
+        return _with_name(scope, var.name, known, body)
+    return _named(scope, var, known, body)
+
+
+def _named(scope: Scope, var: Var, known: Form, body: Stmt) -> Stmt | None:
+    """A Let of an integer."""
+    meaning = scope.fresh(var, scope.atoms.range(known))
+    key = next(iter(meaning.terms))
     if scope.facts.stable(known):
         scope.facts.bounds[key] = ((known,), (known,))
-    body = _with_name(scope, stmt.var.name, var, stmt.body)
+    done = _with_name(scope, var.name, meaning, body)
     scope.facts.bounds.pop(key, None)
-    return None if body is None else Let(stmt.var, scope.atoms.emit(known, stmt.var.dtype), body)
+    return None if done is None else Let(var, scope.atoms.emit(known, var.dtype), done)
 
 
 def _is_variable(scope: Scope, known: Form) -> bool:

@@ -295,17 +295,25 @@ def _float_division(fn: Function, op: str, a: Value, b: Value) -> Value:
 
 def _float_to_float(fn: Function, a: Value, dtype: str) -> Value:
     source, goal = dtypes.info(a.dtype), dtypes.info(dtype)
-    if source.bits == goal.bits:
-        return cast(fn, cast(fn, a, "float32"), dtype)
+    if "float32" not in (a.dtype, dtype) and 16 in (source.bits, goal.bits):
+        # Half precision is reached through float32; float64 to float16 keeps what rounding twice would lose.
+        odd = source.bits == 64 and dtype == "float16"
+        return cast(fn, _round_to_odd(fn, a) if odd else cast(fn, a, "float32"), dtype)
     if goal.bits > source.bits:
-        if source.bits == 16 and goal.bits == 64:
-            a = _convert(fn, "fpext", a, "float32")
         return _convert(fn, "fpext", a, dtype)
-    if source.bits == 64 and dtype == "float16":
-        a = _round_to_odd(fn, a)
-    elif source.bits == 64 and goal.bits == 16:
-        a = _convert(fn, "fptrunc", a, "float32")
-    return _convert(fn, "fptrunc", a, dtype)
+    return _round_to_bfloat16(fn, a) if dtype == "bfloat16" else _convert(fn, "fptrunc", a, dtype)
+
+
+def _round_to_bfloat16(fn: Function, a: Value) -> Value:
+    """Round a float32 to nearest even in integers: the hardware instruction would flush denormals to zero."""
+    bits = Value(fn.op(f"bitcast {a.typed} to {vector_type('i32', a.lanes)}"), "int32", a.lanes)
+    high = _apply(fn, "lshr", bits, constant(16, bits))
+    odd = _apply(fn, "and", high, constant(1, bits))
+    up = _apply(fn, "add", _apply(fn, "add", bits, constant(0x7FFF, bits)), odd)
+    quiet = _apply(fn, "or", high, constant(0x40, bits))
+    rounded = select(fn, is_nan(fn, a), quiet, _apply(fn, "lshr", up, constant(16, bits)))
+    narrow = cast(fn, rounded, "int16")
+    return fn.value(f"bitcast {narrow.typed} to {vector_type('bfloat', a.lanes)}", "bfloat16", a.lanes)
 
 
 def _round_to_odd(fn: Function, a: Value) -> Value:

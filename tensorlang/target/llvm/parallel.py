@@ -68,7 +68,7 @@ def parallel_loop(fn: Function, scope: Scope, loop: For, sizes: tuple[Var, ...],
 def _captured(scope: Scope, body: Stmt, sizes: tuple[Var, ...]) -> list[_Captured]:
     variables, buffers = _used(body)
     variables |= {v.name for v in sizes}
-    found = []
+    found: list[_Captured] = []
     for name, held in scope.buffers.items():
         if name in buffers:
             local = f"%p{len(found)}.{identifier(name)}"
@@ -135,10 +135,7 @@ def _team_function(outer: Function, name: str, body: str, captured: list[_Captur
     types = ["ptr", "i64", "i64", *(c.type for c in captured)]
     loaded = [fn.op(f"load {t}, ptr {fn.field('%block', 8 * n)}, align 8") for n, t in enumerate(types)]
     lower, upper = Value(loaded[1], INDEX), Value(loaded[2], INDEX)
-    thread, threads = (
-        Value(fn.op(f"zext i32 {fn.op(f'call i32 {fn.module.import_function(symbol, "i32", "")}()')} to i64"), INDEX)
-        for symbol in ("omp_get_thread_num", "omp_get_num_threads")
-    )
+    thread, threads = _query(fn, "omp_get_thread_num"), _query(fn, "omp_get_num_threads")
     count = binary(fn, "sub", upper, lower)
     product = binary(fn, "mul", thread, count)
     bounds = []
@@ -149,6 +146,11 @@ def _team_function(outer: Function, name: str, body: str, captured: list[_Captur
     fn.do(f"call void @{body}({', '.join(f'{t} {a}' for t, a in zip(types, arguments, strict=True))})")
     fn.do("ret void")
     fn.finish()
+
+
+def _query(fn: Function, symbol: str) -> Value:
+    number = fn.value(f"call i32 {fn.module.import_function(symbol, 'i32', '')}()", "int32")
+    return fn.value(f"zext {number.typed} to i64", INDEX)
 
 
 def _team_size(fn: Function, count: Value) -> Value:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
-from tensorlang.lower.leaf import build_leaf
-from tensorlang.lower.storage import Storage
+from tensorlang.lowering.leaf import build_leaf
+from tensorlang.lowering.storage import Storage
 from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.schedule.derive import Derived, derive
 from tensorlang.schedule.state import ScheduleState

@@ -12,7 +12,7 @@ from functools import reduce
 
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Const, Expr, Load, Var, binary, substitute, walk
-from tensorlang.ir.loops import constant_difference, constant_extent, uses, with_body, with_kind, with_value
+from tensorlang.ir.loops import constant_difference, constant_extent, iterations, uses, with_body, with_kind
 from tensorlang.ir.stmt import (
     INDEX,
     Allocate,
@@ -21,7 +21,6 @@ from tensorlang.ir.stmt import (
     Kernel,
     Let,
     LoopKind,
-    Seq,
     Stmt,
     children,
     map_children,
@@ -54,8 +53,8 @@ def _vectorized(loop: For, extents: Mapping[str, int]) -> Stmt:
     if full is None or not _fit_for_lanes(loop):
         return serial
     if full.extent < 2:
-        only = with_value(loop.body, loop.var, full.lower)
-        return _versioned(full.tests, only, serial) if full.extent else Seq(())
+        first = iterations(replace(loop, lower=full.lower), full.extent)
+        return _versioned(full.tests, first, serial) if full.extent else first
     upper = binary("add", full.lower, Const(full.extent, INDEX))
     tests, body = _without_lane_guards(loop.body, _Lanes(loop.var.name, full.lower, binary("sub", upper, _ONE)))
     vector = replace(loop, lower=full.lower, upper=upper, body=body)
@@ -148,7 +147,8 @@ def _without_lane_guards(body: Stmt, lanes: _Lanes) -> tuple[tuple[Expr, ...], S
             reduce(lambda a, b: binary("and", a, b), kept), then, None if stmt.orelse is None else visit(stmt.orelse)
         )
 
-    return (tests and tuple(tests)) or (), visit(body)
+    unguarded = visit(body)
+    return tuple(tests), unguarded
 
 
 def _conjuncts(condition: Expr) -> Iterator[Expr]:

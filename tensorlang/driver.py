@@ -12,8 +12,8 @@ from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import INDEX, Kernel
 from tensorlang.location import caller
-from tensorlang.lower.dump import Dump
-from tensorlang.lower.pipeline import lower_state
+from tensorlang.lowering.dump import Dump
+from tensorlang.lowering.pipeline import lower_state
 from tensorlang.polyhedral.scan import schedule_text
 from tensorlang.runtime.executable import Executable
 from tensorlang.schedule import Schedule

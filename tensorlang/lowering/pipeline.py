@@ -16,10 +16,10 @@ from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify.statements import simplify_kernel
 from tensorlang.ir.stmt import Kernel
 from tensorlang.ir.verify import verify
-from tensorlang.lower.dump import Dump
-from tensorlang.lower.kernel import make_kernel
-from tensorlang.lower.passes.unroll import unroll
-from tensorlang.lower.passes.vector_tails import vector_tails
+from tensorlang.lowering.dump import Dump
+from tensorlang.lowering.kernel import make_kernel
+from tensorlang.lowering.passes.unroll import unroll
+from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.schedule.state import ScheduleState
 
 Pass = Callable[[Kernel], Kernel]

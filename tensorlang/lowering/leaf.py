@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Unary, Var, binary, cast, rewrite, substitute, to_text
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX, CallPython, Fail, If, Let, Seq, Stmt, Store
-from tensorlang.lower.storage import Storage
+from tensorlang.lowering.storage import Storage
 from tensorlang.polyhedral.extract import unproven
 from tensorlang.polyhedral.statement import Role, Statement
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, Reduce, buffers

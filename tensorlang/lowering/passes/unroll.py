@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tensorlang.ir.expr import Const, binary
-from tensorlang.ir.loops import constant_extent, with_body, with_kind, with_value
-from tensorlang.ir.stmt import INDEX, For, Kernel, LoopKind, Seq, Stmt, Store, map_children, walk
+from tensorlang.ir.loops import constant_extent, iterations, with_body, with_kind
+from tensorlang.ir.stmt import For, Kernel, LoopKind, Stmt, Store, map_children, walk
 
 MOST_STORES = 256
 
@@ -24,12 +23,7 @@ def _visit(stmt: Stmt, most_stores: int) -> Stmt:
     extent = constant_extent(stmt)
     if extent is None or extent * _stores(stmt.body) > most_stores:
         return with_kind(stmt, LoopKind.SERIAL)
-    copies = [_copy(stmt, n) for n in range(extent)]
-    return copies[0] if extent == 1 else Seq(tuple(copies))
-
-
-def _copy(loop: For, iteration: int) -> Stmt:
-    return with_value(loop.body, loop.var, binary("add", loop.lower, Const(iteration, INDEX)))
+    return iterations(stmt, extent)
 
 
 def _stores(stmt: Stmt) -> int:

@@ -1,0 +1,45 @@
+"""Schedules of sketches: proven once, at the end, because every candidate is proven again before it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from tensorlang.errors import ScheduleError
+from tensorlang.polyhedral.extract import check_bounds
+from tensorlang.schedule import Schedule
+from tensorlang.schedule.check import verify
+from tensorlang.schedule.primitive import Outputs, Primitive
+from tensorlang.te.operation import Tensor
+from tensorlang.te.program import canonical
+
+
+class Draft(Schedule):
+    """A schedule whose steps are applied without proof; `attempt` and `prove` ask for one."""
+
+    @classmethod
+    def of(cls, outputs: Sequence[Tensor]) -> Self:
+        """The default schedule of the program that computes `outputs`."""
+        program, names = canonical(outputs)
+        check_bounds(program)
+        return cls(program, names, outputs)
+
+    def apply(self, step: Primitive) -> Outputs:
+        """Apply one step; only its arguments are checked."""
+        return self.advance(step, check=False)
+
+    def attempt(self, change: Callable[[], object]) -> bool:
+        """Make a change that may be illegal: keep it and return True when it is legal, else undo it."""
+        before = self._state, self._trace
+        try:
+            change()
+            verify(self._state)
+        except ScheduleError:
+            self._state, self._trace = before
+            return False
+        return True
+
+    def prove(self) -> Self:
+        """Return the schedule; ScheduleError when it is not legal."""
+        verify(self._state)
+        return self

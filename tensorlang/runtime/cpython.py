@@ -1,0 +1,110 @@
+"""Machine code as a Python builtin: a METH_FASTCALL function that reads NumPy's array structs itself.
+
+Offsets follow from `object.__basicsize__`; `layout_is_known` compares them with this interpreter's arrays, and
+where they differ calls take the slower road through ctypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+HEADER = object.__basicsize__
+"""Bytes of the header of every Python object."""
+TYPE = HEADER - 8
+DATA, RANK, DIMENSIONS, DESCRIPTION, FLAGS = HEADER, HEADER + 8, HEADER + 16, HEADER + 40, HEADER + 48
+"""Offsets into an array: data pointer, number of dimensions, their sizes, dtype, flags."""
+TYPE_NUMBER, BYTE_ORDER = HEADER + 12, HEADER + 10
+"""Offsets into a dtype."""
+CONTIGUOUS_ALIGNED, WRITEABLE = 0x101, 0x400
+"""Flag bits of an array."""
+
+_FASTCALL = 0x80
+_FUNCTIONS = (
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "PyObject_Vectorcall",
+    "PyLong_FromLongLong",
+    "Py_IncRef",
+    "Py_DecRef",
+)
+STATUS_NAMES = ("status",)
+_bfloat16_number = ctypes.c_int(np.dtype(ml_dtypes.bfloat16).num)
+
+
+class MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@cache
+def layout_is_known() -> bool:
+    """Whether this interpreter and this NumPy lay their objects out as the offsets here say."""
+    if sys.implementation.name != "cpython" or not hasattr(ctypes.pythonapi, "PyObject_Vectorcall"):
+        return False
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)[:, ::2]
+
+    def at(owner: object, offset: int, kind: Any) -> Any:
+        return kind.from_address(id(owner) + offset).value
+
+    sizes = (ctypes.c_ssize_t * 2).from_address(at(array, DIMENSIONS, ctypes.c_void_p))
+    flags = at(array, FLAGS, ctypes.c_int)
+    return bool(
+        at(array, TYPE, ctypes.c_void_p) == id(np.ndarray)
+        and at(array, DATA, ctypes.c_void_p) == array.ctypes.data
+        and at(array, RANK, ctypes.c_int) == 2
+        and tuple(sizes) == array.shape
+        and at(array, DESCRIPTION, ctypes.c_void_p) == id(array.dtype)
+        and at(array.dtype, TYPE_NUMBER, ctypes.c_int) == array.dtype.num
+        and at(array.dtype, BYTE_ORDER, ctypes.c_char) == b"="
+        and flags & WRITEABLE
+        and flags & CONTIGUOUS_ALIGNED == 0x100
+    )
+
+
+@cache
+def addresses() -> dict[str, int]:
+    """Addresses of the interpreter's functions and objects that a fast entry uses, by symbol."""
+    found = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS}
+    return found | {
+        "tensorlang_ndarray": id(np.ndarray),
+        "tensorlang_none": id(None),
+        "tensorlang_status_names": id(STATUS_NAMES),
+        "tensorlang_bfloat16_number": ctypes.addressof(_bfloat16_number),
+    }
+
+
+def builtin(address: int, slow: Callable[..., None], name: str) -> Callable[..., None]:
+    """Wrap the function at an address; `slow` is its `self`: it is called with what the function does not take."""
+    definition = MethodDef(name.encode(), address, _FASTCALL, None)
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.POINTER(MethodDef), ctypes.py_object, ctypes.c_void_p)(
+        ("PyCFunction_NewEx", ctypes.pythonapi)
+    )
+    owner = _Owner(slow, definition)
+    made: Callable[..., None] = make(ctypes.byref(definition), owner, None)
+    return made
+
+
+class _Owner:
+    """Keeps a method definition alive for as long as its function, and passes calls on."""
+
+    __slots__ = ("definition", "slow")
+
+    def __init__(self, slow: Callable[..., None], definition: MethodDef) -> None:
+        self.slow = slow
+        self.definition = definition
+
+    def __call__(self, *args: Any, **status: Any) -> None:
+        self.slow(*args, **status)

@@ -1,0 +1,108 @@
+"""A compiled kernel: call it, time it, look at its code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tensorlang.errors import TargetError
+from tensorlang.ir.printer import kernel_text
+from tensorlang.ir.stmt import Kernel
+from tensorlang.runtime.arguments import ArgumentCheck, Signature
+from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.timer import TimeEvaluator
+from tensorlang.target.spec import Target
+
+
+class Launch(Protocol):
+    """Runs a kernel on checked arrays and sizes, both in the kernel's order; raises KernelError on a Fail."""
+
+    def __call__(self, arrays: Sequence[Array], sizes: Sequence[int]) -> None: ...
+
+
+Fast = Callable[[Callable[..., None]], Callable[..., None]]
+"""Makes a quicker entry from the one that checks in Python, which it calls with whatever it does not take."""
+
+
+class Executable:
+    """A kernel that runs: `f(*arrays)` in the order of its signature. Outputs are written in place.
+
+    `signature` is what the caller passes, if not `kernel.params`. `sources` gives the text of each stage by name,
+    besides `loops`; `fast` an entry that does the checks of plain NumPy arguments itself.
+    """
+
+    __slots__ = ("_entry", "_sources", "kernel", "signature", "target")
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        target: Target,
+        launch: Launch,
+        *,
+        sources: Mapping[str, Callable[[], str]] | None = None,
+        fast: Fast | None = None,
+        signature: Signature | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.signature: Signature = kernel.params if signature is None else signature
+        self._sources = dict(sources or {})
+        checked = _checked(
+            launch, ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs)
+        )
+        self._entry = fast(checked) if fast is not None and self.signature == kernel.params else checked
+
+    def __call__(self, *args: Any) -> None:
+        """Run on NumPy arrays or CPU tensors that speak DLPack; ArgumentError says what does not fit."""
+        self._entry(*args)
+
+    def __getitem__(self, name: str) -> Executable:
+        """Return this function by its name, as classic modules do."""
+        if name != self.entry_name:
+            raise KeyError(f"{name!r}; this executable holds {self.entry_name!r}")
+        return self
+
+    @property
+    def entry_name(self) -> str:
+        """The name of the function."""
+        return self.kernel.name
+
+    @property
+    def source_forms(self) -> tuple[str, ...]:
+        """The names that `source` takes."""
+        return ("loops", *self._sources)
+
+    def source(self, stage: str = "loops") -> str:
+        """The text of a stage: `loops`, and what the target has (`ll` and `asm` for llvm)."""
+        if stage == "loops":
+            return kernel_text(self.kernel)
+        if stage not in self._sources:
+            raise TargetError(
+                f"no source {stage!r} for target {self.target.kind}; it has {', '.join(self.source_forms)}"
+            )
+        return self._sources[stage]()
+
+    def get_source(self, fmt: str = "") -> str:
+        """The text of a stage; "" is the first that the target makes from the loops."""
+        return self.source(fmt or next(iter(self._sources), "loops"))
+
+    def time_evaluator(
+        self, name: str | None = None, dev: object = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
+    ) -> TimeEvaluator:
+        """Return a callable that runs the kernel on given arguments and measures it.
+
+        One unmeasured call, then `repeat` samples, each the mean of `number` calls, or of as many as take
+        `min_repeat_ms` milliseconds. `dev` is accepted for classic code and not used.
+        """
+        return TimeEvaluator(self if name is None else self[name], number, repeat, min_repeat_ms)
+
+    def __repr__(self) -> str:
+        params = ", ".join(str(p) for p in self.signature)
+        return f"Executable({self.entry_name}({params}), target={str(self.target)!r})"
+
+
+def _checked(launch: Launch, check: ArgumentCheck) -> Callable[..., None]:
+    def call(*args: Any) -> None:
+        launch(*check(args))
+
+    return call

@@ -1,0 +1,88 @@
+"""Timing a callable, in the shape that classic time evaluators have."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from tensorlang.errors import ArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds per call: one result per repeat."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean of the results."""
+        return statistics.fmean(self.results)
+
+    @property
+    def median(self) -> float:
+        """The median of the results."""
+        return statistics.median(self.results)
+
+    @property
+    def min(self) -> float:
+        """The smallest result."""
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        """The largest result."""
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the results around their mean."""
+        return statistics.pstdev(self.results)
+
+    def __str__(self) -> str:
+        names = ("mean", "median", "min", "max", "std")
+        return "  ".join(f"{name} {getattr(self, name) * 1e3:.4f} ms" for name in names)
+
+
+class TimeEvaluator:
+    """Measures `function(*args)`: `repeat` samples of `number` calls each, after one unmeasured call.
+
+    While a sample is shorter than `min_repeat_ms` milliseconds, its number of calls grows.
+    """
+
+    def __init__(self, function: Callable[..., object], number: int, repeat: int, min_repeat_ms: float = 0) -> None:
+        if number < 1 or repeat < 1 or min_repeat_ms < 0:
+            given = f"{number}, {repeat} and {min_repeat_ms}"
+            raise ArgumentError(f"number and repeat must be at least 1, min_repeat_ms at least 0, got {given}")
+        self._function = function
+        self._number = number
+        self._repeat = repeat
+        self._min_seconds = min_repeat_ms / 1e3
+
+    def __call__(self, *args: Any) -> Timing:
+        """Run and measure; the arguments are checked as in any call."""
+        self._function(*args)
+        number = self._number
+        results: list[float] = []
+        while len(results) < self._repeat:
+            seconds = self._sample(number, args)
+            if seconds < self._min_seconds:
+                number = self._more_calls(number, seconds)
+                continue
+            results.append(seconds / number)
+        return Timing(tuple(results))
+
+    def _sample(self, number: int, args: tuple[Any, ...]) -> float:
+        function = self._function
+        start = perf_counter()
+        for _ in range(number):
+            function(*args)
+        return perf_counter() - start
+
+    def _more_calls(self, number: int, seconds: float) -> int:
+        """A number of calls that should reach the wanted time; at most ten times as many at once."""
+        wanted = number * self._min_seconds / max(seconds, 1e-9)
+        return max(number + 1, int(min(1.1 * wanted, 10.0 * number)))

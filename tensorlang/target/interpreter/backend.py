@@ -1,0 +1,43 @@
+"""The interpreter as a target: slow, checked at every access, and the meaning that other targets must match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensorlang.ir.interpret import Interpreted, translate
+from tensorlang.ir.stmt import Kernel
+from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.executable import Executable
+from tensorlang.target.spec import Target
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """Runs a translated kernel on checked arrays and sizes."""
+
+    interpreted: Interpreted
+
+    def __call__(self, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
+        kernel = self.interpreted.kernel
+        names = [p.name for p in kernel.params]
+        self.interpreted(dict(zip(names, arrays, strict=True)), _by_name(kernel, sizes))
+
+
+def _by_name(kernel: Kernel, sizes: Sequence[int]) -> dict[str, int]:
+    return {v.name: value for v, value in zip(kernel.sizes, sizes, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class InterpreterBackend:
+    """Runs loop IR as Python on NumPy arrays; every kind of loop runs here, bound ones included."""
+
+    kind: str = "interpreter"
+
+    def compile(self, kernel: Kernel, target: Target) -> Executable:
+        """Return a callable for `kernel`; its source "python" is what runs."""
+        interpreted = translate(kernel)
+        return Executable(kernel, target, _Launch(interpreted), sources={"python": lambda: interpreted.source})
+
+
+BACKEND = InterpreterBackend()

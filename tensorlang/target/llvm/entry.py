@@ -1,0 +1,150 @@
+"""The fast entry of a kernel: a METH_FASTCALL function that checks NumPy arrays in machine code.
+
+Whatever it does not recognise goes to `self`, the entry that checks in Python: it converts what can be
+converted, and raises the errors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Buffer, Var
+from tensorlang.ir.stmt import Kernel
+from tensorlang.runtime import cpython
+from tensorlang.target.llvm.arithmetic import binary
+from tensorlang.target.llvm.expressions import index
+from tensorlang.target.llvm.kernel import Emitted
+from tensorlang.target.llvm.scope import Scope
+from tensorlang.target.llvm.text import INDEX, Function, Value, literal
+
+_POINTER_BYTES = 8
+
+
+def emit_entry(emitted: Emitted, kernel: Kernel) -> str | None:
+    """Add the fast entry of a kernel to its module; return its symbol, or None when it cannot have one.
+
+    Kernels that call Python have none, nor those with a size that is not itself a dimension of an array.
+    """
+    bare = {e.name for p in kernel.params for e in p.shape if isinstance(e, Var)}
+    if emitted.calls or not {v.name for v in kernel.sizes} <= bare:
+        return None
+    module = emitted.module
+    fn = Function(module, module.unique(f"{emitted.symbol.removesuffix('.kernel')}.entry"), _PARAMETERS)
+    _need(fn, _equal(fn, "i64", "%count", str(len(kernel.params))))
+    objects = [_load(fn, "%args", _POINTER_BYTES * n, "ptr") for n in range(len(kernel.params))]
+    for param, held in zip(kernel.params, objects, strict=True):
+        _check_array(fn, held, param, writeable=param.name in kernel.outputs)
+    scope = _check_shapes(fn, kernel, objects)
+    pointers = [_load(fn, held, cpython.DATA, "ptr") for held in objects]
+    _check_overlap(fn, scope, kernel, pointers)
+    arguments = [f"ptr {p}" for p in pointers] + [scope.values[v.name].typed for v in kernel.sizes]
+    _run(fn, emitted.symbol, arguments)
+    fn.finish("ptr")
+    return fn.name
+
+
+_PARAMETERS = ["ptr %self", "ptr %args", "i64 %count"]
+
+
+def _load(fn: Function, base: str, offset: int, type_: str) -> str:
+    return fn.op(f"load {type_}, ptr {fn.field(base, offset)}, align 1")
+
+
+def _equal(fn: Function, type_: str, a: str, b: str) -> Value:
+    return fn.value(f"icmp eq {type_} {a}, {b}", "bool")
+
+
+def _need(fn: Function, condition: Value) -> None:
+    """Take the slow road unless a condition holds."""
+    go_on = fn.fresh("ok")
+    fn.branch(condition, go_on, "slow")
+    fn.start(go_on)
+
+
+def _check_array(fn: Function, held: str, buffer: Buffer, writeable: bool) -> None:
+    """Exactly an ndarray, of the dtype, rank and flags that the kernel wants."""
+    array_type = fn.module.import_data("tensorlang_ndarray", "i8")
+    _need(fn, _equal(fn, "ptr", _load(fn, held, cpython.TYPE, "ptr"), array_type))
+    dtype = dtypes.info(buffer.dtype).numpy
+    description = _load(fn, held, cpython.DESCRIPTION, "ptr")
+    number = str(dtype.num)
+    if buffer.dtype == "bfloat16":
+        # Numbers of registered types are given out at run time.
+        number = _load(fn, fn.module.import_data("tensorlang_bfloat16_number", "i32"), 0, "i32")
+    _need(fn, _equal(fn, "i32", _load(fn, description, cpython.TYPE_NUMBER, "i32"), number))
+    order = str(ord(np.dtype(dtype).byteorder))
+    _need(fn, _equal(fn, "i8", _load(fn, description, cpython.BYTE_ORDER, "i8"), order))
+    wanted = cpython.CONTIGUOUS_ALIGNED | (cpython.WRITEABLE if writeable else 0)
+    flags = fn.op(f"and i32 {_load(fn, held, cpython.FLAGS, 'i32')}, {wanted}")
+    _need(fn, _equal(fn, "i32", flags, str(wanted)))
+    _need(fn, _equal(fn, "i32", _load(fn, held, cpython.RANK, "i32"), str(len(buffer.shape))))
+
+
+def _check_shapes(fn: Function, kernel: Kernel, objects: list[str]) -> Scope:
+    """Bind sizes from the dimensions that are a bare size, then compare all others."""
+    scope = Scope({}, {})
+    rest = []
+    for param, held in zip(kernel.params, objects, strict=True):
+        if not param.shape:
+            continue
+        dimensions = _load(fn, held, cpython.DIMENSIONS, "ptr")
+        for axis, extent in enumerate(param.shape):
+            actual = Value(_load(fn, dimensions, _POINTER_BYTES * axis, "i64"), INDEX)
+            if isinstance(extent, Var) and extent.name not in scope.values:
+                scope = scope.bind(extent.name, actual)
+            else:
+                rest.append((extent, actual))
+    for extent, actual in rest:
+        _need(fn, binary(fn, "eq", actual, index(fn, scope, extent)))
+    return scope
+
+
+def _check_overlap(fn: Function, scope: Scope, kernel: Kernel, pointers: list[str]) -> None:
+    """No written array may touch another one."""
+    starts = [Value(fn.op(f"ptrtoint ptr {p} to i64"), INDEX) for p in pointers]
+    ends = [binary(fn, "add", start, _bytes(fn, scope, p)) for start, p in zip(starts, kernel.params, strict=True)]
+    written = [n for n, p in enumerate(kernel.params) if p.name in kernel.outputs]
+    for one in written:
+        for other in range(len(pointers)):
+            if other == one or (other in written and other < one):
+                continue
+            below = fn.value(f"icmp ule i64 {ends[one].text}, {starts[other].text}", "bool")
+            above = fn.value(f"icmp ule i64 {ends[other].text}, {starts[one].text}", "bool")
+            _need(fn, binary(fn, "or", below, above))
+
+
+def _bytes(fn: Function, scope: Scope, buffer: Buffer) -> Value:
+    size = literal(dtypes.info(buffer.dtype).bytes, INDEX)
+    for extent in buffer.shape:
+        size = binary(fn, "mul", size, index(fn, scope, extent))
+    return size
+
+
+def _run(fn: Function, symbol: str, arguments: list[str]) -> None:
+    """Call the kernel without the interpreter's lock; a status goes to `self(status=...)`, which raises."""
+    module = fn.module
+    context = fn.alloca("[1 x i64]", 8)
+    box = fn.alloca("[1 x ptr]", _POINTER_BYTES)
+    fn.do(f"store i64 0, ptr {context}, align 8")
+    save = module.import_function("PyEval_SaveThread", "ptr", "")
+    restore = module.import_function("PyEval_RestoreThread", "void", "ptr")
+    call = module.import_function("PyObject_Vectorcall", "ptr", "ptr, ptr, i64, ptr")
+    state = fn.op(f"call ptr {save}()")
+    fn.do(f"call void @{symbol}({', '.join([*arguments, f'ptr {context}'])})")
+    fn.do(f"call void {restore}(ptr {state})")
+    status = fn.op(f"load i64, ptr {context}, align 8")
+    fn.branch(_equal(fn, "i64", status, "0"), "done", "failed")
+    fn.start("done")
+    none = module.import_data("tensorlang_none", "i8")
+    fn.do(f"call void {module.import_function('Py_IncRef', 'void', 'ptr')}(ptr {none})")
+    fn.do(f"ret ptr {none}")
+    fn.start("failed")
+    number = fn.op(f"call ptr {module.import_function('PyLong_FromLongLong', 'ptr', 'i64')}(i64 {status})")
+    fn.do(f"store ptr {number}, ptr {box}, align 8")
+    names = module.import_data("tensorlang_status_names", "i8")
+    raised = fn.op(f"call ptr {call}(ptr %self, ptr {box}, i64 0, ptr {names})")
+    fn.do(f"call void {module.import_function('Py_DecRef', 'void', 'ptr')}(ptr {number})")
+    fn.do(f"ret ptr {raised}")
+    fn.start("slow")
+    fn.do(f"ret ptr {fn.op(f'call ptr {call}(ptr %self, ptr %args, i64 %count, ptr null)')}")

@@ -1,0 +1,126 @@
+"""The verifier accepts well-formed kernels and names what is wrong with the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang.errors import InternalError
+from tensorlang.ir.construct import array, indices, kernel, load, loop, store
+from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Select, Unary, Var
+from tensorlang.ir.stmt import Allocate, CallPython, Fail, If, Kernel, Let, LoopKind, Seq, Stmt
+from tensorlang.ir.verify import verify
+
+I, J, N = indices("i j n")
+A, B = array("A", (N,)), array("B", (N,))
+L = array("L", (4,), "float32", "local")
+X32 = Var("x", "int32")
+ONE = Const(1.0, "float32")
+VECTOR, PARALLEL = LoopKind.VECTORIZED, LoopKind.PARALLEL
+
+
+def made(body: Stmt) -> Kernel:
+    return kernel("k", [A, B], "B", body, [N])
+
+
+def over_i(body: Stmt) -> Stmt:
+    return loop(I, 0, N, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        over_i(store(B, I, load(A, I) + 1.0)),
+        Seq((over_i(store(B, I, 0.0)), over_i(store(B, I, 1.0)))),
+        Allocate(L, Seq((store(L, 1, 2.0), store(B, 0, load(L, 1))))),
+        Let(X32, Const(3, "int32"), store(B, 0, Cast(X32, "float32"))),
+        loop(J, 8 * N, 8 * N + 8, loop(I, 0, N, store(B, I, 1.0)), VECTOR),
+        If(N > 3, Fail("too long"), Seq(())),
+        loop(I, 0, 1, store(B, I, 1.0), LoopKind.BOUND, "threadIdx.x"),
+    ],
+)
+def test_well_formed(body: Stmt) -> None:
+    verify(made(body))
+
+
+def value(expr: Expr) -> Stmt:
+    """A store of an expression of any dtype."""
+    return Let(Var("t", expr.dtype), expr, Seq(()))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (store(B, I, 1.0), "variable i is used outside its scope: i"),
+        (over_i(over_i(store(B, I, 1.0))), "variable i is defined twice on one path"),
+        (Let(X32, Const(3, "int64"), Fail("")), "the value of x is int64, expected int32"),
+        (Let(X32, Const(3, "int32"), value(Var("x", "int64"))), "x is used as int64, defined as int32"),
+        (store(B, (0, 0), 1.0), r"B: float32\[n\] has 1 dimensions, indexed with 2"),
+        (store(B, Const(0, "int32"), 1.0), "an index of B is int32, expected int64: 0"),
+        (store(B, 0, Const(1, "int64")), "the value stored into B is int64, expected float32"),
+        (store(A, 0, 1.0), "A is written but is not an output"),
+        (store(L, 0, 1.0), "buffer L is used outside its scope"),
+        (store(array("B", (3,)), 0, 1.0), r"buffer B is used as B: float32\[3\] \(global\), declared as"),
+        (Allocate(L, Allocate(L, Fail(""))), "buffer L is declared twice on one path"),
+        (Allocate(array("B", (4,)), Fail("")), "buffer B is declared twice on one path"),
+        (over_i(Allocate(array("S", (I,)), Fail(""))), "not made of integers and size parameters only"),
+        (Allocate(Buffer("S", (), "int8", "heap"), Fail("")), "has the scope 'heap', not one of global, local, shared"),
+        (If(Const(1, "int64"), Fail("")), "the condition is int64, expected bool"),
+        (loop(X32, 0, 3, Fail("")), "loop variable x is int32, not int64"),
+        (loop(I, 0, Const(3, "int32"), Fail("")), "a loop bound is int32, expected int64"),
+        (loop(I, 0, 3, Fail(""), LoopKind.BOUND), "a bound loop has the thread tag ''"),
+        (loop(I, 0, 3, Fail(""), PARALLEL, "threadIdx.x"), "a parallel loop has the thread tag 'threadIdx.x'"),
+        (loop(I, 0, N, store(B, I, 1.0), VECTOR), "a vectorized loop has no constant extent"),
+        (loop(I, 0, 4, loop(J, 0, 4, Fail(""), VECTOR), VECTOR), "a vectorized loop stands inside the vectorized loop"),
+        (loop(I, 0, 4, loop(J, 0, 4, Fail(""), PARALLEL), VECTOR), "a parallel loop stands inside the vectorized"),
+        (loop(I, 0, 4, loop(J, 0, I, Fail("")), VECTOR), "the bounds of a loop vary over the lanes i"),
+        (CallPython("f", (A,)), "f is not among the callbacks"),
+        (value(Binary("add", Const(1, "int8"), Const(1, "int32"), "int32")), "operands of add are int8 and int32"),
+        (value(Binary("add", Const(1, "int8"), Const(1, "int8"), "int32")), "add of int8 gives int32"),
+        (value(Binary("lt", Const(1, "int8"), Const(1, "int8"), "int8")), "lt gives int8"),
+        (value(Binary("and", Const(1, "int8"), Const(1, "int8"), "bool")), "and of int8"),
+        (value(Binary("div", Const(1, "int8"), Const(1, "int8"), "int8")), "div of int8"),
+        (value(Binary("shl", ONE, ONE, "float32")), "shl of float32"),
+        (value(Binary("add", Const(True, "bool"), Const(True, "bool"), "bool")), "add of bool"),
+        (value(Binary("plus", ONE, ONE, "float32")), "unknown operation plus"),
+        (value(Unary("neg", Const(True, "bool"), "bool")), "neg of bool"),
+        (value(Unary("minus", ONE, "float32")), "unknown operation minus"),
+        (value(Unary("neg", ONE, "float64")), "an operand is float32, expected float64"),
+        (value(Cast(ONE, "float32")), "a cast to its own dtype"),
+        (value(Select(Const(1, "int8"), ONE, ONE, "float32")), "an operand is int8, expected bool"),
+        (value(Select(Const(True, "bool"), ONE, ONE, "float64")), "an operand is float32, expected float64"),
+        (value(Const(300, "int8")), "a literal does not fit int8"),
+        (value(Const(1.0, "int8")), "a int8 literal holds a Python float"),
+        (value(Call("exponential", (ONE,), "float32")), "unknown intrinsic exponential"),
+        (value(Call("exp", (ONE, ONE), "float32")), "exp takes 1 operands, got 2"),
+        (value(Call("isnan", (ONE,), "float32")), "isnan gives bool"),
+    ],
+)
+def test_malformed(body: Stmt, message: str) -> None:
+    with pytest.raises(InternalError, match=message):
+        verify(made(body))
+
+
+def test_lanes_can_wait() -> None:
+    early = made(loop(I, 0, N, loop(J, 0, I, store(B, J, 1.0)), VECTOR))
+    verify(early, lanes=False)
+    with pytest.raises(InternalError):
+        verify(early)
+
+
+def test_parameters_and_outputs() -> None:
+    with pytest.raises(InternalError, match="two parameters of one name: A, A"):
+        verify(kernel("k", [A, A], "", Seq(()), [N]))
+    with pytest.raises(InternalError, match="writes C, which it has no parameter for"):
+        verify(kernel("k", [A], "C", Seq(()), [N]))
+    with pytest.raises(InternalError, match="size n of kernel k is int32, not int64"):
+        verify(kernel("k", [], "", Seq(()), [Var("n", "int32")]))
+
+
+def test_the_place_is_shown() -> None:
+    long = loop(I, 0, N, Seq(tuple(store(B, I, float(n)) for n in range(20))), VECTOR)
+    with pytest.raises(InternalError) as caught:
+        verify(made(long))
+    text = str(caught.value)
+    assert "kernel k: a vectorized loop has no constant extent" in text
+    assert "vectorized i in range(n):" in text
+    assert "... 9 lines more" in text

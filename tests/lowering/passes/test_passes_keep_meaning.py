@@ -1,0 +1,44 @@
+"""Random kernels do the same before and after the passes, and are legal for targets afterwards."""
+
+from __future__ import annotations
+
+from hypothesis import given, note, settings
+
+from tensorlang.ir.printer import kernel_text
+from tensorlang.ir.simplify import simplify_kernel
+from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.verify import verify
+from tensorlang.lowering.passes.unroll import unroll
+from tensorlang.lowering.passes.vector_tails import vector_tails
+from tensorlang.testing.loop_ir import kernels, trace
+
+
+@settings(max_examples=3 * settings.default.max_examples)
+@given(kernels())
+def test_unroll(kernel: Kernel) -> None:
+    unrolled = unroll(kernel, most_stores=8)
+    note(f"{kernel_text(kernel)}\n->\n{kernel_text(unrolled)}")
+    verify(unrolled, lanes=False)
+    for n in (0, 1, 6):
+        assert trace(kernel, n) == trace(unrolled, n)
+
+
+@settings(max_examples=3 * settings.default.max_examples)
+@given(kernels())
+def test_vector_tails(kernel: Kernel) -> None:
+    simple = simplify_kernel(kernel)
+    legal = vector_tails(simple)
+    note(f"{kernel_text(kernel)}\n->\n{kernel_text(legal)}")
+    verify(legal)
+    for n in (0, 1, 6):
+        assert trace(kernel, n) == trace(legal, n)
+
+
+@settings(max_examples=2 * settings.default.max_examples)
+@given(kernels())
+def test_all_in_a_row(kernel: Kernel) -> None:
+    done = simplify_kernel(vector_tails(simplify_kernel(unroll(simplify_kernel(kernel)))))
+    note(f"{kernel_text(kernel)}\n->\n{kernel_text(done)}")
+    verify(done)
+    for n in (0, 3, 8):
+        assert trace(kernel, n) == trace(done, n)

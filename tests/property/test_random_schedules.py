@@ -1,0 +1,59 @@
+"""Random programs under random schedules: every backend equals the unscheduled program."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensorlang import build, te
+from tensorlang.schedule import Schedule, Trace
+from tensorlang.testing.strategies import ProgramCase, programs
+from tensorlang.testing.traces import schedules
+
+CASES = settings.get_profile(settings.get_current_profile_name()).max_examples
+
+
+def check(case: ProgramCase, schedule: Schedule, target: str) -> None:
+    """Build for a target, run, and compare with the reference: exactly, since all values are small integers."""
+    kernel = build(schedule, case.tensors, target=target)
+    outputs = [np.full(e.shape, 99, e.dtype) for e in case.expected()]
+    kernel(*(a.copy() for a in case.inputs), *outputs)
+    for tensor, got, wanted in zip(case.outputs, outputs, case.expected(), strict=True):
+        np.testing.assert_array_equal(got, wanted, err_msg=f"{tensor.name} on {target}\n{schedule.trace.to_python()}")
+
+
+@pytest.mark.parametrize("part", range(3))
+@settings(max_examples=max(CASES, 100))
+@given(data=st.data())
+def test_schedules_keep_meaning(part: int, data: st.DataObject) -> None:
+    case = data.draw(programs())
+    schedule = data.draw(schedules(case.outputs))
+    check(case, schedule, "interpreter")
+    check(case, schedule, "llvm")
+
+
+@settings(max_examples=max(CASES // 2, 50))
+@given(data=st.data())
+def test_bound_schedules_keep_meaning(data: st.DataObject) -> None:
+    case = data.draw(programs(max_stages=2))
+    check(case, data.draw(schedules(case.outputs, threads=True)), "interpreter")
+
+
+@settings(max_examples=CASES)
+@given(data=st.data())
+def test_traces_round_trip(data: st.DataObject) -> None:
+    case = data.draw(programs(max_stages=2))
+    schedule = data.draw(schedules(case.outputs))
+    ops = [t.op for t in case.outputs]
+    read = Trace.from_json(json.loads(json.dumps(schedule.trace.to_json())))
+    replayed = read.apply(te.create_schedule(ops))
+    assert replayed.trace.key == schedule.trace.key
+    assert replayed.state.stages == schedule.state.stages
+    assert replayed.program.text == schedule.program.text
+    typed = te.create_schedule(ops)
+    exec(schedule.trace.to_python(), {"s": typed})
+    assert typed.trace.key == schedule.trace.key
