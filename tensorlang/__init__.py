@@ -38,7 +38,7 @@ refuse(
     {
         **dict.fromkeys(("cuda", "gpu", "rocm", "opencl", "metal", "vulkan"), _NO_GPU),
         **dict.fromkeys(("autotvm", "auto_scheduler", "meta_schedule"), _TUNER),
-        **dict.fromkeys(("relay", "relax", "driver"), _GRAPH),
+        **dict.fromkeys(("relay", "relax"), _GRAPH),
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
         "contrib": "kernels take NumPy arrays and DLPack tensors as they are",
         "ir": "te.Range and the expression classes are in tensorlang.te",

@@ -48,25 +48,25 @@ def cpu(dev_id: int = 0) -> Device:
 
 
 class NDArray:
-    """A contiguous array of a fixed shape and dtype; kernels read and write it in place."""
+    """A contiguous array of a fixed shape and dtype; kernels read and write it in place. `data` is the memory."""
 
-    __slots__ = ("_data", "device")
+    __slots__ = ("data", "device")
 
     def __init__(self, data: npt.NDArray[Any], device: Device | None = None) -> None:
-        self._data = data
+        self.data = data
         self.device = device or Device()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._data.shape
+        return self.data.shape
 
     @property
     def dtype(self) -> str:
-        return dtypes.canonical(self._data.dtype)
+        return dtypes.canonical(self.data.dtype)
 
     @property
     def ndim(self) -> int:
-        return self._data.ndim
+        return self.data.ndim
 
     @property
     def ctx(self) -> Device:
@@ -75,18 +75,18 @@ class NDArray:
 
     def numpy(self) -> npt.NDArray[Any]:
         """Return a copy as a NumPy array."""
-        return self._data.copy()
+        return self.data.copy()
 
     def asnumpy(self) -> npt.NDArray[Any]:
         """Return a copy as a NumPy array (the older name of `numpy`)."""
-        return self._data.copy()
+        return self.data.copy()
 
     def copyfrom(self, source: Any) -> NDArray:
         """Fill from an array of the same shape, converting its dtype; ArgumentError if the shapes differ."""
         values = np.asarray(source)
         if values.shape != self.shape:
             raise ArgumentError(f"copyfrom needs shape {self.shape}, got {values.shape}")
-        self._data[...] = values.astype(self._data.dtype)
+        self.data[...] = values.astype(self.data.dtype)
         return self
 
     def copyto(self, target: NDArray | Device, mem_scope: str | None = None) -> NDArray:
@@ -94,45 +94,41 @@ class NDArray:
         if mem_scope not in (None, "global"):
             raise ArgumentError(f"copyto: mem_scope must be global, got {mem_scope!r}")
         if isinstance(target, Device):
-            return array(self._data, target)
+            return array(self.data, target)
         if not isinstance(target, NDArray):
             raise ArgumentError(f"copyto needs an NDArray or a device, got {type(target).__name__}")
         if target.dtype != self.dtype:
             raise ArgumentError(f"copyto needs dtype {self.dtype}, got {target.dtype}")
-        return target.copyfrom(self._data)
+        return target.copyfrom(self.data)
 
     def same_as(self, other: object) -> bool:
         """Whether both are the same memory."""
-        return isinstance(other, NDArray) and self._data is other._data
+        return isinstance(other, NDArray) and self.data is other.data
 
     def __getitem__(self, index: Any) -> Any:
-        return self._data[index]
+        return self.data[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._data[index] = np.asarray(value)
+        self.data[index] = np.asarray(value)
 
     def __len__(self) -> int:
-        return len(self._data)
+        return len(self.data)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        same = dtype is None or np.dtype(dtype) == self._data.dtype
+        same = dtype is None or np.dtype(dtype) == self.data.dtype
         if copy is False and not same:
             raise ValueError(f"an NDArray of {self.dtype} cannot be seen as {dtype} without a copy")
-        return self._data.copy() if copy and same else self._data if same else self._data.astype(dtype)
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        return self._data.__array_interface__
+        return self.data.copy() if copy and same else self.data if same else self.data.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._data.__dlpack__(**options)
+        return self.data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        kind, number = self._data.__dlpack_device__()
+        kind, number = self.data.__dlpack_device__()
         return int(kind), int(number)
 
     def __repr__(self) -> str:
-        return f"<tensorlang.nd.NDArray shape={self.shape}, {self.device}>\n{self._data!r}"
+        return f"<tensorlang.nd.NDArray shape={self.shape}, {self.device}>\n{self.data!r}"
 
 
 def empty(
@@ -158,7 +154,7 @@ def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) 
     """Return a copy of an array, or of anything NumPy makes one of, aligned to 64 bytes."""
     values = np.asarray(arr)
     made = empty(values.shape, values.dtype, device, mem_scope)
-    made._data[...] = values
+    made.data[...] = values
     return made
 
 

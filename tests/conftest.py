@@ -38,7 +38,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """`golden(text)` compares with tests/golden/<path of the test>/<name of the test>.txt; `name=` tells several apart."""
+    """`golden(text)` compares with tests/golden/<path>/<test>.txt; `name=` tells several of one test apart."""
     module = request.path.relative_to(_TESTS).with_suffix("")
     folder = _TESTS / "golden" / module.parent / module.name.removeprefix("test_")
 

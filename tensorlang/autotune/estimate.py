@@ -87,7 +87,8 @@ def _arithmetic(nest: Nest, machine: Machine) -> Array:
     excess = np.maximum(tile.registers - machine.vector_registers, 0)
     spills = 1 + 2 * excess / tile.accumulators
     padding = _padding(nest)
-    return nest.operations / peak / filled / np.minimum(chains, per_load) * spills * padding
+    full: Array = nest.operations / peak / filled
+    return full / np.minimum(chains, per_load) * spills * padding
 
 
 def _padding(nest: Nest) -> Array:

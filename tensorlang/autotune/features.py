@@ -85,7 +85,7 @@ def _access_features(access: Access, mark: Footprint, points: Array) -> list[Arr
 
 def _cache_level(size: Array, machine: Machine) -> Array:
     """0 when a footprint fits the first level, 1 the second, ... by bytes."""
-    return np.sum([size > cache for cache in machine.caches], axis=0).astype(np.float64)
+    return sum((np.asarray(size > cache, dtype=np.float64) for cache in machine.caches), np.zeros_like(size))
 
 
 def _row_stride(access: Access, nest: Nest) -> Array:

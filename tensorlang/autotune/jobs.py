@@ -21,10 +21,8 @@ from tensorlang import dtypes, topi
 from tensorlang.autotune.records import Status
 from tensorlang.autotune.task import extent
 from tensorlang.autotune.timing import Timing, raised_priority, sample, time_interleaved, time_kernel
-from tensorlang.ir.stmt import Kernel
-from tensorlang.lowering.dump import Dump
-from tensorlang.lowering.pipeline import lower_state
-from tensorlang.schedule import Schedule, Trace, create_schedule
+from tensorlang.driver import build, lower
+from tensorlang.schedule import Trace, create_schedule
 from tensorlang.target.backend import backend
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
@@ -83,14 +81,9 @@ def build_candidate(job: BuildJob) -> bytes:
     """Replay the trace, prove its final state legal, lower it, compile it into the cache; return the loop IR."""
     tensors: tuple[Tensor, ...] = pickle.loads(job.tensors)
     schedule = Trace.from_json(job.trace).apply(create_schedule([t.op for t in output_tensors(tensors)]), check="final")
-    kernel = _lower(schedule, tensors, job.target)
+    kernel = lower(schedule, list(tensors), target=job.target).kernel
     backend(job.target.kind).compile(kernel, job.target)
     return pickle.dumps(kernel)
-
-
-def _lower(schedule: Schedule, tensors: tuple[Tensor, ...], target: Target) -> Kernel:
-    params = [schedule.buffer_of(t) for t in tensors]
-    return lower_state(schedule.state, params, "main", target.kind, Dump("main"))
 
 
 @lru_cache(maxsize=1)
@@ -141,8 +134,7 @@ def run_unscheduled(tensors: bytes, target: Target, inputs: tuple[Array, ...]) -
     args: tuple[Tensor, ...] = pickle.loads(tensors)
     made = output_tensors(args)
     outputs = tuple(np.empty([extent(n) for n in t.shape], dtypes.info(t.dtype).numpy) for t in made)
-    kernel = _lower(create_schedule([t.op for t in made]), args, target)
-    backend(target.kind).compile(kernel, target)(*inputs, *outputs)
+    build(create_schedule([t.op for t in made]), list(args), target)(*inputs, *outputs)
     return outputs
 
 

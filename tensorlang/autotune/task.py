@@ -162,20 +162,25 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def count_operations(program: Program) -> float:
-    """Arithmetic operations of one run of the unscheduled program: operators, intrinsics, reduction steps."""
-    total = 0.0
-    for op in program.ops:
-        if not isinstance(op, ComputeOp):
-            continue
-        points = math.prod(extent(a.extent) for a in op.axes)
-        if op.reduction is not None:
-            points *= math.prod(extent(a.extent) for a in op.reduction.axes)
-            bodies = op.reduction.sources
-            each = sum(map(_operations, bodies)) + sum(map(_operations, op.reduction.reducer.result))
-        else:
-            each = sum(map(_operations, op.body))
-        total += points * each
-    return total or float(sum(math.prod(extent(a.extent) for a in op.axes) for op in program.ops))
+    """Arithmetic operations of one run of the unscheduled program: operators, intrinsics, reduction steps.
+
+    A program that only moves data counts the elements that it writes.
+    """
+    computed = [op for op in program.ops if isinstance(op, ComputeOp)]
+    total = sum(_points(op) * _operations_of_point(op) for op in computed)
+    return total or sum(_points(op) for op in computed)
+
+
+def _points(op: ComputeOp) -> float:
+    """Iterations of an operation, its reduction included."""
+    reduce_axes = () if op.reduction is None else op.reduction.axes
+    return float(math.prod(extent(a.extent) for a in (*op.axes, *reduce_axes)))
+
+
+def _operations_of_point(op: ComputeOp) -> int:
+    if op.reduction is None:
+        return sum(map(_operations, op.body))
+    return sum(map(_operations, (*op.reduction.sources, *op.reduction.reducer.result)))
 
 
 def _operations(expr: Expr) -> int:
@@ -185,7 +190,7 @@ def _operations(expr: Expr) -> int:
             return 0
         case Reduce():
             return sum(map(_operations, expr.sources))
-    return isinstance(expr, Binary | Unary | Call) + sum(map(_operations, expr.children()))
+    return int(isinstance(expr, Binary | Unary | Call)) + sum(map(_operations, expr.children()))
 
 
 def extent(expr: Expr) -> int:

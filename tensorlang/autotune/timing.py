@@ -25,7 +25,7 @@ LONGEST_PAUSES = 20
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of each repeat that counted; `rejected` samples were disturbed; `noisy`: too many of them."""
+    """Seconds of each repeat that counted; `rejected` samples were disturbed; `noisy`: too few are left."""
 
     seconds: tuple[float, ...]
     rejected: int = 0
@@ -77,7 +77,8 @@ def time_kernel(
     """Time a call that was run once already.
 
     Stops after one sample over twice `best`, after three whose median is over 1.3 times `best`, after ten, or
-    after two seconds and three samples. Disturbed samples are taken again, 30 times at most.
+    after two seconds and three samples. Disturbed samples are taken again, 30 times at most; then three good ones
+    must do.
     """
     first, clean = take(call, 1)
     number = calls_per_sample(call, first)
@@ -91,7 +92,7 @@ def time_kernel(
         rejected += 1
         time.sleep(PAUSE * min(rejected, LONGEST_PAUSES))  # let whatever disturbed it pass
         if rejected >= MOST_REJECTED:
-            return Timing(tuple(seconds), rejected, noisy=True)
+            return Timing(tuple(seconds), rejected, noisy=len(seconds) < FEWEST)
     return Timing(tuple(seconds), rejected)
 
 

@@ -27,9 +27,8 @@ for command in (tune, bench, log, target):
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; mistakes of the user end with one line and exit code 2."""
     try:
-        tensorlang.main(arguments, standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        code = tensorlang.main(arguments, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)  # click returns what `ctx.exit` was given
     except click.ClickException as error:
         place = f" (see {error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
         _fail(f"{error.format_message()}{place}", 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from tensorlang.cli.arguments import make_task, task_options
@@ -42,8 +44,6 @@ def tune(
 
     task = make_task(operator, shape, arguments, dtype, target, threads)
     limit = trials or (DEFAULT_TRIALS if seconds is None else UNLIMITED)
-    command = click.get_current_context().command_path
-    resume = f"{command} {operator} ... --log {log_file}"
     try:
         with open_display(task, limit, seconds, silent=as_json) as show:
             result = autotune.tune(task, limit, seconds, log_file, seed, callbacks=[show], compare=True)
@@ -53,11 +53,24 @@ def tune(
             click.echo(result_json(stop.result, log_file))
         else:
             print_result(stop.result, log_file)
-        click.echo(f"stopped after {measured} new trials, all kept in {log_file}; go on with: {resume}", err=True)
+        click.echo(f"stopped after {measured} new trials, all kept in {log_file}; go on with: {_command()}", err=True)
         raise click.exceptions.Exit(130) from None
     if result.best is None:
         raise TensorlangError(_nothing_found(result))
     click.echo(result_json(result, log_file)) if as_json else print_result(result, log_file)
+
+
+def _command() -> str:
+    """The command line that was given, to be run again."""
+    context = click.get_current_context()
+    words = [context.params["operator"]]
+    for option in context.command.params:
+        value = context.params[option.name or ""]
+        source = context.get_parameter_source(option.name or "")
+        given = source is not None and source.name == "COMMANDLINE"
+        if isinstance(option, click.Option) and given:
+            words += [option.opts[-1]] if option.is_flag else [option.opts[-1], str(value)]
+    return f"tensorlang tune {shlex.join(words)}"
 
 
 def _nothing_found(result: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tensorlang.errors import Instance, Witness
+from tensorlang.errors import Witness
 from tensorlang.polyhedral.legality import TimeSpace
 from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
 from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest
@@ -29,6 +29,7 @@ def uncovered(scop: Scop) -> Gap | None:
     if not produced:
         return None
     space = TimeSpace(scop)
+    produced = {name: [p for p in pairs if space.is_exact(*p)] for name, pairs in produced.items()}
     arrays = {a.name: a for a in scop.arrays}
     for name, writers in produced.items():
         for s in scop.statements:
@@ -47,8 +48,8 @@ def _gap(
     writers: list[tuple[Statement, Access]],
     arrays: dict[str, Array],
 ) -> Gap | None:
-    written, read = space.text(writers, arrays), space.text([(s, r)], arrays)
-    missing = space.make(read).subtract_range(space.make(written).range())
+    read = space.make(space.text([(s, r)], arrays))
+    missing = read.subtract_range(space.make(space.text(writers, arrays)).range()) if writers else read
     if missing.is_empty():
         return None
     sizes, time, _ = smallest(missing)
@@ -59,12 +60,17 @@ def _gap(
     return Gap(r.array, s.name, witness)
 
 
-def first_instance(scop: Scop, statement: Statement, read: Access) -> tuple[str, None, Instance]:
-    """The element and the instance of the first run of a read: the witness of a read nobody can serve."""
+def first_instance(scop: Scop, statement: Statement, read: Access) -> Witness | None:
+    """The first run of a read, as the witness of a read that nobody serves; None when it never runs."""
     alone = replace(scop, statements=(replace(statement, lanes=()),))
     space = TimeSpace(alone)
     arrays = {a.name: a for a in scop.arrays}
     plain = replace(read, version=())
-    sizes, time, _ = smallest(space.make(space.text([(alone.statements[0], plain)], arrays)))
-    found, values = locate(space, time, sizes_of(space, sizes))
-    return element_text(plain, values), None, instance(found, values, space)
+    runs = space.make(space.text([(alone.statements[0], plain)], arrays))
+    if runs.is_empty():
+        return None
+    sizes, time, _ = smallest(runs)
+    bound = sizes_of(space, sizes)
+    found, values = locate(space, time, bound)
+    at = instance(found, values, space)
+    return Witness("coverage", element_text(plain, values), None, at, (), tuple(sorted(bound.items())))

@@ -71,6 +71,13 @@ class TimeSpace:
             index.append(text)
         return index, extra
 
+    def is_exact(self, statement: Statement, access: Access) -> bool:
+        """True when isl sees the element of an access and the whole domain: only such a write covers a read."""
+        names = dims(statement.loops)
+        _, exact = conditions_text(statement.domain, names, self.namer)
+        index = access.index
+        return exact and index is not None and all(index_text(i, names, self.namer) for i in index)
+
     def make(self, body: str) -> isl.Map:
         """Build an isl map from pieces of text, within the context of non-negative sizes."""
         made = isl.make_map(f"{self.namer.prefix()}{{ {body} }}")

@@ -11,10 +11,10 @@ from itertools import groupby
 
 from tensorlang import config
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Expr, Var, binary
+from tensorlang.ir.expr import Binary, Const, Expr, Var, binary
 from tensorlang.ir.stmt import INDEX, For, If, Seq, Stmt
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims
+from tensorlang.polyhedral.affine_text import Namer, condition_text, conditions_text, dims
 from tensorlang.polyhedral.ast_expr import convert
 from tensorlang.polyhedral.nest import Leaf, Loop, Sequence, Tree, leaves
 from tensorlang.polyhedral.nest import loops as loops_of
@@ -50,10 +50,14 @@ def schedule_text(tree: Tree, scop: Scop) -> tuple[str, Namer]:
 
 def _space(number: int, statement: Statement, namer: Namer) -> str:
     names = dims(statement.loops)
-    where, exact = conditions_text(statement.domain, names, namer)
-    if not exact:
-        raise InternalError(f"the domain of {statement.name} is not affine: {statement.domain}")
+    where, _ = conditions_text(statement.domain, names, namer)
     return f"S{number}[{', '.join(names.values())}] : {where}"
+
+
+def invisible(statement: Statement, sizes: frozenset[str]) -> list[Expr]:
+    """The conditions of a domain that isl cannot see (products of axes and sizes): the statement tests them itself."""
+    names, namer = dims(statement.loops), Namer(sizes)
+    return [c for c in statement.domain if condition_text(c, names, namer) is None]
 
 
 def _instance(number: int, statements: tuple[Statement, ...]) -> str:
@@ -153,9 +157,12 @@ class _Walker:
         condition = node.for_get_cond()
         limit = convert(condition.get_op_arg(1), self.names)
         if condition.get_op_type() == isl.OpType.le:
-            limit = binary("add", limit, 1)
-        if isl.number(node.for_get_inc().get_val()) != 1:
-            raise InternalError(f"isl made a loop over {loop.axis} with a step of {node.for_get_inc()}")
+            limit = _plus_one(limit)
+        step = isl.number(node.for_get_inc().get_val())
+        if step != 1:
+            self.names[iterator] = binary("add", first, binary("mul", var, step))
+            limit = binary("floordiv", binary("add", binary("sub", limit, first), step - 1), step)
+            first = Const(0, INDEX)
         body = self.wrap(loop.name, self.statement(node.for_get_body(), (*path, var.name)))
         return For(var, first, limit, loop.kind, body, loop.axis, loop.thread)
 
@@ -181,6 +188,15 @@ def _has_for(node: isl.AstNode) -> bool:
         branches = [node.if_get_then_node()] + ([node.if_get_else_node()] if node.if_has_else_node() else [])
         return any(_has_for(n) for n in branches)
     return bool(kind == isl.NodeType.for_)
+
+
+def _plus_one(limit: Expr) -> Expr:
+    """An inclusive bound made exclusive: inside a minimum, so that `min(64, rest)` shows its constant."""
+    if isinstance(limit, Binary) and limit.op in ("min", "max"):
+        return binary(limit.op, _plus_one(limit.a), _plus_one(limit.b))
+    if isinstance(limit, Binary) and limit.op == "sub" and isinstance(limit.b, Const):
+        return binary("sub", limit.a, limit.b.value - 1)
+    return binary("add", limit, 1)
 
 
 def _fresh(wish: str, taken: tuple[str, ...]) -> str:

@@ -54,8 +54,11 @@ def locate(space: TimeSpace, time: list[int], sizes: dict[str, int]) -> tuple[St
 
 
 def instance(statement: Statement, values: dict[str, int], space: TimeSpace) -> Instance:
-    """Return an instance in the stage's own axes, with its time vector."""
-    point = tuple(evaluate(e, values) for _, e in statement.point)
+    """Return an instance in the stage's own axes (in its loops, where those are not affine), with its time vector."""
+    try:
+        point = tuple(evaluate(e, values) for _, e in statement.point)
+    except KeyError:
+        point = tuple(values[name] for name in statement.loops)
     time = tuple(values[p] if isinstance(p, str) else p for p in statement.time)
     return Instance(statement.name, point, time)
 

@@ -1,1 +1,13 @@
 """Running compiled kernels: argument checks, executables, timing, the disk cache, and the OpenMP runtime."""
+
+from typing import Any
+
+from tensorlang.names import listing, lookup
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__)

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from tensorlang.nd import NDArray
+
 Array: TypeAlias = np.ndarray[Any, Any]
 
 _CPU = 1
@@ -20,6 +22,8 @@ def as_array(value: Any) -> Array:
     """
     if isinstance(value, np.ndarray):
         return value
+    if isinstance(value, NDArray):
+        return value.data
     if hasattr(value, "__array_interface__"):
         return np.asarray(value)
     if not hasattr(value, "__dlpack__"):

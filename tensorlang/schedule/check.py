@@ -35,7 +35,7 @@ class OutOfReach:
         return UncoveredRead(
             "",
             f"{self.statement.name} reads {self.read.array} {where}",
-            witness=Witness("coverage", *first_instance(self.scop, self.statement, self.read)),
+            witness=first_instance(self.scop, self.statement, self.read),
             legal=legal_places(state, self.producer.name),
         )
 

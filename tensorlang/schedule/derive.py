@@ -264,7 +264,7 @@ def _points(stage: StageState, axis: str, known: dict[str, AxisRange], suffix: s
     """The point loops of a peeled split whose outer axis is `axis`: full when all of them run whole."""
     for relation in stage.relations:
         if isinstance(relation, SplitRelation | PartsRelation) and relation.outer == axis and relation.tail == "peel":
-            factor = split_factor(relation, known[relation.parent])
+            factor = constant(split_factor(relation, known[relation.parent]))
             low, extent = constant(known[relation.parent].lower), constant(known[relation.parent].extent)
             below = _leaves_of(stage, relation.inner)
             sizes = [(leaf, constant(known[leaf].extent)) for leaf in below]

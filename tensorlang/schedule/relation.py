@@ -90,11 +90,12 @@ def _ceildiv(a: Expr, b: int) -> Expr:
     return simple(binary("floordiv", binary("add", a, b - 1), b))
 
 
-def split_factor(relation: SplitRelation | PartsRelation, parent: AxisRange) -> int | None:
-    """The factor of a split; None when it depends on a symbolic size."""
+def split_factor(relation: SplitRelation | PartsRelation, parent: AxisRange) -> Expr:
+    """The factor of a split: a constant, unless a symbolic extent is cut in parts."""
     if isinstance(relation, SplitRelation):
-        return relation.factor
-    return constant(binary("max", _ceildiv(parent.extent, relation.parts), 1))
+        return Const(relation.factor, INDEX)
+    factor = _ceildiv(parent.extent, relation.parts)
+    return simple(binary("max", factor, 1)) if isinstance(factor, Const) else factor
 
 
 def forward(relation: Relation, known: Mapping[str, AxisRange]) -> dict[str, AxisRange]:
@@ -103,14 +104,12 @@ def forward(relation: Relation, known: Mapping[str, AxisRange]) -> dict[str, Axi
         case SplitRelation() | PartsRelation():
             parent = known[relation.parent]
             factor = split_factor(relation, parent)
-            if factor is None:
-                raise ValueError(f"nparts of the symbolic extent {parent.extent}")
-            first = simple(binary("floordiv", parent.lower, factor))
-            after = _ceildiv(parent.upper, factor)
-            outer = AxisRange(first, simple(binary("sub", after, first)))
+            inner = AxisRange(ZERO, factor)
             if isinstance(relation, PartsRelation):
-                outer = AxisRange(ZERO, Const(relation.parts, INDEX))
-            return {relation.outer: outer, relation.inner: AxisRange(ZERO, Const(factor, INDEX))}
+                return {relation.outer: AxisRange(ZERO, Const(relation.parts, INDEX)), relation.inner: inner}
+            first = simple(binary("floordiv", parent.lower, factor))
+            after = _ceildiv(parent.upper, relation.factor)
+            return {relation.outer: AxisRange(first, simple(binary("sub", after, first))), relation.inner: inner}
         case FuseRelation():
             a, b = known[relation.outer], known[relation.inner]
             return {relation.fused: AxisRange(ZERO, simple(binary("mul", a.extent, b.extent)))}
@@ -142,10 +141,11 @@ def backward(
             case SplitRelation() | PartsRelation():
                 parent = known[relation.parent]
                 factor = split_factor(relation, parent)
-                assert factor is not None
                 whole = binary("add", binary("mul", value[relation.outer], factor), value[relation.inner])
+                if isinstance(relation, PartsRelation):
+                    whole = binary("add", whole, parent.lower)
                 value[relation.parent] = simple(whole)
-                guards += _split_guards(relation, parent, factor, value[relation.parent])
+                guards += _split_guards(relation, parent, constant(factor), value[relation.parent])
             case FuseRelation():
                 fused, inner = value[relation.fused], known[relation.inner]
                 a = binary("add", binary("floordiv", fused, inner.extent), known[relation.outer].lower)
@@ -159,14 +159,18 @@ def backward(
     return value, guards
 
 
-def _split_guards(relation: SplitRelation | PartsRelation, parent: AxisRange, factor: int, whole: Expr) -> list[Expr]:
+def _split_guards(
+    relation: SplitRelation | PartsRelation, parent: AxisRange, factor: int | None, whole: Expr
+) -> list[Expr]:
     low, extent = constant(parent.lower), constant(parent.extent)
+    if isinstance(relation, PartsRelation):
+        perfect = factor is not None and extent == relation.parts * factor
+        return [] if perfect else [binary("lt", whole, parent.upper)]
+    assert factor is not None
     guards: list[Expr] = []
     if low is None or low % factor:
         guards.append(binary("ge", whole, parent.lower))
-    pieces = relation.parts if isinstance(relation, PartsRelation) else None
-    exact = low is not None and extent is not None and (low + extent) % factor == 0
-    if not exact or (pieces is not None and extent != pieces * factor):
+    if low is None or extent is None or (low + extent) % factor:
         guards.append(binary("lt", whole, parent.upper))
     return guards
 

@@ -39,7 +39,7 @@ def _current_tag(tag: str) -> str:
     return tag or _tag.get()
 
 
-def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Tensor:
     """Declare an input of a shape (integers or symbolic sizes; `()` is a scalar) and a dtype (float32)."""
     checked = check_tensor_name(name)
     op = PlaceholderOp(checked, shape_of(shape, checked), dtypes.canonical(dtype or "float32"), caller())
@@ -80,7 +80,7 @@ def compute(
 
 def extern(
     shape: Any,
-    inputs: Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
     fcompute: Callable[..., Any],
     name: str = "extern",
     dtype: str | Sequence[str] | None = None,

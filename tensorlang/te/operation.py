@@ -68,7 +68,7 @@ class Tensor(ExprOperators):
 
     @property
     def shape(self) -> tuple[Expr, ...]:
-        return self.op.shape
+        return self.op.shapes[self.value_index] if isinstance(self.op, ExternOp) else self.op.shape
 
     @property
     def dtype(self) -> str:

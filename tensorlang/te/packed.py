@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from tensorlang.errors import DefinitionError, KernelError
 from tensorlang.location import caller
@@ -14,6 +14,15 @@ from tensorlang.nd import NDArray
 _registered: dict[str, Callable[..., Any]] = {}
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def register_func(func_name: F) -> F: ...
+@overload
+def register_func(func_name: str, f: F, override: bool = False) -> F: ...
+@overload
+def register_func(func_name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
 def register_func(func_name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
     """Register a Python function under a name for `tir.call_packed`; also a decorator, with or without a name."""
     if callable(func_name):

@@ -96,8 +96,8 @@ def _leaves(draw: st.DrawFn, scope: _Scope) -> Stmt:
 def _bounds(draw: st.DrawFn, scope: _Scope) -> tuple[Expr, Expr]:
     """Bounds as tiling makes them: shifted, scaled, cut by a size or by a constant."""
     lower: Expr = index(draw(st.integers(-1, 3)))
-    if scope.variables and draw(st.booleans()):
-        outer = draw(st.sampled_from(scope.variables))
+    if draw(st.booleans()) and scope.variables:
+        outer: Var = draw(st.sampled_from(scope.variables))
         lower = outer * index(draw(st.sampled_from([1, 2, 4]))) + index(draw(st.integers(0, 1)))
     if draw(st.integers(0, 3)) == 0:
         lower = binary("max", lower, draw(_expressions(scope, 1)))

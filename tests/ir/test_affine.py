@@ -11,21 +11,21 @@ from tensorlang.ir.construct import array, index, indices, load
 from tensorlang.ir.expr import Cast, Const, Expr, Var, cast
 from tensorlang.ir.interpret import evaluate
 
-I, J = indices("i j")
+i, j = indices("i j")
 
 
 @pytest.mark.parametrize(
     ("expr", "wanted"),
     [
-        (2 * (I + 3) - J * 4, {"i": 2, "j": -4, "": 6}),
-        (I - I, {}),
-        (-(I - 1), {"i": -1, "": 1}),
+        (2 * (i + 3) - j * 4, {"i": 2, "j": -4, "": 6}),
+        (i - i, {}),
+        (-(i - 1), {"i": -1, "": 1}),
         (index(7), {"": 7}),
         (cast(Var("k", "int8"), "int64") + 1, {"k": 1, "": 1}),
-        (I * J, None),
-        (I // 2, None),
-        (Cast(I, "int32"), None),
-        (load(array("A", (4,), "int64"), I), None),
+        (i * j, None),
+        (i // 2, None),
+        (Cast(i, "int32"), None),
+        (load(array("A", (4,), "int64"), i), None),
         (Const(1.0, "float32"), None),
         (Var("x", "float32"), None),
     ],
@@ -50,11 +50,11 @@ def test_text(form: dict[str, int], text: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["i", "j", ""]), st.integers(-9, 9)), st.integers(-99, 99), st.integers(-99, 99))
-def test_there_and_back(form: dict[str, int], i: int, j: int) -> None:
+def test_there_and_back(form: dict[str, int], x: int, y: int) -> None:
     form = {name: c for name, c in form.items() if c}
     expr = to_expr(form)
     assert affine(expr) == form
-    assert evaluate(expr, {I: i, J: j}) == form.get("i", 0) * i + form.get("j", 0) * j + form.get("", 0)
+    assert evaluate(expr, {i: x, j: y}) == form.get("i", 0) * x + form.get("j", 0) * y + form.get("", 0)
 
 
 def test_widening_casts() -> None:

@@ -106,7 +106,7 @@ def expression(text: str) -> Expr:
     ],
 )
 def test_expressions(given: str, wanted: str) -> None:
-    assert str(simplify(expression(given), RANGES)) == wanted  # type: ignore[arg-type]
+    assert str(simplify(expression(given), RANGES)) == wanted
 
 
 def test_floats_are_left_alone() -> None:
@@ -132,13 +132,13 @@ def test_constants_wrap_like_numpy() -> None:
 
 def test_proves() -> None:
     a, n = NAMES["a"], NAMES["n"]
-    assert proves(a < 11, RANGES)  # type: ignore[arg-type]
-    assert not proves(a < n, RANGES)  # type: ignore[arg-type]
+    assert proves(a < 11, RANGES)
+    assert not proves(a < n, RANGES)
 
 
-I, J, K, N = indices("i j k n")
-A = array("A", (N,))
-COUNTS = array("counts", (N,), "int64")
+i, j, k, n = indices("i j k n")
+A = array("A", (n,))
+COUNTS = array("counts", (n,), "int64")
 SIZES = {"n": (0, None)}
 
 
@@ -147,42 +147,42 @@ def simplified(stmt: Stmt) -> str:
 
 
 def test_guards_that_the_bounds_imply_vanish() -> None:
-    body = If(binary("and", J < N, J >= 0), store(A, J, 1.0))
-    nest = loop(I, 0, (N + 31) // 32, loop(J, 32 * I, binary("min", 32 * I + 32, N), body))
+    body = If(binary("and", j < n, j >= 0), store(A, j, 1.0))
+    nest = loop(i, 0, (n + 31) // 32, loop(j, 32 * i, binary("min", 32 * i + 32, n), body))
     assert simplified(nest) == (
         "for i in range((n + 31) // 32):\n  for j in range(32 * i, min(32 * i + 32, n)):\n    A[j] = 1.0"
     )
 
 
 def test_a_guard_that_matters_stays() -> None:
-    nest = loop(I, 0, (N + 31) // 32, loop(J, 32 * I, 32 * I + 32, If(J < N, store(A, J, 1.0))))
+    nest = loop(i, 0, (n + 31) // 32, loop(j, 32 * i, 32 * i + 32, If(j < n, store(A, j, 1.0))))
     assert "if j < n:" in simplified(nest)
 
 
 def test_loops_of_one_iteration_are_inlined() -> None:
-    nest = loop(I, 5, 6, loop(J, 8 * I, 8 * I + 1, store(A, J // 8 + I, 1.0)))
+    nest = loop(i, 5, 6, loop(j, 8 * i, 8 * i + 1, store(A, j // 8 + i, 1.0)))
     assert simplified(nest) == "A[10] = 1.0"
 
 
 def test_loops_of_at_most_one_iteration_become_tests() -> None:
-    assert simplified(loop(J, I, binary("min", I + 1, N), store(A, J, 1.0))) == "if i < min(i + 1, n):\n  A[i] = 1.0"
+    assert simplified(loop(j, i, binary("min", i + 1, n), store(A, j, 1.0))) == "if i < min(i + 1, n):\n  A[i] = 1.0"
 
 
 def test_thread_loops_stay() -> None:
-    nest = loop(I, 0, 1, store(A, I, 1.0), LoopKind.BOUND, "threadIdx.x")
+    nest = loop(i, 0, 1, store(A, i, 1.0), LoopKind.BOUND, "threadIdx.x")
     assert simplified(nest) == "threadIdx.x i in range(1):\n  A[i] = 1.0"
 
 
 @pytest.mark.parametrize(
     "stmt",
     [
-        loop(I, 3, 3, store(A, I, 1.0)),
-        loop(I, 0, N, loop(J, I, I, store(A, J, 1.0))),
-        loop(I, 0, N, loop(J, N, I + 1, store(A, J, 1.0))),
-        loop(I, 0, N, Seq(())),
-        Seq((Seq(()), If(I < N, Seq(())))),
-        loop(I, 0, 4, If(I > 4, store(A, I, 1.0))),
-        Allocate(A, loop(I, 0, 0, store(A, I, 1.0))),
+        loop(i, 3, 3, store(A, i, 1.0)),
+        loop(i, 0, n, loop(j, i, i, store(A, j, 1.0))),
+        loop(i, 0, n, loop(j, n, i + 1, store(A, j, 1.0))),
+        loop(i, 0, n, Seq(())),
+        Seq((Seq(()), If(i < n, Seq(())))),
+        loop(i, 0, 4, If(i > 4, store(A, i, 1.0))),
+        Allocate(A, loop(i, 0, 0, store(A, i, 1.0))),
     ],
 )
 def test_what_does_nothing_is_dropped(stmt: Stmt) -> None:
@@ -190,7 +190,7 @@ def test_what_does_nothing_is_dropped(stmt: Stmt) -> None:
 
 
 def test_an_empty_branch_turns_the_condition_round() -> None:
-    assert simplified(If(I < N, Seq(()), Fail("late"))) == "if i >= n:\n  fail 'late'"
+    assert simplified(If(i < n, Seq(()), Fail("late"))) == "if i >= n:\n  fail 'late'"
 
 
 def test_sequences_flatten() -> None:
@@ -199,9 +199,9 @@ def test_sequences_flatten() -> None:
 
 
 def test_conditions_hold_inside_their_branches() -> None:
-    inner = If(I < N + 1, store(A, I, 1.0), Fail("no"))
-    other = If(I < N, Fail("no"), store(A, I, 2.0))
-    text = simplified(If(I < N, inner, other))
+    inner = If(i < n + 1, store(A, i, 1.0), Fail("no"))
+    other = If(i < n, Fail("no"), store(A, i, 2.0))
+    text = simplified(If(i < n, inner, other))
     assert text == "if i < n:\n  A[i] = 1.0\nelse:\n  A[i] = 2.0"
 
 
@@ -214,37 +214,37 @@ def test_a_condition_on_memory_does_not_outlive_a_store() -> None:
 
 def test_lets() -> None:
     x = Var("x", "int64")
-    assert simplified(Let(x, I + 0, store(A, x, 1.0))) == "A[i] = 1.0"
-    kept = loop(I, 0, 4, Let(x, I * 8 + 1, If(x < 26, store(A, x // 8, 1.0))))
+    assert simplified(Let(x, i + 0, store(A, x, 1.0))) == "A[i] = 1.0"
+    kept = loop(i, 0, 4, Let(x, i * 8 + 1, If(x < 26, store(A, x // 8, 1.0))))
     assert simplified(kept) == "for i in range(4):\n  let x = 8 * i + 1\n  A[x // 8] = 1.0"
 
 
 def test_one_name_in_two_loops_is_two_variables() -> None:
-    body = If(I < 10, store(A, I // 10, 1.0))
-    text = simplified(Seq((loop(I, 0, 10, body), loop(I, 0, 100, body))))
+    body = If(i < 10, store(A, i // 10, 1.0))
+    text = simplified(Seq((loop(i, 0, 10, body), loop(i, 0, 100, body))))
     assert text == "for i in range(10):\n  A[0] = 1.0\nfor i in range(100):\n  if i < 10:\n    A[i // 10] = 1.0"
 
 
 def tiled_matmul() -> tuple[Stmt, Load]:
     io, jo, ko, ii, ji, ki = indices("io jo ko ii ji ki")
-    x, y, z = (array(name, (N, N)) for name in "XYZ")
+    x, y, z = (array(name, (n, n)) for name in "XYZ")
     i, j, k = 32 * io + ii, 32 * jo + ji, 8 * ko + ki
-    inside = binary("and", binary("and", i < N, j < N), k < N)
+    inside = binary("and", binary("and", i < n, j < n), k < n)
     last = load(y, k, (j // 32) * 32 + j % 32)
     update = store(z, (i, j), load(z, i, j) + load(x, i, k) * last)
 
     def rest(outer: Var, size: int) -> Expr:
-        return binary("min", size, N - size * outer)
+        return binary("min", size, n - size * outer)
 
     nest = loop(ji, 0, rest(jo, 32), If(inside, update), LoopKind.VECTORIZED)
-    nest = loop(ko, 0, (N + 7) // 8, loop(ii, 0, rest(io, 32), loop(ki, 0, rest(ko, 8), nest)))
-    return loop(io, 0, (N + 31) // 32, loop(jo, 0, (N + 31) // 32, nest), LoopKind.PARALLEL), last
+    nest = loop(ko, 0, (n + 7) // 8, loop(ii, 0, rest(io, 32), loop(ki, 0, rest(ko, 8), nest)))
+    return loop(io, 0, (n + 31) // 32, loop(jo, 0, (n + 31) // 32, nest), LoopKind.PARALLEL), last
 
 
 def test_tiled_matmul(golden) -> None:  # type: ignore[no-untyped-def]
     body, _ = tiled_matmul()
-    params = [array(name, (N, N)) for name in "XYZ"]
-    golden(kernel_text(simplify_kernel(kernel("matmul", params, "Z", body, [N]))))
+    params = [array(name, (n, n)) for name in "XYZ"]
+    golden(kernel_text(simplify_kernel(kernel("matmul", params, "Z", body, [n]))))
 
 
 def test_a_second_time_changes_nothing() -> None:

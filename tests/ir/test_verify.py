@@ -10,8 +10,8 @@ from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Select, 
 from tensorlang.ir.stmt import Allocate, CallPython, Fail, If, Kernel, Let, LoopKind, Seq, Stmt
 from tensorlang.ir.verify import verify
 
-I, J, N = indices("i j n")
-A, B = array("A", (N,)), array("B", (N,))
+i, j, n = indices("i j n")
+A, B = array("A", (n,)), array("B", (n,))
 L = array("L", (4,), "float32", "local")
 X32 = Var("x", "int32")
 ONE = Const(1.0, "float32")
@@ -19,23 +19,23 @@ VECTOR, PARALLEL = LoopKind.VECTORIZED, LoopKind.PARALLEL
 
 
 def made(body: Stmt) -> Kernel:
-    return kernel("k", [A, B], "B", body, [N])
+    return kernel("k", [A, B], "B", body, [n])
 
 
 def over_i(body: Stmt) -> Stmt:
-    return loop(I, 0, N, body)
+    return loop(i, 0, n, body)
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        over_i(store(B, I, load(A, I) + 1.0)),
-        Seq((over_i(store(B, I, 0.0)), over_i(store(B, I, 1.0)))),
+        over_i(store(B, i, load(A, i) + 1.0)),
+        Seq((over_i(store(B, i, 0.0)), over_i(store(B, i, 1.0)))),
         Allocate(L, Seq((store(L, 1, 2.0), store(B, 0, load(L, 1))))),
         Let(X32, Const(3, "int32"), store(B, 0, Cast(X32, "float32"))),
-        loop(J, 8 * N, 8 * N + 8, loop(I, 0, N, store(B, I, 1.0)), VECTOR),
-        If(N > 3, Fail("too long"), Seq(())),
-        loop(I, 0, 1, store(B, I, 1.0), LoopKind.BOUND, "threadIdx.x"),
+        loop(j, 8 * n, 8 * n + 8, loop(i, 0, n, store(B, i, 1.0)), VECTOR),
+        If(n > 3, Fail("too long"), Seq(())),
+        loop(i, 0, 1, store(B, i, 1.0), LoopKind.BOUND, "threadIdx.x"),
     ],
 )
 def test_well_formed(body: Stmt) -> None:
@@ -50,8 +50,8 @@ def value(expr: Expr) -> Stmt:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (store(B, I, 1.0), "variable i is used outside its scope: i"),
-        (over_i(over_i(store(B, I, 1.0))), "variable i is defined twice on one path"),
+        (store(B, i, 1.0), "variable i is used outside its scope: i"),
+        (over_i(over_i(store(B, i, 1.0))), "variable i is defined twice on one path"),
         (Let(X32, Const(3, "int64"), Fail("")), "the value of x is int64, expected int32"),
         (Let(X32, Const(3, "int32"), value(Var("x", "int64"))), "x is used as int64, defined as int32"),
         (store(B, (0, 0), 1.0), r"B: float32\[n\] has 1 dimensions, indexed with 2"),
@@ -62,17 +62,17 @@ def value(expr: Expr) -> Stmt:
         (store(array("B", (3,)), 0, 1.0), r"buffer B is used as B: float32\[3\] \(global\), declared as"),
         (Allocate(L, Allocate(L, Fail(""))), "buffer L is declared twice on one path"),
         (Allocate(array("B", (4,)), Fail("")), "buffer B is declared twice on one path"),
-        (over_i(Allocate(array("S", (I,)), Fail(""))), "not made of integers and size parameters only"),
+        (over_i(Allocate(array("S", (i,)), Fail(""))), "not made of integers and size parameters only"),
         (Allocate(Buffer("S", (), "int8", "heap"), Fail("")), "has the scope 'heap', not one of global, local, shared"),
         (If(Const(1, "int64"), Fail("")), "the condition is int64, expected bool"),
         (loop(X32, 0, 3, Fail("")), "loop variable x is int32, not int64"),
-        (loop(I, 0, Const(3, "int32"), Fail("")), "a loop bound is int32, expected int64"),
-        (loop(I, 0, 3, Fail(""), LoopKind.BOUND), "a bound loop has the thread tag ''"),
-        (loop(I, 0, 3, Fail(""), PARALLEL, "threadIdx.x"), "a parallel loop has the thread tag 'threadIdx.x'"),
-        (loop(I, 0, N, store(B, I, 1.0), VECTOR), "a vectorized loop has no constant extent"),
-        (loop(I, 0, 4, loop(J, 0, 4, Fail(""), VECTOR), VECTOR), "a vectorized loop stands inside the vectorized loop"),
-        (loop(I, 0, 4, loop(J, 0, 4, Fail(""), PARALLEL), VECTOR), "a parallel loop stands inside the vectorized"),
-        (loop(I, 0, 4, loop(J, 0, I, Fail("")), VECTOR), "the bounds of a loop vary over the lanes i"),
+        (loop(i, 0, Const(3, "int32"), Fail("")), "a loop bound is int32, expected int64"),
+        (loop(i, 0, 3, Fail(""), LoopKind.BOUND), "a bound loop has the thread tag ''"),
+        (loop(i, 0, 3, Fail(""), PARALLEL, "threadIdx.x"), "a parallel loop has the thread tag 'threadIdx.x'"),
+        (loop(i, 0, n, store(B, i, 1.0), VECTOR), "a vectorized loop has no constant extent"),
+        (loop(i, 0, 4, loop(j, 0, 4, Fail(""), VECTOR), VECTOR), "a vectorized loop stands inside the vectorized loop"),
+        (loop(i, 0, 4, loop(j, 0, 4, Fail(""), PARALLEL), VECTOR), "a parallel loop stands inside the vectorized"),
+        (loop(i, 0, 4, loop(j, 0, i, Fail("")), VECTOR), "the bounds of a loop vary over the lanes i"),
         (CallPython("f", (A,)), "f is not among the callbacks"),
         (value(Binary("add", Const(1, "int8"), Const(1, "int32"), "int32")), "operands of add are int8 and int32"),
         (value(Binary("add", Const(1, "int8"), Const(1, "int8"), "int32")), "add of int8 gives int32"),
@@ -101,7 +101,7 @@ def test_malformed(body: Stmt, message: str) -> None:
 
 
 def test_lanes_can_wait() -> None:
-    early = made(loop(I, 0, N, loop(J, 0, I, store(B, J, 1.0)), VECTOR))
+    early = made(loop(i, 0, n, loop(j, 0, i, store(B, j, 1.0)), VECTOR))
     verify(early, lanes=False)
     with pytest.raises(InternalError):
         verify(early)
@@ -109,15 +109,15 @@ def test_lanes_can_wait() -> None:
 
 def test_parameters_and_outputs() -> None:
     with pytest.raises(InternalError, match="two parameters of one name: A, A"):
-        verify(kernel("k", [A, A], "", Seq(()), [N]))
+        verify(kernel("k", [A, A], "", Seq(()), [n]))
     with pytest.raises(InternalError, match="writes C, which it has no parameter for"):
-        verify(kernel("k", [A], "C", Seq(()), [N]))
+        verify(kernel("k", [A], "C", Seq(()), [n]))
     with pytest.raises(InternalError, match="size n of kernel k is int32, not int64"):
         verify(kernel("k", [], "", Seq(()), [Var("n", "int32")]))
 
 
 def test_the_place_is_shown() -> None:
-    long = loop(I, 0, N, Seq(tuple(store(B, I, float(n)) for n in range(20))), VECTOR)
+    long = loop(i, 0, n, Seq(tuple(store(B, i, float(n)) for n in range(20))), VECTOR)
     with pytest.raises(InternalError) as caught:
         verify(made(long))
     text = str(caught.value)

@@ -104,6 +104,8 @@ def is_legal(derived: Derived) -> bool:
         for access in statement.reads:
             for at in element(access, values, shapes[access.array]):
                 reads.setdefault((access.array, at), []).append(event)
+    if any(not set(r.version) <= set(s.loops) for s in scop.statements for r in s.reads):
+        return False  # outside the loop that owns the array, even if the read never runs
     inputs = {a.name for a in scop.arrays if a.is_input}
     if any(key not in writes for key in reads if key[0] not in inputs):
         return False

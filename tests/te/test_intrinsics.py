@@ -159,7 +159,8 @@ def test_narrow_floats_round_once_from_float32(name: str) -> None:
 def test_scalars_give_scalars() -> None:
     for row in TABLE.values():
         operand = np.int32(3) if row.family == "bits" else np.float32(0.5)
-        assert np.shape(row.numpy(*[operand] * row.arity)) == ()
+        with np.errstate(invalid="ignore"):
+            assert np.shape(row.numpy(*[operand] * row.arity)) == ()
 
 
 def test_literals_are_weak() -> None:

@@ -197,8 +197,8 @@ def _place_reduction(
         stage.unroll(ki)
     else:
         stage.reorder(*outer, *middle, *inner)
-    for axis in unrolled:
-        stage.unroll(axis)
+    for loop in unrolled:
+        stage.unroll(loop)
     if form.vectorize:
         stage.vectorize(vector)
 

@@ -163,17 +163,18 @@ def _unsigned(scope: Scope, a: Form) -> bool:
 
 
 def _min(scope: Scope, a: Form, b: Form, dtype: str) -> Form | None:
-    return _extreme(scope, "min", a, b, dtype)
+    return extreme(scope, "min", (*_parts(scope, "min", a), *_parts(scope, "min", b)), dtype)
 
 
 def _max(scope: Scope, a: Form, b: Form, dtype: str) -> Form | None:
-    return _extreme(scope, "max", a, b, dtype)
+    return extreme(scope, "max", (*_parts(scope, "max", a), *_parts(scope, "max", b)), dtype)
 
 
-def _extreme(scope: Scope, op: str, a: Form, b: Form, dtype: str) -> Form:
+def extreme(scope: Scope, op: str, candidates: tuple[Form, ...], dtype: str) -> Form:
+    """The least (op min) or greatest (op max) of some forms; Wraps if one of them may not fit int64."""
     sign = 1 if op == "min" else -1
     parts: list[Form] = []
-    for new in (*_parts(scope, op, a), *_parts(scope, op, b)):
+    for new in candidates:
         # Of two parts that are ordered wherever the expression is evaluated, only one counts.
         if any(scope.facts.nonnegative(new.plus(old, -1).scaled(sign)) for old in parts):
             continue

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tensorlang.ir.simplify.forms import Atoms, Form, Key
+from tensorlang.ir.simplify.forms import Atoms, Bound, Form, Key
 
 FUEL = 32
+OPPOSITE = {"min": "max", "max": "min"}
 
 
 class Facts:
@@ -29,12 +30,12 @@ class Facts:
         return all(table[key].stable for key in form.terms)
 
     def alternatives(self, form: Form, made: str) -> tuple[Form, ...]:
-        """The forms that bound `form` one by one: those of a `min` (from above) or `max` (from below) in it."""
+        """The forms of which `form` is the `made`, min or max: those of the minima and maxima in it, distributed."""
         for key, c in form.terms.items():
             atom = self.atoms.table[key]
-            if atom.made == made and c == 1:
+            if atom.made == (made if c > 0 else OPPOSITE[made]):
                 rest = form.without(key)
-                return tuple(f for part in atom.parts for f in self.alternatives(rest.plus(part), made))
+                return tuple(f for part in atom.parts for f in self.alternatives(rest.plus(part, c), made))
         return (form,)
 
     def _prove(self, form: Form) -> bool:
@@ -49,8 +50,28 @@ class Facts:
         return self._eliminate(form)
 
     def _implied(self, form: Form, fact: Form) -> bool:
-        low = self.atoms.range(form.plus(fact, -1))[0]
-        return low is not None and low >= 0
+        """Whether `form` is a positive multiple of a fact and something that is not negative."""
+        for key, c in fact.terms.items():
+            factor = form.terms.get(key, 0) // c
+            if factor > 0:
+                low = self.atoms.range(form.plus(fact, -factor))[0]
+                return low is not None and low >= 0
+        return False
+
+    def pinned(self, facts: list[Form]) -> dict[Key, int]:
+        """The variables of which these facts and their ranges leave one value, and that value."""
+        limits: dict[Key, tuple[Bound, Bound]] = {}
+        for fact in facts:
+            if len(fact.terms) != 1:
+                continue
+            ((key, c),) = fact.terms.items()
+            low, high = limits.get(key) or self.atoms.range(Form({key: 1}, 0))
+            if c > 0:
+                low = -(fact.const // c) if low is None else max(low, -(fact.const // c))
+            else:
+                high = fact.const // -c if high is None else min(high, fact.const // -c)
+            limits[key] = low, high
+        return {key: low for key, (low, high) in limits.items() if low is not None and low == high}
 
     def _eliminate(self, form: Form) -> bool:
         """Replace one atom by its symbolic bounds and go on; composite atoms first, then the innermost variable."""

@@ -70,14 +70,14 @@ class Scope:
         return Form({key: 1}, 0)
 
     @contextmanager
-    def assuming(self, condition: Expr, truth: bool = True, lasting: bool = False) -> Iterator[None]:
+    def assuming(self, condition: Expr, truth: bool = True, lasting: bool = False) -> Iterator[list[Form]]:
         """Facts of a condition hold inside; `lasting` drops those that a store could change."""
         known = self.facts.known
         size = len(known)
         for fact in self._facts(condition, truth):
             if not lasting or self.facts.stable(fact):
                 known.append(fact)
-        yield
+        yield known[size:]
         del known[size:]
 
     def _facts(self, condition: Expr, truth: bool) -> Iterable[Form]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorlang.ir.expr import Const
+from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.ir.simplify.conditions import negated
+from tensorlang.ir.simplify.division import Wraps
 from tensorlang.ir.simplify.forms import LIMITS, Form, Range
+from tensorlang.ir.simplify.integers import extreme
 from tensorlang.ir.simplify.scope import Scope
 from tensorlang.ir.stmt import Allocate, CallPython, Fail, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store
 
@@ -63,19 +65,31 @@ def _if(scope: Scope, stmt: If) -> Stmt | None:
     if isinstance(condition, Const):
         branch = stmt.then if condition.value else stmt.orelse
         return None if branch is None else _visit(scope, branch)
-    with scope.assuming(condition, lasting=True):
-        then = _visit(scope, stmt.then)
-    orelse = None
-    if stmt.orelse is not None:
-        with scope.assuming(condition, truth=False, lasting=True):
-            orelse = _visit(scope, stmt.orelse)
+    then = _branch(scope, condition, True, stmt.then)
+    orelse = None if stmt.orelse is None else _branch(scope, condition, False, stmt.orelse)
     if then is None:
         return None if orelse is None else If(negated(condition), orelse)
     return If(condition, then, orelse)
 
 
+def _branch(scope: Scope, condition: Expr, truth: bool, body: Stmt) -> Stmt | None:
+    """A statement that runs where a condition holds (or not); a variable of which one value is left is that value."""
+    with scope.assuming(condition, truth, lasting=True) as facts:
+        table, names = scope.atoms.table, scope.names
+        pinned = {
+            (e.name, key): n for key, n in scope.facts.pinned(facts).items() if isinstance(e := table[key].expr, Var)
+        }
+        before = dict(names)
+        for (name, key), value in pinned.items():
+            if name in names and names[name].terms == {key: 1}:
+                names[name] = Form({}, value)
+        done = _visit(scope, body)
+        scope.names = before
+    return done
+
+
 def _for(scope: Scope, stmt: For) -> Stmt | None:
-    lower, upper = scope.form(stmt.lower), scope.form(stmt.upper)
+    lower, upper = _bound(scope, stmt.lower, "max"), _bound(scope, stmt.upper, "min")
     extent = upper.plus(lower, -1)
     least, most = scope.atoms.range(extent)
     prove = scope.facts.nonnegative
@@ -93,6 +107,16 @@ def _for(scope: Scope, stmt: For) -> Stmt | None:
         return None
     emit = scope.atoms.emit
     return For(stmt.var, emit(lower, "int64"), emit(upper, "int64"), stmt.kind, body, stmt.axis, stmt.thread)
+
+
+def _bound(scope: Scope, bound: Expr, made: str) -> Form:
+    """A lower bound as a `max` of forms, an upper one as a `min`, with what is added to it inside."""
+    known = scope.form(bound)
+    parts = scope.facts.alternatives(known, made)
+    try:
+        return known if len(parts) == 1 else extreme(scope, made, parts, "int64")
+    except Wraps:
+        return known
 
 
 def _loop_variable(scope: Scope, stmt: For, lower: Form, upper: Form) -> Form:

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tensorlang.ir.expr import Const, binary
 from tensorlang.ir.loops import constant_extent, iterations, with_body, with_kind
-from tensorlang.ir.stmt import For, Kernel, LoopKind, Stmt, Store, map_children, walk
+from tensorlang.ir.stmt import INDEX, For, Kernel, LoopKind, Stmt, Store, map_children, walk
+from tensorlang.lowering.passes.full_tile import full_tile, versioned
 
 MOST_STORES = 256
+
+
+def unroll_tails(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
+    """Version unrolled loops with a partial tail: a test that the tile is full, the unrolled loop, a serial one.
+
+    Run the simplifier before, so that bounds are in `min`/`max` form, and `unroll` after.
+    """
+
+    def visit(stmt: Stmt) -> Stmt:
+        stmt = map_children(stmt, visit)
+        if not (isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED):
+            return stmt
+        tile = full_tile(stmt, {})
+        if tile is None or not tile.tests or tile.extent * _stores(stmt.body) > most_stores:
+            return stmt
+        upper = binary("add", tile.lower, Const(tile.extent, INDEX))
+        full = replace(stmt, lower=tile.lower, upper=upper)
+        return versioned(tile.tests, full, with_kind(stmt, LoopKind.SERIAL))
+
+    return with_body(kernel, visit(kernel.body))
 
 
 def unroll(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
@@ -13,17 +37,17 @@ def unroll(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
 
     Loops over that limit, or whose extent is not constant, become serial.
     """
-    return with_body(kernel, _visit(kernel.body, most_stores))
 
+    def visit(stmt: Stmt) -> Stmt:
+        stmt = map_children(stmt, visit)
+        if not (isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED):
+            return stmt
+        extent = constant_extent(stmt)
+        if extent is None or extent * _stores(stmt.body) > most_stores:
+            return with_kind(stmt, LoopKind.SERIAL)
+        return iterations(stmt, extent)
 
-def _visit(stmt: Stmt, most_stores: int) -> Stmt:
-    stmt = map_children(stmt, lambda child: _visit(child, most_stores))
-    if not (isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED):
-        return stmt
-    extent = constant_extent(stmt)
-    if extent is None or extent * _stores(stmt.body) > most_stores:
-        return with_kind(stmt, LoopKind.SERIAL)
-    return iterations(stmt, extent)
+    return with_body(kernel, visit(kernel.body))
 
 
 def _stores(stmt: Stmt) -> int:

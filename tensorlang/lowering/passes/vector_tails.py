@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Const, Expr, Load, Var, binary, substitute, walk
-from tensorlang.ir.loops import constant_difference, constant_extent, iterations, uses, with_body, with_kind
+from tensorlang.ir.loops import iterations, uses, with_body, with_kind
 from tensorlang.ir.stmt import (
     INDEX,
     Allocate,
@@ -26,6 +25,7 @@ from tensorlang.ir.stmt import (
     map_children,
 )
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.lowering.passes.full_tile import conjunction, full_tile, versioned
 
 _ORDERED = ("lt", "le", "gt", "ge")
 _ONE = Const(1, INDEX)
@@ -49,20 +49,16 @@ def _visit(stmt: Stmt, extents: Mapping[str, int]) -> Stmt:
 
 def _vectorized(loop: For, extents: Mapping[str, int]) -> Stmt:
     serial = with_kind(loop, LoopKind.SERIAL)
-    full = _full_tile(loop, extents)
+    full = full_tile(loop, extents)
     if full is None or not _fit_for_lanes(loop):
         return serial
     if full.extent < 2:
         first = iterations(replace(loop, lower=full.lower), full.extent)
-        return _versioned(full.tests, first, serial) if full.extent else first
+        return versioned(full.tests, first, serial) if full.extent else first
     upper = binary("add", full.lower, Const(full.extent, INDEX))
     tests, body = _without_lane_guards(loop.body, _Lanes(loop.var.name, full.lower, binary("sub", upper, _ONE)))
     vector = replace(loop, lower=full.lower, upper=upper, body=body)
-    return _versioned((*full.tests, *tests), vector, serial)
-
-
-def _versioned(tests: tuple[Expr, ...], fast: Stmt, slow: Stmt) -> Stmt:
-    return If(reduce(lambda a, b: binary("and", a, b), tests), fast, slow) if tests else fast
+    return versioned((*full.tests, *tests), vector, serial)
 
 
 def _fit_for_lanes(loop: For) -> bool:
@@ -77,43 +73,6 @@ def _fit_for_lanes(loop: For) -> bool:
                 if uses(inner.lower, loop.var.name) or uses(inner.upper, loop.var.name):
                     return False
     return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """A full tile: where it starts, how long it is, and the tests that it is full."""
-
-    lower: Expr
-    extent: int
-    tests: tuple[Expr, ...]
-
-
-def _full_tile(loop: For, extents: Mapping[str, int]) -> _Tile | None:
-    extent = constant_extent(loop)
-    if extent is not None:
-        return _Tile(loop.lower, extent, ())
-    lowers, uppers = list(_operands("max", loop.lower)), list(_operands("min", loop.upper))
-    spans = [(constant_difference(upper, lower), lower, upper) for lower in lowers for upper in uppers]
-    known = [(span, lower, upper) for span, lower, upper in spans if span is not None]
-    if known:
-        span, lower, upper = min(known, key=lambda item: item[0])
-        tests = [binary("le", other, lower) for other in lowers if other is not lower]
-        tests += [binary("ge", other, upper) for other in uppers if other is not upper]
-        return _Tile(lower, span, tuple(tests))
-    if loop.axis in extents:
-        wanted = Const(extents[loop.axis], INDEX)
-        test = binary("eq", binary("sub", loop.upper, loop.lower), wanted)
-        return _Tile(loop.lower, extents[loop.axis], (test,))
-    return None
-
-
-def _operands(op: str, expr: Expr) -> Iterator[Expr]:
-    """The operands of nested minima or maxima."""
-    if isinstance(expr, Binary) and expr.op == op:
-        yield from _operands(op, expr.a)
-        yield from _operands(op, expr.b)
-    else:
-        yield expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +102,7 @@ def _without_lane_guards(body: Stmt, lanes: _Lanes) -> tuple[tuple[Expr, ...], S
         then = visit(stmt.then)
         if not kept:
             return then
-        return If(
-            reduce(lambda a, b: binary("and", a, b), kept), then, None if stmt.orelse is None else visit(stmt.orelse)
-        )
+        return If(conjunction(tuple(kept)), then, None if stmt.orelse is None else visit(stmt.orelse))
 
     unguarded = visit(body)
     return tuple(tests), unguarded

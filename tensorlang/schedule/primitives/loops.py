@@ -16,6 +16,7 @@ from tensorlang.schedule.relation import (
     constant,
 )
 from tensorlang.schedule.state import ScheduleState, StageState
+from tensorlang.te.axis import AxisKind
 from tensorlang.te.program import unique
 
 TAILS = ("guard", "peel", "perfect")
@@ -43,6 +44,17 @@ def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None
                 )
 
 
+def require_opaque(state: ScheduleState, stage: str, axis: str, word: str, repair: str) -> None:
+    """Refuse products of axes and symbolic sizes where the analysis needs to see the element written."""
+    reduction = state.compute_op(stage).reduction is not None
+    if reduction and state.axis_kinds(stage)[axis] is not AxisKind.REDUCE:
+        raise BadArgument(
+            "",
+            f"{axis} has a symbolic extent: after {word}, the element that {stage} updates would not be affine",
+            legal=[repair],
+        )
+
+
 def _replace_leaves(stage: StageState, old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     at = stage.leaves.index(old[0])
     rest = [a for a in stage.leaves if a not in old]
@@ -57,7 +69,8 @@ class Split:
     Rewrite: `for i in range(n)` -> `for i_o in range(ceil(n / factor)): for i_i in range(factor)`.
     Tails, when the factor does not divide the extent: `guard` cuts the inner loop short, `peel` generates the
     full tiles and the remainder apart, `perfect` refuses.
-    Legal when: always, in a dependence sense; the factor is at least 1, the extent constant for `nparts`.
+    Legal when: always, in a dependence sense; the factor is at least 1. `nparts` of a symbolic extent is not affine:
+    it is allowed on reduce axes and on stages without a reduction, and analysed conservatively.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100,), name="A")
@@ -93,11 +106,7 @@ class Split:
         if self.nparts is not None:
             parts = positive(self.nparts, state, "nparts")
             if extent is None:
-                raise BadArgument(
-                    "",
-                    f"nparts needs a constant extent, and {axis} has a symbolic one",
-                    legal=[f"s[{self.stage!r}].split({axis!r}, factor=...)"],
-                )
+                require_opaque(state, self.stage, axis, "nparts", f"s[{self.stage!r}].split({axis!r}, factor=...)")
             self._check_perfect(axis, extent, parts)
             return PartsRelation(axis, outer, inner, parts, self.tail)
         assert self.factor is not None
@@ -126,7 +135,8 @@ class Fuse:
     """Fuse consecutive axes into one that runs through all their iterations in order.
 
     Rewrite: `for i: for j in range(m)` -> `for f in range(n * m)` with `i = f // m`, `j = f % m`.
-    Legal when: the axes are neighbours, all spatial or all reduce, and all but the outermost have constant extents.
+    Legal when: the axes are neighbours, all spatial or all reduce. Inner axes of symbolic extent are allowed as
+    reduce axes and on stages without a reduction, and analysed conservatively.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((6, 7), name="A")
@@ -162,11 +172,8 @@ class Fuse:
         if kinds[outer] is not kinds[inner]:
             raise BadArgument("", f"{outer} is a {kinds[outer].value} axis and {inner} a {kinds[inner].value} axis")
         if constant(state.axis_ranges(self.stage)[inner].extent) is None:
-            raise BadArgument(
-                "",
-                f"the extent of {inner} is symbolic, so {outer} and {inner} fuse to a product that is not affine",
-                legal=[f"split {inner} by a constant factor, and fuse {outer} with a part of constant extent"],
-            )
+            repair = f"split {inner} by a constant factor, and fuse {outer} with a part of constant extent"
+            require_opaque(state, self.stage, inner, "fuse", repair)
         fused = fresh(state, self.stage, f"{outer.removesuffix('_fused')}_{inner}_fused")
         relation = FuseRelation(outer, inner, fused)
         leaves = _replace_leaves(stage, (outer, inner), (fused,))

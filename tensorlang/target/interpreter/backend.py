@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tensorlang.ir.interpret import Interpreted, translate
 from tensorlang.ir.stmt import Kernel
+from tensorlang.runtime.arguments import Signature
+from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.spec import Target
@@ -34,10 +36,11 @@ class InterpreterBackend:
 
     kind: str = "interpreter"
 
-    def compile(self, kernel: Kernel, target: Target) -> Executable:
+    def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
         """Return a callable for `kernel`; its source "python" is what runs."""
         interpreted = translate(kernel)
-        return Executable(kernel, target, _Launch(interpreted), sources={"python": lambda: interpreted.source})
+        sources = {"python": lambda: interpreted.source}
+        return Executable(kernel, target, _Launch(interpreted), sources=sources, signature=signature)
 
 
 BACKEND = InterpreterBackend()

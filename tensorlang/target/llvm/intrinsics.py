@@ -88,8 +88,7 @@ def _libm(fn: Function, name: str, args: list[Value]) -> Value:
 def _sigmoid(fn: Function, x: Value) -> Value:
     if x.dtype == "float32":
         return approximations.sigmoid(fn, x)
-    power = _libm(fn, "exp", [fn.value(f"fneg {x.typed}", x.dtype, x.lanes)])
-    return binary(fn, "div", constant(1.0, x), binary(fn, "add", constant(1.0, x), power))
+    return approximations.logistic(fn, x, lambda y: _libm(fn, "exp", [y]))
 
 
 def _isnan(fn: Function, args: list[Value]) -> Value:

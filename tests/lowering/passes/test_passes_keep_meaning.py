@@ -13,7 +13,7 @@ from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.testing.loop_ir import kernels, trace
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=3 * settings().max_examples)
 @given(kernels())
 def test_unroll(kernel: Kernel) -> None:
     unrolled = unroll(kernel, most_stores=8)
@@ -23,7 +23,7 @@ def test_unroll(kernel: Kernel) -> None:
         assert trace(kernel, n) == trace(unrolled, n)
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=3 * settings().max_examples)
 @given(kernels())
 def test_vector_tails(kernel: Kernel) -> None:
     simple = simplify_kernel(kernel)
@@ -34,7 +34,7 @@ def test_vector_tails(kernel: Kernel) -> None:
         assert trace(kernel, n) == trace(legal, n)
 
 
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(kernels())
 def test_all_in_a_row(kernel: Kernel) -> None:
     done = simplify_kernel(vector_tails(simplify_kernel(unroll(simplify_kernel(kernel)))))

@@ -9,42 +9,42 @@ from tensorlang.ir.simplify import simplify_kernel
 from tensorlang.ir.stmt import LoopKind, Seq, Stmt
 from tensorlang.lowering.passes.unroll import unroll
 
-I, J, K, N = indices("i j k n")
+i, j, k, n = indices("i j k n")
 C = array("C", (64, 64))
 UNROLLED, VECTORIZED = LoopKind.UNROLLED, LoopKind.VECTORIZED
 
 
 def unrolled(body: Stmt, most_stores: int = 256) -> str:
-    return stmt_text(simplify_kernel(unroll(kernel("k", [C], "C", body, [N]), most_stores)).body)
+    return stmt_text(simplify_kernel(unroll(kernel("k", [C], "C", body, [n]), most_stores)).body)
 
 
 def test_copies() -> None:
-    body = loop(I, 2, 5, store(C, (I, 2 * I - 4), 1.0), UNROLLED)
+    body = loop(i, 2, 5, store(C, (i, 2 * i - 4), 1.0), UNROLLED)
     assert unrolled(body) == "C[2, 0] = 1.0\nC[3, 2] = 1.0\nC[4, 4] = 1.0"
 
 
 def test_bounds_may_move_with_outer_loops() -> None:
-    body = loop(J, 0, 8, loop(I, 4 * J, 4 * J + 2, store(C, (I, J), 1.0), UNROLLED))
+    body = loop(j, 0, 8, loop(i, 4 * j, 4 * j + 2, store(C, (i, j), 1.0), UNROLLED))
     assert unrolled(body) == "for j in range(8):\n  C[4 * j, j] = 1.0\n  C[4 * j + 1, j] = 1.0"
 
 
 def test_an_extent_that_is_not_constant_stays_a_loop() -> None:
-    body = loop(I, 0, binary("min", 4, N), store(C, (I, 0), 1.0), UNROLLED)
+    body = loop(i, 0, binary("min", 4, n), store(C, (i, 0), 1.0), UNROLLED)
     assert unrolled(body) == "for i in range(min(4, n)):\n  C[i, 0] = 1.0"
 
 
 def test_inner_loops_first_outer_ones_while_the_limit_allows() -> None:
-    body = loop(I, 0, 3, loop(J, 0, 2, store(C, (I, J), 1.0), UNROLLED), UNROLLED)
+    body = loop(i, 0, 3, loop(j, 0, 2, store(C, (i, j), 1.0), UNROLLED), UNROLLED)
     assert unrolled(body, 5) == "for i in range(3):\n  C[i, 0] = 1.0\n  C[i, 1] = 1.0"
     assert unrolled(body, 6).count("C[") == 6
     assert unrolled(body, 1) == "for i in range(3):\n  for j in range(2):\n    C[i, j] = 1.0"
 
 
 def test_register_tile(golden) -> None:  # type: ignore[no-untyped-def]
-    update = store(C, (I, J), load(C, I, J) + load(C, I, K) * load(C, K, J))
-    body = loop(K, 0, 64, loop(I, 0, 3, loop(J, 0, 32, update, VECTORIZED), UNROLLED))
+    update = store(C, (i, j), load(C, i, j) + load(C, i, k) * load(C, k, j))
+    body = loop(k, 0, 64, loop(i, 0, 3, loop(j, 0, 32, update, VECTORIZED), UNROLLED))
     golden(unrolled(body))
 
 
 def test_no_iterations() -> None:
-    assert unroll(kernel("k", [C], "C", loop(I, 4, 2, store(C, (I, I), 1.0), UNROLLED))).body == Seq(())
+    assert unroll(kernel("k", [C], "C", loop(i, 4, 2, store(C, (i, i), 1.0), UNROLLED))).body == Seq(())

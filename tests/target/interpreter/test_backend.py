@@ -12,13 +12,13 @@ from tensorlang.target.backend import backend
 from tensorlang.target.spec import Target
 
 TARGET = Target("interpreter")
-I, N = indices("i n")
-A, B = array("A", (N,)), array("B", (N,))
+i, n = indices("i n")
+A, B = array("A", (n,)), array("B", (n,))
 
 
 def test_it_runs_with_sizes_bound_from_shapes() -> None:
-    body = loop(I, 0, N, store(B, I, load(A, I) * 2.0), LoopKind.BOUND, "threadIdx.x")
-    double = backend("interpreter").compile(kernel("double", [A, B], "B", body, [N]), TARGET)
+    body = loop(i, 0, n, store(B, i, load(A, i) * 2.0), LoopKind.BOUND, "threadIdx.x")
+    double = backend("interpreter").compile(kernel("double", [A, B], "B", body, [n]), TARGET)
     a, b = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
     double(a, b)
     np.testing.assert_array_equal(b, 2 * a)
@@ -27,15 +27,15 @@ def test_it_runs_with_sizes_bound_from_shapes() -> None:
 
 
 def test_it_refuses_what_does_not_fit() -> None:
-    body = loop(I, 0, N, store(B, I, load(A, I)))
-    copy = backend("interpreter").compile(kernel("copy", [A, B], "B", body, [N]), TARGET)
+    body = loop(i, 0, n, store(B, i, load(A, i)))
+    copy = backend("interpreter").compile(kernel("copy", [A, B], "B", body, [n]), TARGET)
     with pytest.raises(ArgumentError, match="B"):
         copy(np.zeros(5, np.float32), np.zeros(4, np.float32))
 
 
 def test_a_fault_is_raised_after_the_kernel() -> None:
-    body = loop(I, 0, N, [If(load(A, I) < 0.0, Fail("A has a negative element")), store(B, I, load(A, I))])
-    copy = backend("interpreter").compile(kernel("copy", [A, B], "B", body, [N]), TARGET)
+    body = loop(i, 0, n, [If(load(A, i) < 0.0, Fail("A has a negative element")), store(B, i, load(A, i))])
+    copy = backend("interpreter").compile(kernel("copy", [A, B], "B", body, [n]), TARGET)
     a, b = np.array([1, -2, 3], np.float32), np.zeros(3, np.float32)
     with pytest.raises(KernelError, match="A has a negative element"):
         copy(a, b)

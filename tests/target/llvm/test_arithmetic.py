@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 INTEGERS = [d.name for d in dtypes.TABLE.values() if d.is_integer]
 FLOATS = [d.name for d in dtypes.TABLE.values() if d.is_float]
 KINDS = [LoopKind.SERIAL, LoopKind.VECTORIZED]
-(I,) = indices("i")
+(AT,) = indices("i")
 
 
 def _edge_values(dtype: str) -> list[Any]:
@@ -56,8 +56,8 @@ def _apply(compiled: Compile, kind: LoopKind, body: Callable[..., Expr], result:
     size = len(inputs[0])
     buffers = [array(f"in{n}", (size,), dtypes.canonical(a.dtype)) for n, a in enumerate(inputs)]
     out = array("out", (size,), result)
-    statement = store(out, I, body(*(load(b, I) for b in buffers)))
-    kernel = Kernel("apply", (*buffers, out), (), ("out",), loop(I, 0, size, statement, kind))
+    statement = store(out, AT, body(*(load(b, AT) for b in buffers)))
+    kernel = Kernel("apply", (*buffers, out), (), ("out",), loop(AT, 0, size, statement, kind))
     values = np.zeros(size, dtypes.info(result).numpy)
     compiled(kernel)(*inputs, values)
     return values
@@ -70,7 +70,7 @@ def _numpy_binary(op: str, a: Array, b: Array) -> Array:
     if op == "truncdiv" and a.dtype.kind in "iu":
         quotient = [0 if y == 0 else abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1) for x, y in _ints(a, b)]
         return np.array([q % 2**bits for q in quotient], f"u{bits // 8}").view(a.dtype)
-    functions = {
+    functions: dict[str, Callable[..., Any]] = {
         "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
         "floormod": np.remainder, "truncmod": np.fmod, "truncdiv": lambda x, y: np.trunc(np.divide(x, y)),
         "min": np.minimum, "max": np.maximum, "bitand": np.bitwise_and, "bitor": np.bitwise_or,

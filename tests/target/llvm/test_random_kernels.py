@@ -36,34 +36,35 @@ def test_serial_kernels_mean_the_same(kernel: Kernel, n: int) -> None:
 
 A, B = array("a", (64,), "int32"), array("b", (4, 64), "int64")
 OUT = array("out", (64,), "int32")
-V, K, N, LET = *indices("v k n"), Var("t", "int32")
+lane, size = indices("v n")
+LET = Var("t", "int32")
 
 
 def _index(draw: st.DrawFn, depth: int) -> Expr:
-    """An index that is in range wherever it is evaluated: 0 <= v < 30, 0 <= n < 4."""
+    """An index that is in range wherever it is evaluated: 0 <= lane < 30, 0 <= size < 4."""
     match draw(st.integers(0, 6)):
         case 0:
-            return V + index(draw(st.integers(0, 30)))
+            return lane + index(draw(st.integers(0, 30)))
         case 1:
-            return V * index(2) + index(draw(st.integers(0, 3)))
+            return lane * index(2) + index(draw(st.integers(0, 3)))
         case 2:
-            return index(40) - V
+            return index(40) - lane
         case 3:
-            return binary("floordiv", V, index(draw(st.integers(1, 5)))) + N
+            return binary("floordiv", lane, index(draw(st.integers(1, 5)))) + size
         case 4:
-            return N * index(4)
+            return size * index(4)
         case 5 if depth:
             return binary("floormod", cast(_value(draw, depth - 1, False), INDEX), index(64))
-    return V
+    return lane
 
 
 def _condition(draw: st.DrawFn, depth: int, let: bool) -> Expr:
     if draw(st.integers(0, 3)) == 0:
-        return N < index(draw(st.integers(0, 4)))
+        return size < index(draw(st.integers(0, 4)))
     op = draw(st.sampled_from(["lt", "ge", "eq", "ne"]))
     condition = binary(op, _value(draw, depth, let), _value(draw, 0, let))
     if draw(st.integers(0, 3)) == 0:
-        return binary(draw(st.sampled_from(["and", "or"])), V < index(draw(st.integers(0, 30))), condition)
+        return binary(draw(st.sampled_from(["and", "or"])), lane < index(draw(st.integers(0, 30))), condition)
     return condition
 
 
@@ -71,15 +72,15 @@ def _value(draw: st.DrawFn, depth: int, let: bool) -> Expr:
     """An int32 expression; `let`: the variable LET is in sight."""
     kind = draw(st.integers(0, 8))
     if depth == 0 or kind < 2:
-        leaves: list[Expr] = [cast(V, "int32"), cast(N, "int32"), load(A, V), load(OUT, V)]
+        leaves: list[Expr] = [cast(lane, "int32"), cast(size, "int32"), load(A, lane), load(OUT, lane)]
         return draw(st.sampled_from([*leaves, LET] if let else leaves))
     if kind == 2:
         return load(A, _index(draw, depth))
     if kind == 3:
-        return cast(load(B, draw(st.sampled_from([N, index(2)])), _index(draw, depth)), "int32")
+        return cast(load(B, draw(st.sampled_from([size, index(2)])), _index(draw, depth)), "int32")
     if kind == 4:
-        outside = cast(load(A, V * index(1000) - index(500)), "int32")
-        safe = binary("and", V * index(1000) - index(500) >= index(0), V * index(1000) - index(500) < index(64))
+        outside = cast(load(A, lane * index(1000) - index(500)), "int32")
+        safe = binary("and", lane * index(1000) - index(500) >= index(0), lane * index(1000) - index(500) < index(64))
         return select(safe, outside, _value(draw, depth - 1, let))
     below = (_value(draw, depth - 1, let), _value(draw, depth - 1, let))
     if kind == 5:
@@ -99,16 +100,16 @@ def _lane_statement(draw: st.DrawFn, depth: int, let: bool) -> Stmt:
             return Let(LET, _value(draw, 2, False), _lane_statement(draw, depth - 1, True))
         case 3:
             name = Var(f"k{depth}", INDEX)
-            return loop(name, 0, binary("min", N, index(3)), _lane_statement(draw, depth - 1, let))
-    return store(OUT, V, _value(draw, 2, let))
+            return loop(name, 0, binary("min", size, index(3)), _lane_statement(draw, depth - 1, let))
+    return store(OUT, lane, _value(draw, 2, let))
 
 
 @st.composite
 def _vector_kernels(draw: st.DrawFn) -> Kernel:
     lower, extent = draw(st.integers(0, 6)), draw(st.integers(0, 24))
-    start = index(lower) if draw(st.booleans()) else N
-    body = loop(V, start, start + index(extent), _lane_statement(draw, 3, False), LoopKind.VECTORIZED)
-    return Kernel("lanes", (A, B, OUT), (N,), ("out",), body)
+    start = index(lower) if draw(st.booleans()) else size
+    body = loop(lane, start, start + index(extent), _lane_statement(draw, 3, False), LoopKind.VECTORIZED)
+    return Kernel("lanes", (A, B, OUT), (size,), ("out",), body)
 
 
 @settings(max_examples=150)

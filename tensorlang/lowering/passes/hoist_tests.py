@@ -1,0 +1,70 @@
+"""Tests that do not change inside a loop move out of it, and tests that follow each other become one.
+
+The passes that version tiles put their tests where the tile is; this moves them out of the micro-kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorlang.ir.expr import Load, same, walk
+from tensorlang.ir.loops import uses, with_body
+from tensorlang.ir.stmt import For, If, Kernel, LoopKind, Seq, Stmt, map_children
+
+_CROSSED = (LoopKind.SERIAL, LoopKind.UNROLLED)
+
+
+def hoist_tests(kernel: Kernel) -> Kernel:
+    """Turn `for: if c: A else: B` into `if c: for: A else: for: B` for serial and unrolled loops.
+
+    Before, `if c: A else: B` and `if c: C else: D` in a row become `if c: A; C else: B; D`. Conditions that
+    read memory stay where they are.
+    """
+    return with_body(kernel, _visit(kernel.body))
+
+
+def _visit(stmt: Stmt) -> Stmt:
+    stmt = map_children(stmt, _visit)
+    match stmt:
+        case Seq():
+            return _merged(stmt)
+        case For():
+            return _hoisted(stmt)
+    return stmt
+
+
+def _hoisted(loop: For) -> Stmt:
+    test = loop.body
+    if loop.kind not in _CROSSED or not isinstance(test, If) or not _steady(test) or uses(test.cond, loop.var.name):
+        return loop
+    then = _hoisted(replace(loop, body=test.then))
+    orelse = None if test.orelse is None else _hoisted(replace(loop, body=test.orelse))
+    return If(test.cond, then, orelse)
+
+
+def _merged(stmt: Seq) -> Stmt:
+    body: list[Stmt] = []
+    for child in stmt.body:
+        last = body[-1] if body else None
+        if isinstance(child, If) and isinstance(last, If) and _steady(child) and same(last.cond, child.cond):
+            body[-1] = _joined(last, child)
+        else:
+            body.append(child)
+    return body[0] if len(body) == 1 else Seq(tuple(body))
+
+
+def _joined(first: If, second: If) -> If:
+    then = _merged(Seq((*_parts(first.then), *_parts(second.then))))
+    orelse = (*_parts(first.orelse), *_parts(second.orelse))
+    return If(first.cond, then, _merged(Seq(orelse)) if orelse else None)
+
+
+def _parts(stmt: Stmt | None) -> tuple[Stmt, ...]:
+    if stmt is None:
+        return ()
+    return stmt.body if isinstance(stmt, Seq) else (stmt,)
+
+
+def _steady(test: If) -> bool:
+    """Whether no store can change the condition."""
+    return not any(isinstance(node, Load) for node in walk(test.cond))
