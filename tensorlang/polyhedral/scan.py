@@ -6,7 +6,7 @@ scanned in axis space, so bands are identities and isl returns the axis values a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 
 from tensorlang import config
@@ -35,7 +35,7 @@ def scan(tree: Tree, scop: Scop, leaf: LeafBuilder, wrap: BodyWrapper) -> Stmt:
     context = isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}")
     with isl.budget(config.get("budget")):
         node = isl.AstBuild.from_context(context).node_from_schedule(isl.parse_schedule(text))
-        return _Walker(tree, scop, namer, leaf, wrap).statement(node)
+        return _Walker(tree, scop, namer, leaf, wrap).run(node)
 
 
 def schedule_text(tree: Tree, scop: Scop) -> tuple[str, Namer]:
@@ -45,7 +45,8 @@ def schedule_text(tree: Tree, scop: Scop) -> tuple[str, Namer]:
     used = sorted(leaves(tree))
     body = _node(tree, scop.statements, (), namer)
     domain = "; ".join(spaces[k] for k in used)
-    return f'{{ domain: "{namer.prefix()}{{ {domain} }}", child: {body} }}', namer
+    child = "" if body == "{ }" else f", child: {body}"
+    return f'{{ domain: "{namer.prefix()}{{ {domain} }}"{child} }}', namer
 
 
 def _space(number: int, statement: Statement, namer: Namer) -> str:
@@ -97,7 +98,8 @@ class _Walker:
     """Turns the isl AST into loop IR.
 
     A mark stands around all pieces of its axis: the `for` nodes reached without crossing another mark, and
-    iterations that isl wrote without a loop.
+    iterations that isl wrote without a loop. An axis of one iteration may have several marks and no `for`;
+    its body is then completed together with that of the loop around (`single` collects such axes).
     """
 
     def __init__(self, tree: Tree, scop: Scop, namer: Namer, leaf: LeafBuilder, wrap: BodyWrapper) -> None:
@@ -106,32 +108,45 @@ class _Walker:
         self.leaf = leaf
         self.wrap = wrap
         self.names: dict[str, Expr] = dict(namer.parameters)
+        self.single: list[dict[str, None]] = [{}]
+
+    def run(self, node: isl.AstNode) -> Stmt:
+        """The whole AST."""
+        body = self.statement(node)
+        return self._completed(body, self.single.pop())
 
     def statement(self, node: isl.AstNode, path: tuple[str, ...] = ()) -> Stmt:
         """A node outside of any mark of its own."""
         kind = node.get_type()
         if kind == isl.NodeType.mark:
-            return self._pieces(node.mark_get_node(), self.loops[node.mark_get_id().get_name()], path)
+            loop, inside = self.loops[node.mark_get_id().get_name()], node.mark_get_node()
+            if _has_for(inside):
+                return self._pieces(inside, loop, path)
+            self.single[-1][loop.name] = None
+            return self.statement(inside, path)
+        if kind == isl.NodeType.block:
+            return Seq(tuple(self.statement(n, path) for n in _flat(node)))
         if kind == isl.NodeType.if_:
             return self._if(node, lambda n: self.statement(n, path))
-        if kind == isl.NodeType.block:
-            return Seq(tuple(self.statement(n, path) for n in _children(node)))
         if kind == isl.NodeType.user:
             return self._user(node)
         raise InternalError(f"isl AST node {kind} is not handled")
 
+    def _completed(self, body: Stmt, names: Iterable[str]) -> Stmt:
+        for name in names:
+            body = self.wrap(name, body)
+        return body
+
     def _pieces(self, node: isl.AstNode, loop: Loop, path: tuple[str, ...]) -> Stmt:
-        """A node that holds iterations of `loop`."""
+        """A node that holds iterations of `loop`, some of them in a `for`."""
         kind = node.get_type()
         if kind == isl.NodeType.for_:
             return self._for(node, loop, path)
-        if not _has_for(node):
-            return self.wrap(loop.name, self.statement(node, path))
         if kind == isl.NodeType.if_:
             return self._if(node, lambda n: self._pieces(n, loop, path))
         if kind == isl.NodeType.block:
-            return Seq(tuple(self._block_pieces(_children(node), loop, path)))
-        raise InternalError(f"isl AST node {kind} is not handled")
+            return Seq(tuple(self._block_pieces(_flat(node), loop, path)))
+        return self.wrap(loop.name, self.statement(node, path))
 
     def _block_pieces(self, nodes: list[isl.AstNode], loop: Loop, path: tuple[str, ...]) -> Iterator[Stmt]:
         """Loops and conditionals one by one; what lies between them is one iteration without a loop."""
@@ -151,7 +166,8 @@ class _Walker:
         first = convert(node.for_get_init(), self.names)
         if node.for_is_degenerate():
             self.names[iterator] = first
-            return self.wrap(loop.name, self.statement(node.for_get_body(), path))
+            self.single[-1][loop.name] = None
+            return self.statement(node.for_get_body(), path)
         var = Var(_fresh(loop.axis, path), INDEX)
         self.names[iterator] = var
         condition = node.for_get_cond()
@@ -163,7 +179,9 @@ class _Walker:
             self.names[iterator] = binary("add", first, binary("mul", var, step))
             limit = binary("floordiv", binary("add", binary("sub", limit, first), step - 1), step)
             first = Const(0, INDEX)
-        body = self.wrap(loop.name, self.statement(node.for_get_body(), (*path, var.name)))
+        self.single.append({})
+        body = self.statement(node.for_get_body(), (*path, var.name))
+        body = self._completed(body, [*self.single.pop(), loop.name])
         return For(var, first, limit, loop.kind, body, loop.axis, loop.thread)
 
     def _user(self, node: isl.AstNode) -> Stmt:
@@ -174,16 +192,21 @@ class _Walker:
         return self.leaf(number, dict(zip(loops, values, strict=True)))
 
 
-def _children(node: isl.AstNode) -> list[isl.AstNode]:
-    children = node.block_get_children()
-    return [children.get_at(k) for k in range(children.n_ast_node())]
+def _flat(block: isl.AstNode) -> list[isl.AstNode]:
+    """The children of a block, those of nested blocks included."""
+    children = block.block_get_children()
+    found: list[isl.AstNode] = []
+    for k in range(children.n_ast_node()):
+        child = children.get_at(k)
+        found += _flat(child) if child.get_type() == isl.NodeType.block else [child]
+    return found
 
 
 def _has_for(node: isl.AstNode) -> bool:
     """True when a `for` is reached without crossing a mark."""
     kind = node.get_type()
     if kind == isl.NodeType.block:
-        return any(_has_for(n) for n in _children(node))
+        return any(_has_for(n) for n in _flat(node))
     if kind == isl.NodeType.if_:
         branches = [node.if_get_then_node()] + ([node.if_get_else_node()] if node.if_has_else_node() else [])
         return any(_has_for(n) for n in branches)

@@ -100,7 +100,7 @@ def _llvm(options: dict[str, str], cores: int) -> Target:
         architecture = cpu.architecture
         if architecture != _host_architecture():
             triple = _FOREIGN_TRIPLE[architecture]
-    _check_features(features)
+    _check_features(features, architecture)
     have = _changed(cpu.features, features)
     wide = 64 if "avx512f" in have else 32 if "avx2" in have else 16
     registers = 32 if "avx512f" in have or architecture == "aarch64" else 16
@@ -151,10 +151,22 @@ def _named(name: str) -> Cpu:
     raise TargetError(f"unknown CPU -mcpu={name}; {hint}")
 
 
-def _check_features(text: str) -> None:
+def _check_features(text: str, architecture: str) -> None:
+    """Refuse what LLVM would ignore; the features of other architectures are not known here."""
     for word in filter(None, text.split(",")):
         if not re.fullmatch(r"[+-][a-z0-9.\-]+", word):
             raise TargetError(f"-mattr={text}: expected +feature or -feature, separated by commas, got {word!r}")
+        if architecture == _host_architecture() and word[1:] not in _known_features():
+            near = difflib.get_close_matches(word[1:], _known_features(), n=1)
+            hint = f"; did you mean {word[0]}{near[0]}?" if near else ""
+            raise TargetError(f"-mattr={text}: {architecture} has no feature {word[1:]!r}{hint}")
+
+
+@cache
+def _known_features() -> frozenset[str]:
+    from tensorlang.target.llvm.engine import known_features
+
+    return known_features()
 
 
 def _changed(features: frozenset[str], text: str) -> frozenset[str]:

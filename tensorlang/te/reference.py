@@ -25,6 +25,7 @@ from tensorlang.te.reduce_eval import Accumulator
 from tensorlang.te.tolerance import tolerance as tolerance
 
 Array = npt.NDArray[Any]
+Block = list[tuple[int, int]]  # (first index, count) of every axis
 _BLOCK = 1 << 20  # grid points evaluated at once: bounds memory, and keeps a block in the caches
 
 
@@ -111,9 +112,6 @@ def _compute(op: ComputeOp, arrays: Mapping[str, Array], sizes: Mapping[str, int
             defined = None if mask is None else _fill(mask, here).reshape(shaped.shape)
             array[place] = shaped if defined is None else np.where(defined, shaped, array.dtype.type(0))
     return made
-
-
-Block = list[tuple[int, int]]  # (first index, count) of every axis
 
 
 def _reduce(

@@ -264,3 +264,16 @@ def _seconds(stmt: Stmt) -> float:
     start = time.perf_counter()
     simplify_stmt(stmt, SIZES)
     return time.perf_counter() - start
+
+
+def test_bounds_are_minima_and_maxima() -> None:
+    upper = binary("min", 31, n - 32 * i - 1) + 1
+    assert simplified(loop(j, 0, upper, store(A, j, 1.0))).startswith("for j in range(min(32, n - 32 * i)):")
+    lower = 3 - binary("min", i, 2)
+    assert simplified(loop(j, lower, n, store(A, j, 1.0))).startswith("for j in range(max(3 - i, 1), n):")
+
+
+def test_a_tile_that_is_known_to_be_the_last() -> None:
+    inner = loop(j, 0, binary("min", 32, 100 - 32 * i), store(A, 32 * i + j, 1.0))
+    text = simplified(loop(i, 0, 4, If(i < 3, Fail("full"), inner)))
+    assert text.endswith("else:\n    for j in range(4):\n      A[j + 96] = 1.0")

@@ -109,6 +109,7 @@ def test_the_interpreter_takes_no_cpu() -> None:
         ("llvm -mtriple=riscv64-linux-gnu", "generates code for x86_64"),
         ("llvm -mtriple=aarch64-linux-gnu -mcpu=haswell", "haswell is an x86_64 CPU"),
         ("llvm -mattr=avx2", r"expected \+feature or -feature"),
+        ("llvm -mcpu=" + host_cpu().name + " -mattr=+no-such-thing", "no feature 'no-such-thing'"),
         ("llvm -num-cores=0", "whole number of at least 1"),
     ],
 )
@@ -118,7 +119,7 @@ def test_wrong_texts_are_refused(text: str, message: str) -> None:
 
 
 def test_wrong_records_are_refused() -> None:
-    with pytest.raises(RecordError, match="speed.*its fields are"):
+    with pytest.raises(RecordError, match=r"speed.*its fields are"):
         Spec.from_json({"kind": "llvm", "speed": 3})
     with pytest.raises(RecordError, match="kind is missing"):
         Spec.from_json({"cpu": "haswell"})

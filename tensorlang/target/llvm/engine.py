@@ -48,6 +48,11 @@ def host() -> tuple[str, frozenset[str]]:
     return llvm.get_host_cpu_name(), frozenset(name for name, present in features.items() if present)
 
 
+def known_features() -> frozenset[str]:
+    """The names of all features of this machine's architecture."""
+    return frozenset(llvm.get_host_cpu_features())
+
+
 def fingerprint(machine: Machine) -> str:
     """Everything on this side of the IR text that can change the object made from it."""
     version = f"llvmlite {llvmlite.__version__} llvm {llvm.llvm_version_info}"

@@ -69,8 +69,8 @@ def literal(value: int | float | bool, dtype: str) -> Value:
 
 
 def identifier(name: str) -> str:
-    """`name` with the characters that LLVM identifiers may hold."""
-    return re.sub(r"[^A-Za-z0-9_.]", "_", name)
+    """`name` with the characters that LLVM identifiers may hold; it does not start with a digit."""
+    return re.sub(r"^(?=[0-9])|[^A-Za-z0-9_.]", "_", name)
 
 
 @dataclass

@@ -8,7 +8,8 @@ from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify import simplify_kernel
 from tensorlang.ir.stmt import Kernel
 from tensorlang.ir.verify import verify
-from tensorlang.lowering.passes.unroll import unroll
+from tensorlang.lowering.passes.hoist_tests import hoist_tests
+from tensorlang.lowering.passes.unroll import unroll, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.testing.loop_ir import kernels, trace
 
@@ -36,8 +37,20 @@ def test_vector_tails(kernel: Kernel) -> None:
 
 @settings(max_examples=2 * settings().max_examples)
 @given(kernels())
+def test_hoist_tests(kernel: Kernel) -> None:
+    hoisted = hoist_tests(kernel)
+    note(f"{kernel_text(kernel)}\n->\n{kernel_text(hoisted)}")
+    verify(hoisted, lanes=False)
+    for n in (0, 1, 6):
+        assert trace(kernel, n) == trace(hoisted, n)
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(kernels())
 def test_all_in_a_row(kernel: Kernel) -> None:
-    done = simplify_kernel(vector_tails(simplify_kernel(unroll(simplify_kernel(kernel)))))
+    done = unroll_tails(vector_tails(simplify_kernel(kernel)))
+    verify(done)
+    done = simplify_kernel(unroll(hoist_tests(done)))
     note(f"{kernel_text(kernel)}\n->\n{kernel_text(done)}")
     verify(done)
     for n in (0, 3, 8):

@@ -7,7 +7,7 @@ from tensorlang.ir.expr import binary
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.simplify import simplify_kernel
 from tensorlang.ir.stmt import LoopKind, Seq, Stmt
-from tensorlang.lowering.passes.unroll import unroll
+from tensorlang.lowering.passes.unroll import unroll, unroll_tails
 
 i, j, k, n = indices("i j k n")
 C = array("C", (64, 64))
@@ -44,6 +44,18 @@ def test_register_tile(golden) -> None:  # type: ignore[no-untyped-def]
     update = store(C, (i, j), load(C, i, j) + load(C, i, k) * load(C, k, j))
     body = loop(k, 0, 64, loop(i, 0, 3, loop(j, 0, 32, update, VECTORIZED), UNROLLED))
     golden(unrolled(body))
+
+
+def test_a_partial_tile_gets_a_loop_of_its_own(golden) -> None:  # type: ignore[no-untyped-def]
+    tile = loop(i, 0, binary("min", 3, n - 3 * j), store(C, (3 * j + i, 0), 1.0), UNROLLED)
+    made = simplify_kernel(kernel("k", [C], "C", loop(j, 0, (n + 2) // 3, tile), [n]))
+    golden(stmt_text(simplify_kernel(unroll(unroll_tails(made))).body))
+
+
+def test_a_tile_over_the_limit_is_not_versioned() -> None:
+    made = kernel("k", [C], "C", loop(i, 0, binary("min", 8, n), store(C, (i, 0), 1.0), UNROLLED), [n])
+    assert unroll_tails(made, most_stores=7) == made
+    assert unroll_tails(made, most_stores=8) != made
 
 
 def test_no_iterations() -> None:

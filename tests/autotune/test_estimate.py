@@ -1,0 +1,73 @@
+"""The analytical estimate: it must put the good among the first, and know what it cannot beat."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorlang.autotune.estimate import Machine, estimate
+from tensorlang.autotune.features import features
+from tensorlang.target.spec import Target
+
+from .conftest import matmul_nest
+
+MACHINE = Machine.of(
+    Target("llvm", vector_bytes=64, vector_registers=32, caches=(49152, 1 << 20, 1 << 25)), flops=280e9
+)
+
+
+def _seconds(rows: object, width: object, threads: int = 1, **options: object) -> np.ndarray:
+    return estimate(matmul_nest(rows, width, **options), MACHINE, threads).seconds  # type: ignore[arg-type]
+
+
+def test_nothing_is_faster_than_the_peak() -> None:
+    rows, width = np.meshgrid(np.arange(1, 17), [16, 32, 48, 64])
+    assert (_seconds(rows.ravel(), width.ravel()) >= 2 * 256**3 / MACHINE.flops).all()
+
+
+def test_the_tiles_known_to_be_good_come_out_on_top() -> None:
+    tiles = [(r, w) for r in range(1, 25) for w in (16, 32, 48, 64)]
+    seconds = _seconds([r for r, _ in tiles], [w for _, w in tiles])
+    first = [tiles[n] for n in np.argsort(seconds)[:12]]
+    assert {(12, 32), (8, 48), (6, 64)} & set(first)
+    assert (1, 16) not in first
+
+
+def test_one_tile_past_the_registers_is_a_cliff() -> None:
+    fits, spills = _seconds([12, 16], [32, 32])
+    assert spills > 1.2 * fits
+
+
+def test_a_single_chain_does_not_fill_the_pipes() -> None:
+    one, eight = _seconds([1, 8], [16, 16])
+    assert one > 4 * eight
+
+
+def test_unpacked_rows_in_the_same_sets_cost_time() -> None:
+    assert _seconds(12, 32, size=1024, packed=False)[0] > 1.1 * _seconds(12, 32, size=1024)[0]
+
+
+def test_threads_share_parallel_loops_only() -> None:
+    assert _seconds(12, 32, 2, threads_share=True)[0] < 0.6 * _seconds(12, 32, 1, threads_share=True)[0]
+    assert _seconds(12, 32, 2)[0] == _seconds(12, 32, 1)[0]
+
+
+def test_the_terms_explain_the_estimate() -> None:
+    guess = estimate(matmul_nest([1, 12], [16, 32]), MACHINE, 1)
+    terms = guess.terms
+    assert (guess.seconds >= np.maximum(terms["arithmetic"], terms["traffic"]) / terms["speedup"]).all()
+    assert (terms["arithmetic"] >= 0).all()
+
+
+def test_peak_follows_the_target_when_it_was_not_measured() -> None:
+    narrow = Machine.of(Target("llvm", vector_bytes=16))
+    wide = Machine.of(Target("llvm", vector_bytes=64))
+    assert wide.flops == 4 * narrow.flops
+
+
+def test_features_are_one_finite_row_a_candidate() -> None:
+    few, many = matmul_nest([6], [64]), matmul_nest(np.arange(1, 101), np.full(100, 32))
+    rows = features(many, estimate(many, MACHINE, 1), MACHINE)
+    assert rows.shape == (100, features(few, estimate(few, MACHINE, 1), MACHINE).shape[1])
+    assert rows.dtype == np.float32
+    assert np.isfinite(rows).all()
+    assert len(np.unique(rows, axis=0)) == 100

@@ -1,0 +1,136 @@
+"""Workers: whatever a call does to its process, the caller gets a status and the next call works."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import resource
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tensorlang.autotune.pool import Worker, WorkerSettings, share_cpus, thread_environment, wait_any
+from tensorlang.autotune.records import Status
+from tensorlang.errors import InternalError
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker(WorkerSettings(memory_bytes=4 << 30)) as made:
+        yield made
+
+
+def _alive(worker: Worker) -> bool:
+    return worker.run(30, math.sqrt, 4.0).value == 2.0
+
+
+def test_a_call_returns_its_value(worker: Worker) -> None:
+    assert _alive(worker)
+    assert worker.starts == 1
+
+
+def test_an_exception_is_a_status_and_the_worker_stays(worker: Worker) -> None:
+    reply = worker.run(30, math.sqrt, -1.0)
+    assert (reply.status, reply.value) == (Status.RUN_ERROR, None)
+    assert "ValueError" in reply.error
+    assert _alive(worker)
+    assert worker.starts == 1
+
+
+def test_a_segmentation_fault_is_a_crash_by_name(worker: Worker) -> None:
+    reply = worker.run(30, ctypes.string_at, 0)
+    assert reply.status is Status.CRASH
+    assert "SIGSEGV" in reply.error
+    assert _alive(worker)
+    assert worker.starts == 2
+
+
+def test_an_exit_is_a_crash_with_its_code(worker: Worker) -> None:
+    reply = worker.run(30, os._exit, 3)
+    assert (reply.status, "code 3" in reply.error) == (Status.CRASH, True)
+    assert _alive(worker)
+
+
+def test_a_hang_is_killed_at_its_limit(worker: Worker) -> None:
+    start = time.monotonic()
+    reply = worker.run(0.3, time.sleep, 600)
+    assert reply.status is Status.TIMEOUT
+    assert "0.3 s" in reply.error
+    assert time.monotonic() - start < 10
+    assert _alive(worker)
+
+
+def test_too_much_memory_is_a_status(worker: Worker) -> None:
+    assert worker.run(30, bytearray, 8 << 30).status is Status.MEMORY
+    assert worker.starts == 1
+
+
+def test_a_worker_that_died_while_idle_is_replaced(worker: Worker) -> None:
+    pid = worker.run(30, os.getpid).value
+    psutil.Process(pid).kill()
+    psutil.wait_procs([psutil.Process(pid)], timeout=10)
+    assert worker.run(30, os.getpid).status in (Status.OK, Status.CRASH)
+    assert _alive(worker)
+    assert worker.starts == 2
+
+
+def test_two_calls_at_once_are_our_own_mistake(worker: Worker) -> None:
+    worker.submit(30, time.sleep, 0.2)
+    with pytest.raises(InternalError):
+        worker.submit(30, time.sleep, 0.2)
+
+
+def test_workers_run_beside_each_other(worker: Worker) -> None:
+    with Worker() as other:
+        for each in (worker, other):
+            each.run(30, math.sqrt, 1.0)
+        for each in (worker, other):
+            each.submit(30, time.sleep, 0.5)
+        start = time.monotonic()
+        waiting = {worker, other}
+        while waiting:
+            wait_any(waiting)
+            waiting -= {w for w in waiting if w.collect() is not None}
+        assert time.monotonic() - start < 0.9
+
+
+def test_closing_ends_the_process() -> None:
+    worker = Worker()
+    pid = worker.run(30, os.getpid).value
+    worker.close()
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_worker_leaves_ctrl_c_to_its_parent_and_writes_no_core(worker: Worker) -> None:
+    assert worker.run(30, resource.getrlimit, resource.RLIMIT_CORE).value == (0, 0)
+    pid = worker.run(30, os.getpid).value
+    psutil.Process(pid).send_signal(2)
+    assert _alive(worker)
+    assert worker.starts == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs CPU affinity")
+def test_a_worker_stays_on_its_cpus() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    with Worker(WorkerSettings(cpus=(cpu,), environment=thread_environment(3))) as worker:
+        assert worker.run(30, os.sched_getaffinity, 0).value == {cpu}
+        assert worker.run(30, os.getenv, "OMP_NUM_THREADS").value == "3"
+
+
+@pytest.mark.parametrize(
+    ("threads", "cpus", "shares"),
+    [
+        (1, (0, 1), ((1,), (0,), False)),
+        (2, (0, 1), ((0, 1), (0, 1), True)),
+        (3, (4, 5, 6, 7), ((5, 6, 7), (4,), False)),
+        (8, (0, 1), ((0, 1), (0, 1), True)),
+        (1, (), ((), (), True)),
+    ],
+)
+def test_the_runner_has_its_cpus_for_itself_where_there_are_enough(
+    threads: int, cpus: tuple[int, ...], shares: tuple[tuple[int, ...], tuple[int, ...], bool]
+) -> None:
+    assert share_cpus(threads, cpus) == shares
