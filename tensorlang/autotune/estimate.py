@@ -14,6 +14,7 @@ import numpy as np
 from tensorlang.autotune.nest import LINE, PAGE, Array, Kind, Nest, footprint, register_tile, rows_of
 from tensorlang.target.spec import Target
 
+SPILL_COST = 1.5  # one register too many is a cliff: reloads stand in the chain of every accumulator
 CHAINS = 8  # two pipes of four cycles: independent accumulators that keep them busy
 FILL = 0.75  # the share of a cache that a tile may take before its neighbours push it out
 PACKING_RATE = 20e9
@@ -85,7 +86,7 @@ def _arithmetic(nest: Nest, machine: Machine) -> Array:
     chains = np.minimum(tile.accumulators / CHAINS, 1) if nest.reduce_axes else np.ones(nest.count)
     per_load = np.minimum(tile.fma / np.maximum(tile.loads + 2 * tile.gathers, 1e-9), 1)
     excess = np.maximum(tile.registers - machine.vector_registers, 0)
-    spills = 1 + 2 * excess / tile.accumulators
+    spills = 1 + np.where(excess > 0, SPILL_COST, 0) + 2 * excess / tile.accumulators
     padding = _padding(nest)
     full: Array = nest.operations / peak / filled
     return full / np.minimum(chains, per_load) * spills * padding
@@ -100,27 +101,24 @@ def _padding(nest: Nest) -> Array:
 def _traffic(nest: Nest, machine: Machine) -> Array:
     """Time of moving lines into each cache level from the next one.
 
-    A level holds the part of the nest inside the first depth whose footprint fits; an array that the loop just
-    outside does not move is fetched once for all of that loop's iterations.
+    A level holds the part of the nest inside the first depth whose footprint fits. Neighbouring iterations of the
+    loop just outside share what both touch, so each line of that loop's whole footprint moves once per entry.
     """
     tiles, outside = nest.tiles(), nest.trips_outside()
     prints = [[footprint(a, tile, nest.count) for a in nest.accesses] for tile in tiles]
     sizes = [sum((f.lines for f in level), np.zeros(nest.count)) * LINE for level in prints]
     seconds = np.zeros(nest.count)
     for cache, bandwidth in zip(machine.caches, machine.bandwidths[1:], strict=False):
-        moved = np.zeros(nest.count)
         settled = np.zeros(nest.count, dtype=bool)
         for depth, size in enumerate(sizes):
             here = (size <= FILL * cache) & ~settled
             settled |= here
-            if not here.any():
-                continue
-            for access, mark in zip(nest.accesses, prints[depth], strict=True):
-                entries = outside[depth]
-                if depth and nest.loops[depth - 1].axis not in access.axes:
-                    entries = entries / nest.loops[depth - 1].trips
-                moved = moved + np.where(here, entries * mark.lines * LINE * (1 + access.write), 0)
-        seconds = seconds + moved / bandwidth
+            around = max(depth - 1, 0)
+            lines = sum(
+                (mark.lines * (1 + a.write) for a, mark in zip(nest.accesses, prints[around], strict=True)),
+                np.zeros(nest.count),
+            )
+            seconds = seconds + np.where(here, outside[around] * lines * LINE / bandwidth, 0)
     return seconds
 
 

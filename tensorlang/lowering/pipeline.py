@@ -17,9 +17,11 @@ from tensorlang.ir.simplify.statements import simplify_kernel
 from tensorlang.ir.stmt import Kernel
 from tensorlang.ir.verify import verify
 from tensorlang.lowering.dump import Dump
+from tensorlang.lowering.implemented import check_implemented
 from tensorlang.lowering.kernel import make_kernel
 from tensorlang.lowering.passes.unroll import unroll
 from tensorlang.lowering.passes.vector_tails import vector_tails
+from tensorlang.schedule.derive import derive
 from tensorlang.schedule.state import ScheduleState
 
 Pass = Callable[[Kernel], Kernel]
@@ -39,6 +41,7 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: st
     start = time.perf_counter()
     kernel = make_kernel(state, params, name)
     if checking:
+        check_implemented(derive(state), (simplify_kernel, vector_tails))
         verify(kernel, lanes=False)
     dump.write("scan", "loops", partial(kernel_text, kernel))
     if logging:

@@ -112,7 +112,7 @@ class _Walker:
 
     def run(self, node: isl.AstNode) -> Stmt:
         """The whole AST."""
-        body = self.statement(node)
+        body = self.statement(node, tuple(self.scop.sizes))
         return self._completed(body, self.single.pop())
 
     def statement(self, node: isl.AstNode, path: tuple[str, ...] = ()) -> Stmt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -32,19 +33,19 @@ def as_array(value: Any) -> Array:
     if device != _CPU:
         raise TypeError(f"expected an array in CPU memory, got one on DLPack device type {int(device)}; copy it over")
     try:
-        return _from_dlpack(value)
+        return _from_torch(value) if type(value).__module__.split(".")[0] == "torch" else np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"this {type(value).__name__} cannot be used without a copy: {error}") from None
 
 
-def _from_dlpack(value: Any) -> Array:
-    if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-        # NumPy's DLPack reader does not know bfloat16: take the same bytes as integers.
-        import importlib
-
-        bits = value.view(importlib.import_module("torch").int16)
-        return np.from_dlpack(bits).view(ml_dtypes.bfloat16)
-    return np.from_dlpack(value)
+def _from_torch(tensor: Any) -> Array:
+    """The tensor's own view: NumPy takes an older tensor's DLPack capsule as read-only, and has no bfloat16."""
+    if tensor.requires_grad:
+        raise TypeError("it requires a gradient; pass tensor.detach()")
+    if str(tensor.dtype) == "torch.bfloat16":
+        return _from_torch(tensor.view(sys.modules["torch"].int16)).view(ml_dtypes.bfloat16)
+    view: Array = tensor.numpy()
+    return view
 
 
 def address(array: Array) -> int:

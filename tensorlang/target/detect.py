@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shlex
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -55,11 +56,16 @@ def host_cpu() -> Cpu:
     return Cpu(name, _host_architecture(), features)
 
 
+def target_cpu(target: Target) -> Cpu:
+    """The CPU of an llvm target, with the features that its text adds and removes."""
+    cpu = _named(target.cpu) if target.cpu else host_cpu()
+    return replace(cpu, features=_changed(cpu.features, target.features))
+
+
 def runs_here(target: Target) -> bool:
     """Whether this machine can execute code compiled for an llvm target."""
-    cpu = _named(target.cpu) if target.cpu else host_cpu()
-    here = host_cpu()
-    return cpu.architecture == here.architecture and _changed(cpu.features, target.features) <= here.features
+    cpu, here = target_cpu(target), host_cpu()
+    return cpu.architecture == here.architecture and cpu.features <= here.features
 
 
 def machine_options(target: Target) -> tuple[str, str, str]:

@@ -1,17 +1,10 @@
-"""A small task, a record of it, and fake sketches that need no compiler."""
+"""A record of a small task."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 import pytest
 
-from tensorlang.autotune.nest import Access, Kind, Loop, Nest
 from tensorlang.autotune.records import Status, TuningRecord, WorkloadId, now
-from tensorlang.autotune.sketch import Columns, Constraint, Sketch
 
 
 @pytest.fixture
@@ -34,63 +27,4 @@ def record() -> TuningRecord:
         host={"name": "here"},
         versions={"tensorlang": "1"},
         time=now(),
-    )
-
-
-@dataclass(frozen=True)
-class FakeTrace:
-    """A trace that is nothing but its decisions."""
-
-    values: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        return repr(sorted(self.values.items()))
-
-    def with_decisions(self, values: Mapping[str, int]) -> FakeTrace:
-        return FakeTrace({**self.values, **values})
-
-    def to_json(self) -> Any:
-        return dict(self.values)
-
-
-def matmul_nest(rows: Any, width: Any, threads_share: bool = False, packed: bool = True, size: int = 256) -> Nest:
-    """C[i, j] += A[i, k] * B[k, j] with a register tile of rows times width; one candidate per element."""
-    rows, width = np.atleast_1d(np.asarray(rows, float)), np.atleast_1d(np.asarray(width, float))
-    one = np.ones_like(rows)
-    outer = Kind.PARALLEL if threads_share else Kind.SERIAL
-    return Nest(
-        (
-            Loop("j", np.ceil(size / width), outer),
-            Loop("i", np.ceil(size / rows)),
-            Loop("k", one * size),
-            Loop("i", rows, Kind.UNROLLED),
-            Loop("j", width, Kind.VECTORIZED),
-        ),
-        (
-            Access("C", 4, (size, size), ((("i", 1),), (("j", 1),)), write=True),
-            Access("A", 4, (size, size), ((("i", 1),), (("k", 1),))),
-            Access("B", 4, (size, size), ((("k", 1),), (("j", 1),)), packed=packed),
-        ),
-        {"i": size, "j": size, "k": size},
-        frozenset({"k"}),
-        2.0 * size**3,
-        32,
-        0 * one,
-        local=True,
-    )
-
-
-def fake_sketch(name: str = "fake", largest: int = 32) -> Sketch:
-    """A sketch over register tiles, with a limit of 32 on rows times vectors."""
-
-    def nest(values: Columns) -> Nest:
-        return matmul_nest(values["rows"], values["width"])
-
-    return Sketch(
-        name,
-        FakeTrace(),
-        {"rows": tuple(range(1, largest + 1)), "width": (16, 32, 48, 64), "depth": (1, 2, 4, 8)},
-        (Constraint("the tile fits 32 registers", lambda v: v["rows"] * v["width"] / 16 <= 32),),
-        nest,
     )

@@ -8,7 +8,7 @@ from tensorlang.autotune.estimate import Machine, estimate
 from tensorlang.autotune.features import features
 from tensorlang.target.spec import Target
 
-from .conftest import matmul_nest
+from .fakes import matmul_nest
 
 MACHINE = Machine.of(
     Target("llvm", vector_bytes=64, vector_registers=32, caches=(49152, 1 << 20, 1 << 25)), flops=280e9
@@ -24,12 +24,12 @@ def test_nothing_is_faster_than_the_peak() -> None:
     assert (_seconds(rows.ravel(), width.ravel()) >= 2 * 256**3 / MACHINE.flops).all()
 
 
-def test_the_tiles_known_to_be_good_come_out_on_top() -> None:
+def test_the_tiles_known_to_be_good_are_near_the_top() -> None:
     tiles = [(r, w) for r in range(1, 25) for w in (16, 32, 48, 64)]
-    seconds = _seconds([r for r, _ in tiles], [w for _, w in tiles])
-    first = [tiles[n] for n in np.argsort(seconds)[:12]]
-    assert {(12, 32), (8, 48), (6, 64)} & set(first)
-    assert (1, 16) not in first
+    seconds = dict(zip(tiles, _seconds([r for r, _ in tiles], [w for _, w in tiles], size=1024), strict=True))
+    fastest = min(seconds.values())
+    assert max(seconds[tile] for tile in ((12, 32), (8, 48), (6, 64))) < 1.1 * fastest
+    assert min(seconds[tile] for tile in ((1, 16), (2, 16), (1, 32), (16, 48), (24, 32))) > 1.5 * fastest
 
 
 def test_one_tile_past_the_registers_is_a_cliff() -> None:

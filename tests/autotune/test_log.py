@@ -77,7 +77,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path, content: bytes, message: str)
 
 
 def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="no such log: .*nothing"):
+    with pytest.raises(RecordError, match=r"no such log: .*nothing"):
         read_log(tmp_path / "nothing")
     with pytest.raises(RecordError, match="cannot read"):
         read_log(tmp_path)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tensorlang.autotune.nest import LINE, Access, Kind, Loop, Nest, footprint, register_tile
 
-from .conftest import matmul_nest
+from .fakes import matmul_nest
 
 _AXES = ("i", "j", "k")
 
@@ -75,7 +75,8 @@ def test_tiles_grow_outwards_and_never_exceed_their_axis() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "width", "accumulators", "registers", "loads"), [(12, 32, 24, 27, 14), (8, 48, 24, 28, 11), (1, 16, 1, 3, 2)]
+    ("rows", "width", "accumulators", "registers", "loads"),
+    [(12, 32, 24, 27, 14), (8, 48, 24, 28, 11), (1, 16, 1, 3, 2)],
 )
 def test_the_register_tile_of_a_matmul(rows: int, width: int, accumulators: int, registers: int, loads: int) -> None:
     tile = register_tile(matmul_nest(rows, width), lanes=16)

@@ -9,7 +9,7 @@ import resource
 import time
 from collections.abc import Iterator
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tensorlang.autotune.pool import Worker, WorkerSettings, share_cpus, thread_environment, wait_any
@@ -24,7 +24,7 @@ def worker() -> Iterator[Worker]:
 
 
 def _alive(worker: Worker) -> bool:
-    return worker.run(30, math.sqrt, 4.0).value == 2.0
+    return bool(worker.run(30, math.sqrt, 4.0).value == 2.0)
 
 
 def test_a_call_returns_its_value(worker: Worker) -> None:

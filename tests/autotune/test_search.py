@@ -16,7 +16,7 @@ from tensorlang.autotune.sketch import Constraint, Sketch, require_candidates
 from tensorlang.errors import ScheduleError
 from tensorlang.target.spec import Target
 
-from .conftest import fake_sketch
+from .fakes import fake_sketch
 
 MACHINE = Machine.of(Target("llvm", vector_bytes=64, vector_registers=32), flops=280e9)
 Seen = set[tuple[str, tuple[int, ...]]]

@@ -218,3 +218,14 @@ def test_other_devices_and_odd_capsules_are_refused(target: str) -> None:
         executable(_Capsule(_ones(2, 3), device=2), _ones(2, 3))
     with pytest.raises(ArgumentError, match=r"argument 1 \(A\): this _Capsule cannot be used without a copy"):
         executable(_Capsule(np.array(["x"])), _ones(2, 3))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_torch_tensors_are_used_in_place(target: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    a, b = torch.ones(2, 3, dtype=getattr(torch, dtype)), torch.zeros(2, 3, dtype=getattr(torch, dtype))
+    _build(_fixed(dtype), target)(a, b)
+    assert b[1, 2] == 1
+    with pytest.raises(ArgumentError, match=r"argument 1 \(A\): .*grad"):
+        _build(_fixed(dtype), target)(a.requires_grad_(), b)

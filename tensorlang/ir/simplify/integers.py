@@ -83,7 +83,9 @@ def _binary(scope: Scope, expr: Binary) -> Form:
     if result is not None and not a.terms and not b.terms:
         return Form({}, _wrapped(result.const, expr.dtype))
     x, y = scope.atoms.emit(a, expr.dtype), scope.atoms.emit(b, expr.dtype)
-    index = expr.dtype == "int64" and scope.atoms.narrow(a) and scope.atoms.narrow(b)
+    # What has a form that does not fit may wrap; what has none is a product or quotient of variables.
+    index = result is None and rule is not None and expr.dtype == "int64"
+    index = index and scope.atoms.narrow(a) and scope.atoms.narrow(b)
     return scope.opaque(Binary(expr.op, x, y, expr.dtype), _limits(scope, expr.op, a, b), index)
 
 

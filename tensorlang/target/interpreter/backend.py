@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tensorlang.ir.interpret import Interpreted, translate
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import Signature
-from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.spec import Target

@@ -8,7 +8,8 @@ operation. float32 and float64 additions and multiplications may contract to fus
 from __future__ import annotations
 
 from tensorlang import dtypes
-from tensorlang.errors import InternalError
+from tensorlang.errors import InternalError, TargetError
+from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, vector_type
 
 _FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
@@ -95,7 +96,7 @@ def unary(fn: Function, op: str, a: Value) -> Value:
 
 def is_nan(fn: Function, a: Value) -> Value:
     """Whether a float is not a number."""
-    return fn.value(f"fcmp uno {a.type} {a.text}, {a.text}", "bool", a.lanes)
+    return binary(fn, "ne", a, a)
 
 
 def absolute(fn: Function, a: Value) -> Value:
@@ -185,6 +186,8 @@ def _fold(op: str, a: Value, b: Value) -> Value | None:
 
 def _compare(fn: Function, op: str, a: Value, b: Value) -> Value:
     d = dtypes.info(a.dtype)
+    if d.is_float and d.bits == 16:
+        return _compare(fn, op, cast(fn, a, "float32"), cast(fn, b, "float32"))
     if d.is_float:
         word = f"fcmp {'une' if op == 'ne' else 'o' + _COMPARE[op]}"
     else:
@@ -299,9 +302,18 @@ def _float_to_float(fn: Function, a: Value, dtype: str) -> Value:
         # Half precision is reached through float32; float64 to float16 keeps what rounding twice would lose.
         odd = source.bits == 64 and dtype == "float16"
         return cast(fn, _round_to_odd(fn, a) if odd else cast(fn, a, "float32"), dtype)
+    if "float16" in (a.dtype, dtype):
+        _check_half(fn)
     if goal.bits > source.bits:
         return _convert(fn, "fpext", a, dtype)
     return _round_to_bfloat16(fn, a) if dtype == "bfloat16" else _convert(fn, "fptrunc", a, dtype)
+
+
+def _check_half(fn: Function) -> None:
+    """LLVM leaves the conversion of float16 to a library function on CPUs that lack the instruction."""
+    cpu = target_cpu(fn.target)
+    if cpu.architecture == "x86_64" and "f16c" not in cpu.features:
+        raise TargetError(f"float16 needs the CPU feature f16c, which {fn.target} lacks; use float32, or another -mcpu")
 
 
 def _round_to_bfloat16(fn: Function, a: Value) -> Value:

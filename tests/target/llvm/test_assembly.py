@@ -123,3 +123,9 @@ def test_bound_loops_are_refused(compiled: Compile) -> None:
     kernel = Kernel("f", (a,), (), ("A",), loop(i, 0, 8, store(a, i, 1.0), LoopKind.BOUND, "threadIdx.x"))
     with pytest.raises(TargetError, match=r"bound to threadIdx\.x.*interpreter"):
         compiled(kernel)
+
+
+def test_float16_needs_its_conversion_instructions(compiled: Compile) -> None:
+    with pytest.raises(TargetError, match="float16 needs the CPU feature f16c, which llvm -mcpu=nehalem lacks"):
+        compiled(_add(8, "float16"), "llvm -mcpu=nehalem")
+    assert "vcvtph2ps" in compiled(_add(8, "float16"), "llvm -mcpu=haswell").source("asm")

@@ -1,0 +1,185 @@
+"""What was generated is checked: the loops and guards, turned back into isl, run exactly the wanted instances.
+
+The scan is repeated with marker stores in place of the statements, taken through the passes that touch loops,
+and read back: every instance of the schedule's domain must run, exactly once, and in a legal order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import InternalError
+from tensorlang.ir.expr import Buffer, Const, Expr, Unary, Var, binary, substitute
+from tensorlang.ir.stmt import INDEX, Allocate, For, If, Kernel, LoopKind, Seq, Stmt, Store
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.legality import violations
+from tensorlang.polyhedral.scan import scan
+from tensorlang.polyhedral.statement import Access, Scop, Statement
+from tensorlang.schedule.derive import Derived
+
+_ZERO = Const(0, INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One marker in the generated code: which statement, at which values of its loops, under which loops and guards."""
+
+    statement: int
+    values: tuple[Expr, ...]
+    loops: tuple[str, ...]
+    conditions: tuple[Expr, ...]
+    time: tuple[int | str, ...]
+    unordered: tuple[str, ...]
+    lanes: tuple[str, ...]
+
+
+def check_implemented(derived: Derived, passes: Sequence[Callable[[Kernel], Kernel]]) -> None:
+    """Raise InternalError unless the generated loops run the instances of `derived`, each once, in a legal order."""
+    body = scan(derived.tree, derived.scop, _marker, lambda _, inside: inside)
+    sizes = tuple(Var(name, INDEX) for name in sorted(derived.scop.sizes))
+    markers = tuple(_buffer(k, len(s.loops)) for k, s in enumerate(derived.scop.statements))
+    kernel = Kernel("markers", markers, sizes, tuple(m.name for m in markers), body)
+    for function in passes:
+        kernel = function(kernel)
+    runs = list(_runs(kernel.body, _Context()))
+    for k, statement in enumerate(derived.scop.statements):
+        _check_instances(statement, [r for r in runs if r.statement == k], derived.scop)
+    _check_order(derived.scop, runs)
+
+
+def _buffer(number: int, rank: int) -> Buffer:
+    return Buffer(f"S{number}", (_ZERO,) * rank, "int32")
+
+
+def _marker(number: int, values: Mapping[str, Expr]) -> Stmt:
+    return Store(_buffer(number, len(values)), tuple(values.values()), Const(0, "int32"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """The loops and guards around a place in the code; loop names are made unique by position."""
+
+    loops: tuple[str, ...] = ()
+    conditions: tuple[Expr, ...] = ()
+    time: tuple[int | str, ...] = (0,)
+    unordered: tuple[str, ...] = ()
+    lanes: tuple[str, ...] = ()
+
+    def at(self, position: int) -> _Context:
+        return replace(self, time=(*self.time[:-1], position))
+
+    def under(self, condition: Expr) -> _Context:
+        return replace(self, conditions=(*self.conditions, condition))
+
+    def inside(self, loop: For) -> _Context:
+        name = loop.var.name
+        bounds = (binary("ge", loop.var, loop.lower), binary("lt", loop.var, loop.upper))
+        return _Context(
+            (*self.loops, name),
+            (*self.conditions, *bounds),
+            (*self.time, name, 0),
+            (*self.unordered, name) if loop.kind in (LoopKind.PARALLEL, LoopKind.BOUND) else self.unordered,
+            (*self.lanes, name) if loop.kind is LoopKind.VECTORIZED else self.lanes,
+        )
+
+
+def _runs(stmt: Stmt, around: _Context) -> Iterator[Run]:
+    match stmt:
+        case Store():
+            number = int(stmt.buffer.name[1:])
+            yield Run(number, stmt.index, around.loops, around.conditions, around.time, around.unordered, around.lanes)
+        case Seq():
+            for k, child in enumerate(_flat(stmt)):
+                yield from _runs(child, around.at(k))
+        case For():
+            yield from _runs(stmt.body, around.inside(stmt))
+        case If():
+            yield from _runs(stmt.then, around.under(stmt.cond))
+            if stmt.orelse is not None:
+                yield from _runs(stmt.orelse, around.under(Unary("not", stmt.cond, "bool")))
+        case Allocate():
+            yield from _runs(stmt.body, around)
+        case _:
+            raise InternalError(f"a marker kernel holds {type(stmt).__name__}")
+
+
+def _flat(stmt: Seq) -> list[Stmt]:
+    found: list[Stmt] = []
+    for child in stmt.body:
+        found += _flat(child) if isinstance(child, Seq) else [child]
+    return found
+
+
+def _check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> None:
+    """The wanted instances, and each of them once."""
+    namer = Namer(scop.sizes)
+    names = dims(statement.loops)
+    where, _ = conditions_text(statement.domain, names, namer)
+    wanted_text = f"[{', '.join(names.values())}] : {where}"
+    length = max((len(r.time) for r in runs), default=0)
+    pieces = [_piece(r, length, namer) for r in runs]
+    context = isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}")
+    wanted = isl.make_set(f"{namer.prefix()}{{ {wanted_text} }}").intersect_params(context)
+    if not pieces:
+        if not wanted.is_empty():
+            raise InternalError(f"no code runs {statement.name}, though {wanted} should run")
+        return
+    made = isl.make_map(f"{namer.prefix()}{{ {'; '.join(pieces)} }}").intersect_params(context)
+    extra, missing = made.range().subtract(wanted), wanted.subtract(made.range())
+    if not extra.is_empty() or not missing.is_empty():
+        word, found = ("runs", extra) if not extra.is_empty() else ("does not run", missing)
+        raise InternalError(f"the generated code {word} {statement.name} at {found.sample_point()}")
+    if not made.is_injective():
+        raise InternalError(f"the generated code runs an instance of {statement.name} twice")
+
+
+def _piece(run: Run, length: int, namer: Namer) -> str:
+    names = dims(run.loops)
+    where, exact = conditions_text(run.conditions, names, namer)
+    values = [index_text(v, names, namer) for v in run.values]
+    if not exact or any(v is None for v in values):
+        raise InternalError(f"the generated code has a bound that isl did not make: {run.conditions}")
+    time = [str(p) if isinstance(p, int) else names[p] for p in run.time] + ["0"] * (length - len(run.time))
+    return f"[{', '.join(time)}] -> [{', '.join(str(v) for v in values)}] : {where}"
+
+
+def _check_order(scop: Scop, runs: Sequence[Run]) -> None:
+    """The dependences of the generated order, its parallel loops and lanes included."""
+    width = {a.array: len(a.version) for s in scop.statements for a in (*s.writes, *s.reads)}
+    arrays = tuple(replace(a, shape=(_ZERO,) * width.get(a.name, 0) + a.shape) for a in scop.arrays)
+    statements = tuple(_as_run(scop.statements[r.statement], r, k) for k, r in enumerate(runs))
+    unordered = frozenset(_unique(name, k) for k, r in enumerate(runs) for name in r.unordered)
+    broken = violations(Scop(statements, arrays, scop.sizes, unordered))
+    if broken:
+        raise InternalError(f"the generated order breaks a {broken[0].kind} dependence through {broken[0].array}")
+
+
+def _unique(name: str, run: int) -> str:
+    return f"{name}#{run}"
+
+
+def _as_run(statement: Statement, run: Run, number: int) -> Statement:
+    """A statement with the loops, the guards and the time that it has in the generated code."""
+    rename: dict[str, Expr] = {name: Var(_unique(name, number), INDEX) for name in run.loops}
+    values = [substitute(v, rename) for v in run.values]
+    env = dict(zip(statement.loops, values, strict=True))
+
+    def moved(access: Access) -> Access:
+        version = tuple(env[v] for v in access.version)
+        index = None if access.index is None else (*version, *(substitute(i, env) for i in access.index))
+        return Access(access.array, index, (), tuple(substitute(c, env) for c in access.conditions))
+
+    return Statement(
+        f"{statement.name}#{number}",
+        statement.stage,
+        statement.role,
+        tuple(_unique(name, number) for name in run.loops),
+        tuple(substitute(c, rename) for c in run.conditions),
+        (),
+        tuple(moved(a) for a in statement.writes),
+        tuple(moved(a) for a in statement.reads),
+        tuple(p if isinstance(p, int) else _unique(p, number) for p in run.time),
+        tuple(_unique(name, number) for name in run.lanes),
+    )
