@@ -111,7 +111,7 @@ class ScheduleError(TensorlangError, ValueError):
         lines += _render_witness(self.witness)
         if self.schedule:
             lines += ["  schedule", *(f"    {n:>3}  {step}" for n, step in enumerate(self.schedule, 1))]
-            lines += [f" -> {len(self.schedule) + 1:>4}  {self.asked}"]
+            lines += [f" -> {len(self.schedule) + 1:>3}  {self.asked}"]
         if self.legal:
             lines += [f"  legal: {self.legal[0]}", *(f"         {text}" for text in self.legal[1:])]
         return "\n".join(lines)

@@ -74,7 +74,7 @@ class Measurer:
             for _ in range(count):
                 self._builders.append(Worker(WorkerSettings(builder_cpus, memory, thread_environment(1, extra))))
             arrays = reference_arrays(self.task, self.seed, self._builders[0])
-            Path(self._arrays).write_bytes(pickle.dumps(arrays))
+            Path(self.arrays_path).write_bytes(pickle.dumps(arrays))
         except BaseException:
             self.close()
             raise
@@ -86,7 +86,8 @@ class Measurer:
         self.close()
 
     @property
-    def _arrays(self) -> str:
+    def arrays_path(self) -> str:
+        """The file of the seeded inputs and reference outputs."""
         return str(Path(self._folder.name, "arrays.pickle"))
 
     def close(self) -> None:
@@ -130,12 +131,12 @@ class Measurer:
 
     def _submit_run(self, kernel: bytes, best: float | None) -> None:
         limit = self.limits.run if best is None else min(self.limits.run, 3 + 40 * best)
-        self._runner.submit(limit, run_in_worker, RunJob(kernel, self.task.target, self._arrays, best))
+        self._runner.submit(limit, run_in_worker, RunJob(kernel, self.task.target, self.arrays_path, best))
 
     def compare(self, trace: Any) -> Comparison:
         """Time a candidate beside NumPy, interleaved in the runner; TensorlangError when it does not run."""
         name = self.task.workload.name
-        job = CompareJob(BuildJob(self._tensors, trace, self.task.target), self._arrays, name)
+        job = CompareJob(BuildJob(self._tensors, trace, self.task.target), self.arrays_path, name)
         reply = self._runner.run(self.limits.compare, compare_with_numpy, job)
         if reply.status is not Status.OK:
             raise TensorlangError(f"the comparison with NumPy did not run: {reply.status}: {reply.error}")

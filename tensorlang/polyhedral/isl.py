@@ -40,6 +40,11 @@ def make_map(text: str) -> Map:
     return islpy.Map(text)
 
 
+def lex_lt(dims: int) -> Map:
+    """Vectors of `dims` entries -> lexicographically later ones."""
+    return islpy.Map.lex_lt(islpy.Space.set_alloc(islpy.DEFAULT_CONTEXT, 0, dims))
+
+
 def parse_schedule(text: str) -> Any:
     """Parse a schedule tree from its YAML text."""
     return islpy.Schedule.read_from_str(islpy.DEFAULT_CONTEXT, text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
@@ -95,19 +96,21 @@ def _lanes_last(statement: Statement) -> tuple[int | str, ...]:
 
 def before(space: TimeSpace) -> isl.Map:
     """Time -> later time, for pairs whose order is certain."""
-    n = space.length
-    a, b = [f"a{k}" for k in range(n)], [f"b{k}" for k in range(n)]
     blocked = _unordered_prefixes(space)
-    cases = []
-    for d in range(n):
+    return _before(space.length, tuple((d, tuple(texts)) for d, texts in sorted(blocked.items())))
+
+
+@lru_cache(maxsize=256)
+def _before(n: int, blocked: tuple[tuple[int, tuple[str, ...]], ...]) -> isl.Map:
+    """Lexicographic order, without the cases that an unordered dim decides (`a` holds the static positions above it)."""
+    a, b = [f"a{k}" for k in range(n)], [f"b{k}" for k in range(n)]
+    order = isl.lex_lt(n)
+    for d, prefixes in blocked:
         equal = [f"a{k} = b{k}" for k in range(d)]
-        excluded = [f"not ({text})" for text in blocked.get(d, ())]
-        if any(text == "not (0 = 0)" for text in excluded):
-            continue
-        cases.append(" and ".join([*equal, f"a{d} < b{d}", *excluded]))
-    return isl.make_map(
-        f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {' or '.join(f'({c})' for c in cases) or '0 = 1'} }}"
-    )
+        for prefix in prefixes:
+            decided = " and ".join([*equal, f"a{d} < b{d}", prefix])
+            order = order.subtract(isl.make_map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {decided} }}"))
+    return order
 
 
 def _unordered_prefixes(space: TimeSpace) -> dict[int, list[str]]:

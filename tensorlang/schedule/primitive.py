@@ -60,8 +60,12 @@ class Decision(int):
 
 
 def value_of(number: int, state: ScheduleState) -> int:
-    """The value that a decision has in a state; other ints are themselves."""
-    return state.decisions.get(number.name, int(number)) if isinstance(number, Decision) else number
+    """The value that a decision has in a state; other ints are themselves. BadArgument when nobody sampled it."""
+    if not isinstance(number, Decision):
+        return number
+    if number.name not in state.decisions:
+        raise BadArgument("", f"no decision {number.name!r} was sampled; {nearest(number.name, state.decisions)}")
+    return state.decisions[number.name]
 
 
 def positive(number: int, state: ScheduleState, what: str) -> int:
@@ -118,12 +122,29 @@ def to_json(step: Primitive) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any]) -> Primitive:
     """Read a step back; RecordError when it is not one of ours."""
     key = data.get("step")
-    if key not in REGISTRY:
+    if not isinstance(key, str) or key not in REGISTRY:
         raise RecordError(f"unknown schedule step {key!r}; {nearest(str(key), REGISTRY)}")
     cls = REGISTRY[key]
-    wanted = {f.name for f in fields(cls)}
-    given = set(data) - {"step"}
-    if wanted != given:
+    wanted = {f.name: f.type for f in fields(cls)}
+    given = {str(k): _decode(v) for k, v in data.items() if k != "step"}
+    if wanted.keys() != given.keys():
         raise RecordError(f"step {key} needs the fields {sorted(wanted)}, got {sorted(given)}")
-    made: Primitive = cls(**{k: _decode(v) for k, v in data.items() if k != "step"})
+    for name, value in given.items():
+        if not _FITS[wanted[name]](value):
+            raise RecordError(f"field {name} of step {key} is {wanted[name]}, got {value!r}")
+    made: Primitive = cls(**given)
     return made
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_FITS: dict[Any, Callable[[Any], bool]] = {
+    "str": lambda v: isinstance(v, str),
+    "int": _is_int,
+    "int | None": lambda v: v is None or _is_int(v),
+    "tuple[str, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
+    "tuple[int, ...]": lambda v: isinstance(v, tuple) and all(_is_int(x) for x in v),
+}
+"""Type of a primitive's field, as written -> whether a decoded JSON value fits it."""

@@ -74,7 +74,8 @@ class ScheduleState:
 
     def compute_op(self, name: str) -> ComputeOp:
         """Return the operation of a stage that has loops."""
-        self.stage(name)
+        if name not in self.program.by_name:
+            self.stage(name)
         op = self.program[name]
         if not isinstance(op, ComputeOp):
             kind = "an extern stage" if isinstance(op, ExternOp) else "an input"

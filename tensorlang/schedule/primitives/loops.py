@@ -124,9 +124,10 @@ class Split:
             )
 
     def text(self) -> str:
-        how = f"factor={argument_text(self.factor)}" if self.nparts is None else f"nparts={argument_text(self.nparts)}"
+        given = {"factor": self.factor, "nparts": self.nparts}
+        how = "".join(f", {word}={argument_text(n)}" for word, n in given.items() if n is not None)
         tail = "" if self.tail == "guard" else f", tail={self.tail!r}"
-        return f"s[{self.stage!r}].split({self.axis!r}, {how}{tail})"
+        return f"s[{self.stage!r}].split({self.axis!r}{how}{tail})"
 
 
 @primitive("fuse")
@@ -162,11 +163,14 @@ class Fuse:
 
     def _pair(self, state: ScheduleState, outer: str, inner: str) -> tuple[ScheduleState, str]:
         stage = state.stages[self.stage]
-        if outer == inner or stage.leaves.index(inner) != stage.leaves.index(outer) + 1:
+        if outer == inner:
+            raise BadArgument("", f"axis {outer} appears twice")
+        if stage.leaves.index(inner) != stage.leaves.index(outer) + 1:
+            order = _replace_leaves(replace(stage, leaves=tuple(a for a in stage.leaves if a != inner)), (outer,), (outer, inner))
             raise BadArgument(
                 "",
                 f"only neighbours can be fused, outer first; the loops are {', '.join(stage.leaves)}",
-                legal=[f"s[{self.stage!r}].reorder(...) so that {inner} follows {outer}, then fuse"],
+                legal=[f"s[{self.stage!r}].reorder({', '.join(map(repr, order))})", "and then fuse"],
             )
         kinds = state.axis_kinds(self.stage)
         if kinds[outer] is not kinds[inner]:
@@ -251,7 +255,7 @@ class Skew:
         if axis == by or kinds[axis] is not kinds[by]:
             raise BadArgument("", f"{axis} can only be skewed by another axis of its kind ({kinds[axis].value})")
         if stage.leaves.index(by) > stage.leaves.index(axis):
-            raise BadArgument("", f"{by} is inside {axis}", legal=[f"s[{self.stage!r}].skew({by!r}, by={axis!r}, ...)"])
+            raise BadArgument("", f"{by} is inside {axis}", legal=[Skew(self.stage, by, axis, self.factor).text()])
         skewed = fresh(state, self.stage, f"{axis}_s")
         relation = SkewRelation(axis, by, value_of(self.factor, state), skewed)
         leaves = _replace_leaves(stage, (axis,), (skewed,))

@@ -51,12 +51,15 @@ class ComputeAt:
         state.compute_op(self.parent)
         require_internal(state, self.stage, "compute_at")
         axis = state.leaf(self.parent, self.axis)
+        if self.stage == self.parent:
+            raise BadArgument("", f"{self.stage} cannot be computed inside itself", legal=legal_places(state, self.stage))
         if not acyclic(state, self.stage, self.parent):
-            raise BadArgument("", f"{self.parent} is itself computed inside {self.stage}, or is {self.stage}")
+            raise BadArgument("", f"{self.parent} is itself computed inside {self.stage}")
         host = state.stages[self.parent]
         lanes = [a for a in host.leaves[: host.leaves.index(axis) + 1] if host.kind(a) is LoopKind.VECTORIZED]
         if lanes:
-            raise BadArgument("", f"{axis} is inside the vectorised axis {lanes[0]}: a buffer there has no lanes")
+            where = "is vectorised" if lanes[0] == axis else f"is inside the vectorised axis {lanes[0]}"
+            raise BadArgument("", f"{axis} {where}: a buffer there has no lanes")
         if self.parent not in users(state, self.stage):
             raise BadArgument("", f"{self.parent} does not read {self.stage}", legal=legal_places(state, self.stage))
         moved = replace(state.stages[self.stage], attach=Attach(self.parent, axis))

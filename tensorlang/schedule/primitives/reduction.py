@@ -45,8 +45,9 @@ class RFactor:
         kinds = state.axis_kinds(self.stage)
         if first is None or kinds[axis] is not AxisKind.REDUCE:
             raise BadArgument("", f"rfactor needs a reduce axis, and {axis} of {self.stage} is spatial")
-        if not 0 <= self.factor_axis <= len(op.axes):
-            raise BadArgument("", f"factor_axis must be between 0 and {len(op.axes)}, got {self.factor_axis}")
+        place = self.factor_axis
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place <= len(op.axes):
+            raise BadArgument("", f"factor_axis must be a whole number between 0 and {len(op.axes)}, got {place!r}")
         if state.attached_to(self.stage):
             raise BadArgument(
                 "", f"{state.attached_to(self.stage)[0].name} is computed inside {self.stage}; rfactor first"
@@ -54,7 +55,11 @@ class RFactor:
         known = state.axis_ranges(self.stage)
         extent = constant(known[axis].extent)
         if extent is None:
-            raise BadArgument("", f"rfactor needs a constant extent, and {axis} has a symbolic one")
+            raise BadArgument(
+                "",
+                f"rfactor needs a constant extent, and {axis} has a symbolic one",
+                legal=[f"s[{self.stage!r}].split({axis!r}, factor=...), then rfactor one of the two axes"],
+            )
         partial = self._partial(state, op, axis, first)
         final = self._final(op, axis, partial, first)
         program = state.program.replacing({self.stage: final}, {self.stage: [partial]})

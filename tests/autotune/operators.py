@@ -1,0 +1,85 @@
+"""Operators of users, as files of theirs hold them."""
+
+from __future__ import annotations
+
+from tensorlang import te
+
+
+def max_of_min(m: int, n: int, k: int, dtype: str = "float32") -> list[te.Tensor]:
+    """C[i, j] = max over k of min(A[i, k], B[k, j])."""
+    A = te.placeholder((m, k), name="A", dtype=dtype)
+    B = te.placeholder((k, n), name="B", dtype=dtype)
+    r = te.reduce_axis((0, k), name="k")
+    return [A, B, te.compute((m, n), lambda i, j: te.max(te.minimum(A[i, r], B[r, j]), axis=r), name="C")]
+
+
+def times_transposed(m: int, n: int, k: int) -> list[te.Tensor]:
+    """C[i, j] = sum over k of A[i, k] * B[j, k]."""
+    A, B = te.placeholder((m, k), name="A"), te.placeholder((n, k), name="B")
+    r = te.reduce_axis((0, k), name="k")
+    return [A, B, te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[j, r], axis=r), name="C")]
+
+
+def convolve_and_clip(c: int, h: int, o: int) -> list[te.Tensor]:
+    """A padded 3x3 convolution and a clipping at zero."""
+    X, W = te.placeholder((c, h, h), name="X"), te.placeholder((o, c, 3, 3), name="W")
+
+    def padded(q: te.Expr, y: te.Expr, x: te.Expr) -> te.Expr:
+        return te.if_then_else(te.all(y >= 1, y <= h, x >= 1, x <= h), X[q, y - 1, x - 1], 0.0)
+
+    P = te.compute((c, h + 2, h + 2), padded, name="P")
+    q, dy, dx = (te.reduce_axis((0, n), name=name) for n, name in ((c, "q"), (3, "dy"), (3, "dx")))
+    Y = te.compute(
+        (o, h, h), lambda f, y, x: te.sum(P[q, y + dy, x + dx] * W[f, q, dy, dx], axis=[q, dy, dx]), name="Y"
+    )
+    return [X, W, te.compute((o, h, h), lambda f, y, x: te.maximum(Y[f, y, x], 0.0), name="R")]
+
+
+def softmax(m: int, n: int) -> list[te.Tensor]:
+    """Rows of exponentials that sum to one."""
+    A = te.placeholder((m, n), name="A")
+    k, q = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="q")
+    M = te.compute((m,), lambda i: te.max(A[i, k], axis=k), name="M")
+    E = te.compute((m, n), lambda i, j: te.exp(A[i, j] - M[i]), name="E")
+    S = te.compute((m,), lambda i: te.sum(E[i, q], axis=q), name="S")
+    return [A, te.compute((m, n), lambda i, j: E[i, j] / S[i], name="O")]
+
+
+def total(n: int) -> list[te.Tensor]:
+    """The sum of all elements."""
+    A, k = te.placeholder((n,), name="A"), te.reduce_axis((0, n), name="k")
+    return [A, te.compute((), lambda: te.sum(A[k], axis=k), name="T")]
+
+
+def rows_by_index(n: int, m: int, picks: int) -> list[te.Tensor]:
+    """Rows of A, picked by an array of indices."""
+    A, index = te.placeholder((n, m), name="A"), te.placeholder((picks,), dtype="int32", name="I")
+    return [A, index, te.compute((picks, m), lambda i, j: A[index[i], j] * 2.0, name="G")]
+
+
+def transpose(n: int, m: int) -> list[te.Tensor]:
+    """A program that only moves data."""
+    A = te.placeholder((n, m), name="A")
+    return [A, te.compute((m, n), lambda i, j: A[j, i], name="T")]
+
+
+def no_list(n: int) -> int:
+    """Not a workload: it returns no tensors."""
+    return n
+
+
+def symbolic() -> list[te.Tensor]:
+    """Sizes without numbers."""
+    A = te.placeholder((te.var("n"),), name="A")
+    return [A, te.compute(A.shape, lambda i: A[i] + 1.0, name="B")]
+
+
+def forgets_an_input(n: int) -> list[te.Tensor]:
+    """Returns its output alone."""
+    A = te.placeholder((n,), name="A")
+    return [te.compute((n,), lambda i: A[i] + 1.0, name="B")]
+
+
+def fails(n: int) -> list[te.Tensor]:
+    """A mistake of the user's own."""
+    return [te.placeholder((n // 0,), name="A")]

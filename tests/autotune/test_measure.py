@@ -1,0 +1,119 @@
+"""Measuring with real workers: each way to fail is its own status, and none ends the batch."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorlang.autotune.jobs import Arrays, RunJob, build_candidate, run_candidate
+from tensorlang.autotune.jobs import BuildJob as Job
+from tensorlang.autotune.measure import Limits, Measurement, Measurer
+from tensorlang.autotune.records import Status
+from tensorlang.autotune.seeded import seeded_inputs
+from tensorlang.autotune.space import sketches_of
+from tensorlang.autotune.task import Task, create_task
+
+OPERATORS = str(Path(__file__).with_name("operators.py"))
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return create_task("matmul", (24, 40, 16), threads=1)
+
+
+@pytest.fixture(scope="module")
+def measurer(task: Task) -> Iterator[Measurer]:
+    with Measurer(task) as made:
+        yield made
+
+
+def _traces(task: Task, count: int = 1) -> list[Any]:
+    sketch = sketches_of(task)[0]
+    rows = sketch.sample(np.random.default_rng(0), count)
+    return [sketch.trace.with_decisions(sketch.decisions(row)).to_json() for row in rows]
+
+
+def _measure(measurer: Measurer, traces: list[Any], best: float | None = None) -> list[Measurement]:
+    found = dict(measurer.measure(traces, lambda: best))
+    return [found[n] for n in range(len(traces))]
+
+
+def test_good_candidates_are_timed_and_checked(task: Task, measurer: Measurer) -> None:
+    for result in _measure(measurer, _traces(task, 3)):
+        assert (result.status, result.error) in ((Status.OK, ""), (Status.NOISY, result.error))
+        assert result.checked
+        assert all(0 < s < 1 for s in result.seconds)
+
+
+def test_bad_candidates_do_not_disturb_good_ones(task: Task, measurer: Measurer) -> None:
+    good = _traces(task)[0]
+    illegal = [*copy.deepcopy(good), {"step": "parallel", "stage": "C.local", "axis": "k_o"}]
+    nonsense = [{"step": "frobnicate"}]
+    results = _measure(measurer, [illegal, good, nonsense, good])
+    assert [r.status for r in results[::2]] == [Status.ILLEGAL, Status.BUILD_ERROR]
+    assert "parallel" in results[0].error
+    assert "frobnicate" in results[2].error
+    assert all(r.status in (Status.OK, Status.NOISY) for r in results[1::2])
+
+
+def test_a_build_over_its_limit_is_a_timeout(task: Task) -> None:
+    with Measurer(task) as measurer:
+        measurer.limits = Limits(build=1e-3)
+        assert [r.status for r in _measure(measurer, _traces(task, 2))] == [Status.TIMEOUT] * 2
+
+
+def test_a_wrong_answer_is_not_timed(task: Task, tmp_path: Path) -> None:
+    tensors = pickle.dumps(task.tensors)
+    kernel = build_candidate(Job(tensors, _traces(task)[0], task.target))
+    inputs = seeded_inputs(task, 0)
+    right = (inputs[0] @ inputs[1]).astype(np.float32)
+    wrong = right.copy()
+    wrong[3, 5] += 1
+    path = tmp_path / "arrays"
+    for number, outputs in enumerate((right, wrong)):
+        path = tmp_path / f"arrays{number}"
+        path.write_bytes(pickle.dumps(Arrays(inputs, (outputs,), 1e-4, 1e-5)))
+        result = run_candidate(RunJob(kernel, task.target, str(path), None))
+        if number == 0:
+            assert result.status in (Status.OK, Status.NOISY)
+        else:
+            assert (result.status, result.timing.seconds) == (Status.WRONG_ANSWER, ())
+            assert "at [3, 5]" in result.error
+            assert "1 of 960 elements" in result.error
+
+
+def test_the_winner_is_compared_with_numpy(task: Task, measurer: Measurer) -> None:
+    comparison = measurer.compare(_traces(task)[0])
+    assert comparison.competitor == "NumPy"
+    assert min(*comparison.tensorlang, *comparison.numpy) > 0
+    assert comparison.speedup > 0
+
+
+def test_programs_too_large_for_numpy_are_checked_against_the_unscheduled_kernel(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensorlang.autotune.seeded.LARGEST_EVALUATION", 0)
+    own = create_task(f"{OPERATORS}:max_of_min", (9, 17, 5), threads=1)
+    with Measurer(own) as measurer:
+        arrays: Arrays = pickle.loads(Path(measurer.arrays_path).read_bytes())
+        expected = np.minimum(arrays.inputs[0][:, None, :], arrays.inputs[1].T[None]).max(-1)
+        assert np.array_equal(arrays.outputs[0], expected)
+        assert _measure(measurer, _traces(own))[0].checked
+
+
+def test_inputs_are_seeded_and_indices_stay_inside(task: Task) -> None:
+    gather = create_task(f"{OPERATORS}:rows_by_index", (4, 8, 100))
+    _, index = seeded_inputs(gather, 1)
+    assert set(np.unique(index)) == {0, 1, 2, 3}
+    assert index.dtype == np.int32
+    first, again, other = (seeded_inputs(task, seed)[0] for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    integers = seeded_inputs(create_task("matmul", (8, 8, 8, "uint8")), 0)[0]
+    assert integers.dtype == np.uint8

@@ -1,0 +1,90 @@
+"""Tasks: what can be tuned, by name, from a user's file, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tensorlang.autotune.task import create_task, task_of
+from tensorlang.errors import DefinitionError, TargetError
+
+OPERATORS = str(Path(__file__).with_name("operators.py"))
+
+
+def test_a_library_operator_by_name() -> None:
+    task = create_task("matmul", (4, 5, 6, "float64"), threads=1)
+    assert str(task.workload) == "matmul(4, 5, 6, float64)"
+    assert task.workload.arguments == ("A: float64[4, 6]", "B: float64[6, 5]", "C: float64[4, 5]")
+    assert task.workload.flops == 2 * 4 * 5 * 6
+    assert ([t.name for t in task.inputs], [t.name for t in task.outputs]) == (["A", "B"], ["C"])
+    assert (task.threads, task.target.cores) == (1, 1)
+
+
+def test_a_users_function_by_path() -> None:
+    task = create_task(f"{OPERATORS}:max_of_min", (3, 4, 5, "int32"))
+    assert task.workload.dtype == "int32"
+    assert task.workload.flops == 2 * 3 * 4 * 5
+
+
+def test_equal_programs_have_equal_keys_whatever_their_names() -> None:
+    named = create_task("matmul", (4, 5, 6))
+    assert task_of(named.tensors).workload.key == named.workload.key
+    assert create_task("matmul", (4, 5, 7)).workload.key != named.workload.key
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "operations"),
+    [
+        ("transpose", (10, 20), 200),  # moves data: elements written
+        ("softmax", (8, 10), 8 * 10 * 5),
+        ("total", (100,), 100),
+        ("rows_by_index", (10, 8, 5), 5 * 8),
+        ("convolve_and_clip", (2, 4, 3), 2 * 2 * 9 * 3 * 16 + 3 * 16),
+    ],
+)
+def test_operations_are_counted_without_index_arithmetic(
+    function: str, args: tuple[int, ...], operations: float
+) -> None:
+    counted = create_task(f"{OPERATORS}:{function}", args).workload.flops
+    padding = 2 * 6 * 6 * 10 if function == "convolve_and_clip" else 0  # its conditions are computed, per element
+    assert operations <= counted <= operations + padding
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("matmull", (4, 4, 4), "unknown operator 'matmull'; did you mean matmul"),
+        ("frobnicate", (), "known: matmul"),
+        ("matmul", (4, 4), "wants the shape M,N,K as positive integers, got 4,4"),
+        ("matmul", (4, 0, 4), "positive integers, got 4,0,4"),
+        ("matmul", (4, 4, 4, "floot32"), "unknown dtype 'floot32'"),
+        ("matmul", (4, 4, 4, "float32", "x"), "integer sizes and one dtype"),
+        ("nowhere.py:f", (), "no such file: nowhere.py"),
+        (OPERATORS, (), "write path/to/file.py:function"),
+        (f"{OPERATORS}:maxx_of_min", (), "no function 'maxx_of_min'; it has: .*max_of_min"),
+        (f"{OPERATORS}:no_list", (3,), "must return a list of tensors"),
+        (f"{OPERATORS}:symbolic", (), re.escape("symbolic sizes (n)")),
+        (f"{OPERATORS}:forgets_an_input", (3,), "reads A but does not return it"),
+        (f"{OPERATORS}:fails", (3,), "failed: ZeroDivisionError"),
+        (f"{OPERATORS}:max_of_min", (3,), "failed: TypeError"),
+    ],
+)
+def test_what_cannot_be_a_task_is_refused(name: str, args: tuple[int | str, ...], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        create_task(name, args)
+
+
+def test_a_file_that_does_not_import_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("import nothing_of_that_name\n")
+    with pytest.raises(DefinitionError, match=r"broken\.py cannot be imported: ModuleNotFoundError"):
+        create_task(f"{path}:f", ())
+
+
+def test_targets_are_checked() -> None:
+    with pytest.raises(TargetError, match="unknown target kind"):
+        create_task("matmul", (4, 4, 4), target="abacus")
+    with pytest.raises(DefinitionError, match="at least 1, got 0"):
+        create_task("matmul", (4, 4, 4), threads=0)
