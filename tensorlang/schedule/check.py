@@ -14,6 +14,7 @@ from tensorlang.polyhedral.legality import Violation, violations
 from tensorlang.polyhedral.statement import Access, Scop, Statement
 from tensorlang.polyhedral.witness import explain
 from tensorlang.schedule.derive import Derived, derive
+from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState
 from tensorlang.te.operation import buffers
 
@@ -148,24 +149,31 @@ def _refusal(state: ScheduleState, derived: Derived, violation: Violation) -> Sc
     if violations(serial):
         why = f"{_subject(witness)} would run before what it needs"
         return IllegalOrder("", why, witness=witness, legal=["keep the order of the loops as it is"])
-    stage, axis, kind = _guilty(state, derived.scop, violation.array)
-    words = {LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorize", LoopKind.BOUND: "bind"}
+    stage, axis, note = _guilty(state, derived.scop, violation.array)
     what = "updated" if violation.kind == "reduction" else "written and read"
     why = f"iterations of {axis} would run at the same time, but {witness.element} is {what} by two of them"
-    free = free_axes(state, stage, kind)
-    legal = [f"s[{stage!r}].{words[kind]}({a!r})" for a in free]
+    word = {LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorize", LoopKind.BOUND: "bind"}[note.kind]
+    thread = f", {note.thread!r}" if note.thread else ""
+    legal = [f"s[{stage!r}].{word}({a!r}{thread})" for a in free_axes(state, stage, axis)]
     if violation.kind == "reduction":
-        legal.append(
-            f"s.rfactor({violation.array!r}, {axis!r}) for partial results, then {words[kind]} its factor axis"
-        )
+        legal += _rfactor_first(state, stage, axis, word)
     return IllegalParallel("", why, witness=witness, legal=legal)
+
+
+def _rfactor_first(state: ScheduleState, stage: str, axis: str, word: str) -> list[str]:
+    """How partial results make a reduce axis free of the dependence between its updates."""
+    if state.attached_to(stage):
+        return []
+    if constant(state.axis_ranges(stage)[axis].extent) is None:
+        return [f"split {axis} by a constant factor, s.rfactor the inner axis, then {word} the axis of partial results"]
+    return [f"s.rfactor({stage!r}, {axis!r})", f"then {word} {axis!r} of the partial results"]
 
 
 def _subject(witness: Witness) -> str:
     return str(witness.sink)
 
 
-def _guilty(state: ScheduleState, scop: Scop, array: str) -> tuple[str, str, LoopKind]:
+def _guilty(state: ScheduleState, scop: Scop, array: str) -> tuple[str, str, Annotation]:
     """The annotated loop that breaks a dependence through `array`, found by trying each one alone."""
     for stage in state.stages.values():
         for axis, note in stage.annotations.items():
@@ -173,10 +181,10 @@ def _guilty(state: ScheduleState, scop: Scop, array: str) -> tuple[str, str, Loo
                 continue
             alone = _only(scop, stage.name, axis, note.kind)
             if any(v.array == array for v in violations(alone)):
-                return stage.name, axis, note.kind
+                return stage.name, axis, note
     stage = next(s for s in state.stages.values() if s.annotations)
     axis, note = next(iter(stage.annotations.items()))
-    return stage.name, axis, note.kind
+    return stage.name, axis, note
 
 
 def _only(scop: Scop, stage: str, axis: str, kind: LoopKind) -> Scop:
@@ -189,12 +197,17 @@ def _only(scop: Scop, stage: str, axis: str, kind: LoopKind) -> Scop:
     return replace(scop, statements=statements, unordered=frozenset() if kind is LoopKind.VECTORIZED else names)
 
 
-def free_axes(state: ScheduleState, stage: str, kind: LoopKind) -> list[str]:
-    """The leaves of a stage that may run in the given way, found by trying them."""
-    clean = replace(state.stages[stage], annotations={})
-    scop_free = []
-    for axis in clean.leaves:
-        tried = replace(clean, annotations={axis: Annotation(kind)})
-        if not violations(derive(state.with_stage(tried)).scop):
-            scop_free.append(axis)
-    return scop_free
+def free_axes(state: ScheduleState, stage: str, guilty: str) -> list[str]:
+    """The plain leaves of a stage that may run as `guilty` was to, found by trying each instead of it."""
+    current = state.stages[stage]
+    note = current.annotations[guilty]
+    rest = {a: n for a, n in current.annotations.items() if a != guilty}
+    held = [current.leaves.index(s.attach.axis) for s in state.attached_to(stage) if s.attach is not None]
+    found = []
+    for place, axis in enumerate(current.leaves):
+        lanes = constant(state.axis_ranges(stage)[axis].extent) is not None and max(held, default=-1) < place
+        if axis in rest or axis == guilty or (note.kind is LoopKind.VECTORIZED and not lanes):
+            continue
+        if is_legal(state.with_stage(replace(current, annotations={**rest, axis: note}))):
+            found.append(axis)
+    return found

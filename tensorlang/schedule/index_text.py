@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 
-from tensorlang.errors import RecordError
-from tensorlang.ir.expr import Expr, as_expr, binary, to_text
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Expr, Var, as_expr, binary, to_text
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -23,11 +23,11 @@ def print_index(expr: Expr) -> str:
 
 
 def parse_index(text: str, lookup: Callable[[str], Expr]) -> Expr:
-    """Read an index expression back; RecordError when the text is anything else."""
+    """Read an index expression back; BadArgument when the text is anything else."""
     try:
         return _convert(ast.parse(text, mode="eval").body, lookup)
     except (SyntaxError, KeyError, TypeError) as error:
-        raise RecordError(f"cannot read the index expression {text!r}: {error}") from None
+        raise BadArgument("", f"cannot read the index expression {text!r}: {error.args[0]}") from None
 
 
 def _convert(node: ast.expr, lookup: Callable[[str], Expr]) -> Expr:
@@ -43,10 +43,18 @@ def _convert(node: ast.expr, lookup: Callable[[str], Expr]) -> Expr:
     raise TypeError(f"{ast.unparse(node)} is not made of names, whole numbers, +, -, *, // and %")
 
 
-def names_lookup(axes: Mapping[str, Expr], decisions: Mapping[str, int]) -> Callable[[str], Expr]:
-    """Look names up among axes first, then among decisions."""
+def names_lookup(
+    axes: Mapping[str, Expr], decisions: Mapping[str, int], sizes: frozenset[str]
+) -> Callable[[str], Expr]:
+    """Look names up among axes first, then among decisions, then among sizes."""
 
     def lookup(name: str) -> Expr:
-        return axes[name] if name in axes else as_expr(int(decisions[name]))
+        if name in axes:
+            return axes[name]
+        if name in decisions:
+            return as_expr(int(decisions[name]))
+        if name in sizes:
+            return Var(name)
+        raise KeyError(f"{name} is neither an axis, a decision nor a size")
 
     return lookup

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tensorlang.errors import BadArgument, DefinitionError, ScheduleError
+from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError
 from tensorlang.ir.expr import Expr, as_expr
 from tensorlang.location import caller
 from tensorlang.polyhedral.extract import check_bounds
@@ -77,7 +78,7 @@ class Schedule:
         return [Stage(self, op.name) for op in self.program.ops]
 
     def name_of(self, key: Any) -> str:
-        """Return the stage name of a tensor, operation, stage or name."""
+        """Return the stage name of a tensor, operation, stage or name; BadArgument when there is none."""
         if isinstance(key, Stage):
             return key.name
         if isinstance(key, str):
@@ -86,7 +87,8 @@ class Schedule:
             op = key.op if isinstance(key, Tensor) else key
             name = self._names.get(id(op), getattr(op, "name", repr(key)))
         if name not in self.program.by_name:
-            raise BadArgument("", f"no stage {name!r} (inlined?); {nearest(name, self.program.by_name)}")
+            why = f"no stage {name!r} (inlined?); {nearest(name, self.program.by_name)}"
+            raise _completed(BadArgument("", why), f"s[{name!r}]", self._trace)
         return name
 
     def buffer_of(self, key: Any) -> str:
@@ -99,10 +101,7 @@ class Schedule:
         return name if key.op.num_outputs == 1 else f"{name}.v{key.value_index}"
 
     def __getitem__(self, key: Any) -> Stage:
-        try:
-            return Stage(self, self.name_of(key))
-        except BadArgument as error:
-            raise _completed(error, f"s[{key!r}]", self._trace) from None
+        return Stage(self, self.name_of(key))
 
     def normalize(self) -> Schedule:
         """Return the schedule itself: axes start at zero already."""
@@ -157,7 +156,7 @@ class Schedule:
                 self.advance(step, check == "every")
             if check != "every":
                 verify(self._state)
-        except ScheduleError:
+        except TensorlangError:
             self._state, self._trace = before
             raise
 
@@ -283,10 +282,11 @@ class Stage:
 
     def transform_layout(self, mapping_function: Callable[..., Any]) -> list[Axis]:
         """Store the stage under other indices; returns its new axes. See TransformLayout."""
-        names = mapping_function.__code__.co_varnames[: mapping_function.__code__.co_argcount]
         axes = self.op.axis
+        names = _parameters(mapping_function, [a.name for a in axes])
         if len(names) != len(axes):
-            names = tuple(a.name for a in axes)
+            why = f"{self.name} has {len(axes)} dimensions, the map takes {len(names)}"
+            raise _completed(BadArgument("", why), f"s[{self.name!r}].transform_layout(...)", self.schedule.trace)
         results = mapping_function(*(Axis(n, a.extent) for n, a in zip(names, axes, strict=True)))
         index = [as_expr(r) for r in (results if isinstance(results, list | tuple) else [results])]
         return list(self._axes(p.TransformLayout(self.name, tuple(names), tuple(_texts(index)))))
@@ -297,6 +297,15 @@ class Stage:
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {', '.join(str(a) for a in self.leaf_iter_vars)})"
+
+
+def _parameters(function: Callable[..., Any], wanted: Sequence[str]) -> tuple[str, ...]:
+    """The names of a function's parameters, `*indices` standing for as many as are wanted."""
+    found: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        found += wanted[len(found) :] if several else [parameter.name]
+    return tuple(found)
 
 
 def _texts(index: Sequence[Expr]) -> Iterator[str]:

@@ -7,15 +7,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 from tensorlang.errors import RecordError
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Primitive, from_json, to_json
 from tensorlang.schedule.primitives import SampleChoice
 
-if TYPE_CHECKING:
-    from tensorlang.schedule.schedule import Schedule
+
+class Replays(Protocol):
+    """Something that takes the steps of a trace: a Schedule."""
+
+    def replay(self, trace: Trace, check: str = "every") -> None: ...
+
+
+S = TypeVar("S", bound=Replays)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Trace:
         """A stable hash of the steps, the same in every process."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
 
-    def apply(self, schedule: Schedule, check: str = "every") -> Schedule:
+    def apply(self, schedule: S, check: str = "every") -> S:
         """Replay the steps on a fresh schedule of the same program, proving each step (or the `final` state only)."""
         schedule.replay(self, check)
         return schedule

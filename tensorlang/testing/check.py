@@ -51,7 +51,9 @@ def check_schedule(
             try:
                 assert_allclose(array, expected[name], rtol=rtol, atol=atol)
             except AssertionError as error:
-                raise AssertionError(f"{name} is wrong on {target} with {known or 'no sizes'}:{error}\n{schedule}") from None
+                raise AssertionError(
+                    f"{name} is wrong on {target} with {known or 'no sizes'}:{error}\n{schedule}"
+                ) from None
 
 
 def _inputs(program: Program, sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Array]:

@@ -35,4 +35,6 @@ def row_blocks(extent: int) -> tuple[int, ...]:
 
 def column_blocks(extent: int, lanes: int) -> tuple[int, ...]:
     """Cache blocks of a vectorised axis: whole vectors, times powers of two and three times those."""
+    if extent < lanes:
+        return (extent,)
     return tuple(sorted({*powers(extent, lanes), *powers(extent, 3 * lanes)}))

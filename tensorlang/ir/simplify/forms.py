@@ -125,7 +125,7 @@ class Atoms:
             return True
         if abs(form.const) >= _WIDE or any(abs(c) >= _WIDE or self.table[k].wide for k, c in terms.items()):
             return False
-        return (low is None or low >= least) and (high is None or high <= most)
+        return all(bound is None or least <= bound <= most for bound in (low, high))
 
     def narrow(self, form: Form) -> bool:
         """Whether the form is index arithmetic: none of its atoms can take any 64-bit value."""

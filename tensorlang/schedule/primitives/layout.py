@@ -50,8 +50,8 @@ class TransformLayout:
         if stage.relations or stage.annotations or state.attached_to(self.stage):
             raise BadArgument("", f"transform_layout must come before other steps on {self.stage}")
         known: dict[str, Expr] = {name: a.as_expr() for name, a in zip(self.axes, op.axes, strict=True)}
-        index = [parse_index(text, names_lookup(known, state.decisions)) for text in self.index]
-        taken = {a.name for a in op.reduce_axes}
+        index = [parse_index(text, names_lookup(known, state.decisions, state.sizes)) for text in self.index]
+        taken = {a.name for a in op.reduce_axes} | state.sizes
         new, inverse, where = _invert(state, op, index, taken)
         env: dict[str, Expr] = {a.name: e for a, e in zip(op.axes, inverse, strict=True)}
         moved = replace(
@@ -114,7 +114,10 @@ def _invert(
 def _new_axis(name: str, image: isl.Set, k: int, namer: Namer) -> Axis:
     low, high = image.dim_min(k), image.dim_max(k)
     if low.n_piece() and not low.is_equal(low.sub(low)):
-        raise BadArgument("", f"index {k} of the map starts at {low}, not at 0")
+        start = (
+            f"starts at {from_pw_aff(low, namer.parameters)}" if low.n_piece() == 1 else "has no single smallest value"
+        )
+        raise BadArgument("", f"index {k} of the map {start}, and must start at 0")
     if high.n_piece() != 1:
         raise BadArgument("", f"index {k} of the map has no single largest value")
     return Axis(name, from_pw_aff(high, namer.parameters) + 1)

@@ -166,7 +166,7 @@ class Fuse:
         if outer == inner:
             raise BadArgument("", f"axis {outer} appears twice")
         if stage.leaves.index(inner) != stage.leaves.index(outer) + 1:
-            order = _replace_leaves(replace(stage, leaves=tuple(a for a in stage.leaves if a != inner)), (outer,), (outer, inner))
+            order = _replace_leaves(stage, (outer, inner), (outer, inner))
             raise BadArgument(
                 "",
                 f"only neighbours can be fused, outer first; the loops are {', '.join(stage.leaves)}",

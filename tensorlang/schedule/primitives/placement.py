@@ -52,7 +52,9 @@ class ComputeAt:
         require_internal(state, self.stage, "compute_at")
         axis = state.leaf(self.parent, self.axis)
         if self.stage == self.parent:
-            raise BadArgument("", f"{self.stage} cannot be computed inside itself", legal=legal_places(state, self.stage))
+            raise BadArgument(
+                "", f"{self.stage} cannot be computed inside itself", legal=legal_places(state, self.stage)
+            )
         if not acyclic(state, self.stage, self.parent):
             raise BadArgument("", f"{self.parent} is itself computed inside {self.stage}")
         host = state.stages[self.parent]

@@ -58,7 +58,7 @@ class RFactor:
             raise BadArgument(
                 "",
                 f"rfactor needs a constant extent, and {axis} has a symbolic one",
-                legal=[f"s[{self.stage!r}].split({axis!r}, factor=...), then rfactor one of the two axes"],
+                legal=[f"s[{self.stage!r}].split({axis!r}, factor=...), then rfactor the inner axis"],
             )
         partial = self._partial(state, op, axis, first)
         final = self._final(op, axis, partial, first)

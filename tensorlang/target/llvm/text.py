@@ -85,9 +85,9 @@ class Module:
     metadata: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
-    def declare(self, name: str, result: str, arguments: str, attributes: str = "") -> str:
+    def declare(self, name: str, result: str, arguments: str) -> str:
         """Declare an external function once; return its name with the sigil."""
-        self.declarations.setdefault(name, f"declare {result} @{name}({arguments}){attributes}")
+        self.declarations.setdefault(name, f"declare {result} @{name}({arguments})")
         return f"@{name}"
 
     def import_function(self, name: str, result: str, arguments: str) -> str:
