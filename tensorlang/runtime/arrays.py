@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -19,7 +20,7 @@ _CPU = 1
 def as_array(value: Any) -> Array:
     """Return a view of an array-like without copying; TypeError says why that cannot be done.
 
-    Taken: NumPy arrays, objects with `__array_interface__`, and CPU tensors that speak DLPack (PyTorch, JAX).
+    Taken: NumPy arrays, NDArrays, objects with `__array_interface__`, and CPU tensors that speak DLPack (PyTorch, JAX).
     """
     if isinstance(value, np.ndarray):
         return value
@@ -36,6 +37,16 @@ def as_array(value: Any) -> Array:
         return _from_torch(value) if type(value).__module__.split(".")[0] == "torch" else np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"this {type(value).__name__} cannot be used without a copy: {error}") from None
+
+
+def plain_arrays(values: Sequence[Any]) -> list[Array] | None:
+    """Views of all values as plain ndarrays; None when they all are already, or one cannot be."""
+    if all(type(v) is np.ndarray for v in values):
+        return None
+    try:
+        return [as_array(v).view(np.ndarray) for v in values]
+    except TypeError:
+        return None
 
 
 def _from_torch(tensor: Any) -> Array:

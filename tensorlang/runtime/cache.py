@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +23,15 @@ _DIGEST = hashlib.sha256().digest_size
 def cached(parts: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
     """Return the object of a key, made and kept when it is not there.
 
-    `parts` is the key: text that together determines the object. TENSORLANG_CACHE=0 always makes.
+    `parts` is the key: text that together determines the object. TENSORLANG_CACHE=0 always makes;
+    TENSORLANG_LOG=cache says on standard error which it was.
     """
     if not config.get("cache"):
         return make()
     path = config.get("cache_dir") / f"{_key(parts)}.o"
     found = _read(path)
+    if "cache" in config.get("log"):
+        print(f"cache: {'found' if found is not None else 'makes'} {path.stem[:16]}", file=sys.stderr)
     if found is not None:
         return found
     made = make()

@@ -9,7 +9,7 @@ from tensorlang.errors import TargetError
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays import Array, plain_arrays
 from tensorlang.runtime.timer import TimeEvaluator
 from tensorlang.target.spec import Target
 
@@ -47,10 +47,9 @@ class Executable:
         self.target = target
         self.signature: Signature = kernel.params if signature is None else signature
         self._sources = dict(sources or {})
-        checked = _checked(
-            launch, ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs)
-        )
-        self._entry = fast(checked) if fast is not None and self.signature == kernel.params else checked
+        check = ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs)
+        quick = fast if self.signature == kernel.params else None
+        self._entry = _entry(launch, check, quick)
 
     def __call__(self, *args: Any) -> None:
         """Run on NumPy arrays or CPU tensors that speak DLPack; ArgumentError says what does not fit."""
@@ -101,8 +100,21 @@ class Executable:
         return f"Executable({self.entry_name}({params}), target={str(self.target)!r})"
 
 
-def _checked(launch: Launch, check: ArgumentCheck) -> Callable[..., None]:
-    def call(*args: Any) -> None:
+def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[..., None]:
+    """What a call runs. With a fast entry, other kinds of arrays become plain ones and try it once more."""
+
+    def checked(*args: Any) -> None:
         launch(*check(args))
 
-    return call
+    if fast is None:
+        return checked
+
+    def converted(*args: Any) -> None:
+        plain = plain_arrays(args)
+        if plain is None:
+            checked(*args)
+        else:
+            quick(*plain)
+
+    quick = fast(converted)
+    return quick

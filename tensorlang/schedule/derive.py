@@ -5,9 +5,11 @@ Consumers come first: the region that a tile of consumers needs decides the loop
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorlang.ir.expr import Buffer, Expr, Var, binary
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
@@ -25,7 +27,7 @@ from tensorlang.schedule.relation import (
     symbolic,
 )
 from tensorlang.schedule.state import ScheduleState, StageState
-from tensorlang.schedule.statements import statements_of
+from tensorlang.schedule.statements import is_true, statements_of
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, buffers
 
@@ -105,7 +107,8 @@ class _Derivation:
         bases = tuple(_base(b) for b in boxes)
         owner = prefix[-1].name if prefix else None
         self._plan_buffers(op, bases, owner, op.name in self.state.program.outputs, boxes)
-        for statement in statements_of(op, plan_loops(plan), values, guards):
+        limits = _limits((*plan.prefix, *plan.own, *plan.init))
+        for statement in statements_of(op, plan_loops(plan), values, guards, limits):
             plan.statements.append(len(self.statements))
             self.statements.append(statement)
 
@@ -154,7 +157,9 @@ class _Derivation:
             if axis.name in offset:
                 value[axis.name] = simple(binary("add", offset[axis.name], value[axis.name]))
                 guards += [binary("ge", value[axis.name], 0), binary("lt", value[axis.name], symbolic(axis.extent))]
-        axes = {a.name: value[a.name] for a in (*op.axis, *op.reduce_axis)}
+        limits = _limits((*prefix, *loops))
+        axes = {a.name: simplify(value[a.name], limits) for a in (*op.axis, *op.reduce_axis)}
+        guards = [g for g in (simplify(g, limits) for g in guards) if not is_true(g)]
         return StagePlan(stage, prefix, loops, init, first), axes, guards
 
     def _loop(self, stage: StageState, axis: str, known: dict[str, AxisRange], suffix: str) -> LoopPlan:
@@ -234,6 +239,15 @@ class _Derivation:
 
 def _base(box: Box | None) -> Expr:
     return ZERO if box is None else box.base
+
+
+def _limits(loops: Sequence[LoopPlan]) -> dict[str, tuple[int | None, int | None]]:
+    """Inclusive constant bounds of loops, as far as known."""
+    found = {}
+    for loop in loops:
+        low, end = constant(loop.range.lower), constant(loop.range.upper)
+        found[loop.name] = low, None if end is None else end - 1
+    return found
 
 
 def _bounds(loop: LoopPlan) -> tuple[Expr, Expr]:

@@ -284,12 +284,11 @@ class Stage:
         """Store the stage under other indices; returns its new axes. See TransformLayout."""
         axes = self.op.axis
         names = _parameters(mapping_function, [a.name for a in axes])
-        if len(names) != len(axes):
-            why = f"{self.name} has {len(axes)} dimensions, the map takes {len(names)}"
-            raise _completed(BadArgument("", why), f"s[{self.name!r}].transform_layout(...)", self.schedule.trace)
-        results = mapping_function(*(Axis(n, a.extent) for n, a in zip(names, axes, strict=True)))
-        index = [as_expr(r) for r in (results if isinstance(results, list | tuple) else [results])]
-        return list(self._axes(p.TransformLayout(self.name, tuple(names), tuple(_texts(index)))))
+        index: list[Expr] = []
+        if len(names) == len(axes):  # if not, the step itself refuses
+            results = mapping_function(*(Axis(n, a.extent) for n, a in zip(names, axes, strict=True)))
+            index = [as_expr(r) for r in (results if isinstance(results, list | tuple) else [results])]
+        return list(self._axes(p.TransformLayout(self.name, names, tuple(_texts(index)))))
 
     def _axes(self, step: Primitive) -> tuple[Axis, ...]:
         made = self.schedule.apply(step)

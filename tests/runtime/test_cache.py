@@ -81,3 +81,12 @@ def test_kernels_are_found_again_by_everything_that_changes_them(folder: Path) -
             backend("llvm").compile(_constant(value), target)(values)
             assert values[0] == value
             assert len(list(folder.iterdir())) == entries
+
+
+def test_the_log_says_what_was_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with config.override(cache_dir=folder, log="cache"):
+        for _ in range(2):
+            cached(("key",), _Maker())
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("cache: makes ")
+    assert second == first.replace("makes", "found")
