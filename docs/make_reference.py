@@ -52,11 +52,15 @@ def _primitives() -> Iterator[str]:
     for module, title in FAMILIES.items():
         yield f"### {title}\n"
         for key, primitive in REGISTRY.items():
-            if primitive.__module__.rpartition(".")[2] == module:
+            if _family(primitive) == module:
                 yield _primitive(key, inspect.getdoc(primitive) or "")
     yield "### Several steps at once\n"
     for method in COMPOSED:
         yield f"#### `{_call(method)}`\n\n{inspect.getdoc(method)}\n"
+
+
+def _family(primitive: type[Any]) -> str:
+    return primitive.__module__.rpartition(".")[2]
 
 
 def _primitive(key: str, doc: str) -> str:
@@ -64,7 +68,7 @@ def _primitive(key: str, doc: str) -> str:
     text, _, example = doc.partition("Example:\n")
     sentence, _, rest = text.partition("\n\n")
     body = rest.replace("Rewrite:", "- **Rewrite:**", 1).replace("Legal when:", "- **Legal when:**", 1)
-    code = textwrap.indent(textwrap.dedent(example).rstrip(), "")
+    code = textwrap.dedent(example).rstrip()
     return f"#### `{_call(method)}`\n\n{sentence}\n\n{body.rstrip()}\n\n```python\n{code}\n```\n"
 
 
@@ -79,16 +83,13 @@ def _call(method: Callable[..., Any]) -> str:
 
 def _errors() -> Iterator[str]:
     yield "## Errors\n"
-    yield from ["| error | also a | when |\n|---|---|---|\n" + "\n".join(_error_rows(errors.TensorlangError))]
+    found = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TensorlangError)]
+    yield "| error | is a | when |\n|---|---|---|\n" + "\n".join(_error_row(c) for c in found) + "\n"
 
 
-def _error_rows(cls: type[BaseException]) -> Iterator[str]:
-    """A row for a class, then those of its subclasses, in the order of the file."""
-    doc = (inspect.getdoc(cls) or "").partition("\n")[0]
-    builtin = ", ".join(f"`{b.__name__}`" for b in cls.__bases__ if b.__module__ == "builtins")
-    yield f"| `{cls.__name__}` | {builtin} | {doc} |"
-    for below in cls.__subclasses__():
-        yield from _error_rows(below)
+def _error_row(cls: type[BaseException]) -> str:
+    above = ", ".join(f"`{b.__name__}`" for b in cls.__bases__)
+    return f"| `{cls.__name__}` | {above} | {(inspect.getdoc(cls) or '').partition(chr(10))[0]} |"
 
 
 def _dtypes() -> Iterator[str]:

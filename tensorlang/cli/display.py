@@ -25,15 +25,15 @@ def open_display(
         yield lambda progress: None
         return
     team = f"{task.threads} thread{'s' * (task.threads > 1)}"
-    console.print(f"tuning {task.workload} for {task.target}, {team}")
+    console.print(f"tuning {task.workload} for {task.target}, {team}", markup=False, soft_wrap=True)
     if not console.is_terminal:
-        yield _plain(console, trials, seconds)
+        yield plain_lines(console, trials, seconds)
         return
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield lambda progress: live.update(_table(progress, trials, seconds), refresh=True)
+    with Live("preparing", console=console, auto_refresh=False, transient=True) as live:
+        yield lambda progress: live.update(progress_table(progress, trials, seconds), refresh=True)
 
 
-def _plain(console: Console, trials: int, seconds: float | None) -> Callable[[Progress], None]:
+def plain_lines(console: Console, trials: int, seconds: float | None) -> Callable[[Progress], None]:
     """Print a line for each new best, and now and then one in between."""
     shown = [-PLAIN_INTERVAL]
 
@@ -41,12 +41,14 @@ def _plain(console: Console, trials: int, seconds: float | None) -> Callable[[Pr
         improved = progress.best is progress.record
         if improved or progress.trials >= trials or time.monotonic() - shown[0] > PLAIN_INTERVAL:
             shown[0] = time.monotonic()
-            console.print("  ".join(f"{name} {value}" for name, value in describe(progress, trials, seconds)))
+            line = "  ".join(f"{name} {value}" for name, value in describe(progress, trials, seconds))
+            console.print(line, markup=False, soft_wrap=True)
 
     return show
 
 
-def _table(progress: Progress, trials: int, seconds: float | None) -> Table:
+def progress_table(progress: Progress, trials: int, seconds: float | None) -> Table:
+    """The live row of a terminal."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     cells = describe(progress, trials, seconds)
     table.add_row(*(f"[dim]{name}[/] [bold]{value}[/]" for name, value in cells))

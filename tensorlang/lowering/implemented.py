@@ -63,12 +63,12 @@ class _Context:
 
     loops: tuple[str, ...] = ()
     conditions: tuple[Expr, ...] = ()
-    time: tuple[int | str, ...] = (0,)
+    time: tuple[int | str, ...] = ()
     unordered: tuple[str, ...] = ()
     lanes: tuple[str, ...] = ()
 
     def at(self, position: int) -> _Context:
-        return replace(self, time=(*self.time[:-1], position))
+        return replace(self, time=(*self.time, position))
 
     def under(self, condition: Expr) -> _Context:
         return replace(self, conditions=(*self.conditions, condition))
@@ -79,7 +79,7 @@ class _Context:
         return _Context(
             (*self.loops, name),
             (*self.conditions, *bounds),
-            (*self.time, name, 0),
+            (*self.time, name),
             (*self.unordered, name) if loop.kind in (LoopKind.PARALLEL, LoopKind.BOUND) else self.unordered,
             (*self.lanes, name) if loop.kind is LoopKind.VECTORIZED else self.lanes,
         )

@@ -1,0 +1,178 @@
+"""The tuning loop: it records all it measures, resumes, stops when told, and survives bad candidates."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorlang.autotune import Interrupted, Limits, Progress, Result, Status, Task, create_task, read_log, tune
+from tensorlang.autotune.nest import Nest
+from tensorlang.autotune.sketch import Columns, Constraint, Sketch
+from tensorlang.autotune.space import sketches_of
+from tensorlang.errors import RecordError, ScheduleError, TargetError
+from tensorlang.schedule import Trace
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return create_task("matmul", (24, 40, 16), threads=1)
+
+
+@pytest.fixture(scope="module")
+def tuned(task: Task, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """Twelve trials in a log, with the progress of each told."""
+    log = tmp_path_factory.mktemp("tuned") / "log"
+    return tune(task, trials=12, log=log, seed=3, compare=True), log
+
+
+def test_every_trial_is_in_the_log_as_it_was_measured(tuned: tuple[Result, Path], task: Task) -> None:
+    result, log = tuned
+    assert read_log(log).records == result.records
+    assert len(result.records) == 12
+    assert len({r.trace_key for r in result.records}) == 12
+    assert all(task.accepts(r) for r in result.records)
+
+
+def test_a_record_says_all_that_is_needed_to_judge_it(tuned: tuple[Result, Path]) -> None:
+    record = tuned[0].records[0]
+    assert record.workload.arguments == ("A: float32[24, 16]", "B: float32[16, 40]", "C: float32[24, 40]")
+    assert record.seed == 3
+    assert set(record.versions) >= {"tensorlang", "python", "numpy", "llvmlite", "islpy"}
+    assert set(record.host) == {"name", "system", "machine"}
+    assert record.target["kind"] == "llvm"
+    assert record.decisions == Trace.from_json(record.trace).decisions
+    assert Trace.from_json(record.trace).key == record.trace_key
+    assert record.time.endswith("Z")
+    assert record.estimate > 0
+
+
+def test_the_best_is_the_fastest_checked_record(tuned: tuple[Result, Path]) -> None:
+    result, _ = tuned
+    assert result.best is not None
+    assert result.best.checked
+    assert result.best.median == min(r.median for r in result.records if r.ok)
+    assert result.comparison is not None
+    assert result.peak_gflops > 0
+
+
+def test_a_run_goes_on_where_the_log_ends(task: Task, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    first = tune(task, trials=6, log=log)
+    told: list[Progress] = []
+    second = tune(task, trials=10, log=log, callbacks=[told.append])
+    assert second.records[:6] == first.records
+    assert (second.resumed, len(second.records), len(told)) == (6, 10, 4)
+    assert len({r.trace_key for r in second.records if r.status is not Status.NOISY}) == sum(
+        r.status is not Status.NOISY for r in second.records
+    )
+    assert [p.trials for p in told] == [7, 8, 9, 10]
+    again = tune(task, trials=10, log=log)
+    assert (again.records, again.resumed) == (second.records, 10)
+
+
+def test_records_of_other_programs_are_left_alone(task: Task, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tune(create_task("matmul", (8, 16, 4), threads=1), trials=2, log=log)
+    result = tune(task, trials=2, log=log)
+    assert result.resumed == 0
+    assert len(read_log(log).records) == 4
+
+
+def test_equal_seeds_propose_the_same_first_candidates(task: Task) -> None:
+    limits = Limits(build=1e-3)  # nothing is built: only the order of proposals counts
+    runs = [[r.trace_key for r in tune(task, trials=8, seed=s, limits=limits).records] for s in (5, 5, 6)]
+    assert Counter(runs[0]) == Counter(runs[1])
+    assert Counter(runs[0]) != Counter(runs[2])
+
+
+def test_ctrl_c_keeps_what_was_measured(task: Task, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def stop(progress: Progress) -> None:
+        if progress.trials == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="same log to go on") as caught:
+        tune(task, trials=50, log=log, callbacks=[stop])
+    assert len(caught.value.result.records) == 3
+    assert read_log(log).records == caught.value.result.records
+    assert tune(task, trials=4, log=log).resumed == 3
+
+
+def test_the_time_given_is_kept(task: Task) -> None:
+    result = tune(task, trials=100_000, seconds=4)
+    assert 0 < len(result.records) < 100_000
+    assert result.seconds < 20
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """A trace whose replay fails in the worker."""
+
+    steps: Sequence[Mapping[str, Any]]
+    values: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def key(self) -> str:
+        return repr((self.steps, self.values))
+
+    def with_decisions(self, values: Mapping[str, int]) -> _Broken:
+        return replace(self, values=tuple(sorted(values.items())))
+
+    def to_json(self) -> Any:
+        return list(self.steps)
+
+
+def _broken_sketch(task: Task, name: str, step: Mapping[str, Any]) -> Sketch:
+    nest = sketches_of(task)[0]
+    row = nest.sample(np.random.default_rng(0), 1)
+
+    def described(values: Columns) -> Nest:
+        return nest.nest(nest.columns(np.repeat(row, len(values["n"]), axis=0)))
+
+    return Sketch(name, _Broken([step]), {"n": tuple(range(40))}, (), described)
+
+
+def test_failures_are_recorded_and_tuning_goes_on(task: Task) -> None:
+    illegal = {"step": "vectorize", "stage": "C", "axis": "k"}
+    sketches = [
+        _broken_sketch(task, "illegal", illegal),
+        _broken_sketch(task, "unreadable", {"step": "unknown"}),
+        *sketches_of(task)[:1],
+    ]
+    result = tune(task, trials=40, sketches=sketches, seed=1)
+    statuses = {name: {r.status for r in result.records if r.sketch == name} for name in ("illegal", "unreadable")}
+    assert statuses["illegal"] <= {Status.ILLEGAL}
+    assert statuses["unreadable"] <= {Status.BUILD_ERROR}
+    assert any(statuses.values())
+    assert result.best is not None
+    assert sum(result.failures.values()) == sum(not r.ok for r in result.records)
+
+
+def test_an_empty_space_names_what_emptied_it(task: Task) -> None:
+    base = sketches_of(task)[0]
+    starved = replace(base, constraints=(Constraint("the machine has a register", lambda v: v["rows"] < 0),))
+    with pytest.raises(ScheduleError, match="the machine has a register"):
+        tune(task, trials=1, sketches=[starved])
+
+
+def test_only_this_machine_can_be_timed() -> None:
+    foreign = "aarch64" if platform.machine() == "x86_64" else "x86_64"
+    for target in ("interpreter", f"llvm -mtriple={foreign}-unknown-linux-gnu"):
+        with pytest.raises(TargetError, match="cannot be timed on this machine"):
+            tune(create_task("matmul", (8, 8, 8), target=target), trials=1)
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_measuring(task: Task, tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="cannot write"):
+        tune(task, trials=1, log=tmp_path / "no" / "folder")
+    (tmp_path / "text").write_text("not a log\n")
+    with pytest.raises(RecordError, match="not a tuning log"):
+        tune(task, trials=1, log=tmp_path / "text")

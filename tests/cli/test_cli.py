@@ -1,0 +1,212 @@
+"""The command line: what it prints, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tensorlang.autotune import read_log
+from tensorlang.cli.main import main
+
+OPERATORS = Path(__file__).parents[1] / "autotune" / "operators.py"
+MATMUL = ["matmul", "--shape", "24,40,16", "--threads", "1"]
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command in this process; its exit code."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    return int(stop.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of six trials."""
+    path = tmp_path_factory.mktemp("cli") / "log.jsonl"
+    assert run(["tune", *MATMUL, "--trials", "6", "--log", str(path), "--json"]) == 0
+    return path
+
+
+def test_tune_shows_progress_and_ends_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    assert run(["tune", *MATMUL, "--trials", "3", "--log", str(log)]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"trials 3/3  best [\d.]+ GFLOP/s  of peak \d+%  failures .*left 0:00", err)
+    assert "rows = s.sample_choice('rows'" in out
+    assert re.search(r"tensorlang .*NumPy .*times the speed of NumPy, timed in turn", out, re.DOTALL)
+    assert "3 trials in" in out
+    assert len(read_log(log).records) == 3
+
+
+def test_tune_prints_one_json_document(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", *MATMUL, "--trials", "6", "--log", str(log), "--json"]) == 0
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert (data["trials"], data["resumed"]) == (6, 6)
+    assert data["best"]["gflops"] > 0
+    assert data["best"]["comparison"]["competitor"] == "NumPy"
+    assert data["best"]["schedule"].startswith("rows = s.sample_choice")
+    assert err == ""
+
+
+def test_tune_takes_a_users_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["tune", f"{OPERATORS}:max_of_min", "--args", "7,19,5,int32", "--threads", "1"]
+    assert run([*arguments, "--trials", "2", "--log", str(tmp_path / "log")]) == 0
+    assert "NumPy reference evaluation" in capsys.readouterr().out
+
+
+def test_bench_applies_the_best_of_a_log(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", *MATMUL, "--log", str(log), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    best = min((r for r in read_log(log).records if r.ok), key=lambda r: r.median)
+    assert data["decisions"] == best.decisions
+    assert run(["bench", *MATMUL, "--log", str(log)]) == 0
+    assert "times the speed of NumPy" in capsys.readouterr().out
+
+
+def test_log_show_lists_records_and_skips_torn_lines(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = tmp_path / "torn"
+    torn.write_bytes(log.read_bytes() + b'{"schema": 1, "work')
+    assert run(["log", "show", str(torn), "--limit", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 3
+    assert "matmul(24, 40, 16, float32)" in out
+    assert "skipped 1 torn line" in err
+    assert run(["log", "show", str(log), "--json"]) == 0
+    assert [json.loads(line)["schema"] for line in capsys.readouterr().out.splitlines()] == [1] * 6
+
+
+def test_log_best_prints_the_schedule(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["log", "best", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# matmul(24, 40, 16, float32), ")
+    assert "s['C'].vectorize" in out
+
+
+def test_log_merge_writes_every_record_once(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    merged = tmp_path / "merged"
+    assert run(["log", "merge", str(log), str(log), "-o", str(merged)]) == 0
+    assert "6 records from 2 logs, 6 duplicates dropped" in capsys.readouterr().out
+    assert set(map(repr, read_log(merged).records)) == set(map(repr, read_log(log).records))
+
+
+def test_target_shows_what_was_detected_and_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["target"]) == 0
+    out = capsys.readouterr().out
+    for label in ("cores", "vectors", "caches", "float32 peak", "L2 bandwidth", "memory bandwidth"):
+        assert label in out
+    assert run(["target", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured"]["gflops"] > 0
+    assert run(["target", "interpreter"]) == 0
+    assert "peak" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tune", "matmull", "--shape", "8,8,8"], "unknown operator 'matmull'; did you mean matmul?"),
+        (["tune", "matmul"], "matmul wants the shape M,N,K as positive integers, got nothing"),
+        (["tune", "matmul", "--shape", "8,8"], "got 8,8"),
+        (["tune", "matmul", "--shape", "8,b,8"], "'b' is not a positive integer"),
+        (["tune", "matmul", "--shape", "8,-8,8"], "'-8' is not a positive integer"),
+        (["tune", "matmul", "--shape", "8,8,8", "--dtype", "floot32"], "unknown dtype 'floot32'"),
+        (["tune", "matmul", "--args", "8,8,8"], "give matmul its --shape"),
+        (["tune", "nowhere.py:f"], "no such file: nowhere.py"),
+        (["tune", "nowhere.py:f", "--shape", "8"], "give your function its --args"),
+        (["tune", "matmul", "--shape", "8,8,8", "--target", "abacus"], "unknown target kind 'abacus'"),
+        (["tune", "matmul", "--shape", "8,8,8", "--trials", "0"], "0 is not in the range"),
+        (["tune", "matmul", "--shape", "8,8,8", "--log", "/no/such/folder/log"], "cannot write /no/such/folder/log"),
+        (["bench", "matmul", "--shape", "8,8,8", "--log", "/no/log"], "no such log: /no/log"),
+        (["bench", "matmul", "--shape", "8,8,8"], "Missing option '--log'"),
+        (["log", "show", "/dev/null/x"], "cannot read /dev/null/x"),
+        (["log", "merge", "/no/log", "-o", "/tmp/x"], "no such log: /no/log"),
+        (["target", "abacus"], "unknown target kind 'abacus'"),
+        (["tun"], "No such command 'tun'"),
+    ],
+)
+def test_mistakes_get_one_line_and_code_2(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    errors = [line for line in err.splitlines() if not line.startswith("tuning ")]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: ")
+    assert message in errors[0]
+    assert out == ""
+
+
+def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    assert "tune" in capsys.readouterr().out
+    assert run(["--version"]) == 0
+
+
+def _start(log: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tensorlang", "tune", *MATMUL, "--trials", "500", "--log", str(log)]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    )
+
+
+def _wait_for_records(log: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while not log.exists() or log.read_bytes().count(b'"schema"') < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with _start(log) as process:
+        _wait_for_records(log, 4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    kept = len(read_log(log).records)
+    assert process.returncode == 130
+    assert f"stopped after {kept} new trials" in err
+    assert f"go on with: tensorlang tune {' '.join(MATMUL)} --trials 500 --log {log}" in err
+    assert "tensorlang" in out
+    assert run(["tune", *MATMUL, "--trials", str(kept + 1), "--log", str(log), "--json"]) == 0
+    assert len(read_log(log).records) == kept + 1
+
+
+def test_a_killed_tuner_leaves_no_worker_behind_and_a_readable_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with _start(log) as process:
+        _wait_for_records(log, 2)
+        workers = _children(process.pid)
+        process.kill()
+    assert workers
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert len(read_log(log).records) >= 2
+
+
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    if not listed.exists():
+        pytest.skip("needs /proc")
+    return [int(word) for word in listed.read_text().split()]
