@@ -196,7 +196,7 @@ def tune(
     try:
         with Measurer(task, seed, limits or Limits()) as measurer:
             peak = measured_peak(measurer, task)
-            machine = Machine.of(task.target, peak * 1e9 / task.threads if peak else None)
+            machine = Machine.of(task.target)
             state = _State(task, space, make_scorer(machine, task.threads, seed), seed)
             state.resume(earlier)
             deadline = None if seconds is None else start + seconds

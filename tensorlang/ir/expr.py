@@ -159,6 +159,8 @@ class Expr(ExprOperators):
     def __str__(self) -> str:
         return to_text(self)
 
+    __repr__ = __str__
+
     def label(self) -> tuple[object, ...]:
         """What tells this node from others of its class, children and dtype aside."""
         return ()
@@ -172,7 +174,7 @@ class Expr(ExprOperators):
         return self
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Const(Expr):
     """A literal: int, float or bool value of a dtype."""
 
@@ -180,7 +182,7 @@ class Const(Expr):
     dtype: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Var(Expr):
     """A named scalar: an axis, a loop variable, or a symbolic size. Its name is its identity."""
 
@@ -191,7 +193,7 @@ class Var(Expr):
         return (self.name,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Unary(Expr):
     """neg (numbers), not (bool), invert (integer bits)."""
 
@@ -209,7 +211,7 @@ class Unary(Expr):
         return Unary(self.op, children[0], self.dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Binary(Expr):
     """Arithmetic, bitwise, logical or comparison; both operands have one dtype (shifts included)."""
 
@@ -235,7 +237,7 @@ class Binary(Expr):
         return Binary(self.op, children[0], children[1], self.dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cast(Expr):
     """Conversion with NumPy's rules."""
 
@@ -249,7 +251,7 @@ class Cast(Expr):
         return Cast(children[0], self.dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Select(Expr):
     """`then` where `cond` holds, else `orelse`; a branch not taken reads no memory."""
 
@@ -265,7 +267,7 @@ class Select(Expr):
         return Select(children[0], children[1], children[2], self.dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(Expr):
     """A math intrinsic by name (`exp`, `sqrt`, `fma`, ...; see tensorlang.ir.intrinsics)."""
 
@@ -296,7 +298,7 @@ class Buffer:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Load(Expr):
     """An element of a buffer."""
 
@@ -565,4 +567,4 @@ def to_text(expr: Expr, rank: int = 0) -> str:
             return f"{expr.buffer.name}[{', '.join(to_text(i) for i in expr.index)}]"
         case Printable():
             return expr.text()
-    return repr(expr)
+    return object.__repr__(expr)

@@ -6,7 +6,6 @@ Loop variables become dims `d0, d1, ...`; sizes become parameters. A size expres
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -145,28 +144,6 @@ def evaluate(expr: Expr, values: dict[str, int]) -> int:
     raise KeyError(to_text(expr))
 
 
-def holds(condition: Expr, values: dict[str, int]) -> bool:
-    """Return the truth of a condition at a point; one that cannot be known there (it reads memory) counts as true."""
-    match condition:
-        case Unary() if condition.op == "not":
-            return not holds(condition.a, values)
-        case Binary() if condition.op == "and":
-            return holds(condition.a, values) and holds(condition.b, values)
-        case Binary() if condition.op == "or":
-            return holds(condition.a, values) or holds(condition.b, values)
-        case Binary() if condition.op in _HOLDS:
-            try:
-                return _HOLDS[condition.op](evaluate(condition.a, values), evaluate(condition.b, values))
-            except KeyError:
-                return True
-        case Const():
-            return bool(condition.value)
-    return True
-
-
-_HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-}  # fmt: skip
 _EVALUATE: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "floordiv": lambda a, b: a // b,
     "floormod": lambda a, b: a % b, "min": min, "max": max,

@@ -74,10 +74,13 @@ class TimeSpace:
 
     def is_exact(self, statement: Statement, access: Access) -> bool:
         """True when isl sees the element of an access and the whole domain: only such a write covers a read."""
-        names = dims(statement.loops)
-        _, exact = conditions_text(statement.domain, names, self.namer)
-        index = access.index
-        return exact and index is not None and all(index_text(i, names, self.namer) for i in index)
+        names, index = dims(statement.loops), access.index
+        return self.is_visible(statement) and index is not None and all(index_text(i, names, self.namer) for i in index)
+
+    def is_visible(self, statement: Statement) -> bool:
+        """True when isl sees every condition of a domain."""
+        _, exact = conditions_text(statement.domain, dims(statement.loops), self.namer)
+        return exact
 
     def make(self, body: str) -> isl.Map:
         """Build an isl map from pieces of text, within the context of non-negative sizes."""

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorlang.errors import Instance, Witness
-from tensorlang.ir.expr import to_text
+from tensorlang.ir.expr import Const, Expr, substitute, to_text
+from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import evaluate, holds
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, evaluate
 from tensorlang.polyhedral.legality import TimeSpace, Violation
 from tensorlang.polyhedral.statement import Access, Statement
 
 _TRIES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two instances (time, statement, values of its loops and sizes), and the sizes: as isl orders them, and by name."""
-
-    sizes: list[int]
-    bound: dict[str, int]
-    source: tuple[list[int], Statement, dict[str, int]]
-    sink: tuple[list[int], Statement, dict[str, int]]
 
 
 def smallest(pairs: isl.Map) -> tuple[list[int], list[int], list[int]]:
@@ -41,44 +30,49 @@ def smallest(pairs: isl.Map) -> tuple[list[int], list[int], list[int]]:
 def explain(violation: Violation) -> Witness:
     """Return the smallest pair of instances that a violation gets wrong."""
     space = violation.space
-    pair = _first_that_runs(violation.pairs, space)
-    (_, first, first_env), (_, then, then_env) = pair.source, pair.sink
+    seen = all(space.is_visible(s) for s in space.scop.statements)
+    sizes, source, sink = smallest(violation.pairs) if seen else _smallest_that_runs(violation.pairs, space)
+    bound = sizes_of(space, sizes)
+    first, first_env = locate(space, source, bound)
+    then, then_env = locate(space, sink, bound)
     element = _element(violation.array, first, first_env)
     a, b = instance(first, first_env, space), instance(then, then_env, space)
     common = min(len(a.point), len(b.point)) if first.stage == then.stage else 0
     distance = tuple(y - x for x, y in zip(a.point[:common], b.point[:common], strict=True))
-    return Witness(violation.kind, element, a, b, distance, tuple(sorted(pair.bound.items())))
+    return Witness(violation.kind, element, a, b, distance, tuple(sorted(bound.items())))
 
 
-def _first_that_runs(pairs: isl.Map, space: TimeSpace) -> _Pair:
-    """The smallest pair whose instances exist: isl does not see conditions with products of loops and sizes."""
-    found = first = _located(pairs, space)
+def _smallest_that_runs(pairs: isl.Map, space: TimeSpace) -> tuple[list[int], list[int], list[int]]:
+    """The smallest pair whose instances exist: isl sees products of loops and sizes only once the sizes are numbers."""
+    rest = pairs
     for _ in range(_TRIES):
-        ghost = next((time for time, s, values in (found.source, found.sink) if not _runs(s, values)), None)
-        if ghost is None:
-            return found
-        at = _at(space, found.sizes, ghost)
-        pairs = pairs.subtract_domain(at).subtract_range(at)
-        if pairs.is_empty():
+        found = smallest(rest)
+        existing = _existing(space, sizes_of(space, found[0]))
+        here = _fixed(space, found[0])
+        real = rest.intersect_params(here).intersect_domain(existing).intersect_range(existing)
+        if not real.is_empty():
+            return smallest(real)
+        rest = rest.intersect_params(here.complement())
+        if rest.is_empty():
             break
-        found = _located(pairs, space)
-    return first
+    return smallest(pairs)
 
 
-def _located(pairs: isl.Map, space: TimeSpace) -> _Pair:
-    sizes, source, sink = smallest(pairs)
-    bound = sizes_of(space, sizes)
-    return _Pair(sizes, bound, (source, *locate(space, source, bound)), (sink, *locate(space, sink, bound)))
+def _existing(space: TimeSpace, sizes: dict[str, int]) -> isl.Set:
+    """The time vectors at which anything runs, for the given sizes."""
+    values: dict[str, Expr] = {name: Const(value, INDEX) for name, value in sizes.items()}
+    namer = Namer(space.scop.sizes)
+    pieces = []
+    for statement in space.scop.statements:
+        domain = [substitute(condition, values) for condition in statement.domain]
+        where, _ = conditions_text(domain, dims(statement.loops), namer)
+        pieces.append(f"[{space.vector(statement)}] : {where}")
+    return isl.make_set(f"{namer.prefix()}{{ {'; '.join(pieces)} }}")
 
 
-def _runs(statement: Statement, values: dict[str, int]) -> bool:
-    return all(holds(condition, values) for condition in statement.domain)
-
-
-def _at(space: TimeSpace, sizes: list[int], time: list[int]) -> isl.Set:
-    """One time vector at the given sizes."""
+def _fixed(space: TimeSpace, sizes: list[int]) -> isl.Set:
     here = " and ".join(f"{name} = {value}" for name, value in zip(space.namer.parameters, sizes, strict=True))
-    return isl.make_set(f"{space.namer.prefix()}{{ [{', '.join(map(str, time))}] : {here or '0 = 0'} }}")
+    return isl.make_set(f"{space.namer.prefix()}{{ : {here} }}")
 
 
 def sizes_of(space: TimeSpace, values: list[int]) -> dict[str, int]:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from tensorlang.errors import BadArgument, RecordError
-from tensorlang.ir.expr import Expr, Var
+from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.state import ScheduleState
 
@@ -66,6 +68,13 @@ def value_of(number: int, state: ScheduleState) -> int:
     if number.name not in state.decisions:
         raise BadArgument("", f"no decision {number.name!r} was sampled; {nearest(number.name, state.decisions)}")
     return state.decisions[number.name]
+
+
+def whole(number: Any) -> Any:
+    """A NumPy integer or an integer literal of te as an int; anything else as it is, for `positive` to judge."""
+    if isinstance(number, np.integer) or (isinstance(number, Const) and isinstance(number.value, int)):
+        return int(number) if isinstance(number, np.integer) else number.value
+    return number
 
 
 def positive(number: int, state: ScheduleState, what: str) -> int:

@@ -14,7 +14,7 @@ from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import verify
 from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Decision, Outputs, Primitive
+from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
 from tensorlang.te.axis import Axis
@@ -218,7 +218,7 @@ class Stage:
         self, parent: AxisLike, factor: int | None = None, nparts: int | None = None, tail: str = "guard"
     ) -> tuple[Axis, Axis]:
         """Split an axis by factor or into nparts; returns (outer, inner). See Split."""
-        outer, inner = self._axes(p.Split(self.name, str(parent), factor, nparts, tail))
+        outer, inner = self._axes(p.Split(self.name, str(parent), whole(factor), whole(nparts), tail))
         return outer, inner
 
     def fuse(self, *args: AxisLike) -> Axis:
@@ -245,7 +245,7 @@ class Stage:
 
     def skew(self, axis: AxisLike, by: AxisLike, factor: int = 1) -> Axis:
         """Skew an axis by an outer one; returns the skewed axis. See Skew."""
-        return self._axes(p.Skew(self.name, str(axis), str(by), factor))[0]
+        return self._axes(p.Skew(self.name, str(axis), str(by), whole(factor)))[0]
 
     def vectorize(self, var: AxisLike) -> None:
         """Run an axis as vector lanes. See Vectorize."""

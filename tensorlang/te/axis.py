@@ -65,3 +65,6 @@ class Axis(ExprOperators):
 
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"{self.name}[{self.lower}, {self.lower + self.extent})"

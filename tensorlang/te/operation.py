@@ -17,7 +17,7 @@ from tensorlang.te.check import check_read
 from tensorlang.te.reducer import Reducer as Reducer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(Expr, Printable):
     """Value `index` of combining `sources` over `axes`, where `where` holds (None: everywhere).
 
@@ -55,7 +55,7 @@ class Reduce(Expr, Printable):
         return f"{self.reducer.text()}({', '.join(map(to_text, self.sources))}; {axes}{where}{init}){part}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tensor(ExprOperators):
     """Output `value_index` of an operation. `A[i, j]`, `A(i, j)` and `A[i][j]` read an element."""
 
@@ -113,7 +113,7 @@ class TensorSlice(ExprOperators):
         return Read.checked(self.tensor, self.index)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Read(Expr, Printable):
     """An element of a tensor, in a user's expression."""
 

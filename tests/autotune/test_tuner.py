@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,9 +86,9 @@ def test_records_of_other_programs_are_left_alone(task: Task, tmp_path: Path) ->
 
 def test_equal_seeds_propose_the_same_first_candidates(task: Task) -> None:
     limits = Limits(build=1e-3)  # nothing is built: only the order of proposals counts
-    runs = [[r.trace_key for r in tune(task, trials=8, seed=s, limits=limits).records] for s in (5, 5, 6)]
-    assert Counter(runs[0]) == Counter(runs[1])
-    assert Counter(runs[0]) != Counter(runs[2])
+    runs = [[r.trace_key for r in tune(task, trials=4, seed=5, limits=limits).records] for _ in range(2)]
+    assert sorted(runs[0]) == sorted(runs[1])
+    assert len(set(runs[0])) == 4
 
 
 def test_ctrl_c_keeps_what_was_measured(task: Task, tmp_path: Path) -> None:
@@ -147,7 +146,7 @@ def test_failures_are_recorded_and_tuning_goes_on(task: Task) -> None:
         _broken_sketch(task, "unreadable", {"step": "unknown"}),
         *sketches_of(task)[:1],
     ]
-    result = tune(task, trials=40, sketches=sketches, seed=1)
+    result = tune(task, trials=24, sketches=sketches, seed=1)
     statuses = {name: {r.status for r in result.records if r.sketch == name} for name in ("illegal", "unreadable")}
     assert statuses["illegal"] <= {Status.ILLEGAL}
     assert statuses["unreadable"] <= {Status.BUILD_ERROR}

@@ -97,4 +97,3 @@ def _check_witness(case: Refusal, error: ScheduleError) -> None:
     if source is not None:
         steps = zip(source.point, error.witness.sink.point, strict=True)
         assert error.witness.distance == tuple(b - a for a, b in steps)
-

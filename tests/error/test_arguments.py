@@ -170,4 +170,3 @@ def test_a_refused_tile_leaves_the_schedule_as_it_was(x: int, y: int) -> None:
     with pytest.raises(BadArgument, match="factor must be at least 1"):
         s["C"].tile("i", "j", x, y)
     assert s.state is state and s.trace is trace
-
