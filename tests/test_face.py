@@ -71,21 +71,15 @@ def test_unknown_names_are_plain_attribute_errors() -> None:
 
 def test_import_is_light() -> None:
     program = """
-import sys, time
-start = time.perf_counter()
+import sys
 import tensorlang
 from tensorlang import te
 te.placeholder
-seconds = time.perf_counter() - start
 heavy = {"islpy", "llvmlite", "xgboost", "rich", "click", "hypothesis", "dask"} & set(sys.modules)
-print(seconds, *sorted(heavy))
+print("loaded", *sorted(heavy))
 """
-    runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-        for _ in range(3)
-    ]
-    assert all(len(run) == 1 for run in runs), runs
-    assert min(float(run[0]) for run in runs) < 0.3
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["loaded"]
 
 
 def test_functions_stay_functions_when_submodules_are_imported_first() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -50,17 +50,16 @@ def test_names() -> None:
     assert repr(executable).startswith("Executable(add(A: float32[64], B: float32[64], C: float32[64]), target='llvm")
 
 
-def test_a_warm_call_takes_less_than_a_microsecond() -> None:
+def test_a_warm_call_runs_no_python_but_call_itself() -> None:
     executable = _executable()
     a, b, c = np.ones((3, 64), np.float32)
-    executable(a, b, c)
-    best = 1.0
-    for _ in range(50):
-        start = perf_counter()
-        for _ in range(1000):
-            executable(a, b, c)
-        best = min(best, (perf_counter() - start) / 1000)
-    assert best < 1e-6
+    entered: list[str] = []
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        executable(a, b, c)
+    finally:
+        sys.setprofile(None)
+    assert entered == ["__call__"]
 
 
 def test_the_code_lives_as_long_as_the_executable() -> None:
