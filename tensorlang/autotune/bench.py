@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tensorlang.autotune.apply import find_best, replay
 from tensorlang.autotune.jobs import Comparison
 from tensorlang.autotune.measure import Measurer
 from tensorlang.autotune.records import TuningRecord
 from tensorlang.autotune.task import Task
-from tensorlang.autotune.tuner import dtype_peak, measured_peak, require_native
 
 
-def bench_best(log: str | os.PathLike[str], task: Task) -> tuple[TuningRecord, float, Comparison]:
-    """Apply the best record of a task again and time it beside NumPy, interleaved, in a fresh process.
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A record with the seconds of this run, the peak in GFLOP/s (0: unknown), and the comparison with NumPy."""
 
-    Returns the record with the seconds of this run, the peak in GFLOP/s (0: unknown), and the comparison.
-    Raises RecordError as `apply_best` does.
+    record: TuningRecord
+    peak_gflops: float
+    comparison: Comparison
+
+
+def bench_best(log: str | os.PathLike[str], task: Task) -> Bench:
+    """Apply the best record of a task again and time it beside NumPy, in turn, in a fresh process.
+
+    Raises RecordError as `apply_best` does, TargetError when this machine cannot run the target.
     """
-    require_native(task)
     record = find_best(log, task)
     replay(record, task)
     with Measurer(task, record.seed) as measurer:
-        peak = dtype_peak(task, measured_peak(measurer, task))
+        peak = measurer.peak_gflops()
         comparison = measurer.compare(record.trace)
-    return replace(record, seconds=comparison.tensorlang), peak, comparison
+    return Bench(replace(record, seconds=comparison.tensorlang), peak, comparison)

@@ -6,6 +6,7 @@ mix their bytes, and a line torn by a kill or a power cut never takes its neighb
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -94,8 +95,12 @@ class LogWriter:
             raise RecordError(f"cannot write {self.path}: {written} of {len(line)} bytes fit, is the disk full?")
 
     def sync(self) -> None:
-        """Ask the system to put what was appended on the disk."""
-        getattr(os, "fdatasync", os.fsync)(self._descriptor)
+        """Ask the system to put what was appended on the disk; RecordError when it cannot."""
+        try:
+            getattr(os, "fdatasync", os.fsync)(self._descriptor)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # pipes and devices have nothing to put anywhere
+                raise RecordError(f"cannot write {self.path}: {error.strerror}") from error
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -106,6 +111,7 @@ class LogWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.sync()
         self.close()
 
 

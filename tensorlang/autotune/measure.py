@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tensorlang import dtypes
 from tensorlang.autotune.jobs import BuildJob, CompareJob, Comparison, RunJob, build_candidate, compare_with_numpy
 from tensorlang.autotune.jobs import run_candidate as run_in_worker
 from tensorlang.autotune.pool import (
@@ -26,7 +27,11 @@ from tensorlang.autotune.pool import (
 from tensorlang.autotune.records import Status
 from tensorlang.autotune.seeded import reference_arrays
 from tensorlang.autotune.task import Task
-from tensorlang.errors import TensorlangError
+from tensorlang.errors import TargetError, TensorlangError
+from tensorlang.target import measure_peak
+from tensorlang.target.detect import runs_here
+
+PEAK_LIMIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Measurer:
     _tensors: bytes = field(init=False)
 
     def __enter__(self) -> Measurer:
+        require_native(self.task)
         self._tensors = pickle.dumps(self.task.tensors)
         self._folder = tempfile.TemporaryDirectory(prefix="tensorlang-tune-")
         runner_cpus, builder_cpus, self._exclusive = share_cpus(self.task.threads, allowed_cpus())
@@ -143,9 +149,24 @@ class Measurer:
         comparison: Comparison = reply.value
         return comparison
 
-    def call(self, limit: float, function: Callable[..., Any], *args: Any) -> Reply:
-        """Run a function where candidates run: pinned and alone."""
-        return self._runner.run(limit, function, *args)
+    def peak_gflops(self) -> float:
+        """GFLOP/s of multiply-adds for the task's dtype and threads, measured where candidates run; 0 when it fails.
+
+        One thread's peak times the threads counts too: a busy machine can hold some of them up. Dtypes of 64 bits
+        have half of float32's peak; narrow floats compute in float32.
+        """
+        threads = self.task.threads
+        together, alone = (self._runner.run(PEAK_LIMIT, measure_peak, n) for n in (threads, 1))
+        if together.status is not Status.OK or alone.status is not Status.OK:
+            return 0.0
+        peak = max(float(together.value["gflops"]), threads * float(alone.value["gflops"]))
+        return peak * 32 / max(32, dtypes.info(self.task.workload.dtype).bits)
+
+
+def require_native(task: Task) -> None:
+    """Raise TargetError unless this machine can run and time the task's target."""
+    if task.target.kind != "llvm" or not runs_here(task.target):
+        raise TargetError(f"target {task.target} cannot be timed on this machine; tune for 'llvm' (this machine)")
 
 
 def _failed_build(reply: Reply) -> Measurement:

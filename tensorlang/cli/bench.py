@@ -30,10 +30,10 @@ def bench(
     from tensorlang.cli.report import record_json, schedule_python, speed_table
 
     task = make_task(operator, shape, arguments, dtype, target, threads)
-    best, peak, comparison = bench_best(log_file, task)
+    found = bench_best(log_file, task)
     if as_json:
-        click.echo(json.dumps(record_json(best, peak, comparison), indent=2))
+        click.echo(json.dumps(record_json(found.record, found.peak_gflops, found.comparison), indent=2))
         return
     console = Console(highlight=False, soft_wrap=True)
-    console.print(schedule_python(best), markup=False)
-    console.print(speed_table(best, peak, comparison))
+    console.print(schedule_python(found.record), markup=False)
+    console.print(speed_table(found.record, found.peak_gflops, found.comparison))

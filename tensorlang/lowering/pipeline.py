@@ -19,7 +19,8 @@ from tensorlang.ir.verify import verify
 from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.implemented import check_implemented
 from tensorlang.lowering.kernel import make_kernel
-from tensorlang.lowering.passes.unroll import unroll
+from tensorlang.lowering.passes.hoist_tests import hoist_tests
+from tensorlang.lowering.passes.unroll import unroll, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.state import ScheduleState
@@ -29,6 +30,8 @@ Pass = Callable[[Kernel], Kernel]
 LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify_kernel),
     ("vector_tails", vector_tails),
+    ("unroll_tails", unroll_tails),
+    ("hoist_tests", hoist_tests),
     ("unroll", unroll),
     ("clean", simplify_kernel),
 )
@@ -41,7 +44,7 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: st
     start = time.perf_counter()
     kernel = make_kernel(state, params, name)
     if checking:
-        check_implemented(derive(state), (simplify_kernel, vector_tails))
+        check_implemented(derive(state), (simplify_kernel, vector_tails, unroll_tails, hoist_tests))
         verify(kernel, lanes=False)
     dump.write("scan", "loops", partial(kernel_text, kernel))
     if logging:

@@ -68,6 +68,8 @@ def _dimension(
     span = high.sub(low)
     if tile:
         span = span.intersect_params(isl.make_set(f"{namer.prefix()}{{ : {' and '.join(tile)} }}")).coalesce()
+    if not span.n_piece():  # the tile never runs
+        return None
     span = span.gist_params(span.domain().params()) if tile else span
     size = from_pw_aff(span, namer.parameters) + 1
     if {name for name, _, _ in prefix} & variables(size):

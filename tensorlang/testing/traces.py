@@ -9,12 +9,15 @@ def test_my_backend(data):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tensorlang.errors import MissingDependency, ScheduleError
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule import primitives as p
-from tensorlang.schedule.primitive import Primitive
+from tensorlang.schedule.primitive import Decision, Primitive
+from tensorlang.schedule.primitives.placement import users
+from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, Tensor
 
 try:
@@ -23,90 +26,153 @@ except ImportError as error:
     raise MissingDependency("random schedules need hypothesis: pip install 'tensorlang[test]'") from error
 
 Draw = Callable[[Any], Any]
+Steps = Sequence[Primitive]
 
 LAYOUTS: dict[int, tuple[tuple[str, ...], ...]] = {
     1: (("a0 // 2", "a0 % 2"), ("a0 % 3", "a0 // 3"), ("2 * a0",)),
     2: (("a1", "a0"), ("a1 // 2", "a0", "a1 % 2"), ("a0 // 3", "a1 // 2", "a0 % 3", "a1 % 2")),
     3: (("a2", "a0", "a1"), ("a0", "a1 // 2", "a2", "a1 % 2")),
 }
+_TAILS = ("guard", "guard", "peel", "perfect")
+_SCOPES = ("global", "local")
+_THREADS = ("blockIdx.x", "threadIdx.x")
 
 
 @st.composite
 def schedules(
     draw: Draw, outputs: Sequence[Tensor], max_steps: int = 8, threads: bool = False, check: bool = True
 ) -> Schedule:
-    """Draw a schedule of up to `max_steps` steps. `check=False` keeps illegal orders; `threads` may bind axes."""
+    """Draw a schedule of up to `max_steps` steps. `threads` may bind axes.
+
+    `check=False` keeps steps that only the analysis would refuse, and asks for more of them: reduce axes in parallel,
+    stages inside loops that not all of their readers share. A good third of such schedules are illegal.
+    """
     schedule = create_schedule([t.op for t in outputs])
     for _ in range(draw(st.integers(1, max_steps))):
-        step = _step(draw, schedule, threads)
-        if step is not None:
+        for step in _Drawing(draw, schedule, check).steps(threads):
             try:
                 schedule.advance(step, check)
             except ScheduleError:
-                continue
+                break
     return schedule
 
 
-def _step(draw: Draw, s: Schedule, threads: bool) -> Primitive | None:
-    stages = [op.name for op in s.program.ops if isinstance(op, ComputeOp)]
-    stage = draw(st.sampled_from(stages))
-    leaves = s.state.stages[stage].leaves
-    if not leaves:
-        return None
-    axis = draw(st.sampled_from(leaves))
-    makers: dict[str, Callable[[], Primitive | None]] = {
-        "split": lambda: _split(draw, stage, axis),
-        "fuse": lambda: _fuse(stage, leaves, axis),
-        "reorder": lambda: p.Reorder(stage, tuple(draw(st.permutations(leaves)))),
-        "skew": lambda: p.Skew(stage, axis, draw(st.sampled_from(leaves)), draw(st.integers(-2, 2))),
-        "vectorize": lambda: p.Vectorize(stage, axis),
-        "unroll": lambda: p.Unroll(stage, axis),
-        "parallel": lambda: p.Parallel(stage, axis),
-        "compute_at": lambda: _compute_at(draw, s, stage),
-        "compute_inline": lambda: p.ComputeInline(stage),
-        "cache_read": lambda: _cache_read(draw, s, stage),
-        "cache_write": lambda: p.CacheWrite(stage, draw(st.sampled_from(("global", "local")))),
-        "rfactor": lambda: p.RFactor(stage, axis, draw(st.integers(0, 1))),
-        "transform_layout": lambda: _layout(draw, s, stage),
-    }
-    if threads:
-        makers["bind"] = lambda: p.Bind(stage, axis, draw(st.sampled_from(("blockIdx.x", "threadIdx.x"))))
-    names = [*makers, "split", "split", "compute_at", "compute_at", "reorder"]
-    return makers[draw(st.sampled_from(names))]()
+@dataclass(frozen=True)
+class _Drawing:
+    """One random step (or two that belong together) of a schedule."""
+
+    draw: Draw
+    schedule: Schedule
+    check: bool
+
+    def steps(self, threads: bool) -> Steps:
+        """The steps of one kind at one place; none where there is nothing to do."""
+        weights = WEIGHTS if self.check else WEIGHTS | BOLD
+        kind = self.pick([k for k, weight in weights.items() for _ in range(weight) if threads or k != "bind"])
+        stage = self.stage(bold=not self.check and kind in BOLD)
+        leaves = self.schedule.state.stages[stage].leaves
+        return MAKERS[kind](self, stage, leaves) if leaves else ()
+
+    def pick(self, options: Sequence[Any]) -> Any:
+        return self.draw(st.sampled_from(list(options)))
+
+    def below(self, high: int) -> int:
+        return int(self.draw(st.integers(0, high - 1)))
+
+    def stage(self, bold: bool) -> str:
+        """A stage; a bold choice is one that has a reduction or a reader, if there is any."""
+        state = self.schedule.state
+        names = [op.name for op in state.program.ops if isinstance(op, ComputeOp)]
+        fragile = [n for n in names if state.program.consumers[n] or self.reduced(n, state.stages[n].leaves)]
+        return str(self.pick((bold and fragile) or names))
+
+    def reduced(self, stage: str, leaves: Sequence[str]) -> list[str]:
+        kinds = self.schedule.state.axis_kinds(stage)
+        return [a for a in leaves if kinds[a] is AxisKind.REDUCE]
+
+    def shared(self, stage: str, leaves: Sequence[str]) -> str:
+        """An axis to share among threads or lanes: without a check often a reduce axis."""
+        bold = self.reduced(stage, leaves) if not self.check and self.below(4) else []
+        return str(self.pick(bold or leaves))
+
+    def split(self, stage: str, leaves: Sequence[str]) -> Steps:
+        axis, number, tail = self.pick(leaves), 1 + self.below(5), self.pick(_TAILS)
+        if self.below(4) == 0:
+            return (p.Split(stage, axis, None, number, tail),)
+        if self.below(4) == 0:
+            name = f"d{len(self.schedule.state.decisions)}"
+            choice = p.SampleChoice(name, (1, 2, 3, 4, 5), number)
+            return choice, p.Split(stage, axis, Decision(name, number), None, tail)
+        return (p.Split(stage, axis, number, None, tail),)
+
+    def fuse(self, stage: str, leaves: Sequence[str]) -> Steps:
+        at = self.below(len(leaves))
+        return (p.Fuse(stage, tuple(leaves[at : at + 2])),) if at + 1 < len(leaves) else ()
+
+    def reorder(self, stage: str, leaves: Sequence[str]) -> Steps:
+        return (p.Reorder(stage, tuple(self.draw(st.permutations(leaves)))),)
+
+    def skew(self, stage: str, leaves: Sequence[str]) -> Steps:
+        return (p.Skew(stage, self.pick(leaves), self.pick(leaves), self.below(5) - 2),)
+
+    def compute_at(self, stage: str, leaves: Sequence[str]) -> Steps:
+        state = self.schedule.state
+        hosts = sorted(u for u in users(state, stage) if state.stages[u].leaves)
+        if not hosts:
+            return ()
+        host = self.pick(hosts)
+        return (p.ComputeAt(stage, host, self.pick(state.stages[host].leaves)),)
+
+    def cache_read(self, stage: str, leaves: Sequence[str]) -> Steps:
+        program = self.schedule.program
+        reads = [b for b, producer in program.producer.items() if stage in program.consumers[producer]]
+        return (p.CacheRead(self.pick(reads), self.pick(_SCOPES), (stage,)),) if reads else ()
+
+    def rfactor(self, stage: str, leaves: Sequence[str]) -> Steps:
+        reduced = self.reduced(stage, leaves)
+        return (p.RFactor(stage, self.pick(reduced), self.below(2)),) if reduced else ()
+
+    def layout(self, stage: str, leaves: Sequence[str]) -> Steps:
+        rank = len(self.schedule.program[stage].axis)
+        if rank not in LAYOUTS:
+            return ()
+        return (p.TransformLayout(stage, tuple(f"a{k}" for k in range(rank)), self.pick(LAYOUTS[rank])),)
 
 
-def _split(draw: Draw, stage: str, axis: str) -> Primitive:
-    number = draw(st.integers(1, 5))
-    tail = draw(st.sampled_from(("guard", "guard", "peel", "perfect")))
-    if draw(st.booleans()) and draw(st.booleans()):
-        return p.Split(stage, axis, None, number, tail)
-    return p.Split(stage, axis, number, None, tail)
+Maker = Callable[[_Drawing, str, Sequence[str]], Steps]
+MAKERS: dict[str, Maker] = {
+    "split": _Drawing.split,
+    "fuse": _Drawing.fuse,
+    "reorder": _Drawing.reorder,
+    "skew": _Drawing.skew,
+    "vectorize": lambda d, stage, leaves: (p.Vectorize(stage, d.shared(stage, leaves)),),
+    "unroll": lambda d, stage, leaves: (p.Unroll(stage, d.pick(leaves)),),
+    "parallel": lambda d, stage, leaves: (p.Parallel(stage, d.shared(stage, leaves)),),
+    "bind": lambda d, stage, leaves: (p.Bind(stage, d.shared(stage, leaves), d.pick(_THREADS)),),
+    "compute_at": _Drawing.compute_at,
+    "compute_root": lambda d, stage, leaves: (p.ComputeRoot(stage),),
+    "compute_inline": lambda d, stage, leaves: (p.ComputeInline(stage),),
+    "set_scope": lambda d, stage, leaves: (p.SetScope(stage, d.pick(_SCOPES)),),
+    "cache_read": _Drawing.cache_read,
+    "cache_write": lambda d, stage, leaves: (p.CacheWrite(stage, d.pick(_SCOPES)),),
+    "rfactor": _Drawing.rfactor,
+    "transform_layout": _Drawing.layout,
+}
+"""Name of a primitive in traces -> the steps to try on a stage with these leaves."""
 
+WEIGHTS: dict[str, int] = {
+    "split": 5, "fuse": 2, "reorder": 3, "skew": 1, "vectorize": 3, "unroll": 1, "parallel": 3, "bind": 3,
+    "compute_at": 6, "compute_root": 1, "compute_inline": 1, "set_scope": 1, "cache_read": 2, "cache_write": 2,
+    "rfactor": 2, "transform_layout": 2,
+}  # fmt: skip
+"""How often each is tried."""
 
-def _fuse(stage: str, leaves: Sequence[str], axis: str) -> Primitive | None:
-    at = list(leaves).index(axis)
-    return p.Fuse(stage, tuple(leaves[at : at + 2])) if at + 1 < len(leaves) else None
-
-
-def _compute_at(draw: Draw, s: Schedule, stage: str) -> Primitive | None:
-    users = [u for u in s.program.consumers[stage] if u in s.state.stages and s.state.stages[u].leaves]
-    if not users:
-        return None
-    user = draw(st.sampled_from(users))
-    return p.ComputeAt(stage, user, draw(st.sampled_from(s.state.stages[user].leaves)))
-
-
-def _cache_read(draw: Draw, s: Schedule, stage: str) -> Primitive | None:
-    reads = [b for b, producer in s.program.producer.items() if stage in s.program.consumers[producer]]
-    return (
-        p.CacheRead(draw(st.sampled_from(reads)), draw(st.sampled_from(("global", "local"))), (stage,))
-        if reads
-        else None
-    )
-
-
-def _layout(draw: Draw, s: Schedule, stage: str) -> Primitive | None:
-    rank = len(s.program[stage].axis)
-    if rank not in LAYOUTS:
-        return None
-    return p.TransformLayout(stage, tuple(f"a{k}" for k in range(rank)), draw(st.sampled_from(LAYOUTS[rank])))
+BOLD: dict[str, int] = {
+    "vectorize": 6,
+    "parallel": 6,
+    "bind": 6,
+    "compute_at": 12,
+    "compute_root": 2,
+    "compute_inline": 1,
+}
+"""How often those are tried that may be illegal, when nothing checks them."""

@@ -17,7 +17,7 @@ from tensorlang.cli.tune import UNLIMITED
 
 WORKLOAD = WorkloadId("matmul", (8, 8, 8, "float32"), "key", (), "float32", 1e9)
 RECORD = TuningRecord(WORKLOAD, {}, 1, "s", [], "t", {}, Status.OK, (0.01,))
-HALFWAY = Progress(RECORD, RECORD, 10, Counter({"crash": 2}), 5.0, 200.0, 0)
+HALFWAY = Progress(RECORD, RECORD, 10, 0, Counter({"crash": 2}), 5.0, 200.0)
 
 
 def test_a_run_is_described_in_words() -> None:

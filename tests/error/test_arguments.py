@@ -29,17 +29,32 @@ SPLITS = {
     "nparts zero": split("nparts must be at least 1, got 0", nparts=0),
     "nparts bool": split("nparts must be a whole number, got False", nparts=False),
     "unknown tail": split("unknown tail 'gaurd'; there are guard, peel, perfect", factor=4, tail="gaurd"),
-    "perfect factor": split("needs 3 to divide the extent of i, which is 20", "tail='guard' or tail='peel'", factor=3, tail="perfect"),
-    "perfect nparts": split("needs 3 to divide the extent of i, which is 20", "tail='guard' or tail='peel'", nparts=3, tail="perfect"),
-    "perfect of a size": Refusal(
-        lambda: chain(n), (), lambda s: s["C"].split("i", 4, tail="perfect"), ("needs 4 to divide the extent of i, which is symbolic",)
+    "perfect factor": split(
+        "needs 3 to divide the extent of i, which is 20", "tail='guard' or tail='peel'", factor=3, tail="perfect"
     ),
-    "unknown axis": Refusal(chain, (), lambda s: s["C"].split("ii", 4), ("no axis 'ii' in C; there are i; did you mean i?",)),
+    "perfect nparts": split(
+        "needs 3 to divide the extent of i, which is 20", "tail='guard' or tail='peel'", nparts=3, tail="perfect"
+    ),
+    "perfect of a size": Refusal(
+        lambda: chain(n),
+        (),
+        lambda s: s["C"].split("i", 4, tail="perfect"),
+        ("needs 4 to divide the extent of i, which is symbolic",),
+    ),
+    "unknown axis": Refusal(
+        chain, (), lambda s: s["C"].split("ii", 4), ("no axis 'ii' in C; there are i; did you mean i?",)
+    ),
     "split axis": Refusal(
-        chain, (lambda s: s["C"].split("i", 4),), lambda s: s["C"].split("i", 2), ("axis i of C was already transformed; its loops are i_o, i_i",)
+        chain,
+        (lambda s: s["C"].split("i", 4),),
+        lambda s: s["C"].split("i", 2),
+        ("axis i of C was already transformed; its loops are i_o, i_i",),
     ),
     "parallel axis": Refusal(
-        chain, (lambda s: s["C"].parallel("i"),), lambda s: s["C"].split("i", 2), ("axis i of C is parallel; transform it before annotating it",)
+        chain,
+        (lambda s: s["C"].parallel("i"),),
+        lambda s: s["C"].split("i", 2),
+        ("axis i of C is parallel; transform it before annotating it",),
     ),
     "axis that holds a stage": Refusal(
         chain,
@@ -61,7 +76,7 @@ SPLITS = {
         lambda s: s["C"].split("i", chain().s.sample_choice("fcator", [2, 4])),
         ("no decision 'fcator' was sampled; there are factor; did you mean factor?",),
     ),
-}  # fmt: skip
+}
 
 LOOPS = {
     "fuse nothing": Refusal(matmul, (), lambda s: s["C"].fuse(), ("fuse needs at least one axis",)),
@@ -73,35 +88,63 @@ LOOPS = {
         legal=("s['C'].reorder('i_o', 'j', 'i_i', 'k')", "and then fuse"),
     ),
     "fuse inner first": Refusal(
-        matmul, (), lambda s: s["C"].fuse("j", "i"), ("only neighbours",), legal=("s['C'].reorder('k', 'j', 'i')", "and then fuse")
+        matmul,
+        (),
+        lambda s: s["C"].fuse("j", "i"),
+        ("only neighbours",),
+        legal=("s['C'].reorder('k', 'j', 'i')", "and then fuse"),
     ),
     "fuse one axis twice": Refusal(matmul, (), lambda s: s["C"].fuse("j", "j"), ("axis j appears twice",)),
-    "fuse mixed kinds": Refusal(matmul, (), lambda s: s["C"].fuse("j", "k"), ("j is a spatial axis and k a reduce axis",)),
+    "fuse mixed kinds": Refusal(
+        matmul, (), lambda s: s["C"].fuse("j", "k"), ("j is a spatial axis and k a reduce axis",)
+    ),
     "fuse unknown": Refusal(matmul, (), lambda s: s["C"].fuse("i", "jj"), ("no axis 'jj' in C", "did you mean j?")),
     "fuse sizes that a reduction writes": Refusal(
         lambda: matmul(n, m, 8), (), lambda s: s["C"].fuse("i", "j"), ("j has a symbolic extent", "would not be affine")
     ),
     "reorder twice": Refusal(matmul, (), lambda s: s["C"].reorder("i", "j", "i"), ("axis i appears twice",)),
-    "reorder unknown": Refusal(matmul, (), lambda s: s["C"].reorder("i", "q"), ("no axis 'q' in C; there are i, j, k",)),
+    "reorder unknown": Refusal(
+        matmul, (), lambda s: s["C"].reorder("i", "q"), ("no axis 'q' in C; there are i, j, k",)
+    ),
     "reorder split axis": Refusal(
-        matmul, (lambda s: s["C"].split("i", 2),), lambda s: s["C"].reorder("j", "i"), ("axis i of C was already transformed; its loops are i_o, i_i, j, k",)
+        matmul,
+        (lambda s: s["C"].split("i", 2),),
+        lambda s: s["C"].reorder("j", "i"),
+        ("axis i of C was already transformed; its loops are i_o, i_i, j, k",),
     ),
     "skew by itself": Refusal(matmul, (), lambda s: s["C"].skew("i", "i"), ("another axis of its kind (spatial)",)),
     "skew by an inner axis": Refusal(
-        matmul, (), lambda s: s["C"].skew("i", "j", 2), ("j is inside i",), legal=("s['C'].skew('j', by='i', factor=2)",)
+        matmul,
+        (),
+        lambda s: s["C"].skew("i", "j", 2),
+        ("j is inside i",),
+        legal=("s['C'].skew('j', by='i', factor=2)",),
     ),
-    "skew mixed kinds": Refusal(matmul, (), lambda s: s["C"].skew("k", "j"), ("k can only be skewed by another axis of its kind (reduce)",)),
-    "skew by a fraction": Refusal(matmul, (), lambda s: s["C"].skew("j", "i", 1.5), ("factor must be a whole number, got 1.5",)),  # type: ignore[arg-type]
-}  # fmt: skip
+    "skew mixed kinds": Refusal(
+        matmul, (), lambda s: s["C"].skew("k", "j"), ("k can only be skewed by another axis of its kind (reduce)",)
+    ),
+    "skew by a fraction": Refusal(
+        matmul,
+        (),
+        lambda s: s["C"].skew("j", "i", factor=1.5),  # type: ignore[arg-type]
+        ("factor must be a whole number, got 1.5",),
+    ),
+}
 
 ANNOTATIONS = {
     "vectorize a size": Refusal(
-        lambda: chain(n), (), lambda s: s["C"].vectorize("i"), ("vectorize needs a constant extent, and i has a symbolic one",),
+        lambda: chain(n),
+        (),
+        lambda s: s["C"].vectorize("i"),
+        ("vectorize needs a constant extent, and i has a symbolic one",),
         legal=("split i by a constant factor and vectorize the inner axis",),
     ),
     "unroll a size": Refusal(lambda: chain(n), (), lambda s: s["C"].unroll("i"), ("unroll needs a constant extent",)),
     "unroll nparts of a size": Refusal(
-        lambda: chain(n), (lambda s: s["C"].split("i", nparts=4),), lambda s: s["C"].unroll("i_i"), ("i_i has a symbolic one",)
+        lambda: chain(n),
+        (lambda s: s["C"].split("i", nparts=4),),
+        lambda s: s["C"].unroll("i_i"),
+        ("i_i has a symbolic one",),
     ),
     "annotate twice": Refusal(
         chain, (lambda s: s["C"].parallel("i"),), lambda s: s["C"].unroll("i"), ("axis i of C is parallel already",)
@@ -116,7 +159,10 @@ ANNOTATIONS = {
         ("threadIdx.x is bound to axis i of C already",),
     ),
     "bind an axis twice": Refusal(
-        chain, (lambda s: s["C"].bind("i", "threadIdx.x"),), lambda s: s["C"].bind("i", "threadIdx.y"), ("axis i of C is bound already",)
+        chain,
+        (lambda s: s["C"].bind("i", "threadIdx.x"),),
+        lambda s: s["C"].bind("i", "threadIdx.y"),
+        ("axis i of C is bound already",),
     ),
     "vectorize around a stage": Refusal(
         chain,
@@ -124,17 +170,22 @@ ANNOTATIONS = {
         lambda s: s["C"].vectorize("i_i"),
         ("B is computed inside i_i: its buffer has no lanes",),
     ),
-}  # fmt: skip
+}
 
 STAGES = {
     "unknown stage": Refusal(chain, (), lambda s: s["D"], ("no stage 'D' (inlined?); there are A, B, C",)),
     "inlined stage": Refusal(
-        chain, (lambda s: s["B"].compute_inline(),), lambda s: s["B"].parallel("i"), ("no stage 'B' (inlined?); there are A, C",)
+        chain,
+        (lambda s: s["B"].compute_inline(),),
+        lambda s: s["B"].parallel("i"),
+        ("no stage 'B' (inlined?); there are A, C",),
     ),
     "stage of another program": Refusal(
         chain, (), lambda s: s[te.compute((4,), lambda i: i, name="T").op], ("no stage 'T'", "there are A, B, C")
     ),
-    "loops of an input": Refusal(chain, (), lambda s: s["A"].split("i", 4), ("A is an input: it has no loops to schedule",)),
+    "loops of an input": Refusal(
+        chain, (), lambda s: s["A"].split("i", 4), ("A is an input: it has no loops to schedule",)
+    ),
     "loops of an extern stage": Refusal(
         with_extern, (), lambda s: s["S"].split("i", 4), ("S is an extern stage: it has no loops to schedule",)
     ),
@@ -143,11 +194,16 @@ STAGES = {
         chain, (), lambda s: s.sample_choice("my factor", [1, 2]), ("named like a Python variable, got 'my factor'",)
     ),
     "second decision of a name": Refusal(
-        chain, (lambda s: s.sample_choice("f", [1, 2]),), lambda s: s.sample_choice("f", [3]), ("there is a decision f already",)
+        chain,
+        (lambda s: s.sample_choice("f", [1, 2]),),
+        lambda s: s.sample_choice("f", [3]),
+        ("there is a decision f already",),
     ),
     "no candidates": Refusal(chain, (), lambda s: s.sample_choice("f", []), ("decision f has no candidates",)),
-    "no candidate": Refusal(chain, (), lambda s: s.sample_choice("f", [1, 2], 3), ("decision f = 3 is not among [1, 2]",)),
-}  # fmt: skip
+    "no candidate": Refusal(
+        chain, (), lambda s: s.sample_choice("f", [1, 2], 3), ("decision f = 3 is not among [1, 2]",)
+    ),
+}
 
 ALL = {**SPLITS, **LOOPS, **ANNOTATIONS, **STAGES}
 

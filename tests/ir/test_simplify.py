@@ -88,6 +88,13 @@ def expression(text: str) -> Expr:
         ("both(a < n, a >= n)", "False"),
         ("either(a < n, a >= n)", "True"),
         ("both(a < 11, a < n)", "a < n"),
+        ("32 * (n // 32) <= n", "True"),
+        ("32 * (n // 32) + 31 >= n", "True"),
+        ("32 * (n // 32) + 30 >= n", "n < 32 * (n // 32) + 31"),
+        ("min(n, m) <= n", "True"),
+        ("min(n, m) >= 0", "True"),
+        ("min(n, m) > 0", "min(n, m) > 0"),
+        ("max(n, m) > 0", "True"),
         # choices
         ("select(a < 11, b, n)", "b"),
         ("select(a < 5, min(a, 7), max(a, 3))", "a"),
@@ -208,6 +215,13 @@ def test_a_condition_on_memory_does_not_outlive_a_store() -> None:
     inner = If(condition, store(COUNTS, 1, 7))
     text = simplified(If(condition, Seq((store(COUNTS, 0, 0), inner))))
     assert text.count("if counts[0] > 3:") == 2
+
+
+def test_a_bound_on_memory_is_read_once() -> None:
+    starts = array("starts", (n,), "int32")
+    first = cast(load(starts, 0), "int64")
+    text = simplified(loop(i, first, first + 1, Seq((store(starts, 0, 7), store(A, i, 1.0)))))
+    assert text == "let i = int64(starts[0])\nstarts[0] = 7\nA[i] = 1.0"
 
 
 def test_lets() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorlang.ir.construct import array, indices, kernel, load, loop, store
-from tensorlang.ir.expr import binary
+from tensorlang.ir.expr import binary, cast
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.simplify import simplify_kernel
 from tensorlang.ir.stmt import LoopKind, Seq, Stmt
@@ -26,6 +26,14 @@ def test_copies() -> None:
 def test_bounds_may_move_with_outer_loops() -> None:
     body = loop(j, 0, 8, loop(i, 4 * j, 4 * j + 2, store(C, (i, j), 1.0), UNROLLED))
     assert unrolled(body) == "for j in range(8):\n  C[4 * j, j] = 1.0\n  C[4 * j + 1, j] = 1.0"
+
+
+def test_a_bound_on_memory_is_read_once() -> None:
+    starts = array("starts", (4,), "int32")
+    first = cast(load(starts, 0), "int64")
+    body = loop(i, first, first + 2, store(starts, i, 7), UNROLLED)
+    text = stmt_text(unroll(kernel("k", [starts], "starts", body)).body)
+    assert text == "let i = int64(starts[0])\nstarts[i] = 7\nstarts[i + 1] = 7"
 
 
 def test_an_extent_that_is_not_constant_stays_a_loop() -> None:

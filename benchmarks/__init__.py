@@ -1,0 +1,1 @@
+"""Benchmarks: figures with their goals, by `python -m benchmarks`."""

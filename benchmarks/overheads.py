@@ -1,0 +1,92 @@
+"""What tensorlang itself costs: import, lowering, a cold build, a warm call."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import tensorlang
+from benchmarks.figure import Figure
+from tensorlang import te
+from tensorlang.schedule import Schedule, create_schedule
+from tensorlang.topi import matmul
+
+REPEATS = 7
+
+
+def measure() -> list[Figure]:
+    """Milliseconds and microseconds, medians."""
+    return [
+        Figure("import tensorlang", 1e3 * _import_seconds(), "ms", 300),
+        Figure("lower a tiled matmul", 1e3 * _lower_seconds(), "ms", 30),
+        Figure("schedule, lower and build a tiled matmul, nothing cached", 1e3 * _cold_build_seconds(), "ms", 200),
+        Figure("warm call on three small arrays", 1e6 * _call_seconds(), "µs", 1),
+    ]
+
+
+def _median(function: Callable[[], object]) -> float:
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def _import_seconds() -> float:
+    program = "import time; t = time.perf_counter(); import tensorlang; print(time.perf_counter() - t)"
+    path = str(Path(tensorlang.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": path}
+    runs = [subprocess.check_output([sys.executable, "-c", program], env=environment) for _ in range(REPEATS)]
+    return statistics.median(float(run) for run in runs)
+
+
+A, B, C = matmul(512, 512, 512)
+
+
+def tiled() -> Schedule:
+    """A matmul in tiles, as a user writes it."""
+    s = create_schedule(C.op)
+    rows, columns = C.op.axis
+    i, j, ii, ji = s[C].tile(rows, columns, 32, 32)
+    k, ki = s[C].split(C.op.reduce_axis[0], factor=4)
+    s[C].reorder(i, j, k, ki, ii, ji)
+    s[C].vectorize(ji)
+    return s
+
+
+def _lower_seconds() -> float:
+    schedule = tiled()
+    return _median(lambda: tensorlang.lower(schedule, [A, B, C]))
+
+
+def _cold_build_seconds() -> float:
+    before = os.environ.get("TENSORLANG_CACHE")
+    os.environ["TENSORLANG_CACHE"] = "0"
+    try:
+        return _median(lambda: tensorlang.build(tiled(), [A, B, C]))
+    finally:
+        os.environ.pop("TENSORLANG_CACHE")
+        if before is not None:
+            os.environ["TENSORLANG_CACHE"] = before
+
+
+def _call_seconds() -> float:
+    X, Y = te.placeholder((4,), name="X"), te.placeholder((4,), name="Y")
+    Z = te.compute((4,), lambda i: X[i] + Y[i], name="Z")
+    function = tensorlang.build(create_schedule(Z.op), [X, Y, Z])
+    x, y, z = (np.ones(4, np.float32) for _ in range(3))
+    count = 10_000
+
+    def calls() -> None:
+        for _ in range(count):
+            function(x, y, z)
+
+    return _median(calls) / count

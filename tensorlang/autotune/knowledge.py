@@ -1,0 +1,112 @@
+"""What a tuning run knows: records, timed candidates, and what was proposed already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tensorlang.autotune.cost_model import CostModel
+from tensorlang.autotune.estimate import Estimate, Machine, estimate
+from tensorlang.autotune.features import features
+from tensorlang.autotune.log import best_record
+from tensorlang.autotune.nest import Nest
+from tensorlang.autotune.records import Status, TuningRecord
+from tensorlang.autotune.search import Candidate, Rows, Scorer, propose
+from tensorlang.autotune.sketch import Sketch
+from tensorlang.autotune.task import Task
+
+ELITES = 32
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """Grows by `resume` and `add`; `next_batch` draws on it."""
+
+    sketches: tuple[Sketch, ...]
+    scorer: Scorer
+    records: list[TuningRecord] = field(default_factory=list)
+    _timed: list[tuple[Candidate, float]] = field(default_factory=list)
+    _seen: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
+    _keys: set[str] = field(default_factory=set)
+
+    @property
+    def best(self) -> TuningRecord | None:
+        """The fastest record that is ok."""
+        return best_record(self.records)
+
+    def best_seconds(self) -> float | None:
+        """The time to beat."""
+        return None if self.best is None else self.best.median
+
+    def add(self, record: TuningRecord, candidate: Candidate) -> None:
+        """Take in the record of a candidate just measured."""
+        self.records.append(record)
+        if record.ok:
+            self._timed.append((candidate, record.median))
+
+    def resume(self, records: Sequence[TuningRecord]) -> None:
+        """Take over records of an earlier run: they are not measured again, and they train the model."""
+        by_name = {s.name: s for s in self.sketches}
+        for record in records:
+            if record.status is Status.NOISY:  # says nothing of the candidate, which may be measured again
+                self.records.append(record)
+                continue
+            self._keys.add(record.trace_key)
+            sketch = by_name.get(record.sketch)
+            row = None if sketch is None else row_of(sketch, record)
+            if sketch is None or row is None:
+                self.records.append(record)
+                continue
+            self._seen.add((sketch.name, row))
+            self.add(record, self.scorer.candidate(sketch, row))
+
+    def learn(self) -> None:
+        """Train the model on everything timed so far."""
+        if self._timed:
+            rows = np.stack([candidate.features for candidate, _ in self._timed])
+            estimates = np.array([candidate.estimate for candidate, _ in self._timed])
+            self.scorer.model.fit(rows, estimates, np.array([seconds for _, seconds in self._timed]))
+
+    def next_batch(self, count: int, rng: np.random.Generator) -> list[Candidate]:
+        """Candidates that nobody measured yet; different decisions that make one trace count once."""
+        fresh: list[Candidate] = []
+        while not fresh:
+            proposed = propose(self.sketches, self.scorer, self._seen, self._elites(), count, rng)
+            for candidate in proposed:
+                self._seen.add((candidate.sketch.name, candidate.row))
+                key = candidate.trace.key
+                if key not in self._keys:
+                    self._keys.add(key)
+                    fresh.append(candidate)
+            if not proposed:
+                break
+        return fresh
+
+    def _elites(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The fastest candidates, as (sketch number, row)."""
+        numbers = {s.name: n for n, s in enumerate(self.sketches)}
+        fastest = sorted(self._timed, key=lambda item: item[1])[:ELITES]
+        return [(numbers[candidate.sketch.name], candidate.row) for candidate, _ in fastest]
+
+
+def row_of(sketch: Sketch, record: TuningRecord) -> tuple[int, ...] | None:
+    """The place of a record's decisions in a sketch; None when the sketch has no such candidates any more."""
+    try:
+        return tuple(values.index(record.decisions[name]) for name, values in sketch.knobs.items())
+    except (KeyError, ValueError):
+        return None
+
+
+def make_scorer(task: Task, seed: int) -> Scorer:
+    """The standard judge of a task's candidates."""
+    machine = Machine.of(task.target)
+
+    def guess(nest: Nest) -> Estimate:
+        return estimate(nest, machine, task.threads)
+
+    def describe(nest: Nest, judged: Estimate) -> Rows:
+        return features(nest, judged, machine)
+
+    return Scorer(guess, describe, CostModel(seed))
