@@ -14,7 +14,7 @@ from tensorlang.ir.stmt import INDEX, Kernel
 from tensorlang.location import caller
 from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.pipeline import lower_state
-from tensorlang.polyhedral.scan import schedule_text
+from tensorlang.polyhedral.nest import nest_text
 from tensorlang.runtime.executable import Executable
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.derive import derive
@@ -67,7 +67,7 @@ def build(
     dump = Dump(name)
     dump.write("trace", "py", s.trace.to_python)
     dump.write("program", "txt", lambda: s.program.text)
-    dump.write("schedule", "isl", partial(_schedule_tree, s))
+    dump.write("schedule", "tree", partial(_schedule_tree, s))
     kernel = lower_state(s.state, params, name, chosen.kind, dump)
     executable = backend(chosen.kind).compile(kernel, chosen, signature)
     for form in executable.source_forms:
@@ -78,8 +78,7 @@ def build(
 
 def _schedule_tree(s: Schedule) -> str:
     derived = derive(s.state)
-    text, _ = schedule_text(derived.tree, derived.scop)
-    return text + "\n"
+    return nest_text(derived.tree, derived.scop)
 
 
 def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffer | Var, ...]]:

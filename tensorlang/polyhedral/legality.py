@@ -105,7 +105,7 @@ def before(space: TimeSpace) -> isl.Map:
 
 @lru_cache(maxsize=256)
 def _before(n: int, blocked: tuple[tuple[int, tuple[str, ...]], ...]) -> isl.Map:
-    """Lexicographic order, without the cases that an unordered dim decides (`a` holds the static positions above it)."""
+    """Lexicographic order, without the cases that an unordered dim decides (below the given static positions)."""
     a, b = [f"a{k}" for k in range(n)], [f"b{k}" for k in range(n)]
     order = isl.lex_lt(n)
     for d, prefixes in blocked:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.polyhedral.statement import Scop, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +98,36 @@ def sequence(children: list[Tree]) -> Tree:
     for child in children:
         flat += child.children if isinstance(child, Sequence) else [child]
     return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def nest_text(tree: Tree, scop: Scop) -> str:
+    """Return the tree as text: a line per loop and per statement, with the statement's instances and accesses."""
+    return "".join(f"{line}\n" for line in _lines(tree, scop))
+
+
+def _lines(tree: Tree, scop: Scop) -> Iterator[str]:
+    match tree:
+        case Loop():
+            kind = "" if tree.kind is LoopKind.SERIAL else f"  {tree.thread or tree.kind.value}"
+            peeled = "  peeled" if tree.peel else ""
+            yield f"{tree.name} in [{tree.lower}, {tree.upper}){kind}{peeled}"
+            yield from (f"  {line}" for line in _lines(tree.body, scop))
+        case Sequence():
+            for child in tree.children:
+                yield from _lines(child, scop)
+        case Leaf():
+            yield from _statement_lines(scop.statements[tree.statement])
+
+
+def _statement_lines(statement: Statement) -> Iterator[str]:
+    at = ", ".join(f"{axis} = {value}" for axis, value in statement.point)
+    yield f"{statement.name} ({statement.role.value}) at {at or 'its only point'}"
+    guards = statement.domain[2 * len(statement.loops) :]  # the ranges of the loops come first
+    if guards:
+        yield f"  where {' and '.join(map(str, guards))}"
+    for word, accesses in (("writes", statement.writes), ("reads", statement.reads)):
+        for access in accesses:
+            index = "any element" if access.index is None else ", ".join(map(str, access.index))
+            version = f" of its version at {', '.join(access.version)}" if access.version else ""
+            guard = f" if {' and '.join(map(str, access.conditions))}" if access.conditions else ""
+            yield f"  {word} {access.array}[{index}]{version}{guard}"

@@ -1,0 +1,77 @@
+"""Every example in a docstring runs, and every primitive documents itself in the one form."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+import tensorlang
+from tensorlang.schedule import Schedule
+from tensorlang.schedule.primitive import REGISTRY
+from tensorlang.schedule.schedule import Stage
+
+FORM = re.compile(r"\A[A-Z][^\n]+\.\n\n.*^ *Rewrite: .*^ *Legal when: .*^ *Example:\n *>>> ", re.DOTALL | re.MULTILINE)
+PARTS = ("Rewrite:", "Legal when:", "Example:")
+
+
+def _has_examples(name: str) -> bool:
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None and ">>> " in _source(spec.origin)
+
+
+def _source(path: str) -> str:
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123
+        return file.read()
+
+
+MODULES = [
+    info.name
+    for info in pkgutil.walk_packages(tensorlang.__path__, "tensorlang.")
+    if not info.name.endswith("__main__") and _has_examples(info.name)
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert result.attempted and not result.failed
+
+
+def test_the_examples_are_found() -> None:
+    families = {
+        f"tensorlang.schedule.primitives.{f}"
+        for f in "annotate layout loops placement reduction sample storage".split()
+    }
+    assert families <= set(MODULES)
+
+
+@pytest.mark.parametrize("key", REGISTRY)
+def test_every_primitive_documents_itself(key: str) -> None:
+    cls = REGISTRY[key]
+    text = inspect.cleandoc(cls.__doc__ or "")
+    assert FORM.search(text), f"{cls.__name__} needs a sentence, then {', '.join(PARTS)}"
+    assert [text.count(part) for part in PARTS] == [1, 1, 1]
+    assert is_dataclass(cls) and fields(cls)[0].type == "str"
+
+
+@pytest.mark.parametrize("key", REGISTRY)
+def test_every_primitive_has_a_method(key: str) -> None:
+    """A step prints as a call of the method of its own name, on the schedule or on a stage."""
+    home = Stage if fields(REGISTRY[key])[0].name == "stage" and not hasattr(Schedule, key) else Schedule
+    method = getattr(home, key)
+    assert inspect.getdoc(method)
+    example = doctest.DocTestParser().get_examples(REGISTRY[key].__doc__ or "")
+    calls = {
+        n.func.attr
+        for e in example
+        for n in ast.walk(ast.parse(e.source))
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+    }
+    assert key in calls, f"the example of {key} does not call it"
