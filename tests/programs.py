@@ -68,9 +68,13 @@ def plane_sum() -> Case:
 
 
 def argmax(m: Extent = 5, n: Extent = 9) -> Case:
-    """(position, value) of the largest element of each row."""
+    """(position, value) of the largest element of each row; the first of equal ones."""
+
+    def first(x: Any, y: Any) -> Any:
+        return te.any(x[1] > y[1], te.all(x[1] == y[1], x[0] <= y[0]))
+
     largest = te.comm_reducer(
-        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.maximum(x[1], y[1])),
+        lambda x, y: (te.select(first(x, y), x[0], y[0]), te.maximum(x[1], y[1])),
         lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
         name="argmax",
     )

@@ -364,13 +364,18 @@ def _literal_dtype(value: int | float | bool, other: str) -> str:
     return other
 
 
+def _is_literal(value: Any) -> bool:
+    """A plain Python number; one that stands for an expression (a sampled decision) is not."""
+    return isinstance(value, bool | int | float) and not hasattr(value, "as_expr")
+
+
 def operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Convert two operands to expressions of one dtype, by the promotion table."""
-    weak = (bool, int, float)
-    if isinstance(a, weak) and not isinstance(b, weak):
+    weak_a, weak_b = _is_literal(a), _is_literal(b)
+    if weak_a and not weak_b:
         right = as_expr(b)
         left: Expr = const(a, _literal_dtype(a, right.dtype))
-    elif isinstance(b, weak) and not isinstance(a, weak):
+    elif weak_b and not weak_a:
         left = as_expr(a)
         right = const(b, _literal_dtype(b, left.dtype))
     else:

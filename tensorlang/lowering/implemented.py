@@ -96,9 +96,9 @@ def _runs(stmt: Stmt, around: _Context) -> Iterator[Run]:
         case For():
             yield from _runs(stmt.body, around.inside(stmt))
         case If():
-            yield from _runs(stmt.then, around.under(stmt.cond))
+            yield from _runs(stmt.then, around.at(0).under(stmt.cond))
             if stmt.orelse is not None:
-                yield from _runs(stmt.orelse, around.under(Unary("not", stmt.cond, "bool")))
+                yield from _runs(stmt.orelse, around.at(1).under(Unary("not", stmt.cond, "bool")))
         case Allocate():
             yield from _runs(stmt.body, around)
         case _:

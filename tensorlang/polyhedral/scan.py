@@ -146,7 +146,7 @@ class _Walker:
             return self._if(node, lambda n: self._pieces(n, loop, path))
         if kind == isl.NodeType.block:
             return Seq(tuple(self._block_pieces(_flat(node), loop, path)))
-        return self.wrap(loop.name, self.statement(node, path))
+        return self._iteration([node], loop, path)
 
     def _block_pieces(self, nodes: list[isl.AstNode], loop: Loop, path: tuple[str, ...]) -> Iterator[Stmt]:
         """Loops and conditionals one by one; what lies between them is one iteration without a loop."""
@@ -154,7 +154,13 @@ class _Walker:
             if has_loop:
                 yield from (self._pieces(n, loop, path) for n in group)
             else:
-                yield self.wrap(loop.name, Seq(tuple(self.statement(n, path) for n in group)))
+                yield self._iteration(list(group), loop, path)
+
+    def _iteration(self, nodes: list[isl.AstNode], loop: Loop, path: tuple[str, ...]) -> Stmt:
+        """The body of one iteration of `loop`, with all that lives as long as it."""
+        self.single.append({})
+        body = self.statement(nodes[0], path) if len(nodes) == 1 else Seq(tuple(self.statement(n, path) for n in nodes))
+        return self._completed(body, [*self.single.pop(), loop.name])
 
     def _if(self, node: isl.AstNode, branch: Callable[[isl.AstNode], Stmt]) -> If:
         cond = convert(node.if_get_cond(), self.names)
@@ -179,9 +185,7 @@ class _Walker:
             self.names[iterator] = binary("add", first, binary("mul", var, step))
             limit = binary("floordiv", binary("add", binary("sub", limit, first), step - 1), step)
             first = Const(0, INDEX)
-        self.single.append({})
-        body = self.statement(node.for_get_body(), (*path, var.name))
-        body = self._completed(body, [*self.single.pop(), loop.name])
+        body = self._iteration([node.for_get_body()], loop, (*path, var.name))
         return For(var, first, limit, loop.kind, body, loop.axis, loop.thread)
 
     def _user(self, node: isl.AstNode) -> Stmt:
