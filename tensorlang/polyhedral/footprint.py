@@ -71,7 +71,7 @@ def _dimension(
     if not span.n_piece():  # the tile never runs
         return None
     span = span.gist_params(span.domain().params()) if tile else span
-    size = from_pw_aff(span, namer.parameters) + 1
+    size = from_pw_aff(isl.plus(span, 1), namer.parameters)
     if {name for name, _, _ in prefix} & variables(size):
         return None
     return Box(from_pw_aff(low, namer.parameters), cast(size, INDEX))

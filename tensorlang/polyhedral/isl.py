@@ -55,6 +55,11 @@ def number(value: Any) -> int:
     return int(value.to_python())
 
 
+def plus(value: PwAff, number: int) -> PwAff:
+    """Return a piecewise affine function with a number added."""
+    return value.add_constant_val(islpy.Val(number))
+
+
 @contextmanager
 def budget(operations: int) -> Iterator[None]:
     """Bound the isl operations of a block; BudgetExceeded when it needs more. Nested blocks keep the outer bound."""

@@ -177,6 +177,9 @@ class Schedule:
     def __str__(self) -> str:
         return self._trace.to_python()
 
+    def __repr__(self) -> str:
+        return f"Schedule({', '.join(self.program.outputs)}: {len(self._trace.steps)} steps)"
+
 
 def _completed(error: ScheduleError, asked: str, trace: Trace) -> ScheduleError:
     if error.asked:

@@ -120,7 +120,7 @@ def _new_axis(name: str, image: isl.Set, k: int, namer: Namer) -> Axis:
         raise BadArgument("", f"index {k} of the map {start}, and must start at 0")
     if high.n_piece() != 1:
         raise BadArgument("", f"index {k} of the map has no single largest value")
-    return Axis(name, from_pw_aff(high, namer.parameters) + 1)
+    return Axis(name, from_pw_aff(isl.plus(high, 1), namer.parameters))
 
 
 def _value(back: isl.Set, k: int, namer: Namer) -> Expr:

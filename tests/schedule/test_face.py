@@ -1,0 +1,133 @@
+"""What users hold: Schedule and Stage, in the words of classic te."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorlang import te
+from tensorlang.errors import BadArgument, DefinitionError
+from tensorlang.schedule.primitive import Decision
+from tests.programs import argmax, chain, matmul, two_consumers
+
+n = te.var("n")
+
+
+def test_stages() -> None:
+    s, (A, C) = chain()
+    assert [stage.name for stage in s.stages] == ["A", "B", "C"]
+    assert [stage.op.name for stage in s.stages] == ["A", "B", "C"]
+    assert s.outputs == [s["C"].op] and s["A"].leaf_iter_vars == []
+    assert repr(s["C"]) == "Stage(C: i)" and repr(s) == "Schedule(C: 0 steps)" and str(s) == ""
+    assert s[A].name == "A" and s[C].name == s[C.op].name == s["C"].name == s[s[C]].name == "C"
+    assert s.normalize() is s
+
+
+def test_axes_are_live() -> None:
+    s = matmul().s
+    C = s["C"]
+    i_o, i_i = C.split(C.op.axis[0], factor=4)
+    assert [str(a) for a in C.leaf_iter_vars] == ["i_o", "i_i", "j", "k"]
+    assert [str(a) for a in C.all_iter_vars] == ["i", "j", "k", "i_o", "i_i"]
+    assert [int(a.dom.extent.value) for a in (i_o, i_i)] == [2, 4]
+    assert [a.kind.value for a in C.leaf_iter_vars] == ["spatial", "spatial", "spatial", "reduce"]
+    C.reorder("k", i_i)
+    assert [str(a) for a in C.leaf_iter_vars] == ["i_o", "k", "j", "i_i"]
+    fused = C.fuse(*C.leaf_iter_vars[2:])
+    assert str(fused) == "j_i_i_fused" and int(fused.extent.value) == 28  # type: ignore[attr-defined]
+    assert repr(s) == "Schedule(C: 3 steps)"
+
+
+def test_axes_by_name_by_axis_and_in_lists() -> None:
+    by_name, by_axis, by_list = matmul().s, matmul().s, matmul().s
+    by_name["C"].reorder("k", "i")
+    i, j = by_axis["C"].op.axis
+    (k,) = by_axis["C"].op.reduce_axis
+    by_axis["C"].reorder(k, i)
+    by_list["C"].reorder([k, i])
+    assert by_name.trace == by_axis.trace == by_list.trace
+    assert by_name["C"].fuse("j", "i").name == by_axis["C"].fuse([j, i]).name
+
+
+def test_names_never_clash() -> None:
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64, 8), lambda i, i_o: A[i] + A[i_o], name="B")
+    s = te.create_schedule(B.op)
+    assert [str(a) for a in s[B].split("i", factor=4)] == ["i_o_1", "i_i"]
+    assert [str(a) for a in s[B].split("i_o", factor=4)] == ["i_o_o", "i_o_i"]
+    first, second = s.cache_read(A, "local", [B]), s.cache_read("A.local", "local", [B])
+    assert (first.name, second.name) == ("A.local", "A.local.local")
+
+
+def test_whole_numbers_of_any_kind() -> None:
+    plain, numpy, literal = matmul().s, matmul().s, matmul().s
+    plain["C"].split("i", factor=2)
+    numpy["C"].split("i", factor=np.int64(2))  # type: ignore[arg-type]
+    literal["C"].split("i", factor=te.const(2))  # type: ignore[arg-type]
+    assert plain.trace == numpy.trace == literal.trace
+    assert plain.trace.to_json() == numpy.trace.to_json()
+
+
+def test_decisions_are_numbers() -> None:
+    s = matmul().s
+    f = s.sample_choice("f", [2, 4], 4)
+    assert isinstance(f, int) and f == 4 and f + 1 == 5 and isinstance(f, Decision) and f.name == "f"
+
+
+def test_caches_return_tensors() -> None:
+    s, (A, B, C) = matmul()
+    T = s.cache_write(C, "local")
+    P = s.cache_read(A, "shared", [T])
+    assert isinstance(T, te.Tensor) and (T.name, P.name) == ("C.local", "A.shared")
+    assert (s[T].scope, s[P].scope, s[C].scope) == ("local", "shared", "global")
+    assert [stage.name for stage in s.stages] == ["A", "A.shared", "B", "C.local", "C"]
+    assert [str(a) for a in s[C].op.reduce_axis] == [] and [str(a) for a in s[T].op.reduce_axis] == ["k"]
+    s[T].set_scope("global")
+    assert s[T].scope == "global"
+
+
+def test_several_outputs_in_one_call() -> None:
+    s, (_, T0, T1) = argmax()
+    both = s.cache_write([T0, T1], "local")
+    assert [t.name for t in both] == ["T.local.v0", "T.local.v1"]
+    partial = s.rfactor(both[0], "k")
+    assert [t.name for t in partial] == ["T.local.rf.v0", "T.local.rf.v1"]
+
+
+def test_readers_one_or_several() -> None:
+    one, several = two_consumers().s, two_consumers().s
+    one.cache_read("B", "local", "C")
+    assert one.program["D"].input_tensors == [] and "B.local" in one.program.text
+    several.cache_read("B", "local", ["C", "D"])
+    assert several.program.consumers["B.local"] == ("C", "D") and several.program.consumers["B"] == ("B.local",)
+
+
+def test_create_schedule_of_nothing() -> None:
+    with pytest.raises(DefinitionError, match="needs at least one operation"):
+        te.create_schedule([])
+
+
+def test_create_schedule_of_tensors_and_operations() -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] + 1, name="B")
+    C = te.compute((4,), lambda i: A[i] + 2, name="C")
+    keys = {te.create_schedule(ops).original.key for ops in ([B, C], [B.op, C.op], (B, C.op))}
+    assert len(keys) == 1
+    assert te.create_schedule(B).program.outputs == ("B",)
+
+
+def test_a_schedule_does_not_change_the_program_it_was_made_from() -> None:
+    s = matmul().s
+    before = s.original.text
+    s.rfactor("C", "k")
+    s["C.rf"].transform_layout(lambda k, i, j: (i, j, k))
+    assert s.original.text == before == matmul().s.original.text != s.program.text
+
+
+def test_states_are_kept_by_who_holds_them() -> None:
+    s = chain().s
+    first = s.state
+    s["C"].split("i", factor=4)
+    assert first.stages["C"].leaves == ("i",) and s.state.stages["C"].leaves == ("i_o", "i_i")
+    with pytest.raises(BadArgument):
+        s["C"].split("i", factor=4)
