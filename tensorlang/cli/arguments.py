@@ -12,6 +12,8 @@ from tensorlang.errors import DefinitionError
 Argument = int | float | str
 F = TypeVar("F", bound=Callable[..., Any])
 
+UNLIMITED = 1_000_000  # trials, when only the time is bounded
+
 
 def parse_arguments(text: str | None) -> tuple[Argument, ...]:
     """Read `37,53,float32` as integers, floats and words."""

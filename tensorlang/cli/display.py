@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tensorlang.autotune import Progress, Task
+from tensorlang.cli.arguments import UNLIMITED
 
 PLAIN_INTERVAL = 5.0
 
@@ -70,8 +71,6 @@ def describe(progress: Progress, trials: int, seconds: float | None) -> list[tup
 
 
 def _open_ended(trials: int, seconds: float | None) -> bool:
-    from tensorlang.cli.tune import UNLIMITED
-
     return seconds is not None and trials >= UNLIMITED
 
 

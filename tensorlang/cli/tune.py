@@ -6,12 +6,11 @@ import shlex
 
 import click
 
-from tensorlang.cli.arguments import make_task, task_options
+from tensorlang.cli.arguments import UNLIMITED, make_task, task_options
 from tensorlang.errors import TensorlangError
 
 DEFAULT_LOG = "tensorlang-tuning.jsonl"
 DEFAULT_TRIALS = 64
-UNLIMITED = 1_000_000
 
 
 @click.command()
