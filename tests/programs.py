@@ -51,6 +51,16 @@ def two_consumers(n: int = 20) -> Case:
     return Case(te.create_schedule([C.op, D.op]), (A, C, D))
 
 
+def diamond() -> Case:
+    """B feeds C and D, which both feed E."""
+    A = te.placeholder((10,), name="A")
+    B = te.compute((10,), lambda i: A[i] + 1, name="B")
+    C = te.compute((10,), lambda i: B[i] * 2, name="C")
+    D = te.compute((10,), lambda i: B[i] + C[i], name="D")
+    E = te.compute((10,), lambda i: C[i] + D[i], name="E")
+    return Case(te.create_schedule(E.op), (A, E))
+
+
 def row_sum(m: Extent = 6, n: Extent = 20, dtype: str = "float32") -> Case:
     """B[i] = sum over k of A[i, k]."""
     A = te.placeholder((m, n), dtype, name="A")

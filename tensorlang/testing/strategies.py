@@ -142,12 +142,13 @@ class _Growing:
         name = f"T{len(self.stages)}"
         shape = self.shape()
         reduced = [self.draw(st.integers(1, 5)) for _ in range(self.pick((0, 0, 1, 2)))]
-        axes = [te.reduce_axis((0, n), f"k{d}") for d, n in enumerate(reduced)]
+        starts = [self.pick((0, 0, 0, 3)) for _ in reduced]
+        axes = [te.reduce_axis((low, low + n), f"k{d}") for d, (low, n) in enumerate(zip(starts, reduced))]
         limit = _EXACT / float(np.prod([1, *reduced]))
         drawn: list[float] = []
 
         def body(*indices: Expr) -> Expr:
-            inner = list(zip((a.var for a in axes), reduced))
+            inner = list(zip((a.var - low for a, low in zip(axes, starts)), reduced))
             ranges = [*zip(indices, shape), *inner, *inner]  # reduce axes twice: they are to be used
             value, bound = self.value(ranges, limit)
             drawn.append(bound * float(np.prod([1, *reduced])))

@@ -8,7 +8,7 @@ from tensorlang import te
 from tensorlang.errors import UncoveredRead
 from tensorlang.testing.check import check_schedule
 from tests.error.refusal import Refusal, refused
-from tests.programs import Case, chain, matmul, stencil, two_consumers, with_extern
+from tests.programs import Case, chain, diamond, matmul, stencil, two_consumers, with_extern
 
 
 def reduced_chain() -> Case:
@@ -18,16 +18,6 @@ def reduced_chain() -> Case:
     B = te.compute((6,), lambda i: te.sum(A[i, k], axis=k), name="B")
     C = te.compute((6,), lambda i: B[i] * 2, name="C")
     return Case(te.create_schedule(C.op), (A, C))
-
-
-def diamond() -> Case:
-    """B feeds C and D, which both feed E."""
-    A = te.placeholder((10,), name="A")
-    B = te.compute((10,), lambda i: A[i] + 1, name="B")
-    C = te.compute((10,), lambda i: B[i] * 2, name="C")
-    D = te.compute((10,), lambda i: B[i] + C[i], name="D")
-    E = te.compute((10,), lambda i: C[i] + D[i], name="E")
-    return Case(te.create_schedule(E.op), (A, E))
 
 
 def started_reduction() -> Case:

@@ -29,12 +29,12 @@ def test_axes_are_live() -> None:
     i_o, i_i = C.split(C.op.axis[0], factor=4)
     assert [str(a) for a in C.leaf_iter_vars] == ["i_o", "i_i", "j", "k"]
     assert [str(a) for a in C.all_iter_vars] == ["i", "j", "k", "i_o", "i_i"]
-    assert [int(a.dom.extent.value) for a in (i_o, i_i)] == [2, 4]
+    assert [str(a.dom.extent) for a in (i_o, i_i)] == ["2", "4"]
     assert [a.kind.value for a in C.leaf_iter_vars] == ["spatial", "spatial", "spatial", "reduce"]
     C.reorder("k", i_i)
     assert [str(a) for a in C.leaf_iter_vars] == ["i_o", "k", "j", "i_i"]
     fused = C.fuse(*C.leaf_iter_vars[2:])
-    assert str(fused) == "j_i_i_fused" and int(fused.extent.value) == 28  # type: ignore[attr-defined]
+    assert str(fused) == "j_i_i_fused" and str(fused.extent) == "28"
     assert repr(s) == "Schedule(C: 3 steps)"
 
 
@@ -44,9 +44,9 @@ def test_axes_by_name_by_axis_and_in_lists() -> None:
     i, j = by_axis["C"].op.axis
     (k,) = by_axis["C"].op.reduce_axis
     by_axis["C"].reorder(k, i)
-    by_list["C"].reorder([k, i])
+    by_list["C"].reorder([k, i])  # type: ignore[arg-type]
     assert by_name.trace == by_axis.trace == by_list.trace
-    assert by_name["C"].fuse("j", "i").name == by_axis["C"].fuse([j, i]).name
+    assert by_name["C"].fuse("j", "i").name == by_axis["C"].fuse([j, i]).name  # type: ignore[arg-type]
 
 
 def test_names_never_clash() -> None:
@@ -75,12 +75,12 @@ def test_decisions_are_numbers() -> None:
 
 
 def test_caches_return_tensors() -> None:
-    s, (A, B, C) = matmul()
+    s, (A, _, C) = matmul()
     T = s.cache_write(C, "local")
     P = s.cache_read(A, "shared", [T])
     assert isinstance(T, te.Tensor) and (T.name, P.name) == ("C.local", "A.shared")
     assert (s[T].scope, s[P].scope, s[C].scope) == ("local", "shared", "global")
-    assert [stage.name for stage in s.stages] == ["A", "A.shared", "B", "C.local", "C"]
+    assert [stage.name for stage in s.stages] == ["A", "B", "A.shared", "C.local", "C"]
     assert [str(a) for a in s[C].op.reduce_axis] == [] and [str(a) for a in s[T].op.reduce_axis] == ["k"]
     s[T].set_scope("global")
     assert s[T].scope == "global"

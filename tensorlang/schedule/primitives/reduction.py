@@ -8,7 +8,7 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, Select, Var, binary, substitute
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
-from tensorlang.schedule.relation import Relation, backward, constant
+from tensorlang.schedule.relation import Relation, backward, constant, simple
 from tensorlang.schedule.state import ScheduleState, relation_kinds
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, Reduce, buffers
@@ -76,7 +76,9 @@ class RFactor:
         stage, kinds, known = state.stages[self.stage], state.axis_kinds(self.stage), state.axis_ranges(self.stage)
         reduce_relations = [r for r in stage.relations if not _is_spatial(r, kinds)]
         leaves = [a for a in stage.leaves if kinds[a] is AxisKind.REDUCE]
-        values, guards = backward(reduce_relations, known, {a: Var(a) for a in leaves})
+        at: dict[str, Expr] = {a: Var(a) for a in leaves}
+        at[axis] = simple(binary("add", at[axis], known[axis].lower))  # the axis of partial results starts at 0
+        values, guards = backward(reduce_relations, known, at)
         env = {a.name: values[a.name] for a in op.reduce_axes}
         rest = tuple(Axis(a, known[a].extent, AxisKind.REDUCE, known[a].lower) for a in leaves if a != axis)
         where = None if first.where is None else substitute(first.where, env)
