@@ -32,7 +32,7 @@ Kind = Literal["bool", "int", "uint", "float"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type: name, kind, storage bits, NumPy scalar type and LLVM type name."""
+    """An element type: name, kind, storage bits, and LLVM type name (bfloat16: its bits, as LLVM's own type is fragile)."""
 
     name: str
     kind: Kind
@@ -64,7 +64,7 @@ TABLE: dict[str, DType] = {
         DType("bool", "bool", 1, "i1"),
         *(DType(f"{k}{b}", k, b, f"i{b}") for k in ("int", "uint") for b in (8, 16, 32, 64)),
         DType("float16", "float", 16, "half"),
-        DType("bfloat16", "float", 16, "bfloat"),
+        DType("bfloat16", "float", 16, "i16"),
         DType("float32", "float", 32, "float"),
         DType("float64", "float", 64, "double"),
     )

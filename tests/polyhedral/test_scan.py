@@ -25,29 +25,34 @@ LOG = array("log", (1,), "int64")
 Run = tuple[int, tuple[int, ...]]
 
 
-def scanned(derived: Derived, sizes: Mapping[str, int]) -> list[Run]:
-    """The instances (statement, loop values) in the order in which the loops run them."""
+def loops_of(derived: Derived) -> Stmt:
+    """The loops that isl makes; each statement notes its number and the values of its loops."""
 
     def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:
         return Store(LOG, (Const(number, "int64"), *values.values()), Const(0, "int64"))
 
-    body = scan(derived.tree, derived.scop, leaf, lambda loop, body: body)
-    return list(_run(body, dict(sizes)))
+    return scan(derived.tree, derived.scop, leaf, lambda loop, body: body)
 
 
-def _run(stmt: Stmt, values: dict[str, int]) -> Iterator[Run]:
+def scanned(derived: Derived) -> list[Run]:
+    """The instances (statement, loop values) in the order in which the loops run them."""
+    return list(run(loops_of(derived), {}))
+
+
+def run(stmt: Stmt, values: dict[str, int]) -> Iterator[Run]:
+    """Run loops for the given sizes."""
     match stmt:
         case For():
             for at in range(evaluate(stmt.lower, values), evaluate(stmt.upper, values)):
-                yield from _run(stmt.body, {**values, stmt.var.name: at})
+                yield from run(stmt.body, {**values, stmt.var.name: at})
         case If():
             if holds(stmt.cond, values):
-                yield from _run(stmt.then, values)
+                yield from run(stmt.then, values)
             elif stmt.orelse is not None:
-                yield from _run(stmt.orelse, values)
+                yield from run(stmt.orelse, values)
         case Seq():
             for child in stmt.body:
-                yield from _run(child, values)
+                yield from run(child, values)
         case Store():
             number, *loops = (evaluate(i, values) for i in stmt.index)
             yield number, tuple(loops)
@@ -68,7 +73,7 @@ def wanted(derived: Derived) -> list[Run]:
 
 def check(s: Schedule) -> None:
     derived = derive(s.state)
-    assert scanned(derived, {}) == wanted(derived)
+    assert scanned(derived) == wanted(derived)
 
 
 def test_default_loops() -> None:
@@ -109,20 +114,20 @@ def test_strided_instances() -> None:
 def test_no_instances() -> None:
     s = chain(0).s
     check(s)
-    assert scanned(derive(s.state), {}) == []
+    assert scanned(derive(s.state)) == []
 
 
 def test_any_size() -> None:
     n, m = te.var("n"), te.var("m")
     s = row_sum(n, m).s
     s["B"].tile("i", "k", 3, 4, tail="peel")
-    derived = derive(s.state)
+    body = loops_of(derive(s.state))
     for rows in range(5):
         for columns in range(6):
-            runs = scanned(derived, {"n": rows, "m": columns})
+            runs = list(run(body, {"n": rows, "m": columns}))
             updates = [loops for number, loops in runs if number == 1]
             points = {(3 * a + c, 4 * b + d) for a, b, c, d in updates}
-            assert len(runs) == rows + rows * columns if columns else rows
+            assert len(runs) == rows + rows * columns
             assert points == {(i, k) for i in range(rows) for k in range(columns)} and len(points) == len(updates)
 
 
@@ -141,7 +146,7 @@ def test_time_vectors_tell_all_instances_apart() -> None:
     s["B"].compute_at(s["C"], "i_o")
     derived = derive(s.state)
     vectors = [tuple(value for value, _ in time_of(event)) for event in events(derived)]
-    assert len(set(vectors)) == len(vectors) == len(scanned(derived, {}))
+    assert len(set(vectors)) == len(vectors) == len(scanned(derived))
 
 
 def test_the_schedule_tree_has_one_mark_per_loop() -> None:

@@ -2,7 +2,7 @@
 
 Integers wrap around; division by zero gives 0 and the smallest integer divided by -1 itself; shifts by the
 width or more give 0 (or the sign). float16 and bfloat16 are computed in float32 and rounded after every
-operation. float32 and float64 additions and multiplications may contract to fused multiply-adds.
+operation; a bfloat16 value is held as its bits. float32 and float64 additions and multiplications may contract to fused multiply-adds.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ def unary(fn: Function, op: str, a: Value) -> Value:
     """Apply neg, not or invert."""
     if op in ("not", "invert"):
         return fn.value(f"xor {a.type} {a.text}, {constant(True if op == 'not' else -1, a).text}", a.dtype, a.lanes)
+    if a.dtype == "bfloat16":
+        return _on_bits(fn, "xor", a, -0x8000)
     if dtypes.info(a.dtype).is_float:
         return fn.value(f"fneg {a.type} {a.text}", a.dtype, a.lanes)
     if a.integer is not None and a.dtype == INDEX:
@@ -102,6 +104,8 @@ def is_nan(fn: Function, a: Value) -> Value:
 def absolute(fn: Function, a: Value) -> Value:
     """The magnitude; the smallest integer is its own, as in NumPy."""
     d = dtypes.info(a.dtype)
+    if a.dtype == "bfloat16":
+        return _on_bits(fn, "and", a, 0x7FFF)
     if d.is_float:
         return fn.call(intrinsic("fabs", a), [a], a.dtype, a.lanes)
     if d.kind != "int":
@@ -112,7 +116,7 @@ def absolute(fn: Function, a: Value) -> Value:
 def overload(a: Value) -> str:
     """How LLVM names the type of a value in intrinsics: `v16f32`, `i64`."""
     d = dtypes.info(a.dtype)
-    element = "bf16" if a.dtype == "bfloat16" else f"f{d.bits}" if d.is_float else f"i{d.bits}"
+    element = f"f{d.bits}" if d.is_float and a.dtype != "bfloat16" else f"i{d.bits}"
     return f"v{a.lanes}{element}" if a.lanes else element
 
 
@@ -304,6 +308,8 @@ def _float_to_float(fn: Function, a: Value, dtype: str) -> Value:
         return cast(fn, _round_to_odd(fn, a) if odd else cast(fn, a, "float32"), dtype)
     if "float16" in (a.dtype, dtype):
         _check_half(fn)
+    if a.dtype == "bfloat16":
+        return _from_bfloat16(fn, a)
     if goal.bits > source.bits:
         return _convert(fn, "fpext", a, dtype)
     return _round_to_bfloat16(fn, a) if dtype == "bfloat16" else _convert(fn, "fptrunc", a, dtype)
@@ -316,6 +322,18 @@ def _check_half(fn: Function) -> None:
         raise TargetError(f"float16 needs the CPU feature f16c, which {fn.target} lacks; use float32, or another -mcpu")
 
 
+def _on_bits(fn: Function, instruction: str, a: Value, mask: int) -> Value:
+    """Change the sign bit of a bfloat16."""
+    return _apply(fn, instruction, a, constant(mask, Value("", "int16", a.lanes)))
+
+
+def _from_bfloat16(fn: Function, a: Value) -> Value:
+    """The float32 whose high half a bfloat16 is."""
+    wide = cast(fn, Value(a.text, "uint16", a.lanes), "uint32")
+    bits = _apply(fn, "shl", wide, constant(16, wide))
+    return fn.value(f"bitcast {bits.typed} to {vector_type('float', a.lanes)}", "float32", a.lanes)
+
+
 def _round_to_bfloat16(fn: Function, a: Value) -> Value:
     """Round a float32 to nearest even in integers: the hardware instruction would flush denormals to zero."""
     bits = Value(fn.op(f"bitcast {a.typed} to {vector_type('i32', a.lanes)}"), "int32", a.lanes)
@@ -324,8 +342,7 @@ def _round_to_bfloat16(fn: Function, a: Value) -> Value:
     up = _apply(fn, "add", _apply(fn, "add", bits, constant(0x7FFF, bits)), odd)
     quiet = _apply(fn, "or", high, constant(0x40, bits))
     rounded = select(fn, is_nan(fn, a), quiet, _apply(fn, "lshr", up, constant(16, bits)))
-    narrow = cast(fn, rounded, "int16")
-    return fn.value(f"bitcast {narrow.typed} to {vector_type('bfloat', a.lanes)}", "bfloat16", a.lanes)
+    return Value(cast(fn, rounded, "int16").text, "bfloat16", a.lanes)
 
 
 def _round_to_odd(fn: Function, a: Value) -> Value:

@@ -63,7 +63,7 @@ def literal(value: int | float | bool, dtype: str) -> Value:
     if dtype == "float16":
         return Value(f"0xH{np.float16(value).tobytes()[::-1].hex().upper()}", dtype)
     if dtype == "bfloat16":
-        return Value(f"0xR{np.asarray(value, ml_dtypes.bfloat16).tobytes()[::-1].hex().upper()}", dtype)
+        return Value(f"u0x{np.asarray(value, ml_dtypes.bfloat16).tobytes()[::-1].hex().upper()}", dtype)
     exact = float(np.float32(value)) if dtype == "float32" else float(value)
     return Value(f"0x{struct.pack('>d', exact).hex().upper()}", dtype)
 

@@ -1,0 +1,56 @@
+"""NumPy as a peer: each in a process of its own, asleep while the others run.
+
+NumPy's OpenBLAS picks its kernels by CPU; on some it picks slow ones, and `OPENBLAS_CORETYPE` chooses others.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import TracebackType
+
+CORETYPES = ("", "SKYLAKEX", "ZEN", "HASWELL")
+
+_PROGRAM = """
+import os, sys, time
+import numpy as np
+m, n, k = map(int, sys.argv[1:4])
+rng = np.random.default_rng(0)
+a, b, c = rng.random((m, k), np.float32), rng.random((k, n), np.float32), np.empty((m, n), np.float32)
+for line in sys.stdin:
+    start = time.perf_counter()
+    np.matmul(a, b, out=c)
+    print(time.perf_counter() - start, flush=True)
+"""
+
+
+class NumpyPeer:
+    """`np.matmul` with a kernel of OpenBLAS, on so many threads: `run()` returns the seconds of one call."""
+
+    def __init__(self, shape: tuple[int, int, int], threads: int, coretype: str = "") -> None:
+        self.name = f"NumPy, OPENBLAS_CORETYPE={coretype}" if coretype else "NumPy as installed"
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+        environment.pop("OPENBLAS_CORETYPE", None)
+        if coretype:
+            environment["OPENBLAS_CORETYPE"] = coretype
+        command = [sys.executable, "-c", _PROGRAM, *map(str, shape)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        )
+
+    def __enter__(self) -> NumpyPeer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def run(self) -> float:
+        """Seconds of one call."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
