@@ -32,7 +32,10 @@ Kind = Literal["bool", "int", "uint", "float"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type: name, kind, storage bits, and LLVM type name (bfloat16: its bits, as LLVM's own type is fragile)."""
+    """An element type: name, kind, storage bits, and LLVM type name.
+
+    bfloat16 is its bits there: LLVM gives up on vectors of its own bfloat type that are no power of two long.
+    """
 
     name: str
     kind: Kind

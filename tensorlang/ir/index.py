@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Unary, Var, binary, cast
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Unary, Var, binary, cast, walk
 from tensorlang.ir.stmt import INDEX
 
 
 def to_index(expr: Expr) -> Expr:
-    """Return an integer index or a condition with its integer arithmetic in int64."""
+    """Return an integer index, or a condition, of the same value with its arithmetic of axes and sizes in int64.
+
+    Arithmetic on what is read from memory may wrap and stays in its dtype.
+    """
     if expr.dtype == "bool":
         operands = expr.children()
-        if isinstance(expr, Load) or any(not _is_index(c) and c.dtype != "bool" for c in operands):
+        if isinstance(expr, Load) or not all(c.dtype == "bool" or _fits_int64(c) for c in operands):
             return expr
         return expr.with_children(tuple(to_index(c) for c in operands))
+    if not _is_exact(expr) or any(isinstance(node, Load) for node in walk(expr)):
+        return cast(expr, INDEX)
     match expr:
         case Const():
             return Const(expr.value, INDEX)
         case Var():
             return Var(expr.name, INDEX)
-        case Binary() if expr.op in ("add", "sub", "mul", "floordiv", "floormod", "min", "max") and _is_wide(expr):
+        case Binary() if expr.op in ("add", "sub", "mul", "floordiv", "floormod", "min", "max"):
             return binary(expr.op, to_index(expr.a), to_index(expr.b))
-        case Unary() if expr.op == "neg" and _is_wide(expr):
+        case Unary() if expr.op == "neg":
             return Unary("neg", to_index(expr.a), INDEX)
-        case Cast() if _is_wide(expr) and _is_index(expr.value):
+        case Cast() if _is_exact(expr.value):
             return to_index(expr.value)
     return cast(expr, INDEX)
 
 
-def _is_index(expr: Expr) -> bool:
-    return dtypes.info(expr.dtype).is_integer
+def _fits_int64(expr: Expr) -> bool:
+    return dtypes.info(expr.dtype).is_integer and expr.dtype != "uint64"
 
 
-def _is_wide(expr: Expr) -> bool:
-    """Integers of 32 bits and more count as exact: indices that overflow them address nothing."""
-    return _is_index(expr) and dtypes.info(expr.dtype).bits >= 32
+def _is_exact(expr: Expr) -> bool:
+    """Whether arithmetic of axes and sizes counts as exact: what wraps is written in another dtype (te.exact)."""
+    return expr.dtype in ("int32", "int64")

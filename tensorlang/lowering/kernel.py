@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorlang.ir.expr import Buffer, Expr, Var, substitute
-from tensorlang.ir.stmt import INDEX, If, Kernel, Stmt
+from tensorlang.ir.expr import Buffer, Expr, Var
+from tensorlang.ir.stmt import INDEX, Kernel, Stmt
 from tensorlang.lowering.leaf import build_leaf
 from tensorlang.lowering.storage import Storage
-from tensorlang.polyhedral.scan import LeafBuilder, invisible, scan
+from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.schedule.derive import Derived, derive
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ExternOp
@@ -37,9 +37,6 @@ def _leaf(state: ScheduleState, derived: Derived, storage: Storage) -> LeafBuild
     def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:
         statement = derived.scop.statements[number]
         op = state.program[statement.stage]
-        body = build_leaf(op, statement, values, storage, sizes)
-        for condition in invisible(statement, sizes):
-            body = If(substitute(condition, dict(values)), body)
-        return body
+        return build_leaf(op, statement, values, storage, sizes)
 
     return leaf

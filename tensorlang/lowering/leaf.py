@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Unary, Var, binary, cast, rewrite, substitute, to_text
+from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Unary, Var, binary, cast, rewrite, substitute, to_text, walk
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX, CallPython, Fail, If, Let, Seq, Stmt, Store
 from tensorlang.lowering.storage import Storage
 from tensorlang.polyhedral.extract import unproven
+from tensorlang.polyhedral.scan import invisible
 from tensorlang.polyhedral.statement import Role, Statement
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, Reduce, buffers
 
@@ -20,7 +21,11 @@ Element: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
 def build_leaf(
     op: Operation, statement: Statement, values: Mapping[str, Expr], storage: Storage, sizes: frozenset[str]
 ) -> Stmt:
-    """Return the loop IR of one statement instance; `values` gives the loops around it."""
+    """Return the loop IR of one statement instance; `values` gives the loops around it.
+
+    The conditions that isl did not see are tested here: around the checks of data-dependent reads, or inside
+    them if they read memory themselves.
+    """
     if isinstance(op, ExternOp):
         arrays = tuple(b for b in op.inputs if isinstance(b, Buffer)) + buffers(op)
         return CallPython(op.name, tuple(storage.plans[b.name].buffer for b in arrays))
@@ -32,18 +37,30 @@ def build_leaf(
         return _loads(substitute(expr, env), values, storage)
 
     targets = [storage.place(b.name, tuple(axes[a.name] for a in op.axes), values) for b in buffers(op)]
+    used: Sequence[Expr] = op.body
     match statement.role:
         case Role.PURE:
             results = [localized(b) for b in op.body]
         case Role.INIT:
             assert op.reduction is not None
-            results = [localized(cast(e, d)) for e, d in zip(op.reduction.start(), op.dtypes, strict=True)]
+            used = op.reduction.start()
+            results = [localized(cast(e, d)) for e, d in zip(used, op.dtypes, strict=True)]
         case _:
             results = _combined(op, targets, localized)
-    stores = _store_all(targets, results)
-    if statement.role is Role.INIT:
-        return stores
-    return _checked(op, stores, localized, sizes)
+    hidden = [_loads(substitute(c, dict(values)), values, storage) for c in invisible(statement, sizes)]
+    stores = _guarded(_store_all(targets, results), (c for c in hidden if _reads_memory(c)))
+    checked = _checked(op, used, stores, localized, sizes)
+    return _guarded(checked, (c for c in hidden if not _reads_memory(c)))
+
+
+def _guarded(stmt: Stmt, conditions: Iterable[Expr]) -> Stmt:
+    for condition in conditions:
+        stmt = If(condition, stmt)
+    return stmt
+
+
+def _reads_memory(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def _loads(expr: Expr, values: Mapping[str, Expr], storage: Storage) -> Expr:
@@ -84,9 +101,9 @@ def _store_all(targets: list[Element], results: list[Expr]) -> Stmt:
     return body
 
 
-def _checked(op: ComputeOp, stores: Stmt, localized: Localize, sizes: frozenset[str]) -> Stmt:
-    """Guard a statement by the bounds of its data-dependent reads."""
-    for load, conditions in unproven(op, sizes):
+def _checked(op: ComputeOp, used: Sequence[Expr], stores: Stmt, localized: Localize, sizes: frozenset[str]) -> Stmt:
+    """Guard a statement by the bounds of its data-dependent reads; what a test itself reads is tested before."""
+    for load, conditions in unproven(op, sizes, used):
         inside: Expr | None = None
         for index, size in zip(load.index, load.buffer.shape, strict=True):
             wide = to_index(index)
@@ -94,7 +111,7 @@ def _checked(op: ComputeOp, stores: Stmt, localized: Localize, sizes: frozenset[
             inside = ok if inside is None else binary("and", inside, ok)
         if inside is None:
             continue
-        for condition in conditions:
+        for condition in reversed(conditions):
             inside = Binary("or", Unary("not", condition, "bool"), inside, "bool")
         message = f"{op.name} reads {to_text(load)} out of bounds of {load.buffer.name}"
         stores = If(localized(inside), stores, Fail(message))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, Load, Select, Unary, binary, to_text
@@ -12,20 +13,25 @@ from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Reduce
 from tensorlang.te.program import Program
 
+GuardedLoad: TypeAlias = tuple[Load, tuple[Expr, ...]]
 
-def guarded_loads(expr: Expr, conditions: tuple[Expr, ...] = ()) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
-    """Yield every load with the conditions under which it runs: a branch not taken reads nothing."""
+
+def guarded_loads(expr: Expr, conditions: tuple[Expr, ...] = ()) -> Iterator[GuardedLoad]:
+    """Yield every load with the conditions under which it runs: a branch not taken reads nothing.
+
+    The loads that an index or a condition needs come after the loads that need it.
+    """
     match expr:
         case Select():
-            yield from guarded_loads(expr.cond, conditions)
             yield from guarded_loads(expr.then, (*conditions, expr.cond))
             yield from guarded_loads(expr.orelse, (*conditions, Unary("not", expr.cond, "bool")))
+            yield from guarded_loads(expr.cond, conditions)
         case Reduce():
             inner = conditions if expr.where is None else (*conditions, expr.where)
-            if expr.where is not None:
-                yield from guarded_loads(expr.where, conditions)
             for source in expr.sources:
                 yield from guarded_loads(source, inner)
+            if expr.where is not None:
+                yield from guarded_loads(expr.where, conditions)
         case _:
             if isinstance(expr, Load):
                 yield expr, conditions
@@ -38,11 +44,27 @@ def axis_range(axis: Axis) -> tuple[Expr, Expr]:
     return binary("ge", axis, axis.lower), binary("lt", axis, axis.lower + axis.extent)
 
 
-def unproven(op: ComputeOp, sizes: frozenset[str]) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
-    """The loads whose bounds isl cannot see (an index or a guard reads memory); the kernel checks them."""
+def unproven(op: ComputeOp, sizes: frozenset[str], values: Sequence[Expr] | None = None) -> tuple[GuardedLoad, ...]:
+    """The loads whose bounds isl cannot see (an index or a guard reads memory), with their guards.
+
+    They are those of `values`: the operation's body (None), or what its reduction starts from. The kernel checks
+    them, last first.
+    """
     names = dims([a.name for a in (*op.axes, *op.reduce_axes)])
-    found = {to_text(load): (load, conditions) for body in op.body for load, conditions in guarded_loads(body)}
-    return tuple(pair for pair in found.values() if not _visible(*pair, names, Namer(sizes)))
+    return tuple(
+        pair for pair in _distinct(op.body if values is None else values) if not _visible(*pair, names, Namer(sizes))
+    )
+
+
+def _distinct(values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:
+    """The loads of some values with their conditions, each pair where it comes up last."""
+    found: dict[tuple[str, ...], GuardedLoad] = {}
+    for value in values:
+        for load, conditions in guarded_loads(value):
+            key = (to_text(load), *map(to_text, conditions))
+            found.pop(key, None)
+            found[key] = load, conditions
+    return tuple(found.values())
 
 
 def _visible(load: Load, conditions: tuple[Expr, ...], names: dict[str, str], namer: Namer) -> bool:
@@ -55,13 +77,16 @@ def check_bounds(program: Program) -> None:
     sizes = frozenset(v.name for v in program.sizes)
     for op in program.ops:
         if isinstance(op, ComputeOp):
-            for load, conditions in {to_text(ld): (ld, c) for b in op.body for ld, c in guarded_loads(b)}.values():
-                _check_load(op, load, conditions, sizes)
+            for load, conditions in _distinct(op.body):
+                _check_load(op, (*op.axes, *op.reduce_axes), load, conditions, sizes)
+            for load, conditions in _distinct(() if op.reduction is None else op.reduction.start()):
+                _check_load(op, op.axes, load, conditions, sizes)
 
 
-def _check_load(op: ComputeOp, load: Load, conditions: tuple[Expr, ...], sizes: frozenset[str]) -> None:
+def _check_load(
+    op: ComputeOp, axes: tuple[Axis, ...], load: Load, conditions: tuple[Expr, ...], sizes: frozenset[str]
+) -> None:
     namer = Namer(sizes)
-    axes = (*op.axes, *op.reduce_axes)
     names = dims([a.name for a in axes])
     if not _visible(load, conditions, names, Namer(sizes)):
         return

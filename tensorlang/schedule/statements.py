@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorlang.ir.expr import Buffer, Const, Expr, substitute, to_text, variables
+from tensorlang.ir.expr import Binary, Buffer, Const, Expr, substitute, to_text, variables
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.polyhedral.extract import guarded_loads
@@ -68,7 +68,16 @@ class Values:
 
     def conditions(self, conditions: Iterable[Expr]) -> tuple[Expr, ...]:
         """Conditions over the loops, without those that always hold."""
-        return tuple(c for c in map(self.index, conditions) if not is_true(c))
+        return tuple(c for c in map(self.index, _conjuncts(conditions)) if not is_true(c))
+
+
+def _conjuncts(conditions: Iterable[Expr]) -> Iterator[Expr]:
+    """Conditions one by one: what isl cannot see then does not hide the rest."""
+    for condition in conditions:
+        if isinstance(condition, Binary) and condition.op == "and":
+            yield from _conjuncts(condition.children())
+        else:
+            yield condition
 
 
 def is_true(condition: Expr) -> bool:

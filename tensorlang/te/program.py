@@ -13,6 +13,7 @@ from functools import cached_property
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, rewrite, to_text, walk
 from tensorlang.location import caller
+from tensorlang.te.exact import exact
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Read, Tensor, buffers
 
 
@@ -175,7 +176,8 @@ def _canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Opera
         case ExternOp():
             return replace(op, name=name, inputs=tuple(buffer(t) if isinstance(t, Tensor) else t for t in op.inputs))
         case ComputeOp():
-            return replace(op, name=name, body=tuple(rewrite(b, rule) for b in op.body))
+            axes = (*op.axes, *op.reduce_axes)
+            return replace(op, name=name, body=tuple(exact(rewrite(b, rule), axes) for b in op.body))
 
 
 def _check_sizes(program: Program) -> None:

@@ -1,5 +1,21 @@
-"""Tools for testing tensor programs and schedules: comparison, and random programs (`testing.strategies`)."""
+"""Tools for testing tensor programs and schedules: comparison, `check_schedule`, and random programs and schedules.
 
+`testing.strategies` and `testing.traces` need hypothesis. What needs the compiler is imported when it is first used.
+"""
+
+from typing import Any
+
+from tensorlang.names import listing, lookup, offer
 from tensorlang.testing.compare import assert_allclose
 
 __all__ = ["assert_allclose"]
+
+offer("tensorlang.testing", {"check_schedule": "tensorlang.testing.check:check_schedule"})
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__)

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from tensorlang.autotune import Progress, Status, TuningRecord
 from tensorlang.autotune.records import WorkloadId
+from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.display import describe, plain_lines, progress_table, time_left
 from tensorlang.cli.report import format_seconds
-from tensorlang.cli.tune import UNLIMITED
 
 WORKLOAD = WorkloadId("matmul", (8, 8, 8, "float32"), "key", (), "float32", 1e9)
 RECORD = TuningRecord(WORKLOAD, {}, 1, "s", [], "t", {}, Status.OK, (0.01,))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr, Load, Var, binary, rewrite, substitute
+from tensorlang.ir.expr import Expr, Load, Var, binary, rewrite, select, substitute, to_text, walk
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims, index_text
 from tensorlang.polyhedral.ast_expr import from_pw_aff
+from tensorlang.polyhedral.extract import unproven
 from tensorlang.schedule.index_text import names_lookup, parse_index
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.placement import require_internal
@@ -65,7 +67,7 @@ class TransformLayout:
             consumer = state.program[user]
             if not isinstance(consumer, ComputeOp):
                 raise BadArgument("", f"{user} is an extern stage and needs {self.stage} in its own layout")
-            changed[user] = replace(consumer, body=tuple(_follow(b, op, moved, index) for b in consumer.body))
+            changed[user] = _follow(consumer, op, moved, index, state.sizes)
         program = state.program.replacing(changed)
         rest = {n: s for n, s in state.stages.items() if n != self.stage}
         stages = in_program_order(program, rest)
@@ -120,7 +122,15 @@ def _new_axis(name: str, image: isl.Set, k: int, namer: Namer) -> Axis:
         raise BadArgument("", f"index {k} of the map {start}, and must start at 0")
     if high.n_piece() != 1:
         raise BadArgument("", f"index {k} of the map has no single largest value")
-    return Axis(name, from_pw_aff(isl.plus(high, 1), namer.parameters))
+    extent = from_pw_aff(isl.plus(high, 1), namer.parameters)
+    return Axis(name, binary("max", extent, 0) if _may_be_negative(extent, namer) else extent)
+
+
+def _may_be_negative(extent: Expr, namer: Namer) -> bool:
+    """True for extents such as `2 * n - 1`, which hold for a layout with elements only."""
+    negative = isl.make_set(f"{namer.prefix()}{{ : {index_text(extent, {}, namer)} < 0 }}")
+    context = " and ".join([f"{p} >= 0" for p in namer.parameters]) or "0 = 0"
+    return not negative.intersect_params(isl.make_set(f"{namer.prefix()}{{ : {context} }}")).is_empty()
 
 
 def _value(back: isl.Set, k: int, namer: Namer) -> Expr:
@@ -130,14 +140,32 @@ def _value(back: isl.Set, k: int, namer: Namer) -> Expr:
     return from_pw_aff(value, namer.parameters)
 
 
-def _follow(body: Expr, old: ComputeOp, new: ComputeOp, index: Sequence[Expr]) -> Expr:
-    """Loads of the old layout as loads of the new one."""
+def _follow(
+    reader: ComputeOp, old: ComputeOp, new: ComputeOp, index: Sequence[Expr], sizes: frozenset[str]
+) -> ComputeOp:
+    """A reader of the old layout as one of the new.
+
+    An index that is checked at run time must stay within the old bounds: outside them it becomes -1.
+    """
     moved = dict(zip([b.name for b in buffers(old)], buffers(new), strict=True))
+    start = () if reader.reduction is None else reader.reduction.start()
+    checked = {to_text(load) for load, _ in unproven(reader, sizes, (*reader.body, *start))}
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer.name not in moved:
             return None
         at = {a.name: i for a, i in zip(old.axes, node.index, strict=True)}
-        return Load(moved[node.buffer.name], tuple(substitute(e, at) for e in index))
+        first, *rest = (substitute(e, at) for e in index)
+        if to_text(node) in checked or any(isinstance(n, Load) for i in node.index for n in walk(i)):
+            first = select(_inside(node, old), first, -1)
+        return Load(moved[node.buffer.name], (first, *rest))
 
-    return rewrite(body, rule)
+    return replace(reader, body=tuple(rewrite(b, rule) for b in reader.body))
+
+
+def _inside(load: Load, op: ComputeOp) -> Expr:
+    """Whether an index is in the bounds of an operation's axes."""
+    tests = [
+        t for a, i in zip(op.axes, load.index, strict=True) for t in (binary("ge", i, 0), binary("lt", i, a.extent))
+    ]
+    return reduce(partial(binary, "and"), tests)

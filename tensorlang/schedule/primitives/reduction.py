@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr, Load, Select, Var, binary, substitute
+from tensorlang.ir.expr import Expr, Load, Select, Var, binary, select, substitute, walk
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.relation import Relation, backward, constant, simple
@@ -60,16 +62,16 @@ class RFactor:
                 f"rfactor needs a constant extent, and {axis} has a symbolic one",
                 legal=[f"s[{self.stage!r}].split({axis!r}, factor=...), then rfactor the inner axis"],
             )
-        partial = self._partial(state, op, axis, first)
-        final = self._final(op, axis, partial, first)
-        program = state.program.replacing({self.stage: final}, {self.stage: [partial]})
+        parts = self._partial(state, op, axis, first)
+        final = self._final(op, axis, parts, first)
+        program = state.program.replacing({self.stage: final}, {self.stage: [parts]})
         stage = state.stages[self.stage]
         spatial = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
         relations = tuple(r for r in stage.relations if _is_spatial(r, kinds))
         notes = {a: n for a, n in stage.annotations.items() if a in spatial}
         rest = replace(stage, leaves=(*spatial, final.reduce_axes[0].name), relations=relations, annotations=notes)
         stages = in_program_order(program, {**state.stages, self.stage: rest})
-        return replace(state, program=program, stages=stages), (partial.name,)
+        return replace(state, program=program, stages=stages), (parts.name,)
 
     def _partial(self, state: ScheduleState, op: ComputeOp, axis: str, first: Reduce) -> ComputeOp:
         """The stage of partial results: `axis` has become spatial."""
@@ -81,9 +83,7 @@ class RFactor:
         values, guards = backward(reduce_relations, known, at)
         env = {a.name: values[a.name] for a in op.reduce_axes}
         rest = tuple(Axis(a, known[a].extent, AxisKind.REDUCE, known[a].lower) for a in leaves if a != axis)
-        where = None if first.where is None else substitute(first.where, env)
-        for guard in guards:
-            where = guard if where is None else binary("and", where, guard)
+        where = _within(guards, None if first.where is None else substitute(first.where, env))
         taken = {a.name for a in op.axes} | {a.name for a in rest}
         lane = Axis(unique(axis, taken), known[axis].extent)
         spatial = (*op.axes[: self.factor_axis], lane, *op.axes[self.factor_axis :])
@@ -104,6 +104,18 @@ class RFactor:
 
     def text(self) -> str:
         return f"s.rfactor({self.stage!r}, {self.axis!r}, factor_axis={self.factor_axis})"
+
+
+def _within(guards: Sequence[Expr], where: Expr | None) -> Expr | None:
+    """The guards and a condition, which reads memory only where they hold."""
+    if not guards:
+        return where
+    inside = reduce(partial(binary, "and"), guards)
+    if where is None:
+        return inside
+    if any(isinstance(node, Load) for node in walk(where)):
+        where = select(inside, where, False)
+    return binary("and", inside, where)
 
 
 def _partial_body(first: Reduce, sources: tuple[Expr, ...], rest: tuple[Axis, ...], where: Expr | None, k: int) -> Expr:
