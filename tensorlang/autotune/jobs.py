@@ -6,6 +6,7 @@ code passes through the disk cache that builder and runner share.
 
 from __future__ import annotations
 
+import os
 import pickle
 import statistics
 from collections.abc import Callable
@@ -172,7 +173,8 @@ def compare_with_numpy(job: CompareJob) -> Comparison:
     if job.operator in topi.OPERATORS:
         numpy_call = topi.OPERATORS[job.operator].numpy
         calls: list[Callable[[], object]] = [lambda: numpy_call(*arrays.inputs, *theirs)]
-        competitor = "NumPy"
+        chosen = os.environ.get("OPENBLAS_CORETYPE")
+        competitor = f"NumPy ({chosen} kernels)" if chosen else "NumPy"
     else:
         program, _ = canonical(output_tensors(pickle.loads(job.build.tensors)))
         calls = [lambda: evaluate(program, arrays.inputs)]

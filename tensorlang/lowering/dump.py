@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -17,8 +18,11 @@ class Dump:
         self.folder: Path | None = None
         self._numbers = count()
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.folder = _new_folder(folder, name)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                self.folder = _new_folder(folder, re.sub(r"[^\w.-]", "_", name))
+            except OSError as error:
+                raise config.SettingError(f"TENSORLANG_DUMP={folder}: cannot write there ({error.strerror})") from None
 
     def write(self, stage: str, suffix: str, text: Callable[[], str]) -> None:
         """Write one stage: `03_unroll.loops`."""

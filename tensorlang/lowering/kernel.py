@@ -8,7 +8,9 @@ from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
 from tensorlang.lowering.leaf import build_leaf
 from tensorlang.lowering.storage import Storage
+from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scan import LeafBuilder, scan
+from tensorlang.schedule.check import too_complex
 from tensorlang.schedule.derive import Derived, derive
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ExternOp
@@ -18,7 +20,11 @@ def make_kernel(state: ScheduleState, params: Sequence[str], name: str) -> Kerne
     """Return the loops of a schedule state as a kernel whose parameters are the named buffers, in order."""
     derived = derive(state)
     storage = Storage(derived.plans)
-    body = storage.owned_by(None, scan(derived.tree, derived.scop, _leaf(state, derived, storage), storage.owned_by))
+    try:
+        loops = scan(derived.tree, derived.scop, _leaf(state, derived, storage), storage.owned_by)
+    except isl.BudgetExceeded:
+        raise too_complex(f"lower {name}", "the generation of loops") from None
+    body = storage.owned_by(None, loops)
     program = state.program
     outputs = tuple(p for p in params if program.producer[p] in program.outputs)
     callbacks = tuple((op.name, op.function) for op in program.ops if isinstance(op, ExternOp))

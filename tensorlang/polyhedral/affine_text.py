@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, to_text, walk
+from tensorlang.ir.expr import DIVISION, Binary, Cast, Const, Expr, Unary, Var, to_text, walk
 from tensorlang.ir.index import to_index
 
 _COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -133,7 +133,7 @@ def dims(loops: Sequence[str]) -> dict[str, str]:
 
 
 def evaluate(expr: Expr, values: dict[str, int]) -> int:
-    """Return the value of a quasi-affine expression at a point."""
+    """Return the value of a quasi-affine expression at a point; KeyError where it has none."""
     match expr:
         case Const():
             return int(expr.value)
@@ -145,7 +145,8 @@ def evaluate(expr: Expr, values: dict[str, int]) -> int:
             return -evaluate(expr.a, values)
         case Binary():
             a, b = evaluate(expr.a, values), evaluate(expr.b, values)
-            return _EVALUATE[expr.op](a, b)
+            if b or expr.op not in DIVISION:
+                return _EVALUATE[expr.op](a, b)
     raise KeyError(to_text(expr))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import Witness
 from tensorlang.polyhedral.legality import TimeSpace
 from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
-from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest
+from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _gap(
     missing = read.subtract_range(space.make(space.text(writers, arrays)).range()) if writers else read
     if missing.is_empty():
         return None
-    sizes, time, _ = smallest(missing)
+    sizes, time, _ = smallest_that_runs(missing, space, to_time=False)
     bound = sizes_of(space, sizes)
     statement, values = locate(space, time, bound)
     found = instance(statement, values, space)
@@ -69,7 +69,7 @@ def first_instance(scop: Scop, statement: Statement, read: Access) -> Witness | 
     runs = space.make(space.text([(alone.statements[0], plain)], arrays))
     if runs.is_empty():
         return None
-    sizes, time, _ = smallest(runs)
+    sizes, time, _ = smallest_that_runs(runs, space, to_time=False)
     bound = sizes_of(space, sizes)
     found, values = locate(space, time, bound)
     at = instance(found, values, space)

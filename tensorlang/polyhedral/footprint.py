@@ -60,7 +60,7 @@ def _dimension(
             for n, lo, hi in prefix]  # fmt: skip
     need = isl.make_set(f"{namer.prefix()}{{ {'; '.join(pieces)} }}")
     hull = isl.make_set(str(need.coalesce().simple_hull()))
-    if not hull.dim_has_any_lower_bound(isl.DIM.set, 0) or not hull.dim_has_any_upper_bound(isl.DIM.set, 0):
+    if not hull.is_bounded():
         return None
     low, high = hull.dim_min(0), hull.dim_max(0)
     if low.n_piece() != 1 or high.n_piece() != 1:

@@ -26,6 +26,10 @@ Schedule = islpy.Schedule
 IslError = islpy.Error
 
 
+# One iteration of a band stays in one place: a tile-local array lives no longer than the code around it.
+islpy.DEFAULT_CONTEXT.set_ast_build_group_coscheduled(1)
+
+
 class BudgetExceeded(Exception):
     """isl needed more operations than allowed."""
 

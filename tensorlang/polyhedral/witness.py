@@ -30,8 +30,7 @@ def smallest(pairs: isl.Map) -> tuple[list[int], list[int], list[int]]:
 def explain(violation: Violation) -> Witness:
     """Return the smallest pair of instances that a violation gets wrong."""
     space = violation.space
-    seen = all(space.is_visible(s) for s in space.scop.statements)
-    sizes, source, sink = smallest(violation.pairs) if seen else _smallest_that_runs(violation.pairs, space)
+    sizes, source, sink = smallest_that_runs(violation.pairs, space)
     bound = sizes_of(space, sizes)
     first, first_env = locate(space, source, bound)
     then, then_env = locate(space, sink, bound)
@@ -42,14 +41,22 @@ def explain(violation: Violation) -> Witness:
     return Witness(violation.kind, element, a, b, distance, tuple(sorted(bound.items())))
 
 
-def _smallest_that_runs(pairs: isl.Map, space: TimeSpace) -> tuple[list[int], list[int], list[int]]:
-    """The smallest pair whose instances exist: isl sees products of loops and sizes only once the sizes are numbers."""
+def smallest_that_runs(
+    pairs: isl.Map, space: TimeSpace, to_time: bool = True
+) -> tuple[list[int], list[int], list[int]]:
+    """The smallest pair whose instances exist: isl sees products of loops and sizes only once the sizes are numbers.
+
+    `to_time`: both sides of `pairs` are time vectors; otherwise only its domain is.
+    """
+    if all(space.is_visible(s) for s in space.scop.statements):
+        return smallest(pairs)
     rest = pairs
     for _ in range(_TRIES):
         found = smallest(rest)
         existing = _existing(space, sizes_of(space, found[0]))
         here = _fixed(space, found[0])
-        real = rest.intersect_params(here).intersect_domain(existing).intersect_range(existing)
+        real = rest.intersect_params(here).intersect_domain(existing)
+        real = real.intersect_range(existing) if to_time else real
         if not real.is_empty():
             return smallest(real)
         rest = rest.intersect_params(here.complement())

@@ -70,6 +70,8 @@ class ArgumentCheck:
             self._refuse(position, f"a whole number for size {var.name}", f"{type(given).__name__} {given!r}")
         if value < 0:
             self._refuse(position, f"a size {var.name} of at least 0", str(value))
+        if value >= 2**63:
+            self._refuse(position, f"a size {var.name} that fits int64", str(value))
         known.values[var.name] = value
         known.source[var.name] = self._label(position)
 

@@ -79,13 +79,18 @@ def verify(state: ScheduleState) -> None:
         with isl.budget(config.get("budget")):
             fault = _fault(state)
     except isl.BudgetExceeded:
-        raise TooComplex(
-            "",
-            f"the proof needs more than {config.get('budget')} isl operations",
-            legal=["use fewer nested splits, or constant instead of symbolic sizes; or raise TENSORLANG_BUDGET"],
-        ) from None
+        raise too_complex("", "the proof") from None
     if fault is not None:
         raise fault.error(state)
+
+
+def too_complex(asked: str, what: str) -> TooComplex:
+    """The error of an analysis that ran out of its budget; `what` names it."""
+    return TooComplex(
+        asked,
+        f"{what} needs more than {config.get('budget')} isl operations",
+        legal=["use fewer nested splits, or constant instead of symbolic sizes; or raise TENSORLANG_BUDGET"],
+    )
 
 
 def is_legal(state: ScheduleState) -> bool:

@@ -80,6 +80,13 @@ def derive(state: ScheduleState) -> Derived:
     return _Derivation(state).run()
 
 
+def ranges_in_place(state: ScheduleState, stage: str) -> dict[str, AxisRange]:
+    """The ranges of a stage's loops where it is computed: those of the region that its consumers need there."""
+    derivation = _Derivation(state)
+    derivation.run()
+    return {loop.axis: loop.range for loop in derivation.stages[stage].own}
+
+
 class _Derivation:
     def __init__(self, state: ScheduleState) -> None:
         self.state = state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError
 from tensorlang.ir.expr import Expr, as_expr
@@ -13,7 +13,7 @@ from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import verify
 from tensorlang.schedule.index_text import print_index
-from tensorlang.schedule.names import nearest
+from tensorlang.schedule.names import absent, nearest
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
@@ -177,6 +177,11 @@ class Schedule:
     def __str__(self) -> str:
         return self._trace.to_python()
 
+    if not TYPE_CHECKING:  # a type checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent("a Schedule", name)
+
     def __repr__(self) -> str:
         return f"Schedule({', '.join(self.program.outputs)}: {len(self._trace.steps)} steps)"
 
@@ -296,6 +301,11 @@ class Stage:
     def _axes(self, step: Primitive) -> tuple[Axis, ...]:
         made = self.schedule.apply(step)
         return tuple(self.schedule.state.axis(self.name, name) for name in made)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent("a Stage", name)
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {', '.join(str(a) for a in self.leaf_iter_vars)})"

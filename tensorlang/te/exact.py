@@ -36,7 +36,7 @@ def _limits(axis: Axis) -> Interval | None:
 
 
 def _exact(expr: Expr, axes: Mapping[str, Interval]) -> Bounded:
-    """The expression, in int64 where int32 is too narrow; and what its values lie between, if axes and constants say."""
+    """The expression, in int64 where int32 is too narrow; and bounds of its values, if axes and constants give them."""
     parts = [_exact(child, axes) for child in expr.children()]
     children, limits = [part for part, _ in parts], [known for _, known in parts]
     interval = _interval(expr, limits, axes) if expr.dtype in _SIGNED else None

@@ -66,6 +66,10 @@ class ProgramCase:
     def __repr__(self) -> str:
         return f"ProgramCase(\n{self.program.text})"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What hypothesis prints: the program, not its parts."""
+        printer.text(repr(self))
+
 
 @st.composite
 def programs(

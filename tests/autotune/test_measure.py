@@ -90,7 +90,7 @@ def test_a_wrong_answer_is_not_timed(task: Task, tmp_path: Path) -> None:
 
 def test_the_winner_is_compared_with_numpy(task: Task, measurer: Measurer) -> None:
     comparison = measurer.compare(_traces(task)[0])
-    assert comparison.competitor == "NumPy"
+    assert comparison.competitor.startswith("NumPy")
     assert min(*comparison.tensorlang, *comparison.numpy) > 0
     assert comparison.speedup > 0
 

@@ -41,7 +41,7 @@ def test_tune_shows_progress_and_ends_with_the_table(tmp_path: Path, capsys: pyt
     out, err = capsys.readouterr()
     assert re.search(r"trials 3/3  best [\d.]+ GFLOP/s  of peak \d+%  failures .*left 0:00", err)
     assert "rows = s.sample_choice('rows'" in out
-    assert re.search(r"tensorlang .*NumPy .*times the speed of NumPy, timed in turn", out, re.DOTALL)
+    assert re.search(r"tensorlang .*NumPy .*times the speed of NumPy.*, timed in turn", out, re.DOTALL)
     assert "3 trials in" in out
     assert len(read_log(log).records) == 3
 
@@ -52,7 +52,7 @@ def test_tune_prints_one_json_document(log: Path, capsys: pytest.CaptureFixture[
     data = json.loads(out)
     assert (data["trials"], data["resumed"]) == (6, 6)
     assert data["best"]["gflops"] > 0
-    assert data["best"]["comparison"]["competitor"] == "NumPy"
+    assert data["best"]["comparison"]["competitor"].startswith("NumPy")
     assert data["best"]["schedule"].startswith("rows = s.sample_choice")
     assert err == ""
 

@@ -92,3 +92,9 @@ def test_readers_of_one_tile_only() -> None:
     """A root stage has no tile around it: the box is that of all the reads."""
     found = needed([Reader((i + 2,), inside(("i", 5)))], [], 1, frozenset())
     assert text(found[0]) == "2 + 5"
+
+
+def test_places_that_share_a_stride_but_no_bounds() -> None:
+    """All that the hull of `2 i` and `2 (n - 1 - i)` knows is that its elements are even."""
+    reads = [Reader((T * 2,), ()), Reader(((n - 1 - T) * 2,), ())]
+    assert box(reads, tiles=n) == [None]

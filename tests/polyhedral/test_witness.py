@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from tensorlang import te
-from tensorlang.errors import IllegalParallel, Instance, Witness
+from tensorlang.errors import IllegalParallel, Instance, UncoveredRead, Witness
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.witness import smallest
 from tests.programs import Case, matmul, row_sum
@@ -90,3 +90,18 @@ def test_sizes_are_the_smallest_that_fail(factor: int) -> None:
 
 def test_instances_print_as_reads() -> None:
     assert str(Instance("C", (1, 2), (0, 1))) == "C[1, 2]" and str(Instance("S", ())) == "S[]"
+
+
+def test_a_read_of_fused_loops_of_any_size_has_a_real_witness() -> None:
+    """The fused loop is cut in quotient and remainder by a size, which must not be zero in the witness."""
+    A = te.placeholder((n, m), name="A")
+    B = te.compute((n, m), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((n, m), lambda i, j: B[i, j] * 2, name="C")
+    s = te.create_schedule(C.op)
+    fused = s[C].fuse("i", "j")
+    with pytest.raises(UncoveredRead) as caught:
+        s[B].split("i", nparts=2)
+        s[B].compute_at(s[C], fused)
+    witness = caught.value.witness
+    assert witness is not None and witness.source is None and witness.sink.statement == "C"
+    assert all(size > 0 for size in dict(witness.sizes).values())

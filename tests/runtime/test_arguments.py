@@ -143,7 +143,11 @@ def test_explicit_sizes_and_another_order(target: str) -> None:
     executable(3, result, _ones(3))
     assert result.tolist() == [2.0] * 3
     executable(np.int64(3), result, _ones(3))
-    for wrong, message in ((2.5, "expected a whole number for size n, got float 2.5"), (-1, "at least 0, got -1")):
+    for wrong, message in (
+        (2.5, "expected a whole number for size n, got float 2.5"),
+        (-1, "at least 0, got -1"),
+        (2**63, "that fits int64, got 9"),
+    ):
         with pytest.raises(ArgumentError, match=message):
             executable(wrong, result, _ones(3))
     with pytest.raises(ArgumentError, match=r"n is 3, but 4 in scale: argument 1 \(n\)"):

@@ -131,3 +131,15 @@ def test_states_are_kept_by_who_holds_them() -> None:
     assert first.stages["C"].leaves == ("i",) and s.state.stages["C"].leaves == ("i_o", "i_i")
     with pytest.raises(BadArgument):
         s["C"].split("i", factor=4)
+
+
+def test_what_classic_te_has_and_tensorlang_lacks_says_what_to_do() -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    with pytest.raises(AttributeError, match=r"a Stage has no 'tensorize': classic te has it.*use vectorize"):
+        s[B].tensorize  # type: ignore[unused-ignore]
+    with pytest.raises(AttributeError, match="a Schedule has no 'create_group': classic te has it"):
+        s.create_group
+    with pytest.raises(AttributeError, match=r"a Stage has no 'splat'$"):
+        s[B].splat

@@ -224,3 +224,27 @@ def test_three_stages_in_tiles_of_any_size(sizes: dict[str, int]) -> None:
     s[B].compute_at(s[C], "i")
     s[D].parallel("i_o")
     check_schedule(s, (A, D), sizes)
+
+
+@pytest.mark.parametrize("target", ["interpreter", "llvm"])
+def test_a_tile_that_only_the_first_iteration_fills(target: str) -> None:
+    """isl would put the one producer in front of the loop, away from the array that each iteration has for itself."""
+    A = te.placeholder((3,), name="A")
+    B = te.compute((3,), lambda i: A[i] + 1, name="B")
+    C = te.compute((2,), lambda i: te.if_then_else(i + 2 < 3, B[i + 2], 0.0), name="C")
+    s = te.create_schedule(C.op)
+    s[B].compute_at(s[C], "i")
+    check_schedule(s, (A, C), targets=(target,))
+    text = str(tensorlang.lower(s, (A, C)))
+    assert text.count("allocate") == 1 and text.index("for i") < text.index("allocate") < text.index("B[0] =")
+
+
+@pytest.mark.parametrize("size", [0, 1, 6])
+def test_a_layout_with_holes(size: int) -> None:
+    """Its last place is 2 n - 2: an extent that is negative for no elements."""
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] + 1, name="B")
+    C = te.compute((n,), lambda i: B[i] * 2, name="C")
+    s = te.create_schedule(C.op)
+    s[B].transform_layout(lambda i: 2 * i)
+    check_schedule(s, (A, C), {"n": size})

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.schedule.derive import ranges_in_place
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, ScheduleState
@@ -26,7 +27,9 @@ def _annotate(state: ScheduleState, stage: str, axis: str, note: Annotation) -> 
 def _constant_extent(state: ScheduleState, stage: str, axis: str, word: str) -> None:
     state.compute_op(stage)
     leaf = state.leaf(stage, axis)
-    if constant(state.axis_ranges(stage)[leaf].extent) is None:
+    attached = state.stages[stage].attach is not None
+    known = ranges_in_place(state, stage) if attached else state.axis_ranges(stage)
+    if constant(known[leaf].extent) is None:
         raise BadArgument(
             "",
             f"{word} needs a constant extent, and {axis} has a symbolic one",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr, Load, Var, binary, rewrite, select, substitute, to_text, walk
+from tensorlang.ir.expr import Expr, Load, Var, binary, rewrite, select, substitute
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims, index_text
 from tensorlang.polyhedral.ast_expr import from_pw_aff
-from tensorlang.polyhedral.extract import unproven
+from tensorlang.schedule.bounds import RuntimeChecks, inside
 from tensorlang.schedule.index_text import names_lookup, parse_index
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.placement import require_internal
@@ -148,24 +147,15 @@ def _follow(
     An index that is checked at run time must stay within the old bounds: outside them it becomes -1.
     """
     moved = dict(zip([b.name for b in buffers(old)], buffers(new), strict=True))
-    start = () if reader.reduction is None else reader.reduction.start()
-    checked = {to_text(load) for load, _ in unproven(reader, sizes, (*reader.body, *start))}
+    checks = RuntimeChecks(reader, sizes)
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer.name not in moved:
             return None
         at = {a.name: i for a, i in zip(old.axes, node.index, strict=True)}
         first, *rest = (substitute(e, at) for e in index)
-        if to_text(node) in checked or any(isinstance(n, Load) for i in node.index for n in walk(i)):
-            first = select(_inside(node, old), first, -1)
+        if node in checks:
+            first = select(inside(node, old), first, -1)
         return Load(moved[node.buffer.name], (first, *rest))
 
     return replace(reader, body=tuple(rewrite(b, rule) for b in reader.body))
-
-
-def _inside(load: Load, op: ComputeOp) -> Expr:
-    """Whether an index is in the bounds of an operation's axes."""
-    tests = [
-        t for a, i in zip(op.axes, load.index, strict=True) for t in (binary("ge", i, 0), binary("lt", i, a.extent))
-    ]
-    return reduce(partial(binary, "and"), tests)

@@ -23,8 +23,8 @@ TAILS = ("guard", "peel", "perfect")
 
 
 def fresh(state: ScheduleState, stage: str, wish: str) -> str:
-    """Return an axis name that the stage does not use yet."""
-    return unique(wish, state.axis_ranges(stage))
+    """Return an axis name that neither the stage nor a symbolic size has yet."""
+    return unique(wish, {*state.axis_ranges(stage), *state.sizes})
 
 
 def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None:

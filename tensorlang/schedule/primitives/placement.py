@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr, Load, Select, const, rewrite, substitute
+from tensorlang.ir.expr import Expr, Load, Select, cast, const, rewrite, select, substitute, walk
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.schedule.bounds import RuntimeChecks, inside
 from tensorlang.schedule.check import acyclic, legal_places
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.state import Attach, ScheduleState
@@ -174,7 +176,7 @@ class ComputeInline:
             consumer = state.program[user]
             if not isinstance(consumer, ComputeOp):
                 raise BadArgument("", f"{user} is an extern stage and needs {self.stage} in memory")
-            changed[user] = replace(consumer, body=tuple(inline(b, op) for b in consumer.body))
+            changed[user] = inline(consumer, op, state.sizes)
         program = state.program.replacing(changed).without(self.stage)
         stages = {name: s for name, s in state.stages.items() if name != self.stage}
         return replace(state, program=program, stages=stages), ()
@@ -183,9 +185,14 @@ class ComputeInline:
         return f"s[{self.stage!r}].compute_inline()"
 
 
-def inline(body: Expr, op: ComputeOp) -> Expr:
-    """Replace every load of an operation's outputs by its body at that element."""
+def inline(reader: ComputeOp, op: ComputeOp, sizes: frozenset[str]) -> ComputeOp:
+    """Replace every load of an operation's outputs by its body at that element.
+
+    An index that is checked at run time must stay within the operation's axes: outside them a read that fails the
+    check takes the place of the body.
+    """
     names = {b.name: k for k, b in enumerate(buffers(op))}
+    checks = RuntimeChecks(reader, sizes)
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer.name not in names:
@@ -194,9 +201,17 @@ def inline(body: Expr, op: ComputeOp) -> Expr:
         value = substitute(op.body[names[node.buffer.name]], at)
         for condition in op.where:
             value = Select(substitute(condition, at), value, _zero(value), value.dtype)
-        return value
+        outside = _failing(node, reader, names) if node in checks else None
+        return value if outside is None else select(inside(node, op), value, cast(outside, value.dtype))
 
-    return rewrite(body, rule)
+    return replace(reader, body=tuple(rewrite(b, rule) for b in reader.body))
+
+
+def _failing(load: Load, reader: ComputeOp, inlined: Mapping[str, int]) -> Expr | None:
+    """A read out of bounds of an array that a reader goes on reading, preferably one that the index depends on."""
+    found = [n for e in (*load.index, *reader.body) for n in walk(e) if isinstance(n, Load)]
+    other = next((n.buffer for n in found if n.index and n.buffer.name not in inlined), None)
+    return None if other is None else Load(other, (const(-1),) * len(other.shape))
 
 
 def _zero(value: Expr) -> Expr:

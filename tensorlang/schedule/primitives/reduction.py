@@ -63,7 +63,7 @@ class RFactor:
                 legal=[f"s[{self.stage!r}].split({axis!r}, factor=...), then rfactor the inner axis"],
             )
         parts = self._partial(state, op, axis, first)
-        final = self._final(op, axis, parts, first)
+        final = self._final(op, axis, parts, first, state.sizes)
         program = state.program.replacing({self.stage: final}, {self.stage: [parts]})
         stage = state.stages[self.stage]
         spatial = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
@@ -92,8 +92,9 @@ class RFactor:
         name = state.program.fresh_name(f"{op.name}.rf")
         return replace(op, name=name, axes=spatial, reduce_axes=rest, body=body)
 
-    def _final(self, op: ComputeOp, axis: str, partial: ComputeOp, first: Reduce) -> ComputeOp:
-        lane = Axis(f"{axis}_v", partial.axes[self.factor_axis].extent, AxisKind.REDUCE)
+    def _final(self, op: ComputeOp, axis: str, partial: ComputeOp, first: Reduce, sizes: frozenset[str]) -> ComputeOp:
+        name = unique(f"{axis}_v", {a.name for a in op.axes} | sizes)
+        lane = Axis(name, partial.axes[self.factor_axis].extent, AxisKind.REDUCE)
         spatial = tuple(a.as_expr() for a in op.axes)
         index = (*spatial[: self.factor_axis], lane.as_expr(), *spatial[self.factor_axis :])
         sources = tuple(Load(b, index) for b in buffers(partial))

@@ -2,7 +2,8 @@
 
 Integers wrap around; division by zero gives 0 and the smallest integer divided by -1 itself; shifts by the
 width or more give 0 (or the sign). float16 and bfloat16 are computed in float32 and rounded after every
-operation; a bfloat16 value is held as its bits. float32 and float64 additions and multiplications may contract to fused multiply-adds.
+operation; a bfloat16 value is held as its bits. float32 and float64 additions and multiplications may contract
+to fused multiply-adds.
 """
 
 from __future__ import annotations

@@ -1,0 +1,54 @@
+"""Names that steps make up, and ranges that a placement gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang import config, lower, te
+from tensorlang.errors import TooComplex
+from tensorlang.testing.check import check_schedule
+
+
+def test_the_axis_of_partial_results_takes_no_name_in_use() -> None:
+    A, k = te.placeholder((8, 8), name="A"), te.reduce_axis((0, 8), "k")
+    C = te.compute((8,), lambda k_v: te.sum(A[k_v, k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s.rfactor(C, k)
+    check_schedule(s, [A, C])
+
+
+def test_an_axis_takes_no_name_of_a_size() -> None:
+    n = te.var("k_o")
+    A, k = te.placeholder((n, 12), name="A"), te.reduce_axis((0, 12), "k")
+    C = te.compute((n,), lambda i: te.sum(A[i, k] * n.astype("float32"), axis=k), name="C")
+    s = te.create_schedule(C.op)
+    k_o, k_i = s[C].split(k, factor=4)
+    assert (k_o.name, k_i.name) == ("k_o_1", "k_i")
+    s.rfactor(C, k_i)
+    check_schedule(s, [A, C], {"k_o": 5})
+
+
+def test_a_tile_of_constant_size_can_be_vectorised_whatever_the_size_of_the_array() -> None:
+    n, m, p = te.var("n"), te.var("m"), te.var("p")
+    A, B = te.placeholder((n, p), name="A"), te.placeholder((p, m), name="B")
+    k = te.reduce_axis((0, p), "k")
+    C = te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    T = s.cache_write(C, "local")
+    _, j_o, _, j_i = s[C].tile(*C.op.axis, 4, 16)
+    s[T].compute_at(s[C], j_o)
+    i, j = s[T].op.axis
+    s[T].reorder(*s[T].op.reduce_axis, i, j)
+    s[T].vectorize(j)
+    s[T].unroll(i)
+    s[C].vectorize(j_i)
+    assert "vectorized j in range(16)" in str(lower(s, [A, B, C]))
+    for sizes in ((0, 3, 2), (3, 5, 0), (4, 16, 3), (5, 17, 2)):
+        check_schedule(s, [A, B, C], dict(zip(("n", "m", "p"), sizes, strict=True)))
+
+
+def test_loops_that_take_too_long_to_generate_are_refused_clearly() -> None:
+    A = te.placeholder((8,), name="A")
+    s = te.create_schedule(te.compute((8,), lambda i: A[i] + 1, name="C").op)
+    with config.override(budget=10), pytest.raises(TooComplex, match="lower main"):
+        lower(s, [A, s.outputs[0].output(0)])

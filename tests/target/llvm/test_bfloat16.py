@@ -1,0 +1,27 @@
+"""bfloat16 vectors of every length: LLVM's own bfloat type aborts the process on some of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tensorlang import te
+from tensorlang.testing.check import check_schedule
+
+
+@pytest.mark.parametrize("extent", [2, 3, 9, 25, 41])
+def test_vectors_of_any_length(extent: int) -> None:
+    A = te.placeholder((extent,), name="A", dtype="bfloat16")
+
+    def backwards(i: te.Axis) -> Any:
+        return A[extent - 1 - i]
+
+    B = te.compute((extent,), lambda i: -backwards(i) * 2 + te.abs(A[i]), name="B")
+    C = te.compute((extent,), lambda i: te.if_then_else(A[i] < 0, te.const(1.5, "bfloat16"), backwards(i)), name="C")
+    D = te.compute((extent,), lambda i: te.floormod(A[i], backwards(i) + 0.5), name="D")
+    E = te.compute((extent,), lambda i: te.max(A[2 * (i // 2)], 0).astype("float32"), name="E")
+    s = te.create_schedule([B.op, C.op, D.op, E.op])
+    for T in (B, C, D, E):
+        s[T].vectorize(T.op.axis[0])
+    check_schedule(s, [A, B, C, D, E])
