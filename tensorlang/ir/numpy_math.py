@@ -1,4 +1,4 @@
-"""NumPy forms of the intrinsics that NumPy lacks; they define the values that every target must give."""
+"""NumPy forms of the operations that NumPy lacks; they define the values that every target must give."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def sigmoid(x: Array) -> Array:
     """1 / (1 + exp(-x))."""
     one = x.dtype.type(1)
     return one / (one + np.exp(-x))
+
+
+def truncated_quotient(x: Array, y: Array) -> Array:
+    """x / y of floats, rounded towards zero; that of half precision is computed in float32 and rounded once."""
+    wide = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    return np.trunc(x.astype(wide) / y.astype(wide)).astype(x.dtype)
 
 
 def rsqrt(x: Array) -> Array:

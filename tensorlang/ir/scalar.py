@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.ir.numpy_math import truncated_quotient
 
 
 def floordiv(a: int, b: int) -> int:
@@ -60,7 +61,7 @@ def greatest(a: Any, b: Any) -> Any:
 
 def truncdiv_float(a: Any, b: Any) -> Any:
     """The float quotient rounded towards zero."""
-    return np.trunc(a / b)
+    return truncated_quotient(a, b)
 
 
 def converter(source: str, target: str) -> Callable[[Any], Any]:

@@ -17,6 +17,7 @@ from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, inde
 from tensorlang.polyhedral.legality import violations
 from tensorlang.polyhedral.scan import scan
 from tensorlang.polyhedral.statement import Access, Scop, Statement
+from tensorlang.polyhedral.tiles import scanned
 from tensorlang.schedule.derive import Derived
 
 _ZERO = Const(0, INDEX)
@@ -116,7 +117,7 @@ def _check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> N
     """The wanted instances, and each of them once."""
     namer = Namer(scop.sizes)
     names = dims(statement.loops)
-    where, _ = conditions_text(statement.domain, names, namer)
+    where, _ = conditions_text(scanned(statement), names, namer)
     wanted_text = f"[{', '.join(names.values())}] : {where}"
     length = max((len(r.time) for r in runs), default=0)
     pieces = [_piece(r, length, namer) for r in runs]

@@ -127,6 +127,12 @@ def conditions_text(conditions: Iterable[Expr], names: dict[str, str], namer: Na
     return " and ".join(known) or "0 = 0", len(known) == len(texts)
 
 
+def wraps_quotient(condition: Expr) -> bool:
+    """True when a condition takes a remainder of a quotient or remainder: isl's loops are wrong for some of those."""
+    remainders = (n for n in walk(condition) if isinstance(n, Binary) and n.op == "floormod")
+    return any(isinstance(part, Binary) and part.op in DIVISION for n in remainders for part in walk(n.a))
+
+
 def dims(loops: Sequence[str]) -> dict[str, str]:
     """Names of the dims of a statement: its loops, outermost first."""
     return {name: f"d{k}" for k, name in enumerate(loops)}

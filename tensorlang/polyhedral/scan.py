@@ -14,12 +14,12 @@ from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary
 from tensorlang.ir.stmt import INDEX, For, If, Seq, Stmt
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, condition_text, conditions_text, dims
+from tensorlang.polyhedral.affine_text import Namer, condition_text, conditions_text, dims, wraps_quotient
 from tensorlang.polyhedral.ast_expr import convert
 from tensorlang.polyhedral.nest import Leaf, Loop, Sequence, Tree, leaves
 from tensorlang.polyhedral.nest import loops as loops_of
 from tensorlang.polyhedral.statement import Scop, Statement
-from tensorlang.polyhedral.tiles import isolate_option
+from tensorlang.polyhedral.tiles import isolate_option, scanned
 
 LeafBuilder = Callable[[int, Mapping[str, Expr]], Stmt]
 BodyWrapper = Callable[[str, Stmt], Stmt]
@@ -51,14 +51,17 @@ def schedule_text(tree: Tree, scop: Scop) -> tuple[str, Namer]:
 
 def _space(number: int, statement: Statement, namer: Namer) -> str:
     names = dims(statement.loops)
-    where, _ = conditions_text(statement.domain, names, namer)
+    where, _ = conditions_text(scanned(statement), names, namer)
     return f"S{number}[{', '.join(names.values())}] : {where}"
 
 
 def invisible(statement: Statement, sizes: frozenset[str]) -> list[Expr]:
-    """The conditions of a domain that isl cannot see (products of axes and sizes): the statement tests them itself."""
+    """The conditions of a domain that the loops leave to the statement to test.
+
+    isl cannot see them (products of axes and sizes), or makes wrong loops of some such (`wraps_quotient`).
+    """
     names, namer = dims(statement.loops), Namer(sizes)
-    return [c for c in statement.domain if condition_text(c, names, namer) is None]
+    return [c for c in statement.domain if wraps_quotient(c) or condition_text(c, names, namer) is None]
 
 
 def _instance(number: int, statements: tuple[Statement, ...]) -> str:

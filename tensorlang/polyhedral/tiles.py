@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+from tensorlang.ir.expr import Expr
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, wraps_quotient
 from tensorlang.polyhedral.nest import Loop, leaves
 from tensorlang.polyhedral.statement import Statement
 
@@ -34,12 +35,17 @@ def isolate_option(loop: Loop, statements: Sequence[Statement], path: tuple[str,
     return str(full.apply(named)).replace("\n", " ")
 
 
+def scanned(statement: Statement) -> list[Expr]:
+    """The conditions of a domain that isl may make loops of."""
+    return [c for c in statement.domain if not wraps_quotient(c)]
+
+
 def _whole_tiles(
     statement: Statement, path: tuple[str, ...], points: Sequence[tuple[str, int]], namer: Namer
 ) -> isl.Set:
     """Values of the loops in `path` for which all corners of the box of point loops are in the domain."""
     names = dims(statement.loops)
-    where, _ = conditions_text(statement.domain, names, namer)
+    where, _ = conditions_text(scanned(statement), names, namer)
     space = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
     whole: isl.Set | None = None
     for corner in product(*[(0, extent - 1) for _, extent in points]):

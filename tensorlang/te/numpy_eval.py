@@ -17,13 +17,14 @@ from tensorlang import dtypes
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tensorlang.ir.intrinsics import TABLE
+from tensorlang.ir.numpy_math import truncated_quotient
 
 Array = npt.NDArray[Any]
 
 
 def _truncdiv(a: Array, b: Array) -> Array:
     if a.dtype.kind not in "iu":
-        return np.trunc(a / b)
+        return np.asarray(truncated_quotient(a, b))
     quotient = np.floor_divide(a, b)
     rest = a - quotient * b
     return np.where((b != 0) & (rest != 0) & ((a < 0) != (b < 0)), quotient + a.dtype.type(1), quotient)

@@ -248,3 +248,15 @@ def test_a_layout_with_holes(size: int) -> None:
     s = te.create_schedule(C.op)
     s[B].transform_layout(lambda i: 2 * i)
     check_schedule(s, (A, C), {"n": size})
+
+
+@pytest.mark.parametrize("steps", [(), ("vectorize",), ("parallel",), ("unroll",)])
+def test_a_condition_that_fusing_makes_a_remainder_of_a_quotient(steps: tuple[str, ...]) -> None:
+    A = te.placeholder((3, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    C = te.compute((3, 3), lambda i, j: te.sum(A[i, k], axis=k, where=te.any(i != k, (i + k) % 2 == 0)), name="C")
+    s = te.create_schedule(C.op)
+    fused = s[C].fuse("i", "j")
+    for word in steps:
+        getattr(s[C], word)(fused)
+    check_schedule(s, (A, C))

@@ -1,12 +1,13 @@
-"""bfloat16 vectors of every length: LLVM's own bfloat type aborts the process on some of them."""
+"""Half precision: bfloat16 vectors of every length (LLVM's own type aborts the process on some), rounding."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.testing.check import check_schedule
 
 
@@ -25,3 +26,12 @@ def test_vectors_of_any_length(extent: int) -> None:
     for T in (B, C, D, E):
         s[T].vectorize(T.op.axis[0])
     check_schedule(s, [A, B, C, D, E])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_truncated_quotient_is_rounded_once(dtype: str) -> None:
+    A, B = te.placeholder((2,), name="A", dtype=dtype), te.placeholder((2,), name="B", dtype=dtype)
+    C = te.compute((2,), lambda i: te.truncdiv(A[i], B[i]), name="C")
+    numpy_dtype = dtypes.info(dtype).numpy
+    inputs = {"A": np.array([32767, 21164]).astype(numpy_dtype), "B": np.array([24.3, 98]).astype(numpy_dtype)}
+    check_schedule(te.create_schedule(C.op), [A, B, C], inputs=inputs)
