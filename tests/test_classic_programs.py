@@ -23,9 +23,9 @@ def test_vector_add(capsys: pytest.CaptureFixture[str]) -> None:
     print(tvm.lower(s, [A, B, C], simple_mode=True))
     assert "parallel i_o in range" in capsys.readouterr().out
 
-    tgt = tvm.target.Target("llvm")
+    tgt = tvm.target.Target(target="llvm", host="llvm")
     fadd = tvm.build(s, [A, B, C], tgt, name="myadd")
-    dev = tvm.device("llvm", 0)
+    dev = tvm.device(tgt.kind.name, 0)
     size = 1000
     a = tvm.nd.array(np.random.uniform(size=size).astype(A.dtype), dev)
     b = tvm.nd.array(np.random.uniform(size=size).astype(B.dtype), dev)
@@ -51,7 +51,7 @@ def test_blocked_gemm() -> None:
     k = te.reduce_axis((0, K), "k")
     A = te.placeholder((M, K), name="A")
     B = te.placeholder((K, N), name="B")
-    packedB = te.compute((N // bn, K, bn), lambda bigN, k, littleN: B[k, bigN * bn + littleN], name="packedB")
+    packedB = te.compute((N / bn, K, bn), lambda bigN, k, littleN: B[k, bigN * bn + littleN], name="packedB")
     C = te.compute(
         (M, N),
         lambda m, n: te.sum(A[m, k] * packedB[n // bn, k, tvm.tir.indexmod(n, bn)], axis=k),

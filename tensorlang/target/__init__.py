@@ -9,9 +9,14 @@ from tensorlang.target.spec import Target as TargetSpec
 __all__ = ["GpuLimits", "Target", "TargetSpec", "measure_peak", "parse"]
 
 
-def Target(text: str | TargetSpec | None = None) -> TargetSpec:
-    """Return the target that a text names (`"llvm -mcpu=haswell"`; None: this machine); see `parse`."""
-    return parse(text)
+def Target(target: str | TargetSpec | None = None, host: str | TargetSpec | None = None) -> TargetSpec:
+    """Return the target that a text names (`"llvm -mcpu=haswell"`; None: this machine); see `parse`.
+
+    `host` is classic te's, and must name a CPU: kernels for one need no other host.
+    """
+    if host is not None:
+        parse(host)
+    return parse(target)
 
 
 def measure_peak(threads: int = 1) -> dict[str, float]:

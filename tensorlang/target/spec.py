@@ -18,6 +18,17 @@ class GpuLimits:
     warp: int = 32
 
 
+class TargetKind(str):
+    """The first word of a target; `.name` is classic te's way to read it."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The word itself."""
+        return str(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A machine to compile for.
@@ -27,7 +38,7 @@ class Target:
     `vector_bytes`: widest vector register. `cores`: threads of a parallel loop. `caches`: bytes of L1, L2, L3.
     """
 
-    kind: str
+    kind: TargetKind | str
     triple: str = ""
     cpu: str = ""
     features: str = ""
@@ -36,6 +47,9 @@ class Target:
     cores: int = 1
     caches: tuple[int, ...] = field(default=(32768, 1048576, 33554432))
     gpu: GpuLimits | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", TargetKind(self.kind))
 
     def lanes(self, bits: int) -> int:
         """Elements of `bits` bits in one vector register."""

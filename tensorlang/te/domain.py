@@ -38,7 +38,12 @@ def size_var(name: str = "size", dtype: str = "int32") -> Var:
 
 
 def integer(value: Any, what: str) -> Expr:
-    """Return a size, or a bound, as an integer expression over symbolic sizes; `what` begins the error text."""
+    """Return a size, or a bound, as an integer expression over symbolic sizes; `what` begins the error text.
+
+    A float that is whole counts: classic programs write `N / 32` of Python ints.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return constant(int(value))
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
         return constant(int(value))
     if isinstance(value, bool | float | str | np.generic | np.ndarray) or value is None:
