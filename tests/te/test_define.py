@@ -213,3 +213,7 @@ def test_every_exported_name_exists() -> None:
     for name in te.__all__:
         assert getattr(te, name) is not None
     assert "create_schedule" in dir(te)
+
+
+def test_a_whole_float_is_an_extent_as_classic_programs_write_it() -> None:
+    assert str(te.placeholder((64 / 32, 3)).shape[0]) == "2"

@@ -40,7 +40,7 @@ WRONG: dict[str, tuple[Program, str]] = {
     "unknown dtype": (lambda: te.placeholder((8,), "float33"), r"unknown dtype 'float33'; known: bool"),
     "unknown dtype of a cast": (lambda: te.compute((8,), lambda i: V[i].astype("f99")), r"unknown dtype 'f99'"),
     "no function": (lambda: te.compute((8,), 3), r"needs a function from indices"),  # type: ignore[arg-type]
-    "float extent": (lambda: te.placeholder((8, 2.0)), r"extent 1 of placeholder must be an integer, got 2.0"),
+    "float extent": (lambda: te.placeholder((8, 2.5)), r"extent 1 of placeholder must be an integer, got 2.5"),
     "bool extent": (lambda: te.placeholder((True,)), r"must be an integer, got True"),
     "text extent": (lambda: te.placeholder(("n",)), r"must be an integer, got 'n'"),
     "missing extent": (lambda: te.placeholder(None), r"must be an integer, got None"),
