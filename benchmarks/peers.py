@@ -1,4 +1,4 @@
-"""NumPy as a peer: each in a process of its own, asleep while the others run.
+"""NumPy as a peer: each in a process of its own, stopped while the others run.
 
 NumPy's OpenBLAS picks its kernels by CPU; on some it picks slow ones, and `OPENBLAS_CORETYPE` chooses others.
 """
@@ -6,6 +6,7 @@ NumPy's OpenBLAS picks its kernels by CPU; on some it picks slow ones, and `OPEN
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from types import TracebackType
@@ -19,14 +20,17 @@ m, n, k = map(int, sys.argv[1:4])
 rng = np.random.default_rng(0)
 a, b, c = rng.random((m, k), np.float32), rng.random((k, n), np.float32), np.empty((m, n), np.float32)
 for line in sys.stdin:
-    start = time.perf_counter()
-    np.matmul(a, b, out=c)
-    print(time.perf_counter() - start, flush=True)
+    seconds = []
+    for _ in range(int(line)):
+        start = time.perf_counter()
+        np.matmul(a, b, out=c)
+        seconds.append(time.perf_counter() - start)
+    print(min(seconds), flush=True)
 """
 
 
 class NumpyPeer:
-    """`np.matmul` with a kernel of OpenBLAS, on so many threads: `run()` returns the seconds of one call."""
+    """`np.matmul` with a kernel of OpenBLAS, on so many threads: `run()` gives the seconds of a call."""
 
     def __init__(self, shape: tuple[int, int, int], threads: int, coretype: str = "") -> None:
         self.name = f"NumPy, OPENBLAS_CORETYPE={coretype}" if coretype else "NumPy as installed"
@@ -48,9 +52,12 @@ class NumpyPeer:
         self._process.kill()
         self._process.communicate()
 
-    def run(self) -> float:
-        """Seconds of one call."""
+    def run(self, calls: int) -> float:
+        """Seconds of the best of some calls in a row; the process is stopped afterwards, idling threads and all."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write("\n")
+        self._process.send_signal(signal.SIGCONT)
+        self._process.stdin.write(f"{calls}\n")
         self._process.stdin.flush()
-        return float(self._process.stdout.readline())
+        seconds = float(self._process.stdout.readline())
+        self._process.send_signal(signal.SIGSTOP)
+        return seconds
