@@ -140,17 +140,16 @@ def _broken_sketch(task: Task, name: str, step: Mapping[str, Any]) -> Sketch:
 
 
 def test_failures_are_recorded_and_tuning_goes_on(task: Task) -> None:
-    illegal = {"step": "vectorize", "stage": "C", "axis": "k"}
-    sketches = [
-        _broken_sketch(task, "illegal", illegal),
-        _broken_sketch(task, "unreadable", {"step": "unknown"}),
-        *sketches_of(task)[:1],
-    ]
-    result = tune(task, trials=24, sketches=sketches, seed=1)
-    statuses = {name: {r.status for r in result.records if r.sketch == name} for name in ("illegal", "unreadable")}
-    assert statuses["illegal"] <= {Status.ILLEGAL}
-    assert statuses["unreadable"] <= {Status.BUILD_ERROR}
-    assert any(statuses.values())
+    broken = {
+        Status.ILLEGAL: _broken_sketch(task, "illegal", {"step": "vectorize", "stage": "C", "axis": "k"}),
+        Status.BUILD_ERROR: _broken_sketch(task, "unreadable", {"step": "unknown"}),
+    }
+    for status, sketch in broken.items():
+        failed = tune(task, trials=3, sketches=[sketch], seed=1)
+        assert [r.status for r in failed.records] == [status] * 3
+        assert failed.best is None
+    more_than_all_broken = 48
+    result = tune(task, trials=more_than_all_broken, sketches=[broken[Status.ILLEGAL], sketches_of(task)[0]], seed=1)
     assert result.best is not None
     assert sum(result.failures.values()) == sum(not r.ok for r in result.records)
 

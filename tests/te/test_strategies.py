@@ -59,7 +59,7 @@ KINDS: dict[str, Callable[[ProgramCase], bool]] = {
 def test_every_kind_of_program_is_drawn() -> None:
     seen: set[str] = set()
 
-    @settings(max_examples=300, database=None, derandomize=True, deadline=None)
+    @settings(max_examples=500, database=None, derandomize=True, deadline=None)
     @given(programs())
     def collect(case: ProgramCase) -> None:
         seen.update(kind for kind, holds in KINDS.items() if holds(case))
