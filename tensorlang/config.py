@@ -89,7 +89,7 @@ SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
             Setting("cache_dir", "~/.cache/tensorlang", _folder, "a folder", "where compiled kernels are kept"),
             Setting("dump", "", _optional_folder, "a folder", "write every stage of lowering there, numbered"),
             Setting("log", "", _topics, f"some of {', '.join(_TOPICS)}", "print what these parts do"),
-            Setting("check", "0", _switch, "0 or 1", "verify the loop IR after every pass, and what isl scanned"),
+            Setting("check", "0", _switch, "0 or 1", "verify the loop IR after every pass, and the order of the loops"),
             Setting("budget", "20000000", _count, "a whole number >= 1", "isl operations allowed to one analysis"),
         )
     }
