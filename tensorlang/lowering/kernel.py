@@ -1,24 +1,23 @@
-"""From a schedule state to a kernel: derive, scan, and build the statement bodies."""
+"""From a derived schedule state to a kernel: scan, and build the statement bodies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorlang.ir.expr import Buffer, Expr, Var
+from tensorlang.ir.expr import Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
 from tensorlang.lowering.leaf import build_leaf
 from tensorlang.lowering.storage import Storage
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.schedule.check import too_complex
-from tensorlang.schedule.derive import Derived, derive
+from tensorlang.schedule.derive import Derived
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ExternOp
 
 
-def make_kernel(state: ScheduleState, params: Sequence[str], name: str) -> Kernel:
-    """Return the loops of a schedule state as a kernel whose parameters are the named buffers, in order."""
-    derived = derive(state)
+def make_kernel(state: ScheduleState, derived: Derived, params: Sequence[str], name: str) -> Kernel:
+    """Return the loops of a derived schedule state as a kernel whose parameters are the named buffers, in order."""
     storage = Storage(derived.plans)
     try:
         loops = scan(derived.tree, derived.scop, _leaf(state, derived, storage), storage.owned_by)
@@ -29,12 +28,8 @@ def make_kernel(state: ScheduleState, params: Sequence[str], name: str) -> Kerne
     outputs = tuple(p for p in params if program.producer[p] in program.outputs)
     callbacks = tuple((op.name, op.function) for op in program.ops if isinstance(op, ExternOp))
     sizes = tuple(Var(v.name, INDEX) for v in program.sizes)
-    buffers = tuple(_argument(derived, p) for p in params)
+    buffers = tuple(derived.plans[p].buffer for p in params)
     return Kernel(name, buffers, sizes, outputs, body, callbacks)
-
-
-def _argument(derived: Derived, name: str) -> Buffer:
-    return derived.plans[name].buffer
 
 
 def _leaf(state: ScheduleState, derived: Derived, storage: Storage) -> LeafBuilder:

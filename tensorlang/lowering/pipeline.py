@@ -25,7 +25,7 @@ from tensorlang.lowering.passes.unroll import unroll, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.polyhedral import isl
 from tensorlang.schedule.check import too_complex
-from tensorlang.schedule.derive import derive
+from tensorlang.schedule.derive import Derived, derive
 from tensorlang.schedule.state import ScheduleState
 
 Pass = Callable[[Kernel], Kernel]
@@ -35,18 +35,22 @@ LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
     ("vector_tails", vector_tails),
     ("unroll_tails", unroll_tails),
     ("hoist_tests", hoist_tests),
+)
+COPY_PASSES: tuple[tuple[str, Pass], ...] = (
     ("unroll", unroll),
     ("clean", simplify_kernel),
 )
-PASSES = {"llvm": LOOP_PASSES, "interpreter": LOOP_PASSES}
+CPU_PASSES = (*LOOP_PASSES, *COPY_PASSES)
+PASSES = {"llvm": CPU_PASSES, "interpreter": CPU_PASSES}
 
 
 def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: str, dump: Dump) -> Kernel:
     """Return the target-ready kernel of a schedule state; `params` names its buffers in order."""
     logging, checking = "passes" in config.get("log"), config.get("check")
     start = time.perf_counter()
-    kernel = make_kernel(state, params, name)
-    _check(state, name, order=checking)
+    derived = derive(state)
+    kernel = make_kernel(state, derived, params, name)
+    _check(derived, name, order=checking)
     if checking:
         verify(kernel, lanes=False)
     dump.write("scan", "loops", partial(kernel_text, kernel))
@@ -65,11 +69,14 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: st
     return kernel
 
 
-def _check(state: ScheduleState, name: str, order: bool) -> None:
-    """Prove that isl's loops run what they should: a wrong loop would be a silently wrong answer."""
+def _check(derived: Derived, name: str, order: bool) -> None:
+    """Prove that isl's loops, after the passes that reshape them, run what they should.
+
+    A wrong loop would be a silently wrong answer.
+    """
     try:
         with isl.budget(config.get("budget")):
-            check_implemented(derive(state), (simplify_kernel, vector_tails, unroll_tails, hoist_tests), order)
+            check_implemented(derived, [function for _, function in LOOP_PASSES], order)
     except isl.BudgetExceeded:
         raise too_complex(f"lower {name}", "the check of the generated loops") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import Witness
+from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.legality import TimeSpace
 from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
 from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
@@ -50,14 +51,7 @@ def _gap(
 ) -> Gap | None:
     read = space.make(space.text([(s, r)], arrays))
     missing = read.subtract_range(space.make(space.text(writers, arrays)).range()) if writers else read
-    if missing.is_empty():
-        return None
-    sizes, time, _ = smallest_that_runs(missing, space, to_time=False)
-    bound = sizes_of(space, sizes)
-    statement, values = locate(space, time, bound)
-    found = instance(statement, values, space)
-    witness = Witness("coverage", element_text(r, values), None, found, (), tuple(sorted(bound.items())))
-    return Gap(r.array, s.name, witness)
+    return None if missing.is_empty() else Gap(r.array, s.name, _witness(space, missing, r))
 
 
 def first_instance(scop: Scop, statement: Statement, read: Access) -> Witness | None:
@@ -67,10 +61,13 @@ def first_instance(scop: Scop, statement: Statement, read: Access) -> Witness | 
     arrays = {a.name: a for a in scop.arrays}
     plain = replace(read, version=())
     runs = space.make(space.text([(alone.statements[0], plain)], arrays))
-    if runs.is_empty():
-        return None
-    sizes, time, _ = smallest_that_runs(runs, space, to_time=False)
+    return None if runs.is_empty() else _witness(space, runs, plain)
+
+
+def _witness(space: TimeSpace, unserved: isl.Map, read: Access) -> Witness:
+    """The smallest run of a read, out of a map `time -> element` of runs that nobody serves."""
+    sizes, time, _ = smallest_that_runs(unserved, space, to_time=False)
     bound = sizes_of(space, sizes)
-    found, values = locate(space, time, bound)
-    at = instance(found, values, space)
-    return Witness("coverage", element_text(plain, values), None, at, (), tuple(sorted(bound.items())))
+    statement, values = locate(space, time, bound)
+    reader = instance(statement, values, space)
+    return Witness("coverage", element_text(read, values), None, reader, (), tuple(sorted(bound.items())))

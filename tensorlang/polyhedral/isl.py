@@ -23,7 +23,6 @@ NodeType = islpy.ast_node_type
 OpType = islpy.ast_expr_op_type
 AstBuild = islpy.AstBuild
 Schedule = islpy.Schedule
-IslError = islpy.Error
 
 
 # One iteration of a band stays in one place: a tile-local array lives no longer than the code around it.

@@ -172,7 +172,7 @@ class _Derivation:
     def _loop(self, stage: StageState, axis: str, known: dict[str, AxisRange], suffix: str) -> LoopPlan:
         note = stage.annotations.get(axis)
         kind, thread = (note.kind, note.thread) if note else (LoopKind.SERIAL, "")
-        peel = _points(stage, axis, known, suffix)
+        peel = _points(stage, axis, known)
         return LoopPlan(f"{stage.name}.{axis}{suffix}", axis, known[axis], kind, thread, peel)
 
     def _plan_buffers(
@@ -281,7 +281,7 @@ def plan_loops(plan: StagePlan) -> tuple[tuple[str, ...], tuple[str, ...], dict[
     return (*prefix, *(p.name for p in plan.own)), init, renamed
 
 
-def _points(stage: StageState, axis: str, known: dict[str, AxisRange], suffix: str) -> tuple[tuple[str, int], ...]:
+def _points(stage: StageState, axis: str, known: dict[str, AxisRange]) -> tuple[tuple[str, int], ...]:
     """The point loops of a peeled split whose outer axis is `axis`: full when all of them run whole."""
     for relation in stage.relations:
         if isinstance(relation, SplitRelation | PartsRelation) and relation.outer == axis and relation.tail == "peel":

@@ -92,12 +92,12 @@ class RFactor:
         name = state.program.fresh_name(f"{op.name}.rf")
         return replace(op, name=name, axes=spatial, reduce_axes=rest, body=body)
 
-    def _final(self, op: ComputeOp, axis: str, partial: ComputeOp, first: Reduce, sizes: frozenset[str]) -> ComputeOp:
+    def _final(self, op: ComputeOp, axis: str, parts: ComputeOp, first: Reduce, sizes: frozenset[str]) -> ComputeOp:
         name = unique(f"{axis}_v", {a.name for a in op.axes} | sizes)
-        lane = Axis(name, partial.axes[self.factor_axis].extent, AxisKind.REDUCE)
+        lane = Axis(name, parts.axes[self.factor_axis].extent, AxisKind.REDUCE)
         spatial = tuple(a.as_expr() for a in op.axes)
         index = (*spatial[: self.factor_axis], lane.as_expr(), *spatial[self.factor_axis :])
-        sources = tuple(Load(b, index) for b in buffers(partial))
+        sources = tuple(Load(b, index) for b in buffers(parts))
         body = tuple(
             Reduce(first.reducer, sources, (lane,), None, k, op.dtypes[k], first.init) for k in range(op.num_outputs)
         )
