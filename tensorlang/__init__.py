@@ -27,7 +27,37 @@ offer(
         "TensorlangError": "tensorlang.errors:TensorlangError",
     },
 )
-offer("tensorlang.te", {"create_schedule": "tensorlang.schedule:create_schedule"})
+offer(
+    "tensorlang.te",
+    {
+        "create_schedule": "tensorlang.schedule:create_schedule",
+        "create_prim_func": "tensorlang.driver:create_prim_func",
+    },
+)
+offer(
+    "tensorlang.te",
+    {
+        "decl_buffer": "tensorlang.te.tile_buffer:decl_buffer",
+        "decl_tensor_intrin": "tensorlang.te.tensor_intrin:decl_tensor_intrin",
+        "intrin": "tensorlang.te.tensor_intrin:intrin",
+    },
+)
+offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.llvm.instructions:OWN"})
+offer(
+    "tensorlang.tir",
+    {
+        "Broadcast": "tensorlang.te.machine:broadcast",
+        "Evaluate": "tensorlang.te.machine:evaluate",
+        "call_extern": "tensorlang.te.machine:call_extern",
+        "call_intrin": "tensorlang.te.machine:call_intrin",
+        "call_llvm_intrin": "tensorlang.te.machine:call_llvm_intrin",
+        "call_llvm_pure_intrin": "tensorlang.te.machine:call_llvm_intrin",
+        "decl_buffer": "tensorlang.te.tile_buffer:decl_buffer",
+        "ir_builder": "tensorlang.te.ir_builder",
+        "reinterpret": "tensorlang.te.machine:reinterpret",
+        "stmt_seq": "tensorlang.te.machine:stmt_seq",
+    },
+)
 offer("tensorlang.runtime", {"convert": "tensorlang.te.convert:convert"})
 
 _NO_GPU = "GPU targets are not there yet; use the CPU (target='llvm') or target='interpreter'"
@@ -51,9 +81,6 @@ refuse(
     {
         "scan": "unroll the recurrence into computes, or use te.extern",
         "hybrid": "write the computation with te.compute",
-        "gradient": "write the gradient as a te.compute of its own",
-        "create_prim_func": "use tensorlang.lower(te.create_schedule(ops), args)",
-        "decl_tensor_intrin": "instructions are chosen by the target; use vectorize",
         "extern_primfunc": "use te.extern with a Python function",
         "trace": "use te.extern with a Python function that prints",
     },

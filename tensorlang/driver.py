@@ -22,7 +22,7 @@ from tensorlang.target.backend import backend
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor, buffers
-from tensorlang.te.program import read_buffers
+from tensorlang.te.program import Program, read_buffers
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,11 @@ def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffe
             continue
         if not isinstance(arg, Tensor):
             raise DefinitionError(f"args are tensors and sizes, got {type(arg).__name__} {arg!r}", caller())
-        name = s.buffer_of(arg)
-        if name in params:
-            raise DefinitionError(f"tensor {name} appears twice in args", caller())
+        name = _held(program, s.buffer_of(arg))
+        twice = [p for p in params if program.storage[p][0] == program.storage[name][0]]
+        if twice:
+            where = "" if str(arg.name) == twice[0] else f": it is {twice[0]}, updated in place"
+            raise DefinitionError(f"tensor {arg.name} appears twice in args{where}", caller())
         op = program[program.producer[name]]
         if not isinstance(op, PlaceholderOp) and op.name not in program.outputs:
             outputs = ", ".join(program.outputs)
@@ -112,11 +114,22 @@ def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffe
     return params, tuple(signature)
 
 
+def _held(program: Program, buffer: str) -> str:
+    """The buffer itself, or the input that it is after an update in place."""
+    root, _ = program.storage[buffer]
+    return root if isinstance(program[program.producer[root]], PlaceholderOp) else buffer
+
+
 def _check_complete(s: Schedule, params: list[str]) -> None:
     program = s.program
     used = {b for op in program.ops for b in read_buffers(op)}
     wanted = [b.name for op in program.ops for b in buffers(op) if op.name in program.outputs or b.name in used]
     external = [n for n in wanted if isinstance(program[program.producer[n]], PlaceholderOp)]
-    missing = [n for n in wanted if n not in params and (n in external or program.producer[n] in program.outputs)]
+    given = {program.storage[p][0] for p in params}
+    missing = [
+        n
+        for n in wanted
+        if program.storage[n][0] not in given and (n in external or program.producer[n] in program.outputs)
+    ]
     if missing:
         raise DefinitionError(f"args lack {', '.join(missing)}: every input and every output is an argument", caller())

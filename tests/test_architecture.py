@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tensorlang"
-FOLDERS = ("tensorlang", "tests", "benchmarks", "tutorials", "docs")
+FOLDERS = ("tensorlang", "tests", "benchmarks", "tutorials", "examples", "docs")
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 60
 UNCLEAR = {"utils", "util", "helpers", "helper", "misc", "common", "base", "manager"}

@@ -19,7 +19,20 @@ from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir import scalar
 from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.interpret_expr import Source, text
-from tensorlang.ir.stmt import Allocate, CallPython, Fail, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store
+from tensorlang.ir.stmt import (
+    Allocate,
+    CallMachine,
+    CallPython,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
 
 Order: TypeAlias = Literal["forward", "reversed", "shuffled"]
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -145,6 +158,8 @@ class _Writer:
                 self.line(indent, f"fault({stmt.message!r})")
             case CallPython():
                 self._call_python(stmt, indent)
+            case CallMachine():
+                self.stmt(stmt.meaning, indent, loops)
 
     def _for(self, stmt: For, indent: int, loops: int) -> None:
         if loops == _DEEPEST:

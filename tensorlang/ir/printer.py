@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorlang.ir.expr import Const
-from tensorlang.ir.stmt import Allocate, CallPython, Fail, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store
+from tensorlang.ir.stmt import Allocate, CallMachine, CallPython, Fail, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -53,3 +53,7 @@ def _lines(stmt: Stmt) -> Iterator[str]:
             yield f"fail {stmt.message!r}"
         case CallPython():
             yield f"python {stmt.name}({', '.join(b.name for b in stmt.buffers)})"
+        case CallMachine():
+            tiles = (f"{v.buffer.name}[{', '.join(map(str, v.index))}]" for v in stmt.views)
+            yield f"machine {stmt.code.name}({', '.join(tiles)}):"
+            yield from _indent(stmt.meaning)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from tensorlang.ir.expr import Buffer, Expr, Var
+from tensorlang.ir.expr import Buffer, Expr, Load, Var, rewrite
 
 INDEX = "int64"
 
@@ -107,7 +107,57 @@ class CallPython:
     buffers: tuple[Buffer, ...]
 
 
-Stmt: TypeAlias = For | Store | If | Seq | Allocate | Let | Fail | CallPython
+@dataclass(frozen=True, slots=True)
+class MachineParam:
+    """An array that machine code works on, and the distance in elements between neighbours of each dimension.
+
+    A stride that is a variable has the value of the tile that the code is called on.
+    """
+
+    buffer: Buffer
+    strides: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCode:
+    """What an intrinsic does, as the target runs it: statements over `params` with expressions of ir.machine.
+
+    `features`: what the CPU must have, by LLVM's names; `architecture`: which CPU, if not any. `source` is LLVM IR
+    that defines functions it calls.
+    """
+
+    name: str
+    params: tuple[MachineParam, ...]
+    body: Stmt
+    architecture: str = ""
+    features: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tile of `buffer` that begins at `index`.
+
+    Dimension k of the tile goes along dimension `dims[k]` of the buffer in steps of `steps[k]` elements of it; -1 for
+    a dimension of one element that the buffer does not have.
+    """
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    dims: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallMachine:
+    """Run machine code on one tile of each of its arrays; `meaning` does the same in plain loops."""
+
+    code: MachineCode
+    views: tuple[View, ...]
+    meaning: Stmt
+
+
+Stmt: TypeAlias = For | Store | If | Seq | Allocate | Let | Fail | CallPython | CallMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +185,8 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
             return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
         case Seq():
             return stmt.body
+        case CallMachine():
+            return (stmt.meaning,)
         case Store() | Fail() | CallPython():
             return ()
 
@@ -160,6 +212,8 @@ def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
             return If(stmt.cond, function(stmt.then), orelse)
         case Seq():
             return Seq(tuple(function(s) for s in stmt.body))
+        case CallMachine():
+            return CallMachine(stmt.code, stmt.views, function(stmt.meaning))
         case Store() | Fail() | CallPython():
             return stmt
 
@@ -177,7 +231,53 @@ def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
                 return If(function(s.cond), visit(s.then), None if s.orelse is None else visit(s.orelse))
             case Store():
                 return Store(s.buffer, tuple(function(i) for i in s.index), function(s.value))
+            case CallMachine():
+                views = (View(v.buffer, tuple(function(i) for i in v.index), v.dims, v.steps) for v in s.views)
+                return CallMachine(s.code, tuple(views), visit(s.meaning))
             case _:
                 return map_children(s, visit)
 
     return visit(stmt)
+
+
+def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
+    """Yield every top-level expression of a statement tree, in program order."""
+    match stmt:
+        case For():
+            yield from (stmt.lower, stmt.upper)
+        case Let():
+            yield stmt.value
+        case If():
+            yield stmt.cond
+        case Store():
+            yield from (*stmt.index, stmt.value)
+        case CallMachine():
+            for view in stmt.views:
+                yield from view.index
+        case _:
+            pass
+    for child in children(stmt):
+        yield from stmt_exprs(child)
+
+
+def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
+    """Rebuild a statement tree over other buffers, wherever one is stored to, loaded from, allocated or passed on."""
+
+    def load(node: Expr) -> Expr | None:
+        return Load(place(node.buffer), node.index) if isinstance(node, Load) else None
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case Store():
+                return Store(place(s.buffer), s.index, s.value)
+            case Allocate():
+                return Allocate(place(s.buffer), visit(s.body))
+            case CallPython():
+                return CallPython(s.name, tuple(place(b) for b in s.buffers))
+            case CallMachine():
+                views = tuple(View(place(v.buffer), v.index, v.dims, v.steps) for v in s.views)
+                return CallMachine(s.code, views, visit(s.meaning))
+            case _:
+                return map_children(s, visit)
+
+    return visit(map_exprs(stmt, lambda e: rewrite(e, load)))

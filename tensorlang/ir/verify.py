@@ -30,6 +30,7 @@ from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import (
     INDEX,
     Allocate,
+    CallMachine,
     CallPython,
     Fail,
     For,
@@ -112,6 +113,8 @@ class _Checker:
                 pass
             case CallPython():
                 self._call_python(stmt)
+            case CallMachine():
+                self._call_machine(stmt, lane)
 
     def declare(self, buffer: Buffer, stmt: Stmt) -> None:
         """Bring a buffer into scope."""
@@ -161,6 +164,16 @@ class _Checker:
             self.fault(stmt, f"{stmt.name} is not among the callbacks of the kernel")
         for buffer in stmt.buffers:
             self._declared(stmt, buffer)
+
+    def _call_machine(self, stmt: CallMachine, lane: str | None) -> None:
+        if len(stmt.views) != len(stmt.code.params):
+            self.fault(stmt, f"{stmt.code.name} works on {len(stmt.code.params)} arrays, got {len(stmt.views)}")
+        for param, view in zip(stmt.code.params, stmt.views, strict=True):
+            self._access(stmt, view.buffer, view.index)
+            rank = len(param.buffer.shape)
+            if len(view.dims) != rank or len(view.steps) != rank or view.buffer.dtype != param.buffer.dtype:
+                self.fault(stmt, f"a tile of {view.buffer} does not fit {param.buffer} of {stmt.code.name}")
+        self.stmt(stmt.meaning, lane)
 
     def _declared(self, stmt: Stmt, buffer: Buffer) -> None:
         known = self.buffers.get(buffer.name)

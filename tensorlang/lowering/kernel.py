@@ -13,7 +13,7 @@ from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.schedule.check import too_complex
 from tensorlang.schedule.derive import Derived
 from tensorlang.schedule.state import ScheduleState
-from tensorlang.te.operation import ExternOp
+from tensorlang.te.operation import ExternOp, PlaceholderOp, buffers
 
 
 def make_kernel(state: ScheduleState, derived: Derived, params: Sequence[str], name: str) -> Kernel:
@@ -25,11 +25,13 @@ def make_kernel(state: ScheduleState, derived: Derived, params: Sequence[str], n
         raise too_complex(f"lower {name}", "the generation of loops") from None
     body = storage.owned_by(None, loops)
     program = state.program
-    outputs = tuple(p for p in params if program.producer[p] in program.outputs)
+    makers = [op for op in program.ops if not isinstance(op, PlaceholderOp)]
+    written = {program.storage[b.name][0] for op in makers for b in buffers(op)}
+    outputs = tuple(derived.plans[p].buffer.name for p in params if program.storage[p][0] in written)
     callbacks = tuple((op.name, op.function) for op in program.ops if isinstance(op, ExternOp))
     sizes = tuple(Var(v.name, INDEX) for v in program.sizes)
-    buffers = tuple(derived.plans[p].buffer for p in params)
-    return Kernel(name, buffers, sizes, outputs, body, callbacks)
+    arrays = tuple(derived.plans[p].buffer for p in params)
+    return Kernel(name, arrays, sizes, outputs, body, callbacks)
 
 
 def _leaf(state: ScheduleState, derived: Derived, storage: Storage) -> LeafBuilder:

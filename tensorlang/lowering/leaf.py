@@ -9,10 +9,11 @@ from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Unary, Var, binary, c
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX, CallPython, Fail, If, Let, Seq, Stmt, Store
 from tensorlang.lowering.storage import Storage
-from tensorlang.polyhedral.extract import unproven
+from tensorlang.polyhedral.extract import GuardedLoad, unproven, unproven_among
+from tensorlang.polyhedral.ordered import sources
 from tensorlang.polyhedral.scan import invisible
 from tensorlang.polyhedral.statement import Role, Statement
-from tensorlang.te.operation import ComputeOp, ExternOp, Operation, Reduce, buffers
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, Reduce, buffers
 
 Localize: TypeAlias = Callable[[Expr], Expr]
 Element: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
@@ -29,14 +30,19 @@ def build_leaf(
     if isinstance(op, ExternOp):
         arrays = tuple(b for b in op.inputs if isinstance(b, Buffer)) + buffers(op)
         return CallPython(op.name, tuple(storage.plans[b.name].buffer for b in arrays))
-    assert isinstance(op, ComputeOp)
+    assert isinstance(op, ComputeOp | HybridOp)
     axes = {name: substitute(e, dict(values)) for name, e in statement.point}
     env: dict[str, Expr] = {**{name: Var(name, INDEX) for name in sizes}, **axes}
 
     def localized(expr: Expr) -> Expr:
-        return _loads(substitute(expr, env), values, storage)
+        return _loads(substitute(expr, env), values, storage, axes)
 
-    targets = [storage.place(b.name, tuple(axes[a.name] for a in op.axes), values) for b in buffers(op)]
+    hidden = [_loads(substitute(c, dict(values)), values, storage, axes) for c in invisible(statement, sizes)]
+    in_memory = [c for c in hidden if _reads_memory(c)]
+    if isinstance(op, HybridOp):
+        checked = _ordered(op, statement, axes, in_memory, localized, values, storage, sizes)
+        return _guarded(checked, (c for c in hidden if not _reads_memory(c)))
+    targets = [storage.place(b.name, tuple(axes[a.name] for a in op.axes), values, axes) for b in buffers(op)]
     used: Sequence[Expr] = op.body
     match statement.role:
         case Role.PURE:
@@ -47,10 +53,33 @@ def build_leaf(
             results = [localized(cast(e, d)) for e, d in zip(used, op.dtypes, strict=True)]
         case _:
             results = _combined(op, targets, localized)
-    hidden = [_loads(substitute(c, dict(values)), values, storage) for c in invisible(statement, sizes)]
-    stores = _guarded(_store_all(targets, results), (c for c in hidden if _reads_memory(c)))
-    checked = _checked(op, used, stores, localized, sizes)
+    stores = _guarded(_store_all(targets, results), in_memory)
+    checked = _checked(op.name, unproven(op, sizes, used), "reads", stores, localized)
     return _guarded(checked, (c for c in hidden if not _reads_memory(c)))
+
+
+def _ordered(
+    op: HybridOp,
+    statement: Statement,
+    axes: Mapping[str, Expr],
+    conditions: Sequence[Expr],
+    localized: Localize,
+    values: Mapping[str, Expr],
+    storage: Storage,
+    sizes: frozenset[str],
+) -> Stmt:
+    """The store of a hybrid statement, its data-dependent accesses tested: the reads first, then the element stored."""
+    source = sources(op)[statement.source]
+    store = source.store
+    index = tuple(localized(to_index(i)) for i in store.index)
+    buffer, at = storage.place(store.buffer.name, index, values, axes)
+    names = [loop.var.name for loop in source.loops]
+    body: Stmt = Store(buffer, at, localized(store.value))
+    written = Load(store.buffer, store.index)
+    body = _checked(op.name, unproven_among([written], names, sizes)[:1], "writes", body, localized)
+    loads = unproven_among([store.value, *store.index], names, sizes)
+    body = _guarded(_checked(op.name, loads, "reads", body, localized), conditions)
+    return _checked(op.name, unproven_among(source.conditions, names, sizes), "reads", body, localized)
 
 
 def _guarded(stmt: Stmt, conditions: Iterable[Expr]) -> Stmt:
@@ -63,14 +92,14 @@ def _reads_memory(expr: Expr) -> bool:
     return any(isinstance(node, Load) for node in walk(expr))
 
 
-def _loads(expr: Expr, values: Mapping[str, Expr], storage: Storage) -> Expr:
+def _loads(expr: Expr, values: Mapping[str, Expr], storage: Storage, axes: Mapping[str, Expr]) -> Expr:
     """Loads over local buffers, indices in int64."""
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load):
             return None
         index = tuple(to_index(i) for i in node.index)
-        buffer, local = storage.place(node.buffer.name, index, values)
+        buffer, local = storage.place(node.buffer.name, index, values, axes)
         return Load(buffer, local)
 
     return rewrite(expr, rule)
@@ -101,9 +130,9 @@ def _store_all(targets: list[Element], results: list[Expr]) -> Stmt:
     return body
 
 
-def _checked(op: ComputeOp, used: Sequence[Expr], stores: Stmt, localized: Localize, sizes: frozenset[str]) -> Stmt:
-    """Guard a statement by the bounds of its data-dependent reads; what a test itself reads is tested before."""
-    for load, conditions in unproven(op, sizes, used):
+def _checked(owner: str, loads: Iterable[GuardedLoad], word: str, stores: Stmt, localized: Localize) -> Stmt:
+    """Guard a statement by the bounds of its data-dependent accesses; what a test itself reads is tested before."""
+    for load, conditions in loads:
         inside: Expr | None = None
         for index, size in zip(load.index, load.buffer.shape, strict=True):
             wide = to_index(index)
@@ -113,6 +142,6 @@ def _checked(op: ComputeOp, used: Sequence[Expr], stores: Stmt, localized: Local
             continue
         for condition in reversed(conditions):
             inside = Binary("or", Unary("not", condition, "bool"), inside, "bool")
-        message = f"{op.name} reads {to_text(load)} out of bounds of {load.buffer.name}"
+        message = f"{owner} {word} {to_text(load)} out of bounds of {load.buffer.name}"
         stores = If(localized(inside), stores, Fail(message))
     return stores

@@ -20,11 +20,14 @@ class Storage:
             if not plan.is_argument:
                 self.by_loop.setdefault(plan.loop, []).append(plan)
 
-    def place(self, name: str, index: tuple[Expr, ...], values: Mapping[str, Expr]) -> tuple[Buffer, tuple[Expr, ...]]:
-        """Return the buffer and the local index of a global element, at the given loop values."""
+    def place(
+        self, name: str, index: tuple[Expr, ...], values: Mapping[str, Expr], axes: Mapping[str, Expr]
+    ) -> tuple[Buffer, tuple[Expr, ...]]:
+        """Return the buffer and the local index of a global element, at the given values of loops and own axes."""
         plan = self.plans[name]
         bases = (substitute(b, dict(values)) for b in plan.base)
-        return plan.buffer, tuple(simple(binary("sub", i, b)) for i, b in zip(index, bases, strict=True))
+        copies = tuple(simple(binary("sub", axes[axis], low)) for axis, low in plan.copies)
+        return plan.buffer, (*copies, *(simple(binary("sub", i, b)) for i, b in zip(index, bases, strict=True)))
 
     def owned_by(self, loop: str | None, body: Stmt) -> Stmt:
         """Wrap a body in the allocations of the buffers that live as long as one iteration of `loop`."""

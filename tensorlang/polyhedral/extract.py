@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, Load, Select, Unary, binary, to_text
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.ordered import sources
 from tensorlang.te.axis import Axis
-from tensorlang.te.operation import ComputeOp, Reduce
+from tensorlang.te.operation import ComputeOp, HybridOp, Reduce
 from tensorlang.te.program import Program
 
 GuardedLoad: TypeAlias = tuple[Load, tuple[Expr, ...]]
@@ -50,10 +52,14 @@ def unproven(op: ComputeOp, sizes: frozenset[str], values: Sequence[Expr] | None
     They are those of `values`: the operation's body (None), or what its reduction starts from. The kernel checks
     them, last first.
     """
-    names = dims([a.name for a in (*op.axes, *op.reduce_axes)])
-    return tuple(
-        pair for pair in _distinct(op.body if values is None else values) if not _visible(*pair, names, Namer(sizes))
-    )
+    axes = [a.name for a in (*op.axes, *op.reduce_axes)]
+    return unproven_among(op.body if values is None else values, axes, sizes)
+
+
+def unproven_among(values: Sequence[Expr], axes: Sequence[str], sizes: frozenset[str]) -> tuple[GuardedLoad, ...]:
+    """The loads of some values over these axes whose bounds isl cannot see, with their guards."""
+    names = dims(axes)
+    return tuple(pair for pair in _distinct(values) if not _visible(*pair, names, Namer(sizes)))
 
 
 def _distinct(values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:
@@ -73,44 +79,67 @@ def _visible(load: Load, conditions: tuple[Expr, ...], names: dict[str, str], na
 
 
 def check_bounds(program: Program) -> None:
-    """Prove that every affine read stays inside its array; DefinitionError with the first read that does not."""
+    """Prove that every affine access stays inside its array; DefinitionError with the first one that does not."""
     sizes = frozenset(v.name for v in program.sizes)
     for op in program.ops:
-        if isinstance(op, ComputeOp):
-            for load, conditions in _distinct(op.body):
-                _check_load(op, (*op.axes, *op.reduce_axes), load, conditions, sizes)
-            for load, conditions in _distinct(() if op.reduction is None else op.reduction.start()):
-                _check_load(op, op.axes, load, conditions, sizes)
+        match op:
+            case ComputeOp():
+                around = [c for a in (*op.axes, *op.reduce_axes) for c in axis_range(a)] + list(op.where)
+                check = _Bounds(op, [a.name for a in (*op.axes, *op.reduce_axes)], around, sizes)
+                check.all(op.body)
+                if op.reduction is not None:
+                    around = [c for a in op.axes for c in axis_range(a)] + list(op.where)
+                    _Bounds(op, [a.name for a in op.axes], around, sizes).all(op.reduction.start())
+            case HybridOp():
+                for source in sources(op).values():
+                    check = _Bounds(op, [loop.var.name for loop in source.loops], source.domain, sizes)
+                    check.all((*source.store.index, source.store.value))
+                    check.one(Load(source.store.buffer, source.store.index), (), "writes")
+                    _Bounds(op, check.axes, source.ranges, sizes).all(source.conditions)
+            case _:
+                pass
 
 
-def _check_load(
-    op: ComputeOp, axes: tuple[Axis, ...], load: Load, conditions: tuple[Expr, ...], sizes: frozenset[str]
-) -> None:
-    namer = Namer(sizes)
-    names = dims([a.name for a in axes])
-    if not _visible(load, conditions, names, Namer(sizes)):
-        return
-    domain = [c for a in axes for c in axis_range(a)] + list(op.where) + list(conditions)
-    inside, _ = conditions_text(domain, names, namer)
-    for index, size in zip(load.index, load.buffer.shape, strict=True):
-        text, limit = index_text(index, names, namer), index_text(size, {}, namer)
-        outside = f"({text} < 0 or {text} >= {limit})"
-        context = namer.context()
-        where = " and ".join(t for t in (inside, outside, context) if t)
-        bad = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
-        if not bad.is_empty():
-            raise DefinitionError(_out_of_bounds(op, load, axes, bad, namer), op.location)
+@dataclass(frozen=True)
+class _Bounds:
+    """The proof that accesses of an operation stay inside their arrays, over some axes in some domain."""
 
+    op: ComputeOp | HybridOp
+    axes: Sequence[str]
+    domain: Sequence[Expr]
+    sizes: frozenset[str]
 
-def _out_of_bounds(op: ComputeOp, load: Load, axes: tuple[Axis, ...], bad: isl.Set, namer: Namer) -> str:
-    count = bad.dim(isl.DIM.param)
-    point = bad.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count).lexmin().sample_point()
-    values = [isl.number(point.get_coordinate_val(isl.DIM.set, k)) for k in range(count + len(axes))]
-    sizes = ", ".join(f"{to_text(e)}={v}" for e, v in zip(namer.parameters.values(), values, strict=False))
-    at = ", ".join(f"{a.name}={v}" for a, v in zip(axes, values[count:], strict=True))
-    shape = ", ".join(map(to_text, load.buffer.shape))
-    return (
-        f"{op.name} reads {to_text(load)} outside {load.buffer.name} of shape ({shape}), "
-        f"for instance at {at or 'its only point'}{f' with {sizes}' if sizes else ''}; "
-        "guard the read with te.if_then_else, or change the extents"
-    )
+    def all(self, values: Sequence[Expr]) -> None:
+        """Every load of some values."""
+        for load, conditions in _distinct(values):
+            self.one(load, conditions, "reads")
+
+    def one(self, load: Load, conditions: tuple[Expr, ...], word: str) -> None:
+        """One access; DefinitionError with the first point at which it leaves its array."""
+        namer = Namer(self.sizes)
+        names = dims(self.axes)
+        if not _visible(load, conditions, names, Namer(self.sizes)):
+            return
+        inside, _ = conditions_text([*self.domain, *conditions], names, namer)
+        for index, size in zip(load.index, load.buffer.shape, strict=True):
+            text, limit = index_text(index, names, namer), index_text(size, {}, namer)
+            outside = f"({text} < 0 or {text} >= {limit})"
+            context = namer.context()
+            where = " and ".join(t for t in (inside, outside, context) if t)
+            bad = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
+            if not bad.is_empty():
+                raise DefinitionError(self._complaint(load, bad, namer, word), self.op.location)
+
+    def _complaint(self, load: Load, bad: isl.Set, namer: Namer, word: str) -> str:
+        count = bad.dim(isl.DIM.param)
+        point = bad.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count).lexmin().sample_point()
+        values = [isl.number(point.get_coordinate_val(isl.DIM.set, k)) for k in range(count + len(self.axes))]
+        sizes = ", ".join(f"{to_text(e)}={v}" for e, v in zip(namer.parameters.values(), values, strict=False))
+        at = ", ".join(f"{a}={v}" for a, v in zip(self.axes, values[count:], strict=True))
+        shape = ", ".join(map(to_text, load.buffer.shape))
+        guard = "the read with te.if_then_else" if isinstance(self.op, ComputeOp) else "the access with if"
+        return (
+            f"{self.op.name} {word} {to_text(load)} outside {load.buffer.name} of shape ({shape}), "
+            f"for instance at {at or 'its only point'}{f' with {sizes}' if sizes else ''}; "
+            f"guard {guard}, or change the extents"
+        )

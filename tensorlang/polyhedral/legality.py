@@ -1,16 +1,20 @@
 """The one legality check: do all dependences run forward in time?
 
-Dependences are between values, by role, over all pairs, and are built directly in time space: every
-statement's accesses are maps from its time vector to array elements. `before` orders time vectors; a loop
-whose iterations run at once (parallel, bound) proves nothing, and a vectorised loop is moved last and proves
-nothing there. Pairs of updates of one reduction may run in either order, but must be ordered.
+Dependences cover all pairs of accesses to an element of which one writes, and are built directly in time space: every
+statement's accesses are maps from its time vector to array elements. What comes first is decided by epochs (a value
+is initialised, then updated, then read, then perhaps updated in place), and within one epoch by the order of the
+program as declared. Updates of one reduction may run in either order, but must be ordered.
+
+`before` orders time vectors; a loop whose iterations run at once (parallel, bound) proves nothing, and a vectorised
+loop is moved last and proves nothing there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
@@ -47,15 +51,20 @@ class TimeSpace:
         parts = [names[p] if isinstance(p, str) else str(p) for p in self.vectors[statement.name]]
         return ", ".join(parts + ["0"] * (self.length - len(parts)))
 
-    def text(self, pairs: Iterable[tuple[Statement, Access]], arrays: dict[str, Array]) -> str:
-        """`time -> element` of the accesses, as the body of an isl map over one array."""
+    def text(self, pairs: Iterable[tuple[Statement, Access]], arrays: dict[str, Array], origin: int = 0) -> str:
+        """`time -> element` of the accesses, as the body of an isl map over one array.
+
+        `origin` appends that many entries of the time in the program as declared.
+        """
         pieces = []
         for statement, access in pairs:
             names = dims(statement.loops)
             index, extra = self._element(access, arrays[access.array], names)
             guard, _ = conditions_text(access.conditions, names, self.namer)
             version = [names[v] for v in access.version]
-            target = f"A[{', '.join(version + index)}]"
+            when = [index_text(o, names, self.namer) or "0" for o in access.origin[:origin]]
+            when += ["0"] * (origin - len(when))
+            target = f"A[{', '.join([*version, *index, *when])}]"
             where = " and ".join([self.domains[statement.name], guard, *extra])
             pieces.append(f"[{self.vector(statement)}] -> {target} : {where}")
         return "; ".join(pieces)
@@ -131,53 +140,114 @@ def _unordered_prefixes(space: TimeSpace) -> dict[int, list[str]]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Dependences:
+    """Accesses through one array that must keep an order: every pair of a source and a sink that meet in an element.
+
+    `ordered`: only pairs whose source comes first in the program as declared. Kind `reduction`: either order will do.
+    """
+
+    kind: str
+    array: str
+    sources: tuple[tuple[Statement, Access], ...]
+    sinks: tuple[tuple[Statement, Access], ...]
+    ordered: bool = False
+
+    def pairs(self, space: TimeSpace, arrays: dict[str, Array]) -> isl.Map:
+        """The pairs of time vectors."""
+        length = max((len(a.origin) for _, a in (*self.sources, *self.sinks)), default=0) if self.ordered else 0
+        source = space.make(space.text(self.sources, arrays, length))
+        sink = space.make(space.text(self.sinks, arrays, length))
+        if length:
+            rank = source.dim(isl.DIM.out) - length
+            source = source.apply_range(_declared_before(rank, length))
+        return source.apply_range(sink.reverse())
+
+
+@lru_cache(maxsize=64)
+def _declared_before(rank: int, length: int) -> isl.Map:
+    """An element with a time -> the same element with a later time."""
+    same = [f"e{k}" for k in range(rank)]
+    a, b = [f"a{k}" for k in range(length)], [f"b{k}" for k in range(length)]
+    cases = [" and ".join([f"a{k} = b{k}" for k in range(d)] + [f"a{d} < b{d}"]) for d in range(length)]
+    order = " or ".join(f"({c})" for c in cases)
+    return isl.make_map(f"{{ A[{', '.join(same + a)}] -> A[{', '.join(same + b)}] : {order} }}")
+
+
 def violations(scop: Scop) -> list[Violation]:
     """Return the broken dependences of a scheduled program; empty: legal, and free of races."""
     space = TimeSpace(scop)
     arrays = {a.name: a for a in scop.arrays}
-    written: dict[str, dict[Role, list[tuple[Statement, Access]]]] = {}
-    read: dict[str, list[tuple[Statement, Access]]] = {}
-    for s in scop.statements:
-        for w in s.writes:
-            written.setdefault(w.array, {}).setdefault(s.role, []).append((s, w))
-        for r in s.reads:
-            read.setdefault(r.array, []).append((s, r))
-    texts = []
-    for name, by_role in written.items():
-        texts += _dependences(name, by_role, read.get(name, []), space, arrays)
-    if not texts:
+    families = list(dependences(scop))
+    if not families:
         return []
     order = before(space)
     found = []
-    for kind, name, source, sink in texts:
-        pairs = space.make(source).apply_range(space.make(sink).reverse())
-        bad = pairs.subtract(order)
-        if kind == "reduction":
+    for family in families:
+        bad = family.pairs(space, arrays).subtract(order)
+        if family.kind == "reduction":
             bad = bad.subtract(order.reverse()).subtract(_same_time(space.length))
         if not bad.is_empty():
-            found.append(Violation(kind, name, bad, space))
+            found.append(Violation(family.kind, family.array, bad, space))
     return found
 
 
-def _dependences(
-    name: str,
-    by_role: dict[Role, list[tuple[Statement, Access]]],
-    readers: Sequence[tuple[Statement, Access]],
-    space: TimeSpace,
-    arrays: dict[str, Array],
-) -> list[tuple[str, str, str, str]]:
-    """(kind, array, source text, sink text) of each family of dependences through one array."""
-    found = []
-    everything = [pair for pairs in by_role.values() for pair in pairs]
-    if readers:
-        found.append(("flow", name, space.text(everything, arrays), space.text(readers, arrays)))
-    updates = by_role.get(Role.UPDATE, [])
-    if updates and by_role.get(Role.INIT):
-        found.append(("flow", name, space.text(by_role[Role.INIT], arrays), space.text(updates, arrays)))
-    concurrent = [(s, a) for s, a in updates if space.scop.unordered & set(s.loops) or s.lanes]
+Touch: TypeAlias = tuple[Statement, Access]
+
+
+def dependences(scop: Scop) -> Iterator[Dependences]:
+    """Yield the dependences of a scop in families, those through one array together."""
+    writes: dict[str, dict[int, list[Touch]]] = {}
+    reads: dict[str, dict[int, list[Touch]]] = {}
+    for s in scop.statements:
+        for w in s.writes:
+            writes.setdefault(w.array, {}).setdefault(3 * w.updates + (s.role is Role.UPDATE), []).append((s, w))
+        for r in s.reads:
+            reads.setdefault(r.array, {}).setdefault(3 * r.updates + (0 if r.origin else 2), []).append((s, r))
+    for name, written in writes.items():
+        yield from _between_epochs(name, written, reads.get(name, {}))
+        for epoch, touches in written.items():
+            yield from _within_epoch(name, touches, reads.get(name, {}).get(epoch, []), scop)
+
+
+def _between_epochs(
+    name: str, writes: dict[int, list[Touch]], reads: dict[int, list[Touch]]
+) -> Iterator[Dependences]:
+    """What was written before an epoch comes before it; and what was read, before the writes of it."""
+    for epoch in sorted({*writes, *reads}):
+        written = tuple(t for e, touches in writes.items() if e < epoch for t in touches)
+        read = tuple(t for e, touches in reads.items() if e < epoch for t in touches)
+        now, then = tuple(writes.get(epoch, ())), tuple(reads.get(epoch, ()))
+        if written and then:
+            yield Dependences("flow", name, written, then)
+        if written and now:
+            kind = "flow" if any(s.role is Role.UPDATE or w.reducer for s, w in now) else "output"
+            yield Dependences(kind, name, written, now)
+        if read and now:
+            yield Dependences("anti", name, read, now)
+
+
+def _within_epoch(name: str, writes: list[Touch], reads: list[Touch], scop: Scop) -> Iterator[Dependences]:
+    """The order of the program as declared, and the one freedom in it: updates by one reducer may change places."""
+    declared = [t for t in writes if t[1].origin]
+    for reducer in dict.fromkeys(w.reducer for _, w in declared):
+        mine = tuple(t for t in declared if t[1].reducer == reducer)
+        others = tuple(t for t in declared if not reducer or t[1].reducer != reducer)
+        if reads:
+            yield Dependences("flow", name, mine, tuple(reads), ordered=True)
+            yield Dependences("anti", name, tuple(reads), mine, ordered=True)
+        if others:
+            yield Dependences("output", name, mine, others, ordered=True)
+    for family in {t[1].reducer: None for t in declared if t[1].reducer}:
+        yield from _reduction(name, [t for t in declared if t[1].reducer == family], scop)
+    yield from _reduction(name, [t for t in writes if t[0].role is Role.UPDATE and not t[1].origin], scop)
+
+
+def _reduction(name: str, updates: list[Touch], scop: Scop) -> Iterator[Dependences]:
+    """Updates that may run at the same time; all others are ordered by the loops, one way or the other."""
+    concurrent = tuple((s, a) for s, a in updates if scop.unordered & set(s.loops) or s.lanes)
     if concurrent:
-        found.append(("reduction", name, space.text(concurrent, arrays), space.text(concurrent, arrays)))
-    return found
+        yield Dependences("reduction", name, concurrent, concurrent)
 
 
 def _same_time(n: int) -> isl.Map:

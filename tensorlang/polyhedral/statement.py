@@ -19,6 +19,7 @@ class Role(Enum):
     INIT = "init"
     UPDATE = "update"
     EXTERN = "extern"
+    ORDERED = "ordered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,19 @@ class Access:
 
     `index` None: any element (data-dependent, or not affine). `version`: the loops whose values tell apart
     the copies of a tile-local array; empty for an array that exists once.
+
+    `updates` counts how often the array was updated in place before. `origin` is the time of the access in the
+    program as declared, if that has an order; a write with a `reducer` also reads its element, and may change places
+    with others of the same family.
     """
 
     array: str
     index: tuple[Expr, ...] | None
     version: tuple[str, ...] = ()
     conditions: tuple[Expr, ...] = ()
+    updates: int = 0
+    origin: tuple[Expr, ...] = ()
+    reducer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,8 @@ class Statement:
     """`stage` in one of its roles, run once for every value of `loops` in `domain`.
 
     `point` gives the stage's own axes from the loops. `time` is the schedule: static positions and loop
-    names in turn; loops of `unordered` prove no order (parallel, bound); `lanes` are vectorised loops.
+    names in turn; loops of `unordered` prove no order (parallel, bound); `lanes` are vectorised loops. `source` names
+    the statement of a hybrid operation that this is.
     """
 
     name: str
@@ -53,6 +62,7 @@ class Statement:
     reads: tuple[Access, ...]
     time: tuple[int | str, ...] = ()
     lanes: tuple[str, ...] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

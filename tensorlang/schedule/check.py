@@ -13,6 +13,7 @@ from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered
 from tensorlang.polyhedral.legality import Violation, violations
 from tensorlang.polyhedral.statement import Access, Scop, Statement
 from tensorlang.polyhedral.witness import explain
+from tensorlang.schedule import order
 from tensorlang.schedule.derive import Derived, derive
 from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState
@@ -207,10 +208,10 @@ def free_axes(state: ScheduleState, stage: str, guilty: str) -> list[str]:
     current = state.stages[stage]
     note = current.annotations[guilty]
     rest = {a: n for a, n in current.annotations.items() if a != guilty}
-    held = [current.leaves.index(s.attach.axis) for s in state.attached_to(stage) if s.attach is not None]
+    held = {a for s in state.attached_to(stage) if s.attach for a in order.path(current.order, s.attach.axis)}
     found = []
-    for place, axis in enumerate(current.leaves):
-        lanes = constant(state.axis_ranges(stage)[axis].extent) is not None and max(held, default=-1) < place
+    for axis in current.leaves:
+        lanes = constant(state.axis_ranges(stage)[axis].extent) is not None and axis not in held
         if axis in rest or axis == guilty or (note.kind is LoopKind.VECTORIZED and not lanes):
             continue
         if is_legal(state.with_stage(replace(current, annotations={**rest, axis: note}))):

@@ -5,15 +5,18 @@ Consumers come first: the region that a tile of consumers needs decides the loop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tensorlang.ir.expr import Buffer, Expr, Var, binary
+from tensorlang.ir.expr import Buffer, Expr, Load, Var, binary, same, substitute, variables, walk
+from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
-from tensorlang.polyhedral.statement import Array, Scop, Statement
+from tensorlang.polyhedral.ordered import Source, sources
+from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
+from tensorlang.schedule import order
 from tensorlang.schedule.relation import (
     ZERO,
     AxisRange,
@@ -27,9 +30,10 @@ from tensorlang.schedule.relation import (
     symbolic,
 )
 from tensorlang.schedule.state import ScheduleState, StageState
-from tensorlang.schedule.statements import is_true, statements_of
+from tensorlang.schedule.statements import is_true, ordered_statement, statements_of
 from tensorlang.te.axis import AxisKind
-from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, buffers
+from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, buffers
+from tensorlang.te.program import local_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,17 @@ class LoopPlan:
 
 @dataclass(frozen=True, slots=True)
 class BufferPlan:
-    """Where an array lives: its local shape, the offset of its first element, and the loop that owns it."""
+    """Where an array lives: its local shape, the offset of its first element, and the loop that owns it.
+
+    `copies` are the loops of a hybrid operation, with their first value, for whose iterations the array holds one copy
+    each, in front of its own dimensions.
+    """
 
     buffer: Buffer
     base: tuple[Expr, ...]
     loop: str | None
     is_argument: bool
+    copies: tuple[tuple[str, Expr], ...] = ()
 
 
 @dataclass(slots=True)
@@ -64,6 +73,12 @@ class StagePlan:
     init: tuple[LoopPlan, ...]
     first_reduce: int | None
     statements: list[int] = field(default_factory=list)
+    by_strand: dict[str, int] = field(default_factory=dict)
+
+    def path(self, axis: str) -> tuple[LoopPlan, ...]:
+        """All loops down to and including that over `axis`, those around the stage first."""
+        found = {loop.axis: loop for loop in self.own}
+        return (*self.prefix, *(found[a] for a in order.path(self.stage.order, axis)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +119,21 @@ class _Derivation:
                 self._plan_buffers(op, (), None, True)
         roots = [op.name for op in program.ops if op.name in self.stages and self.stages[op.name].stage.attach is None]
         tree = sequence([self._nest(name) for name in roots])
-        return Derived(self._scop(tree), tree, self.buffers)
+        scop = self._scop(tree)
+        return Derived(scop, tree, self._with_updates())
+
+    def _with_updates(self) -> dict[str, BufferPlan]:
+        """An array updated in place lives where it did before; an output, or an input, in the caller's array."""
+        plans, holder = dict(self.buffers), dict[str, BufferPlan]()
+        for name, (root, _) in self.state.program.storage.items():
+            if root not in holder or (plans[name].is_argument and not holder[root].is_argument):
+                holder[root] = plans[name]
+        return plans | {name: holder[root] for name, (root, _) in self.state.program.storage.items()}
 
     def _stage(self, op: Operation, stage: StageState) -> None:
+        if isinstance(op, HybridOp):
+            self._hybrid(op, stage)
+            return
         prefix = self._prefix(stage)
         boxes: list[Box | None] = self._boxes(op, prefix) if stage.attach else [None] * len(op.shape)
         plan, values, guards = self._loops(op, stage, prefix, boxes)
@@ -115,17 +142,69 @@ class _Derivation:
         owner = prefix[-1].name if prefix else None
         self._plan_buffers(op, bases, owner, op.name in self.state.program.outputs, boxes)
         limits = _limits((*plan.prefix, *plan.own, *plan.init))
-        for statement in statements_of(op, plan_loops(plan), values, guards, limits):
+        for statement in statements_of(op, plan_loops(plan), values, guards, limits, self.state.strict):
             plan.statements.append(len(self.statements))
             self.statements.append(statement)
 
     def _prefix(self, stage: StageState) -> tuple[LoopPlan, ...]:
         if stage.attach is None:
             return ()
-        host = self.stages[stage.attach.stage]
-        path = (*host.prefix, *host.own)
-        last = next(k for k, loop in enumerate(host.own) if loop.axis == stage.attach.axis)
-        return path[: len(host.prefix) + last + 1]
+        return self.stages[stage.attach.stage].path(stage.attach.axis)
+
+    def _hybrid(self, op: HybridOp, stage: StageState) -> None:
+        """Every statement by its own relations, over loops that some of them share."""
+        known = self.state.axis_ranges(stage.name)
+        own = tuple(self._loop(stage, axis, known, "") for axis in stage.leaves)
+        plan = self.stages[stage.name] = StagePlan(stage, (), own, (), None)
+        limits = _limits(own)
+        for name, strand in stage.strands.items():
+            source = sources(op)[strand.source]
+            inside = order.around(stage.order, name)
+            leaf: dict[str, Expr] = {a: Var(f"{stage.name}.{a}", INDEX) for a in inside}
+            reach = self.state.strand_ranges(stage.name, name)
+            value, guards = backward(strand.relations, reach, leaf)
+            axes = {loop.var.name: simplify(value[loop.var.name], limits) for loop in source.loops}
+            for loop in source.loops:
+                var = Var(loop.var.name, INDEX)
+                ends = [binary("ge", var, to_index(loop.lower)), binary("lt", var, to_index(loop.upper))]
+                guards += [substitute(c, axes) for c in ends]
+            guards += [substitute(c, axes) for c in strand.where]
+            guards = [g for g in (simplify(g, limits) for g in guards) if not is_true(g)]
+            names = tuple(f"{stage.name}.{a}" for a in inside)
+            plan.by_strand[name] = len(self.statements)
+            self.statements.append(
+                ordered_statement(stage.name, name, source, names, axes, guards, limits, self.state.strict)
+            )
+        self._plan_buffers(op, (), None, op.name in self.state.program.outputs)
+        for local in local_arrays(op):
+            self._plan_local(op, local, plan)
+
+    def _plan_local(self, op: HybridOp, local: Buffer, plan: StagePlan) -> None:
+        """Allocate an array of the operation inside the innermost loop that holds all its uses.
+
+        Copies for the iterations that this loop does not tell apart are kept side by side.
+        """
+        found = sources(op)
+        users = [n for n, s in plan.stage.strands.items() if local.name in arrays_of(found[s.source])]
+        paths = [order.around(plan.stage.order, n) for n in users]
+        shared = _common(paths)
+        inside = {f"{plan.stage.name}.{a}" for a in shared}
+        points = [dict(self.statements[plan.by_strand[n]].point) for n in users]
+        first = found[plan.stage.strands[users[0]].source] if users else None
+        copies: list[tuple[str, Expr]] = []
+        extents: list[Expr] = []
+        for name in first.scopes[local.name] if first else ():
+            values = [p[name] for p in points]
+            if variables(values[0]) <= inside | self.state.sizes and all(same(v, values[0]) for v in values):
+                continue
+            assert first is not None
+            low, extent = first.hull[name]
+            copies.append((name, low))
+            extents.append(extent)
+        shape = (*extents, *(symbolic(e) for e in local.shape))
+        owner = f"{plan.stage.name}.{shared[-1]}" if shared else None
+        base = (ZERO,) * len(local.shape)
+        self.buffers[local.name] = BufferPlan(replace(local, shape=shape), base, owner, False, tuple(copies))
 
     def _boxes(self, op: Operation, prefix: tuple[LoopPlan, ...]) -> list[Box | None]:
         names = tuple(p.name for p in prefix)
@@ -157,6 +236,8 @@ class _Derivation:
         kinds = self.state.axis_kinds(stage.name)
         loops = tuple(self._loop(stage, axis, known, "") for axis in stage.leaves)
         first = next((k for k, a in enumerate(stage.leaves) if kinds[a] is AxisKind.REDUCE), None)
+        if first is not None and stage.init_at in stage.leaves:
+            first = min(first, stage.leaves.index(stage.init_at))
         inside = stage.leaves[first:] if first is not None else ()
         init = tuple(self._loop(stage, a, known, ".init") for a in inside if kinds[a] is not AxisKind.REDUCE)
         value, guards = backward(stage.relations, known, {a: Var(f"{stage.name}.{a}", INDEX) for a in stage.leaves})
@@ -194,6 +275,8 @@ class _Derivation:
     def _nest(self, name: str) -> Tree:
         """The tree of a stage below the loops around it."""
         plan = self.stages[name]
+        if plan.by_strand:
+            return sequence(self._body(plan, plan.stage.order))
         init, *rest = plan.statements
         if plan.first_reduce is None:
             return self._chain(plan, 0, len(plan.own), Leaf(init))
@@ -206,13 +289,27 @@ class _Derivation:
     def _chain(self, plan: StagePlan, begin: int, end: int, body: Tree) -> Tree:
         """Own loops `begin..end` around a body, each with the producers that are computed inside it."""
         for loop in reversed(plan.own[begin:end]):
-            inside = [
-                self._nest(op.name)
-                for op in self.state.program.ops
-                if op.name in self.stages and self._is_inside(self.stages[op.name].stage, plan.stage.name, loop.axis)
-            ]
-            body = _wrap(loop, plan.stage.name, sequence([*inside, body]))
+            body = _wrap(loop, plan.stage.name, sequence([*self._attached(plan, loop.axis), body]))
         return body
+
+    def _body(self, plan: StagePlan, nodes: order.Order) -> list[Tree]:
+        """The loops and statements of a hybrid stage, each loop with the producers that are computed inside it."""
+        loops = {loop.axis: loop for loop in plan.own}
+        made: list[Tree] = []
+        for node in nodes:
+            if isinstance(node, order.LoopNode):
+                inside = [*self._attached(plan, node.axis), *self._body(plan, node.body)]
+                made.append(_wrap(loops[node.axis], plan.stage.name, sequence(inside)))
+            else:
+                made.append(Leaf(plan.by_strand[node]))
+        return made
+
+    def _attached(self, plan: StagePlan, axis: str) -> list[Tree]:
+        return [
+            self._nest(op.name)
+            for op in self.state.program.ops
+            if op.name in self.stages and self._is_inside(self.stages[op.name].stage, plan.stage.name, axis)
+        ]
 
     def _is_inside(self, stage: StageState, host: str, axis: str) -> bool:
         return stage.attach is not None and (stage.attach.stage, stage.attach.axis) == (host, axis)
@@ -220,28 +317,55 @@ class _Derivation:
     def _scop(self, tree: Tree) -> Scop:
         time = dict(times(tree))
         loops = {loop.name: loop for plan in self.stages.values() for loop in plan_all(plan)}
+        storage = self.state.program.storage
         version = {
-            b.name: tuple(p.name for p in self.stages[op.name].prefix)
+            storage[b.name][0]: tuple(p.name for p in self.stages[op.name].prefix)
             for op in self.state.program.ops
-            if op.name in self.stages
+            if op.name in self.stages and self.stages[op.name].prefix
             for b in buffers(op)
         }
+
+        def placed(access: Access) -> Access:
+            root, updates = storage.get(access.array, (access.array, 0))
+            return replace(access, array=root, updates=updates, version=version.get(root, ()))
+
         done = []
         for number, s in enumerate(self.statements):
             lanes = tuple(n for n in s.loops if loops[n].kind is LoopKind.VECTORIZED)
-            writes = tuple(replace(w, version=version.get(w.array, ())) for w in s.writes)
-            reads = tuple(replace(r, version=version.get(r.array, ())) for r in s.reads)
             bounds = tuple(c for n in s.loops for c in _bounds(loops[n]))
+            writes, reads = tuple(map(placed, s.writes)), tuple(map(placed, s.reads))
             domain = (*bounds, *s.domain)
             done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
         unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
-        inputs = {b.name for op in self.state.program.ops if isinstance(op, PlaceholderOp) for b in buffers(op)}
-        arrays = tuple(
-            Array(b.name, tuple(symbolic(e) for e in b.shape), b.name in inputs)
-            for op in self.state.program.ops
-            for b in buffers(op)
-        )
-        return Scop(tuple(done), arrays, self.state.sizes, unordered)
+        return Scop(tuple(done), tuple(self._arrays()), self.state.sizes, unordered)
+
+    def _arrays(self) -> Iterator[Array]:
+        """The arrays as the analysis sees them: a local array of a hybrid operation has one copy per iteration."""
+        for op in self.state.program.ops:
+            for b in buffers(op):
+                yield Array(b.name, tuple(symbolic(e) for e in b.shape), isinstance(op, PlaceholderOp))
+            if isinstance(op, HybridOp):
+                scopes = {n: (s, scope) for s in sources(op).values() for n, scope in s.scopes.items()}
+                for b in local_arrays(op):
+                    source, scope = scopes.get(b.name, (None, ()))
+                    copies = tuple(source.hull[n][1] for n in scope) if source else ()
+                    yield Array(b.name, (*copies, *(symbolic(e) for e in b.shape)), False)
+
+
+def arrays_of(source: Source) -> set[str]:
+    """Names of the arrays that a statement touches."""
+    loads = [n for e in (*source.conditions, *source.store.index, source.store.value) for n in walk(e)]
+    return {n.buffer.name for n in loads if isinstance(n, Load)} | {source.store.buffer.name}
+
+
+def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The longest path that all begin with."""
+    shared: list[str] = []
+    for level in zip(*paths, strict=False):
+        if len(set(level)) > 1:
+            break
+        shared.append(level[0])
+    return tuple(shared)
 
 
 def _base(box: Box | None) -> Expr:
@@ -283,13 +407,15 @@ def plan_loops(plan: StagePlan) -> tuple[tuple[str, ...], tuple[str, ...], dict[
 
 def _points(stage: StageState, axis: str, known: dict[str, AxisRange]) -> tuple[tuple[str, int], ...]:
     """The point loops of a peeled split whose outer axis is `axis`: full when all of them run whole."""
-    for relation in stage.relations:
+    whole = len(stage.strands) == 1 and stage.name in stage.strands
+    for relation in stage.all_relations:
         if isinstance(relation, SplitRelation | PartsRelation) and relation.outer == axis and relation.tail == "peel":
             factor = constant(split_factor(relation, known[relation.parent]))
             low, extent = constant(known[relation.parent].lower), constant(known[relation.parent].extent)
             below = _leaves_of(stage, relation.inner)
             sizes = [(leaf, constant(known[leaf].extent)) for leaf in below]
-            if factor and low == 0 and extent is not None and extent % factor == 0 and not _guarded_above(stage, axis):
+            fits = whole and factor and low == 0 and extent is not None and extent % factor == 0
+            if fits and not _guarded_above(stage, axis):
                 return ()
             found = [(f"{stage.name}.{leaf}{s}", n) for leaf, n in sizes if n is not None for s in ("", ".init")]
             return tuple(found)
@@ -298,9 +424,9 @@ def _points(stage: StageState, axis: str, known: dict[str, AxisRange]) -> tuple[
 
 def _guarded_above(stage: StageState, axis: str) -> bool:
     """True when the split axis is itself part of another split, whose guard may cut this one."""
-    made = {r.outer for r in stage.relations if isinstance(r, SplitRelation | PartsRelation)}
-    parents = {r.parent for r in stage.relations if isinstance(r, SplitRelation | PartsRelation) and r.outer == axis}
-    inner = {r.inner for r in stage.relations if isinstance(r, SplitRelation | PartsRelation)}
+    splits = [r for r in stage.all_relations if isinstance(r, SplitRelation | PartsRelation)]
+    made, inner = {r.outer for r in splits}, {r.inner for r in splits}
+    parents = {r.parent for r in splits if r.outer == axis}
     return bool(parents & (made | inner))
 
 
@@ -308,7 +434,7 @@ def _leaves_of(stage: StageState, axis: str) -> list[str]:
     if axis in stage.leaves:
         return [axis]
     found: list[str] = []
-    for r in stage.relations:
+    for r in stage.all_relations:
         match r:
             case SplitRelation() | PartsRelation() if r.parent == axis:
                 found += _leaves_of(stage, r.outer) + _leaves_of(stage, r.inner)

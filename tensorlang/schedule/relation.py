@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tensorlang.ir.expr import Binary, Const, Expr, binary, rewrite
+from tensorlang.ir.expr import Binary, Const, Expr, binary, rewrite, same
 from tensorlang.ir.expr import fold_integers as fold
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX
@@ -60,7 +60,73 @@ class SkewRelation:
     skewed: str
 
 
-Relation: TypeAlias = SplitRelation | PartsRelation | FuseRelation | SkewRelation
+@dataclass(frozen=True, slots=True)
+class ShiftRelation:
+    """`shifted = axis + by`; a renaming where `by` is 0. `by` is an expression of the sizes."""
+
+    axis: str
+    by: Expr
+    shifted: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReverseRelation:
+    """`reversed = first + last - axis`: the same range, backwards."""
+
+    axis: str
+    reversed: str
+
+
+@dataclass(frozen=True, slots=True)
+class AffineRelation:
+    """`made = matrix * axes`, by a unimodular matrix; `inverse` is that of the matrix."""
+
+    axes: tuple[str, ...]
+    matrix: tuple[tuple[int, ...], ...]
+    inverse: tuple[tuple[int, ...], ...]
+    made: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BandRelation:
+    """Loops over the tiles that hyperplanes cut: `tile = floor((row * axes + shift) / size)`; the axes stay."""
+
+    axes: tuple[str, ...]
+    rows: tuple[tuple[int, ...], ...]
+    shifts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    tiles: tuple[str, ...]
+
+
+Relation: TypeAlias = (
+    SplitRelation
+    | PartsRelation
+    | FuseRelation
+    | SkewRelation
+    | ShiftRelation
+    | ReverseRelation
+    | AffineRelation
+    | BandRelation
+)
+
+
+def made_by(relation: Relation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The axes that a relation takes, and those that it makes."""
+    match relation:
+        case SplitRelation() | PartsRelation():
+            return (relation.parent,), (relation.outer, relation.inner)
+        case FuseRelation():
+            return (relation.outer, relation.inner), (relation.fused,)
+        case SkewRelation():
+            return (relation.axis,), (relation.skewed,)
+        case ShiftRelation():
+            return (relation.axis,), (relation.shifted,)
+        case ReverseRelation():
+            return (relation.axis,), (relation.reversed,)
+        case AffineRelation():
+            return relation.axes, relation.made
+        case BandRelation():
+            return relation.axes, relation.tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +139,14 @@ class AxisRange:
     @property
     def upper(self) -> Expr:
         return simple(binary("add", self.lower, self.extent))
+
+
+def hull(a: AxisRange, b: AxisRange) -> AxisRange:
+    """The smallest range that holds two."""
+    if a == b or (same(a.lower, b.lower) and same(a.extent, b.extent)):
+        return a
+    lower = simple(binary("min", a.lower, b.lower))
+    return AxisRange(lower, simple(binary("sub", simple(binary("max", a.upper, b.upper)), lower)))
 
 
 def simple(expr: Expr) -> Expr:
@@ -121,6 +195,35 @@ def forward(relation: Relation, known: Mapping[str, AxisRange]) -> dict[str, Axi
             lower = simple(binary("add", a.lower, low))
             upper = simple(binary("add", a.upper, high))
             return {relation.skewed: AxisRange(lower, simple(binary("sub", upper, lower)))}
+        case ShiftRelation():
+            old = known[relation.axis]
+            return {relation.shifted: AxisRange(simple(binary("add", old.lower, relation.by)), old.extent)}
+        case ReverseRelation():
+            return {relation.reversed: known[relation.axis]}
+        case AffineRelation():
+            old_ranges = [known[a] for a in relation.axes]
+            return {name: _row_range(row, old_ranges) for name, row in zip(relation.made, relation.matrix, strict=True)}
+        case BandRelation():
+            old_ranges = [known[a] for a in relation.axes]
+            rows = zip(relation.tiles, relation.rows, relation.shifts, relation.sizes, strict=True)
+            return {name: _tile_range(_row_range(row, old_ranges), by, size) for name, row, by, size in rows}
+
+
+def _row_range(row: Sequence[int], ranges: Sequence[AxisRange]) -> AxisRange:
+    """The range of a sum of multiples of axes."""
+    lower: Expr = ZERO
+    upper: Expr = ZERO  # inclusive
+    for factor, axis in zip(row, ranges, strict=True):
+        ends = [simple(binary("mul", axis.lower, factor)), simple(binary("mul", axis.upper - 1, factor))]
+        low, high = ends if factor >= 0 else reversed(ends)
+        lower, upper = simple(binary("add", lower, low)), simple(binary("add", upper, high))
+    return AxisRange(lower, simple(binary("add", binary("sub", upper, lower), 1)))
+
+
+def _tile_range(row: AxisRange, shift: int, size: int) -> AxisRange:
+    first = simple(binary("floordiv", binary("add", row.lower, shift), size))
+    last = simple(binary("floordiv", binary("add", row.upper, shift - 1), size))
+    return AxisRange(first, simple(binary("add", binary("sub", last, first), 1)))
 
 
 def ranges(roots: Mapping[str, AxisRange], relations: Sequence[Relation]) -> dict[str, AxisRange]:
@@ -156,7 +259,35 @@ def backward(
                 at = binary("sub", value[relation.skewed], binary("mul", value[relation.by], relation.factor))
                 value[relation.axis] = simple(at)
                 guards += [binary("ge", at, axis.lower), binary("lt", at, axis.upper)]
+            case ShiftRelation():
+                value[relation.axis] = simple(binary("sub", value[relation.shifted], relation.by))
+            case ReverseRelation():
+                old = known[relation.axis]
+                ends = simple(binary("add", old.lower, binary("sub", old.upper, 1)))
+                value[relation.axis] = simple(binary("sub", ends, value[relation.reversed]))
+            case AffineRelation():
+                made = [value[name] for name in relation.made]
+                for name, row in zip(relation.axes, relation.inverse, strict=True):
+                    value[name] = _combination(row, made)
+                    reach = known[name]
+                    guards += [binary("ge", value[name], reach.lower), binary("lt", value[name], reach.upper)]
+            case BandRelation():
+                points = [value[a] for a in relation.axes]
+                rows = zip(relation.tiles, relation.rows, relation.shifts, relation.sizes, strict=True)
+                for tile, row, by, size in rows:
+                    at = simple(binary("add", _combination(row, points), by))
+                    first = binary("mul", value[tile], size)
+                    guards += [binary("ge", at, simple(first)), binary("lt", at, simple(binary("add", first, size)))]
     return value, guards
+
+
+def _combination(row: Sequence[int], values: Sequence[Expr]) -> Expr:
+    """The sum of multiples of values."""
+    total: Expr = ZERO
+    for factor, value in zip(row, values, strict=True):
+        if factor:
+            total = binary("add", total, value if factor == 1 else binary("mul", value, factor))
+    return simple(total)
 
 
 def _split_guards(

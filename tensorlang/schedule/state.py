@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.stmt import LoopKind
+from tensorlang.ir.expr import Expr
+from tensorlang.ir.stmt import For, LoopKind, Stmt, Store, children
+from tensorlang.polyhedral.ordered import sources
+from tensorlang.schedule import order
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.relation import AxisRange, FuseRelation, Relation, SkewRelation, ranges, symbolic
+from tensorlang.schedule.order import Order
+from tensorlang.schedule.relation import AxisRange, Relation, hull, made_by, ranges, symbolic
 from tensorlang.te.axis import Axis, AxisKind
-from tensorlang.te.operation import ComputeOp, ExternOp, Operation
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation
 from tensorlang.te.program import Program
 
 
@@ -31,35 +36,109 @@ class Attach:
     axis: str
 
 
+@dataclass(frozen=True, slots=True)
+class Strand:
+    """A statement of a stage: which of the operation's, how its axes are made, and a part of its domain.
+
+    `where` are conditions over the statement's own axes and the sizes.
+    """
+
+    source: str
+    relations: tuple[Relation, ...] = ()
+    where: tuple[Expr, ...] = ()
+
+
 @dataclass(frozen=True)
 class StageState:
-    """The loops of one operation: `leaves` outermost first, made from the operation's axes by `relations`."""
+    """The loops of one operation, as a tree; its statements by name, and what is asked of loops and memory.
+
+    The stage of a compute operation is a chain of loops around one strand of its name; the initialisation of a
+    reduction is derived, just outside the first reduce loop, or outside the loop `init_at`.
+    """
 
     name: str
-    leaves: tuple[str, ...]
-    relations: tuple[Relation, ...] = ()
+    order: Order
+    strands: Mapping[str, Strand]
     annotations: Mapping[str, Annotation] = field(default_factory=dict)
     attach: Attach | None = None
     scope: str = "global"
+    init_at: str | None = None
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """The axes of all loops, outer ones first."""
+        return order.axes(self.order)
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """How the axes of a compute stage are made."""
+        (strand,) = self.strands.values()
+        return strand.relations
+
+    @property
+    def all_relations(self) -> tuple[Relation, ...]:
+        """The relations of all statements, those that several share once."""
+        return tuple({id(r): r for s in self.strands.values() for r in s.relations}.values())
 
     def kind(self, axis: str) -> LoopKind:
         """How the iterations of a leaf run."""
         found = self.annotations.get(axis)
         return found.kind if found else LoopKind.SERIAL
 
+    def chained(self, leaves: tuple[str, ...], relations: tuple[Relation, ...] | None = None) -> StageState:
+        """Return a compute stage with other loops."""
+        ((name, strand),) = self.strands.items()
+        kept = strand if relations is None else replace(strand, relations=relations)
+        return replace(self, order=order.chain(leaves, (name,)), strands={name: kept})
+
+    def related(self, below: Iterable[str], relation: Relation) -> StageState:
+        """Return the stage with a relation added to some of its statements."""
+        chosen = set(below)
+        strands = {
+            name: replace(s, relations=(*s.relations, relation)) if name in chosen else s
+            for name, s in self.strands.items()
+        }
+        return replace(self, strands=strands)
+
 
 def initial_stage(op: Operation) -> StageState:
-    """The default loops of an operation: its axes, then its reduce axes."""
-    return StageState(op.name, tuple(a.name for a in (*op.axis, *op.reduce_axis)))
+    """The default loops of an operation: its axes, then its reduce axes; a hybrid operation's own."""
+    if isinstance(op, HybridOp):
+        return _hybrid_stage(op)
+    axes = tuple(a.name for a in (*op.axis, *op.reduce_axis))
+    return StageState(op.name, order.chain(axes, (op.name,)), {op.name: Strand(op.name)})
+
+
+def _hybrid_stage(op: HybridOp) -> StageState:
+    numbers = count()
+    notes: dict[str, Annotation] = {}
+
+    def nodes(stmt: Stmt) -> Order:
+        match stmt:
+            case For():
+                if stmt.kind is not LoopKind.SERIAL:
+                    notes[stmt.var.name] = Annotation(stmt.kind, stmt.thread)
+                return (order.LoopNode(stmt.var.name, nodes(stmt.body)),)
+            case Store():
+                return (f"S{next(numbers)}",)
+            case _:
+                return tuple(n for child in children(stmt) for n in nodes(child))
+
+    tree = nodes(op.body)
+    return StageState(op.name, tree, {name: Strand(name) for name in order.statements(tree)}, notes)
 
 
 @dataclass(frozen=True)
 class ScheduleState:
-    """A program and its stages by name, in program order; `decisions` are the values of sampled choices."""
+    """A program and its stages by name, in program order; `decisions` are the values of sampled choices.
+
+    `strict`: floating-point reductions keep the order in which they were declared.
+    """
 
     program: Program
     stages: Mapping[str, StageState]
     decisions: Mapping[str, int] = field(default_factory=dict)
+    strict: bool = False
 
     @cached_property
     def sizes(self) -> frozenset[str]:
@@ -73,11 +152,18 @@ class ScheduleState:
         return self.stages[name]
 
     def compute_op(self, name: str) -> ComputeOp:
+        """Return the operation of a stage of te.compute."""
+        op = self.looped(name)
+        if not isinstance(op, ComputeOp):
+            raise BadArgument("", f"{name} is a hybrid stage: this step is for stages of te.compute")
+        return op
+
+    def looped(self, name: str) -> ComputeOp | HybridOp:
         """Return the operation of a stage that has loops."""
         if name not in self.program.by_name:
             self.stage(name)
         op = self.program[name]
-        if not isinstance(op, ComputeOp):
+        if not isinstance(op, ComputeOp | HybridOp):
             kind = "an extern stage" if isinstance(op, ExternOp) else "an input"
             raise BadArgument("", f"{name} is {kind}: it has no loops to schedule")
         return op
@@ -92,17 +178,35 @@ class ScheduleState:
         raise BadArgument("", f"no axis {axis!r} in {stage}; {nearest(axis, leaves)}")
 
     def axis_ranges(self, stage: str) -> dict[str, AxisRange]:
-        """Ranges of all axes of a stage, computed whole (not tile-local)."""
+        """Ranges of all axes of a stage, computed whole (not tile-local); the hull, where statements differ."""
+        found: dict[str, AxisRange] = {}
+        for name in self.stages[stage].strands:
+            for axis, reach in self.strand_ranges(stage, name).items():
+                found[axis] = hull(found[axis], reach) if axis in found else reach
+        return found
+
+    def strand_ranges(self, stage: str, strand: str) -> dict[str, AxisRange]:
+        """Ranges of all axes of one statement."""
+        chosen = self.stages[stage].strands[strand]
+        return ranges(self.own_ranges(stage, strand), chosen.relations)
+
+    def own_ranges(self, stage: str, strand: str) -> dict[str, AxisRange]:
+        """Ranges of the axes that a statement has in the operation: boxes over the sizes."""
         op = self.program[stage]
-        roots = {a.name: AxisRange(symbolic(a.lower), symbolic(a.extent)) for a in (*op.axis, *op.reduce_axis)}
-        return ranges(roots, self.stages[stage].relations)
+        if isinstance(op, HybridOp):
+            source = sources(op)[self.stages[stage].strands[strand].source]
+            return {name: AxisRange(*bounds) for name, bounds in source.hull.items()}
+        return {a.name: AxisRange(symbolic(a.lower), symbolic(a.extent)) for a in (*op.axis, *op.reduce_axis)}
 
     def axis_kinds(self, stage: str) -> dict[str, AxisKind]:
-        """Spatial or reduce, for all axes of a stage."""
+        """Spatial or reduce, for all axes of a stage; those of a hybrid one are all spatial."""
         op = self.program[stage]
+        if isinstance(op, HybridOp):
+            return dict.fromkeys(self.axis_ranges(stage), AxisKind.SPATIAL)
         kinds = {a.name: a.kind for a in (*op.axis, *op.reduce_axis)}
-        for relation in self.stages[stage].relations:
-            kinds.update(relation_kinds(relation, kinds))
+        for relation in self.stages[stage].relations if self.stages[stage].strands else ():
+            old, new = made_by(relation)
+            kinds.update(dict.fromkeys(new, kinds[old[0]]))
         return kinds
 
     def axis(self, stage: str, name: str) -> Axis:
@@ -119,21 +223,10 @@ class ScheduleState:
         return [s for s in self.stages.values() if s.attach is not None and s.attach.stage == stage]
 
 
-def relation_kinds(relation: Relation, kinds: Mapping[str, AxisKind]) -> dict[str, AxisKind]:
-    """The kinds of the axes that a relation makes."""
-    match relation:
-        case FuseRelation():
-            return {relation.fused: kinds[relation.outer]}
-        case SkewRelation():
-            return {relation.skewed: kinds[relation.axis]}
-        case _:
-            return {relation.outer: kinds[relation.parent], relation.inner: kinds[relation.parent]}
-
-
 def initial_state(program: Program) -> ScheduleState:
     """The unscheduled program: every stage at root, its loops as declared."""
     return ScheduleState(program, {op.name: initial_stage(op) for op in program.ops if not _is_input(op)})
 
 
 def _is_input(op: Operation) -> bool:
-    return not isinstance(op, ComputeOp | ExternOp)
+    return not isinstance(op, ComputeOp | ExternOp | HybridOp)

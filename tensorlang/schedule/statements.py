@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tensorlang.ir.expr import Binary, Buffer, Const, Expr, substitute, to_text, variables
+from tensorlang import dtypes
+from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, substitute, to_text, variables
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
+from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.extract import guarded_loads
+from tensorlang.polyhedral.ordered import Source
 from tensorlang.polyhedral.statement import Access, Role, Statement
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, buffers
 
@@ -17,11 +20,17 @@ Limits = Mapping[str, tuple[int | None, int | None]]
 
 
 def statements_of(
-    op: Operation, loops: Loops, values: Mapping[str, Expr], guards: Sequence[Expr], limits: Limits
+    op: Operation,
+    loops: Loops,
+    values: Mapping[str, Expr],
+    guards: Sequence[Expr],
+    limits: Limits,
+    strict: bool = False,
 ) -> list[Statement]:
     """Return one PURE or EXTERN statement, or INIT and UPDATE of a reduction.
 
     `values` are the operation's axes in terms of the loops; `limits` the constant bounds of loops, for simplifying.
+    `strict`: floating-point updates keep the order of the reduce axes.
     """
     if not isinstance(op, ComputeOp):
         return [_extern(op, loops[0])]
@@ -51,6 +60,9 @@ def statements_of(
     chosen = () if reduction.where is None else at.conditions([reduction.where])
     full = (*point, *((a.name, values[a.name]) for a in op.reduce_axes))
     domain = (*guards, *where, *chosen)
+    if strict and any(dtypes.info(d).is_float for d in op.dtypes):
+        origin = tuple(values[a.name] for a in op.reduce_axes)
+        writes = tuple(replace(w, origin=origin) for w in writes)
     update = Statement(op.name, op.name, Role.UPDATE, around, domain, full, writes, _reads(op.body, at))
     return [first, update]
 
@@ -66,9 +78,69 @@ class Values:
         """An index or a condition over the axes, as a simplified one over the loops."""
         return simplify(to_index(substitute(expr, self.axes)), self.limits)
 
+    def indices(self, index: Iterable[Expr]) -> tuple[Expr, ...]:
+        """Several indices at once."""
+        return tuple(map(self.index, index))
+
     def conditions(self, conditions: Iterable[Expr]) -> tuple[Expr, ...]:
         """Conditions over the loops, without those that always hold."""
         return tuple(c for c in map(self.index, _conjuncts(conditions)) if not is_true(c))
+
+
+def ordered_statement(
+    stage: str,
+    strand: str,
+    source: Source,
+    loops: tuple[str, ...],
+    values: Mapping[str, Expr],
+    guards: Sequence[Expr],
+    limits: Limits,
+    strict: bool,
+) -> Statement:
+    """Return a statement of a hybrid operation; `values` are the loops that it had there in terms of those it has now.
+
+    `strict`: floating-point updates keep their order.
+    """
+    at = Values(dict(values), limits)
+    origin = tuple(Const(p, INDEX) if isinstance(p, int) else values[p] for p in source.position)
+    store, reducer = source.store, source.reducer
+    if strict and dtypes.info(store.buffer.dtype).is_float:
+        reducer = ""
+    conditions = at.conditions(source.conditions)
+    reads = [a for e in (*source.conditions, *store.index) for a in _reads((e,), at)]
+    reads += _reads((store.value,), at)
+    own = _access(store.buffer.name, store.index, source, at)
+    if reducer:  # the element itself is read by the update
+        reads = [r for r in reads if r.array != own.array or _key(r.index) != _key(at.indices(store.index))]
+    point = tuple((loop.var.name, values[loop.var.name]) for loop in source.loops)
+    return Statement(
+        f"{stage}.{strand}",
+        stage,
+        Role.ORDERED,
+        loops,
+        (*guards, *conditions),
+        point,
+        (replace(own, origin=origin, reducer=reducer),),
+        tuple(replace(_in_scope(r, source, at), origin=origin) for r in reads),
+        source=source.name,
+    )
+
+
+def _key(index: tuple[Expr, ...] | None) -> tuple[str, ...]:
+    return () if index is None else tuple(map(to_text, index))
+
+
+def _access(array: str, index: tuple[Expr, ...], source: Source, at: Values) -> Access:
+    return _in_scope(Access(array, at.indices(index)), source, at)
+
+
+def _in_scope(access: Access, source: Source, at: Values) -> Access:
+    """An access to an array that is new in every iteration of some loops: to the copy of this iteration."""
+    scope = source.scopes.get(access.array)
+    if not scope or access.index is None:
+        return access
+    copies = tuple(at.index(binary("sub", Var(name, INDEX), source.hull[name][0])) for name in scope)
+    return replace(access, index=(*copies, *access.index))
 
 
 def _conjuncts(conditions: Iterable[Expr]) -> Iterator[Expr]:

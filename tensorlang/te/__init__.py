@@ -16,6 +16,7 @@ from typing import Any
 
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.names import listing, lookup
+from tensorlang.te.autodiff import gradient
 from tensorlang.te.axis import Axis, Range
 from tensorlang.te.axis import Axis as IterVar
 from tensorlang.te.define import compute, extern, placeholder, tag_scope
@@ -136,6 +137,7 @@ __all__ = [
     "floormod",
     "fma",
     "fmod",
+    "gradient",
     "hypot",
     "if_then_else",
     "indexdiv",

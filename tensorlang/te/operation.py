@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, as_expr, to_text, walk
+from tensorlang.ir.stmt import Stmt, stmt_exprs
 from tensorlang.location import Location
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read
@@ -68,7 +69,7 @@ class Tensor(ExprOperators):
 
     @property
     def shape(self) -> tuple[Expr, ...]:
-        return self.op.shapes[self.value_index] if isinstance(self.op, ExternOp) else self.op.shape
+        return self.op.shapes[self.value_index] if isinstance(self.op, ExternOp | HybridOp) else self.op.shape
 
     @property
     def dtype(self) -> str:
@@ -274,12 +275,68 @@ class ExternOp:
         return Tensor(self, index)
 
 
-Operation: TypeAlias = PlaceholderOp | ComputeOp | ExternOp
+@dataclass(frozen=True, slots=True, eq=False)
+class HybridOp:
+    """Statements that run in order: `body` is loop IR over arrays (te.hybrid.script, te.scan).
+
+    Stores go to `outputs` and to arrays that `Allocate` makes inside; such an array is new in every iteration of the
+    loops around it. The names of loops (int64) and of arrays are unique. Output k with `updates[k]` begins as that
+    input and takes its place in memory; the body names the output wherever it reads or writes that array. Other inputs
+    are read as `Read(Tensor)` in a user's program, and as loads of their buffers in a canonical one.
+    """
+
+    name: str
+    outputs: tuple[Buffer, ...]
+    body: Stmt
+    updates: tuple[Tensor | Buffer | None, ...]
+    tag: str = ""
+    location: Location | None = None
+
+    @property
+    def axis(self) -> tuple[Axis, ...]:
+        return ()
+
+    @property
+    def reduce_axis(self) -> tuple[Axis, ...]:
+        return ()
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def shapes(self) -> tuple[tuple[Expr, ...], ...]:
+        return tuple(b.shape for b in self.outputs)
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.outputs[0].shape
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        return tuple(b.dtype for b in self.outputs)
+
+    @property
+    def dtype(self) -> str:
+        return self.dtypes[0]
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """The tensors read or updated, in order of first use."""
+        reads = [node.tensor for expr in stmt_exprs(self.body) for node in walk(expr) if isinstance(node, Read)]
+        return list(dict.fromkeys([t for t in self.updates if isinstance(t, Tensor)] + reads))
+
+    def output(self, index: int = 0) -> Tensor:
+        """Output `index` as a tensor."""
+        return Tensor(self, index)
+
+
+Operation: TypeAlias = PlaceholderOp | ComputeOp | ExternOp | HybridOp
 
 
 def buffers(op: Operation) -> tuple[Buffer, ...]:
     """The buffers that a canonical operation writes (a placeholder: that it stands for)."""
-    shapes = op.shapes if isinstance(op, ExternOp) else (op.shape,) * op.num_outputs
+    shapes = op.shapes if isinstance(op, ExternOp | HybridOp) else (op.shape,) * op.num_outputs
     names = (op.name,) if op.num_outputs == 1 else tuple(f"{op.name}.v{i}" for i in range(op.num_outputs))
     return tuple(Buffer(n, s, d) for n, s, d in zip(names, shapes, op.dtypes, strict=True))
 

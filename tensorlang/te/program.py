@@ -6,15 +6,18 @@ Canonical programs are what schedules transform and what logs name: equal text i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, rewrite, to_text, walk
+from tensorlang.ir.printer import stmt_text
+from tensorlang.ir.stmt import Allocate, For, Stmt, map_exprs, stmt_exprs, with_buffers
+from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.location import caller
 from tensorlang.te.exact import exact
-from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Read, Tensor, buffers
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,17 @@ class Program:
         return {b.name: op.name for op in self.ops for b in buffers(op)}
 
     @cached_property
+    def storage(self) -> dict[str, tuple[str, int]]:
+        """Buffer name -> the buffer whose memory it has, and how often that was updated in place before."""
+        found: dict[str, tuple[str, int]] = {}
+        for op in self.ops:
+            updated = op.updates if isinstance(op, HybridOp) else (None,) * op.num_outputs
+            for buffer, old in zip(buffers(op), updated, strict=True):
+                root, times = (buffer.name, -1) if old is None else found[old.name]
+                found[buffer.name] = root, times + 1
+        return found
+
+    @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
         """Operation name -> names of the operations that read it, in program order."""
         found: dict[str, list[str]] = {op.name: [] for op in self.ops}
@@ -56,10 +70,7 @@ class Program:
         """The symbolic sizes, in order of first use in shapes and bounds."""
         found: dict[str, Var] = {}
         for op in self.ops:
-            bounds = [e for b in buffers(op) for e in b.shape]
-            if isinstance(op, ComputeOp):
-                bounds += [e for a in (*op.axes, *op.reduce_axes) for e in (a.lower, a.extent)]
-            for expr in bounds:
+            for expr in _bounds(op):
                 for node in walk(expr):
                     if isinstance(node, Var):
                         found.setdefault(node.name, node)
@@ -67,7 +78,7 @@ class Program:
 
     @cached_property
     def text(self) -> str:
-        """The program as text: one line per operation. Equal text, equal program."""
+        """The program as text. Equal text, equal program."""
         return "".join(f"{op_text(op)}\n" for op in self.ops) + f"return {', '.join(self.outputs)}\n"
 
     @cached_property
@@ -92,6 +103,22 @@ class Program:
         return unique(wish, self.by_name)
 
 
+def _bounds(op: Operation) -> list[Expr]:
+    """The expressions of an operation that may name symbolic sizes: shapes, and the bounds of axes and loops."""
+    bounds = [e for b in buffers(op) for e in b.shape]
+    match op:
+        case ComputeOp():
+            bounds += [e for a in (*op.axes, *op.reduce_axes) for e in (a.lower, a.extent)]
+        case HybridOp():
+            loops = {s.var.name for s in walk_stmt(op.body) if isinstance(s, For)}
+            shapes = [e for s in walk_stmt(op.body) if isinstance(s, Allocate) for e in s.buffer.shape]
+            free = [n for e in (*shapes, *stmt_exprs(op.body)) for n in walk(e) if isinstance(n, Var)]
+            bounds += [n for n in free if n.name not in loops]
+        case _:
+            pass
+    return bounds
+
+
 def unique(wish: str, taken: Iterable[str]) -> str:
     """Return `wish`, or `wish_1`, `wish_2`, ... whichever is not taken yet."""
     names, name, n = taken if isinstance(taken, set | dict) else set(taken), wish, 0
@@ -108,19 +135,33 @@ def read_buffers(op: Operation) -> tuple[str, ...]:
             names = [n.buffer.name for body in op.body for n in walk(body) if isinstance(n, Load)]
         case ExternOp():
             names = [b.name for b in op.inputs if isinstance(b, Buffer)]
+        case HybridOp():
+            own = {b.name for b in (*buffers(op), *local_arrays(op))}
+            loads = [n.buffer.name for e in stmt_exprs(op.body) for n in walk(e) if isinstance(n, Load)]
+            names = [b.name for b in op.updates if b is not None] + [n for n in loads if n not in own]
         case PlaceholderOp():
             names = []
     return tuple(dict.fromkeys(names))
 
 
+def local_arrays(op: HybridOp) -> tuple[Buffer, ...]:
+    """The arrays that an operation allocates for itself."""
+    return tuple(s.buffer for s in walk_stmt(op.body) if isinstance(s, Allocate))
+
+
 def op_text(op: Operation) -> str:
-    """Return a canonical operation as one line of text."""
+    """Return a canonical operation as text: one line, unless it is a hybrid one."""
     match op:
         case PlaceholderOp():
             return f"input {buffers(op)[0]}"
         case ExternOp():
             inputs = ", ".join(b.name for b in op.inputs)
             return f"extern {', '.join(map(str, buffers(op)))} = {op.function.__qualname__}({inputs})"
+        case HybridOp():
+            made = zip(buffers(op), op.updates, strict=True)
+            outputs = ", ".join(f"{b}" if old is None else f"{b} updates {old.name}" for b, old in made)
+            body = "".join(f"\n  {line}" for line in stmt_text(op.body).splitlines())
+            return f"hybrid {outputs}:{body}"
         case ComputeOp():
             axes = ", ".join(f"{a.name} < {to_text(a.extent)}" for a in op.axes)
             where = "".join(f" where {to_text(w)}" for w in op.where)
@@ -130,7 +171,7 @@ def op_text(op: Operation) -> str:
 def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int, str]]:
     """Return the program that computes `outputs`, and the name given to each user operation by its id."""
     for output in outputs:
-        if not isinstance(output, Tensor | PlaceholderOp | ComputeOp | ExternOp):
+        if not isinstance(output, Tensor | PlaceholderOp | ComputeOp | ExternOp | HybridOp):
             raise DefinitionError(f"expected tensors or their operations, got {output!r}", caller())
     roots: list[Operation] = [o.op if isinstance(o, Tensor) else o for o in outputs]
     ordered = _producers_first(roots)
@@ -144,6 +185,7 @@ def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int,
         made[key] = _canonical_op(op, names[key], made)
     program = Program(tuple(made.values()), tuple(dict.fromkeys(names[id(op)] for op in roots)))
     _check_sizes(program)
+    _check_updates(program)
     return program, names
 
 
@@ -178,6 +220,48 @@ def _canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Opera
         case ComputeOp():
             axes = (*op.axes, *op.reduce_axes)
             return replace(op, name=name, body=tuple(exact(rewrite(b, rule), axes) for b in op.body))
+        case HybridOp():
+            return _canonical_hybrid(op, name, buffer, rule)
+
+
+def _canonical_hybrid(
+    op: HybridOp, name: str, buffer: Callable[[Tensor], Buffer], rule: Callable[[Expr], Expr | None]
+) -> HybridOp:
+    """The arrays of a hybrid operation get names that are unique in the program."""
+    made = buffers(replace(op, name=name))
+    own = {old.name: new for old, new in zip(op.outputs, made, strict=True)}
+    own |= {b.name: replace(b, name=f"{name}.{b.name}") for b in local_arrays(op)}
+    updates = tuple(buffer(t) if isinstance(t, Tensor) else t for t in op.updates)
+    body = with_buffers(op.body, lambda b: own.get(b.name, b))
+    return replace(op, name=name, outputs=made, updates=updates, body=_exact_body(body, rule))
+
+
+def _exact_body(body: Stmt, rule: Callable[[Expr], Expr | None]) -> Stmt:
+    return map_exprs(body, lambda e: exact(rewrite(e, rule), ()))
+
+
+def _check_updates(program: Program) -> None:
+    """Refuse an array that is updated in place and also wanted, or updated twice, with its old contents."""
+    updated: dict[str, str] = {}
+    for op in program.ops:
+        for old in op.updates if isinstance(op, HybridOp) else ():
+            if old is None:
+                continue
+            if old.name in updated:
+                raise DefinitionError(
+                    f"{op.name} and {updated[old.name]} both update {old.name} in place; pass one of them the result "
+                    f"of the other, or a copy",
+                    op.location,
+                )
+            updated[old.name] = op.name
+            if program.producer[old.name] in program.outputs and not _is_input(program, old.name):
+                raise DefinitionError(
+                    f"{old.name} is an output, and {op.name} updates it in place; pass {op.name} a copy", op.location
+                )
+
+
+def _is_input(program: Program, buffer: str) -> bool:
+    return isinstance(program[program.producer[buffer]], PlaceholderOp)
 
 
 def _check_sizes(program: Program) -> None:

@@ -19,7 +19,8 @@ from tensorlang import dtypes
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.te.numpy_eval import Grid, both, extent, value
-from tensorlang.te.operation import ComputeOp, ExternOp, PlaceholderOp, Reduce, buffers
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, PlaceholderOp, Reduce, buffers
+from tensorlang.te.ordered_eval import run_hybrid
 from tensorlang.te.program import Program
 from tensorlang.te.reduce_eval import Accumulator
 from tensorlang.te.tolerance import tolerance as tolerance
@@ -47,6 +48,8 @@ def evaluate(
                     made = [np.zeros(_shape(b, known), dtypes.info(b.dtype).numpy) for b in buffers(op)]
                     op.function(*(arrays[b.name] for b in op.inputs), *made)
                     arrays.update(zip((b.name for b in buffers(op)), made))
+                case HybridOp():
+                    arrays.update(run_hybrid(op, arrays, known))
                 case ComputeOp():
                     arrays.update(_compute(op, arrays, known))
     return {b.name: arrays[b.name] for name in program.outputs for b in buffers(program[name])}

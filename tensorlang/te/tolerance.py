@@ -9,8 +9,10 @@ import ml_dtypes
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Call, walk
+from tensorlang.ir.stmt import stmt_exprs
 from tensorlang.te.numpy_eval import extent
-from tensorlang.te.operation import ComputeOp, ExternOp, PlaceholderOp
+from tensorlang.te.operation import ComputeOp, HybridOp, Operation
+from tensorlang.te.ordered_eval import longest_chain
 from tensorlang.te.program import Program, read_buffers
 
 _UNKNOWN = 1024  # the extent assumed for a size that is not given
@@ -27,6 +29,7 @@ def tolerance(program: Program, sizes: Mapping[str, int] | None = None) -> tuple
     """
     used = {t for op in program.ops for t in op.dtypes}
     used |= {n.dtype for op in program.ops if isinstance(op, ComputeOp) for b in op.body for n in walk(b)}
+    used |= {n.dtype for op in program.ops if isinstance(op, HybridOp) for e in stmt_exprs(op.body) for n in walk(e)}
     floats = [dtypes.info(t) for t in used if dtypes.info(t).is_float]
     if not floats:
         return 0.0, 0.0
@@ -44,8 +47,11 @@ def tolerance(program: Program, sizes: Mapping[str, int] | None = None) -> tuple
     return rtol, rtol * math.sqrt(max(terms.values()))
 
 
-def _own(op: PlaceholderOp | ComputeOp | ExternOp, sizes: Mapping[str, int], narrow: bool) -> tuple[float, float]:
+def _own(op: Operation, sizes: Mapping[str, int], narrow: bool) -> tuple[float, float]:
     """The roundings that one operation adds, and the number of terms of its sums."""
+    if isinstance(op, HybridOp):
+        runs, inside = longest_chain(op, sizes)
+        return 1.0 + inside * (float(runs) if narrow else 4.0 * math.sqrt(runs)), float(runs)
     if not isinstance(op, ComputeOp):
         return 1.0, 1.0
     length = math.prod(max(1, extent(a.extent, sizes)) for a in op.reduce_axes)

@@ -10,7 +10,21 @@ from tensorlang.ir.simplify.division import Wraps
 from tensorlang.ir.simplify.forms import LIMITS, Form, Range
 from tensorlang.ir.simplify.integers import extreme
 from tensorlang.ir.simplify.scope import Scope
-from tensorlang.ir.stmt import Allocate, CallPython, Fail, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store
+from tensorlang.ir.stmt import (
+    Allocate,
+    CallMachine,
+    CallPython,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    View,
+)
 
 _EMPTY = Seq(())
 
@@ -43,6 +57,9 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
             return None if body is None else Allocate(stmt.buffer, body)
         case Let():
             return _let(scope, stmt)
+        case CallMachine():
+            views = (View(v.buffer, tuple([scope.value(i) for i in v.index]), v.dims, v.steps) for v in stmt.views)
+            return CallMachine(stmt.code, tuple(views), _visit(scope, stmt.meaning) or _EMPTY)
         case Fail() | CallPython():
             return stmt
 

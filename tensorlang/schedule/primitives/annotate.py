@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.schedule import order
 from tensorlang.schedule.derive import ranges_in_place
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.relation import constant
@@ -15,7 +16,7 @@ THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y
 
 
 def _annotate(state: ScheduleState, stage: str, axis: str, note: Annotation) -> ScheduleState:
-    state.compute_op(stage)
+    state.looped(stage)
     leaf = state.leaf(stage, axis)
     current = state.stages[stage]
     if leaf in current.annotations:
@@ -25,7 +26,7 @@ def _annotate(state: ScheduleState, stage: str, axis: str, note: Annotation) -> 
 
 
 def _constant_extent(state: ScheduleState, stage: str, axis: str, word: str) -> None:
-    state.compute_op(stage)
+    state.looped(stage)
     leaf = state.leaf(stage, axis)
     attached = state.stages[stage].attach is not None
     known = ranges_in_place(state, stage) if attached else state.axis_ranges(stage)
@@ -63,9 +64,8 @@ class Vectorize:
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         _constant_extent(state, self.stage, self.axis, "vectorize")
         for other in state.attached_to(self.stage):
-            leaves = state.stages[self.stage].leaves
             assert other.attach is not None
-            if leaves.index(other.attach.axis) >= leaves.index(self.axis):
+            if self.axis in order.path(state.stages[self.stage].order, other.attach.axis):
                 raise BadArgument("", f"{other.name} is computed inside {self.axis}: its buffer has no lanes")
         return _annotate(state, self.stage, self.axis, Annotation(LoopKind.VECTORIZED)), ()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
+from tensorlang.schedule import order
 from tensorlang.schedule.primitive import Outputs, argument_text, positive, primitive, value_of
 from tensorlang.schedule.relation import (
     FuseRelation,
@@ -17,6 +18,7 @@ from tensorlang.schedule.relation import (
 )
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.axis import AxisKind
+from tensorlang.te.operation import HybridOp
 from tensorlang.te.program import unique
 
 TAILS = ("guard", "peel", "perfect")
@@ -46,8 +48,9 @@ def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None
 
 def require_opaque(state: ScheduleState, stage: str, axis: str, word: str, repair: str) -> None:
     """Refuse products of axes and symbolic sizes where the analysis needs to see the element written."""
-    reduction = state.compute_op(stage).reduction is not None
-    if reduction and state.axis_kinds(stage)[axis] is not AxisKind.REDUCE:
+    op = state.looped(stage)
+    spatial = state.axis_kinds(stage)[axis] is not AxisKind.REDUCE
+    if isinstance(op, HybridOp) or (op.reduction is not None and spatial):
         raise BadArgument(
             "",
             f"{axis} has a symbolic extent: after {word}, the element that {stage} updates would not be affine",
@@ -55,10 +58,40 @@ def require_opaque(state: ScheduleState, stage: str, axis: str, word: str, repai
         )
 
 
-def _replace_leaves(stage: StageState, old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    at = stage.leaves.index(old[0])
-    rest = [a for a in stage.leaves if a not in old]
-    return (*rest[:at], *new, *rest[at:])
+def made_from(state: ScheduleState, stage: str, axis: str, made: tuple[str, ...], relation: Relation) -> ScheduleState:
+    """Return the state in which the loop over an axis has become loops over the axes that a relation makes of it."""
+    current = state.stages[stage]
+    below = order.statements(order.find(current.order, axis).body)
+    tree = order.rebuild(current.order, axis, lambda loop: order.chain(made, loop.body))
+    return state.with_stage(replace(current.related(below, relation), order=tree))
+
+
+def _neighbours(stage: StageState, outer: str, inner: str) -> list[str]:
+    """How to bring two loops together: the reorder that puts one inside the other."""
+    chain = [a for a in nested(stage, (outer, inner)) if a != inner]
+    chain.insert(chain.index(outer) + 1, inner)
+    return [f"s[{stage.name!r}].reorder({', '.join(map(repr, chain))})", "and then fuse"]
+
+
+def nested(stage: StageState, axes: Sequence[str]) -> tuple[str, ...]:
+    """The loops from the outermost to the innermost of some axes; BadArgument unless they are perfectly nested."""
+    for axis in axes:
+        path = order.path(stage.order, axis)
+        if set(axes) <= set(path):
+            chain = path[min(path.index(a) for a in axes) :]
+            break
+    else:
+        raise BadArgument("", f"the loops {', '.join(axes)} of {stage.name} are not inside one another")
+    for axis in chain[:-1]:
+        body = order.find(stage.order, axis).body
+        if len(body) != 1:
+            raise BadArgument(
+                "",
+                f"loop {axis} of {stage.name} holds more than one loop or statement: the loops {', '.join(chain)} "
+                "are not perfectly nested",
+                legal=[f"s[{stage.name!r}].fission({axis!r}) first"],
+            )
+    return chain
 
 
 @primitive("split")
@@ -91,15 +124,12 @@ class Split:
             raise BadArgument("", "split needs exactly one of factor and nparts")
         if self.tail not in TAILS:
             raise BadArgument("", f"unknown tail {self.tail!r}; there are {', '.join(TAILS)}")
-        state.compute_op(self.stage)
+        state.looped(self.stage)
         axis = state.leaf(self.stage, self.axis)
         require_plain(state, self.stage, [axis])
         outer, inner = fresh(state, self.stage, f"{axis}_o"), fresh(state, self.stage, f"{axis}_i")
         relation = self._relation(state, axis, outer, inner)
-        stage = state.stages[self.stage]
-        leaves = _replace_leaves(stage, (axis,), (outer, inner))
-        made = replace(stage, leaves=leaves, relations=(*stage.relations, relation))
-        return state.with_stage(made), (outer, inner)
+        return made_from(state, self.stage, axis, (outer, inner), relation), (outer, inner)
 
     def _relation(self, state: ScheduleState, axis: str, outer: str, inner: str) -> Relation:
         extent = constant(state.axis_ranges(self.stage)[axis].extent)
@@ -151,7 +181,7 @@ class Fuse:
     axes: tuple[str, ...]
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        state.compute_op(self.stage)
+        state.looped(self.stage)
         if not self.axes:
             raise BadArgument("", "fuse needs at least one axis")
         axes = [state.leaf(self.stage, a) for a in self.axes]
@@ -165,12 +195,11 @@ class Fuse:
         stage = state.stages[self.stage]
         if outer == inner:
             raise BadArgument("", f"axis {outer} appears twice")
-        if stage.leaves.index(inner) != stage.leaves.index(outer) + 1:
-            order = _replace_leaves(stage, (outer, inner), (outer, inner))
+        if nested(stage, (outer, inner)) != (outer, inner):
             raise BadArgument(
                 "",
                 f"only neighbours can be fused, outer first; the loops are {', '.join(stage.leaves)}",
-                legal=[f"s[{self.stage!r}].reorder({', '.join(map(repr, order))})", "and then fuse"],
+                legal=_neighbours(stage, outer, inner),
             )
         kinds = state.axis_kinds(self.stage)
         if kinds[outer] is not kinds[inner]:
@@ -180,9 +209,10 @@ class Fuse:
             require_opaque(state, self.stage, inner, "fuse", repair)
         fused = fresh(state, self.stage, f"{outer.removesuffix('_fused')}_{inner}_fused")
         relation = FuseRelation(outer, inner, fused)
-        leaves = _replace_leaves(stage, (outer, inner), (fused,))
-        made = replace(stage, leaves=leaves, relations=(*stage.relations, relation))
-        return state.with_stage(made), fused
+        below = order.statements(order.find(stage.order, inner).body)
+        body = order.find(stage.order, inner).body
+        tree = order.rebuild(stage.order, outer, lambda _: (order.LoopNode(fused, body),))
+        return state.with_stage(replace(stage.related(below, relation), order=tree)), fused
 
     def text(self) -> str:
         return f"s[{self.stage!r}].fuse({', '.join(map(repr, self.axes))})"
@@ -209,15 +239,20 @@ class Reorder:
     axes: tuple[str, ...]
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        state.compute_op(self.stage)
+        state.looped(self.stage)
         axes = [state.leaf(self.stage, a) for a in self.axes]
         twice = [a for a in dict.fromkeys(axes) if axes.count(a) > 1]
         if twice:
             raise BadArgument("", f"axis {twice[0]} appears twice")
         stage = state.stages[self.stage]
+        if not axes:
+            return state, ()
+        old = nested(stage, axes)
         wanted = iter(axes)
-        leaves = tuple(next(wanted) if a in axes else a for a in stage.leaves)
-        return state.with_stage(replace(stage, leaves=leaves)), ()
+        new = tuple(next(wanted) if a in axes else a for a in old)
+        inner = order.find(stage.order, old[-1]).body
+        tree = order.rebuild(stage.order, old[0], lambda _: order.chain(new, inner))
+        return state.with_stage(replace(stage, order=tree)), ()
 
     def text(self) -> str:
         return f"s[{self.stage!r}].reorder({', '.join(map(repr, self.axes))})"
@@ -245,7 +280,7 @@ class Skew:
     factor: int
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        state.compute_op(self.stage)
+        state.looped(self.stage)
         axis, by = state.leaf(self.stage, self.axis), state.leaf(self.stage, self.by)
         require_plain(state, self.stage, [axis])
         stage = state.stages[self.stage]
@@ -254,13 +289,13 @@ class Skew:
             raise BadArgument("", f"factor must be a whole number, got {self.factor!r}")
         if axis == by or kinds[axis] is not kinds[by]:
             raise BadArgument("", f"{axis} can only be skewed by another axis of its kind ({kinds[axis].value})")
-        if stage.leaves.index(by) > stage.leaves.index(axis):
+        if axis in order.path(stage.order, by):
             raise BadArgument("", f"{by} is inside {axis}", legal=[Skew(self.stage, by, axis, self.factor).text()])
+        if by not in order.path(stage.order, axis):
+            raise BadArgument("", f"{by} is not around {axis}")
         skewed = fresh(state, self.stage, f"{axis}_s")
         relation = SkewRelation(axis, by, value_of(self.factor, state), skewed)
-        leaves = _replace_leaves(stage, (axis,), (skewed,))
-        made = replace(stage, leaves=leaves, relations=(*stage.relations, relation))
-        return state.with_stage(made), (skewed,)
+        return made_from(state, self.stage, axis, (skewed,), relation), (skewed,)
 
     def text(self) -> str:
         return f"s[{self.stage!r}].skew({self.axis!r}, by={self.by!r}, factor={argument_text(self.factor)})"

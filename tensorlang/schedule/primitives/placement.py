@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, Select, cast, const, rewrite, select, substitute, walk
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.schedule import order
 from tensorlang.schedule.bounds import RuntimeChecks, inside
 from tensorlang.schedule.check import acyclic, legal_places
 from tensorlang.schedule.primitive import Outputs, primitive
@@ -50,7 +51,7 @@ class ComputeAt:
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.compute_op(self.stage)
-        state.compute_op(self.parent)
+        state.looped(self.parent)
         require_internal(state, self.stage, "compute_at")
         axis = state.leaf(self.parent, self.axis)
         if self.stage == self.parent:
@@ -60,7 +61,7 @@ class ComputeAt:
         if not acyclic(state, self.stage, self.parent):
             raise BadArgument("", f"{self.parent} is itself computed inside {self.stage}")
         host = state.stages[self.parent]
-        lanes = [a for a in host.leaves[: host.leaves.index(axis) + 1] if host.kind(a) is LoopKind.VECTORIZED]
+        lanes = [a for a in order.path(host.order, axis) if host.kind(a) is LoopKind.VECTORIZED]
         if lanes:
             where = "is vectorised" if lanes[0] == axis else f"is inside the vectorised axis {lanes[0]}"
             raise BadArgument("", f"{axis} {where}: a buffer there has no lanes")

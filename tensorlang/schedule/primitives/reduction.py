@@ -10,8 +10,8 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, Select, Var, binary, select, substitute, walk
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
-from tensorlang.schedule.relation import Relation, backward, constant, simple
-from tensorlang.schedule.state import ScheduleState, relation_kinds
+from tensorlang.schedule.relation import Relation, backward, constant, made_by, simple
+from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, Reduce, buffers
 from tensorlang.te.program import unique
@@ -69,7 +69,7 @@ class RFactor:
         spatial = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
         relations = tuple(r for r in stage.relations if _is_spatial(r, kinds))
         notes = {a: n for a, n in stage.annotations.items() if a in spatial}
-        rest = replace(stage, leaves=(*spatial, final.reduce_axes[0].name), relations=relations, annotations=notes)
+        rest = replace(stage.chained((*spatial, final.reduce_axes[0].name), relations), annotations=notes, init_at=None)
         stages = in_program_order(program, {**state.stages, self.stage: rest})
         return replace(state, program=program, stages=stages), (parts.name,)
 
@@ -128,4 +128,4 @@ def _partial_body(first: Reduce, sources: tuple[Expr, ...], rest: tuple[Axis, ..
 
 
 def _is_spatial(relation: Relation, kinds: dict[str, AxisKind]) -> bool:
-    return AxisKind.REDUCE not in relation_kinds(relation, kinds).values()
+    return all(kinds[axis] is not AxisKind.REDUCE for axis in made_by(relation)[0])

@@ -123,7 +123,7 @@ class CacheWrite:
         copy = replace(op, reduce_axes=(), body=tuple(Load(b, index) for b in buffers(inner)))
         program = state.program.replacing({self.stage: copy}, {self.stage: [inner]})
         leaves = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
-        stages = in_program_order(program, {**state.stages, self.stage: replace(stage, leaves=leaves)})
+        stages = in_program_order(program, {**state.stages, self.stage: stage.chained(leaves)})
         stages[name] = replace(stages[name], scope=self.scope)
         return replace(state, program=program, stages=stages), (name,)
 

@@ -33,7 +33,7 @@ class LlvmBackend:
         machine = engine.Machine(*machine_options(target))
         sources: dict[str, Callable[[], str]] = {
             "ll": lambda: text,
-            "asm": lambda: engine.assembly(text, machine),
+            "asm": lambda: engine.assembly(text, machine, emitted.module.sources),
         }
         if not runs_here(target):
             return Executable(kernel, target, _elsewhere(target), sources=sources, signature=signature)
@@ -51,7 +51,15 @@ def _load(
     entry = emit_entry(emitted, kernel) if cpython.layout_is_known() else None
     text = emitted.module.text()
     tag = sys.implementation.cache_tag or ""
-    code = cached((text, engine.fingerprint(machine), tag), lambda: engine.compile_object(text, machine))
+    sources = emitted.module.sources
+    missing = engine.missing_symbols(emitted.module.externs, sources) if emitted.module.externs else []
+    if missing:
+        raise TargetError(
+            f"no C function {' or '.join(missing)} is loaded; give its LLVM IR as source= of te.decl_tensor_intrin, or "
+            "load its library with ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL) before the build"
+        )
+    key = (text, *sources, engine.fingerprint(machine), tag)
+    code = cached(key, lambda: engine.compile_object(text, machine, sources))
     exports = [emitted.symbol] if entry is None else [emitted.symbol, entry]
     library = engine.load(code, exports, _imports(emitted.module.imports))
     launch = CompiledLaunch(kernel, library, emitted.symbol, emitted.calls, tuple(emitted.module.messages))

@@ -5,8 +5,9 @@ The only module that imports llvmlite. LLVM's loop and SLP vectorisers stay off:
 
 from __future__ import annotations
 
+import ctypes
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -60,16 +61,23 @@ def fingerprint(machine: Machine) -> str:
     return f"{version} O{_SPEED_LEVEL} codegen {_CODEGEN_LEVEL} {triple} {machine.cpu} {machine.features}"
 
 
-def compile_object(text: str, machine: Machine) -> bytes:
-    """Optimise LLVM IR text and return an object file."""
+def compile_object(text: str, machine: Machine, sources: Sequence[str] = ()) -> bytes:
+    """Optimise LLVM IR text, with the modules of `sources` linked to it, and return an object file."""
     target_machine = _target_machine(machine)
-    return bytes(target_machine.emit_object(_optimised(text, target_machine)))
+    return bytes(target_machine.emit_object(_optimised(text, target_machine, sources)))
 
 
-def assembly(text: str, machine: Machine) -> str:
-    """Optimise LLVM IR text and return assembly."""
+def assembly(text: str, machine: Machine, sources: Sequence[str] = ()) -> str:
+    """Optimise LLVM IR text, with the modules of `sources` linked to it, and return assembly."""
     target_machine = _target_machine(machine)
-    return str(target_machine.emit_assembly(_optimised(text, target_machine)))
+    return str(target_machine.emit_assembly(_optimised(text, target_machine, sources)))
+
+
+def missing_symbols(names: Iterable[str], sources: Sequence[str]) -> list[str]:
+    """The functions that neither LLVM IR text defines nor a library of this process holds."""
+    process = ctypes.CDLL(None)
+    defined = {f.name for text in sources for f in _parsed_source(text).functions if not f.is_declaration}
+    return sorted(n for n in names if n not in defined and not hasattr(process, n))
 
 
 def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Library:
@@ -109,7 +117,14 @@ def _native() -> tuple[str, str]:
     return name, ",".join(f"+{f}" for f in sorted(features))
 
 
-def _optimised(text: str, target_machine: Any) -> Any:
+def _parsed_source(text: str) -> Any:
+    try:
+        return llvm.parse_assembly(text)
+    except RuntimeError as error:
+        raise TargetError(f"LLVM cannot read the LLVM IR that was given as source: {error}") from None
+
+
+def _optimised(text: str, target_machine: Any, sources: Sequence[str]) -> Any:
     try:
         module = llvm.parse_assembly(text)
         module.triple = target_machine.triple
@@ -117,6 +132,13 @@ def _optimised(text: str, target_machine: Any) -> Any:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM refuses the generated code: {error}") from error
+    for source in sources:
+        other = _parsed_source(source)
+        other.triple, other.data_layout = module.triple, module.data_layout
+        try:
+            module.link_in(other)
+        except RuntimeError as error:
+            raise TargetError(f"the LLVM IR that was given as source does not link to the kernel: {error}") from None
     options = llvm.create_pipeline_tuning_options(speed_level=_SPEED_LEVEL)
     options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
     options.loop_unrolling = True

@@ -7,10 +7,12 @@ where it meets one that does.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
-from tensorlang.target.llvm import intrinsics, memory
+from tensorlang.ir.machine import Broadcast, MachineCall, MachineExpr, Pointer, Reinterpret, VectorLoad
+from tensorlang.target.llvm import intrinsics, machine, memory
 from tensorlang.target.llvm.arithmetic import binary, cast, select, splat, unary
 from tensorlang.target.llvm.memory import Place, lane_numbers
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
@@ -44,7 +46,31 @@ def value(fn: Function, scope: Scope, expr: Expr) -> Value:
         case Load():
             mask = scope.lanes.mask if scope.lanes else None
             return memory.load(fn, place(fn, scope, expr), mask)
+        case MachineExpr():
+            return _machine(fn, scope, expr)
     raise InternalError(f"{type(expr).__name__} {expr} reached code generation")
+
+
+def _machine(fn: Function, scope: Scope, expr: MachineExpr) -> Value:
+    """Evaluate an expression of machine code, whose vectors do not depend on a loop around them."""
+    match expr:
+        case VectorLoad():
+            first = place(fn, scope, Load(expr.buffer, expr.index))
+            return memory.load(fn, replace(first, width=expr.lanes, step=literal(1, INDEX)), None)
+        case Broadcast():
+            return splat(fn, value(fn, scope, expr.value), expr.lanes)
+        case Reinterpret():
+            return machine.reinterpret(fn, value(fn, scope, expr.value), expr.dtype, expr.lanes)
+        case MachineCall():
+            return machine.call(fn, expr, [_operand(fn, scope, a) for a in expr.args])
+    raise InternalError(f"the address {expr} stands outside a call")
+
+
+def _operand(fn: Function, scope: Scope, expr: Expr) -> Value | str:
+    """An operand of a call by symbol: a value, or an address as text."""
+    if isinstance(expr, Pointer):
+        return place(fn, scope, Load(expr.buffer, expr.index)).pointer
+    return value(fn, scope, expr)
 
 
 def variable(fn: Function, scope: Scope, var: Var) -> Value:

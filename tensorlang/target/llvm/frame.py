@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Const, Expr
-from tensorlang.ir.stmt import Allocate, For, LoopKind, Stmt, children
+from tensorlang.ir.stmt import Allocate, CallMachine, For, LoopKind, Stmt, children
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index
 from tensorlang.target.llvm.scope import Scope, Storage
@@ -74,6 +74,8 @@ def _allocated(stmt: Stmt, in_parallel: bool) -> Iterator[Buffer]:
         return
     if isinstance(stmt, Allocate):
         yield stmt.buffer
+    if isinstance(stmt, CallMachine):
+        stmt = stmt.code.body
     for child in children(stmt):
         yield from _allocated(child, in_parallel)
 

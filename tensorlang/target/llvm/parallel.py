@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tensorlang.ir.expr import Expr, Load, Var, walk
-from tensorlang.ir.stmt import Allocate, CallPython, For, If, Let, Stmt, Store
+from tensorlang.ir.stmt import Allocate, CallMachine, CallPython, For, If, Let, Stmt, Store
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.runtime.openmp import LIMIT_SYMBOL
 from tensorlang.target.llvm.arithmetic import binary
@@ -100,6 +100,9 @@ def _used(body: Stmt) -> tuple[set[str], set[str]]:
                 expressions = stmt.buffer.shape
             case CallPython():
                 buffers.update(b.name for b in stmt.buffers)
+            case CallMachine():
+                buffers.update(v.buffer.name for v in stmt.views)
+                expressions = tuple(i for v in stmt.views for i in v.index)
         for node in (n for e in expressions for n in walk(e)):
             if isinstance(node, Var):
                 variables.add(node.name)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Load, Var
 from tensorlang.ir.loops import constant_extent
-from tensorlang.ir.stmt import Allocate, CallPython, Fail, For, If, Let, LoopKind, Seq, Stmt, Store
+from tensorlang.ir.stmt import Allocate, CallMachine, CallPython, Fail, For, If, Let, LoopKind, Seq, Stmt, Store
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.target.llvm import memory
 from tensorlang.target.llvm.arithmetic import binary, unary
 from tensorlang.target.llvm.expressions import index, place, value
 from tensorlang.target.llvm.parallel import parallel_loop
-from tensorlang.target.llvm.scope import Scope, has_loads
+from tensorlang.target.llvm.requirements import check_requirements
+from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 from tensorlang.target.llvm.vector import vector_loop, vectorizable
 
@@ -49,6 +50,8 @@ class Emitter:
                 self._fail(fn, scope, stmt)
             case CallPython():
                 self._call_python(fn, scope, stmt)
+            case CallMachine():
+                self._call_machine(fn, scope, stmt)
 
     def _store(self, fn: Function, scope: Scope, stmt: Store) -> None:
         result = value(fn, scope, stmt.value)
@@ -57,6 +60,8 @@ class Emitter:
         if mask is not None and where.step is not None and where.step.integer == 0:
             # All lanes write one element: as a scatter, of which the last active lane wins.
             where = replace(where, step=None, offsets=(_zeros(where.width),))
+        if scope.lanes is None and result.lanes:  # a vector of machine code
+            where = replace(where, width=result.lanes, step=literal(1, INDEX))
         memory.store(fn, where, result, mask)
 
     def _loop(self, fn: Function, scope: Scope, stmt: For) -> None:
@@ -139,6 +144,22 @@ class Emitter:
         callback = fn.op(f"load ptr, ptr {fn.field('%context', 8 * (number + 1))}, align 8")
         fn.do(f"call void {callback}(ptr %context, ptr {block})")
 
+    def _call_machine(self, fn: Function, scope: Scope, stmt: CallMachine) -> None:
+        """Emit machine code over its own arrays, each a tile of one in sight."""
+        check_requirements(stmt.code, fn.target)
+        fn.module.add_source(stmt.code.source)
+        tiles: dict[str, Storage] = {}
+        strides: dict[str, Value] = {}
+        for param, view in zip(stmt.code.params, stmt.views, strict=True):
+            held = scope.storage(view.buffer)
+            steps = tuple(_stride(fn, held, d, n) for d, n in zip(view.dims, view.steps, strict=True))
+            first = place(fn, scope, Load(view.buffer, view.index)).pointer
+            tiles[param.buffer.name] = Storage(param.buffer, first, steps, aligned=False)
+            named = zip(param.strides, steps, strict=True)
+            strides |= {declared.name: step for declared, step in named if isinstance(declared, Var)}
+        inner = Scope(strides, {**scope.buffers, **tiles}, in_parallel=True)
+        self.emit(fn, inner, stmt.code.body)
+
 
 def repeat(fn: Function, lower: Value, upper: Value, body: Callable[[Value], None], shaped: bool = False) -> None:
     """Emit `for v in range(lower, upper)`, the test at the end; `shaped` loops are not unrolled further."""
@@ -162,6 +183,11 @@ def repeat(fn: Function, lower: Value, upper: Value, body: Callable[[Value], Non
 def _is_shaped(body: Stmt) -> bool:
     """Whether a loop body has unrolled or vector loops: the schedule has given it its shape."""
     return any(isinstance(s, For) and s.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) for s in statements(body))
+
+
+def _stride(fn: Function, held: Storage, dim: int, step: int) -> Value:
+    """The elements between neighbours of a tile; a dimension that the array does not have has one element."""
+    return literal(1, INDEX) if dim < 0 else binary(fn, "mul", held.strides[dim], literal(step, INDEX))
 
 
 def _zeros(lanes: int) -> Value:

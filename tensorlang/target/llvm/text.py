@@ -75,7 +75,10 @@ def identifier(name: str) -> str:
 
 @dataclass
 class Module:
-    """A module under construction: functions, declarations, symbols bound at load time, messages of Fail."""
+    """A module under construction: functions, declarations, symbols bound at load time, messages of Fail.
+
+    `sources` are modules to link to it; `externs` the C functions that it calls, from those or from the process.
+    """
 
     target: Target
     functions: list[str] = field(default_factory=list)
@@ -84,11 +87,18 @@ class Module:
     messages: list[str] = field(default_factory=list)
     metadata: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
+    sources: list[str] = field(default_factory=list)
+    externs: set[str] = field(default_factory=set)
 
     def declare(self, name: str, result: str, arguments: str) -> str:
         """Declare an external function once; return its name with the sigil."""
         self.declarations.setdefault(name, f"declare {result} @{name}({arguments})")
         return f"@{name}"
+
+    def add_source(self, text: str) -> None:
+        """Link a module of LLVM IR text to this one."""
+        if text and text not in self.sources:
+            self.sources.append(text)
 
     def import_function(self, name: str, result: str, arguments: str) -> str:
         """Declare a function whose address is given when the object is loaded."""

@@ -1,0 +1,1 @@
+"""Whole programs in tensorlang."""

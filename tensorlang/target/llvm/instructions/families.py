@@ -1,0 +1,100 @@
+"""Families of instructions, and how a row of each becomes a declared intrinsic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Expr, cast
+from tensorlang.ir.stmt import Stmt
+from tensorlang.te.define import compute, placeholder
+from tensorlang.te.domain import reduce_axis
+from tensorlang.te.machine import broadcast, call_llvm_intrin, const, reinterpret
+from tensorlang.te.reductions import sum_
+from tensorlang.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from tensorlang.te.tile_buffer import TileBuffer
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """`out[i] += sum over k < group of data[k] * kernel[i, k]`: short dot products, one per lane.
+
+    `llvm(out, first, second)` takes `data` repeated per lane and `kernel`, the other way around if `kernel_first`; as
+    vectors of the accumulator's dtype if `packed`, else of their own.
+    """
+
+    name: str
+    llvm: str
+    data: str
+    kernel: str
+    out: str
+    lanes: int
+    group: int
+    architecture: str
+    features: tuple[str, ...]
+    packed: bool = True
+    kernel_first: bool = False
+
+    def declare(self) -> TensorIntrin:
+        """Declare the instruction as an intrinsic."""
+        data = placeholder((self.group,), self.data, "data")
+        kernel = placeholder((self.lanes, self.group), self.kernel, "kernel")
+        k = reduce_axis((0, self.group), "k")
+
+        def element(i: Any) -> Expr:
+            return sum_(cast(data[k], self.out) * cast(kernel[i, k], self.out), axis=k)
+
+        out = compute((self.lanes,), element, name="out")
+        return decl_tensor_intrin(
+            out.op, self._statements, self.name, architecture=self.architecture, features=self.features
+        )
+
+    def _statements(self, ins: list[TileBuffer], outs: list[TileBuffer]) -> tuple[Stmt, Stmt, Stmt]:
+        accumulator, zero = f"{self.out}x{self.lanes}", const(0, f"{self.out}x{self.lanes}")
+        data, kernel = ins
+        word = f"uint{8 * dtypes.info(self.data).bytes * self.group}"
+        row = broadcast(reinterpret(word, data.vload([0], f"{self.data}x{self.group}")), self.lanes)
+        rows = kernel.vload([0, 0], f"{self.kernel}x{self.lanes * self.group}")
+        wide = self.lanes * self.group
+        operands = (
+            reinterpret(accumulator if self.packed else f"{self.data}x{wide}", row),
+            reinterpret(accumulator, rows) if self.packed else rows,
+        )
+        first, second = reversed(operands) if self.kernel_first else operands
+
+        def added_to(start: Expr) -> Stmt:
+            return outs[0].vstore([0], call_llvm_intrin(accumulator, self.llvm, start, first, second))
+
+        return added_to(zero), outs[0].vstore([0], zero), added_to(outs[0].vload([0], accumulator))
+
+
+@dataclass(frozen=True, slots=True)
+class Axpy:
+    """`out[i] += scale * row[i]` by fused multiply-adds: the inner step of an outer product, for every CPU."""
+
+    name: str
+    dtype: str
+    lanes: int
+
+    def declare(self) -> TensorIntrin:
+        """Declare the instruction as an intrinsic."""
+        scale = placeholder((1,), self.dtype, "scale")
+        row = placeholder((1, self.lanes), self.dtype, "row")
+        k = reduce_axis((0, 1), "k")
+        out = compute((self.lanes,), lambda i: sum_(scale[k] * row[k, i], axis=k), name="out")
+        return decl_tensor_intrin(out.op, self._statements, self.name)
+
+    def _statements(self, ins: list[TileBuffer], outs: list[TileBuffer]) -> tuple[Stmt, Stmt, Stmt]:
+        vector = f"{self.dtype}x{self.lanes}"
+        factor, row = broadcast(ins[0].vload([0]), self.lanes), ins[1].vload([0, 0], vector)
+        fma = f"llvm.fma.v{self.lanes}f{8 * dtypes.info(self.dtype).bytes}"
+        update = call_llvm_intrin(vector, fma, factor, row, outs[0].vload([0], vector))
+        zero = const(0.0, vector)
+        return outs[0].vstore([0], factor * row), outs[0].vstore([0], zero), outs[0].vstore([0], update)
+
+
+def table(*rows: Dot | Axpy) -> dict[str, Callable[[], TensorIntrin]]:
+    """Rows by name, as what declares them."""
+    return {row.name: row.declare for row in rows}

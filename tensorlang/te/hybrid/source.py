@@ -1,0 +1,92 @@
+"""The source of a script: its tree with the lines of the user's file, and errors that quote them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tensorlang.errors import DefinitionError
+from tensorlang.location import Location, caller
+
+
+class ScriptError(DefinitionError):
+    """A script does something that the language lacks. Names the line of the script, and quotes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A script's function, its syntax tree (line numbers of the file), and its lines from `first` on."""
+
+    function: Callable[..., Any]
+    tree: ast.FunctionDef
+    file: str
+    first: int
+    lines: tuple[str, ...]
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        """Names that the function assigns, loops and parameters included: they never mean a global."""
+        names = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        return frozenset(names | {a.arg for a in self.parameters})
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        """The parameters, in order."""
+        arguments = self.tree.args
+        return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+    @property
+    def updated(self) -> tuple[str, ...]:
+        """Parameters with elements that the function assigns, in order."""
+        stored = {
+            root.id
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+            if isinstance(root := subscripted(node), ast.Name)
+        }
+        return tuple(a.arg for a in self.parameters if a.arg in stored)
+
+    def where(self, node: ast.AST) -> Location:
+        """The line of a node in the user's file."""
+        return Location(self.file, getattr(node, "lineno", self.first))
+
+    def fault(self, node: ast.AST, message: str) -> ScriptError:
+        """The error that says `message` of a node, with its line quoted."""
+        where = self.where(node)
+        number = where.line - self.first
+        quoted = self.lines[number].strip() if 0 <= number < len(self.lines) else ""
+        return ScriptError(f"{message}\n    {quoted}", where)
+
+
+def subscripted(node: ast.expr) -> ast.expr:
+    """What `A[i][j]` indexes: `A`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def read_source(function: Callable[..., Any]) -> Source:
+    """Find and parse the source of a function."""
+    if not inspect.isfunction(function):
+        raise DefinitionError(f"te.hybrid.script takes a Python function, got {function!r}", caller())
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise DefinitionError(
+            f"the source of {function.__name__} cannot be found; define the script in a file or a notebook cell",
+            caller(),
+        ) from None
+    file, text = function.__code__.co_filename, "".join(lines)
+    # An indented function is parsed as the body of a block, so that strings over several lines stay as they are.
+    indented = lines[0][:1].isspace()
+    tree = ast.parse("if True:\n" + text if indented else text).body[0]
+    if isinstance(tree, ast.If):
+        tree = tree.body[0]
+    ast.increment_lineno(tree, first - 1 - indented)
+    if not isinstance(tree, ast.FunctionDef):
+        where = Location(file, first)
+        raise DefinitionError(f"a script is a function declared with def, got {text.strip()!r}", where)
+    return Source(function, tree, file, first, tuple(lines))

@@ -1,0 +1,57 @@
+"""The words of a script that make loops and arrays, as they mean in plain Python.
+
+Every word can be used bare, as in classic te's hybrid scripts, as a name of te, or imported from `tensorlang.te.hybrid`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes
+
+Array = npt.NDArray[Any]
+NAMES = ("serial", "parallel", "vectorize", "unroll", "const_range", "bind", "output_tensor", "allocate")
+
+
+def serial(*bounds: int) -> builtins.range:
+    """A loop that runs in order: `range`."""
+    return builtins.range(*bounds)
+
+
+def parallel(*bounds: int) -> builtins.range:
+    """A loop whose iterations may run at once."""
+    return builtins.range(*bounds)
+
+
+def vectorize(*bounds: int) -> builtins.range:
+    """A loop whose iterations are the lanes of a vector."""
+    return builtins.range(*bounds)
+
+
+def unroll(*bounds: int) -> builtins.range:
+    """A loop that is written out."""
+    return builtins.range(*bounds)
+
+
+def const_range(*bounds: int) -> builtins.range:
+    """A loop of constant bounds that is written out."""
+    return builtins.range(*bounds)
+
+
+def bind(tag: str, extent: int) -> builtins.range:
+    """A loop over the threads of a tag: `bind("threadIdx.x", 32)`."""
+    return builtins.range(extent)
+
+
+def output_tensor(shape: Any, dtype: Any = "float32") -> Array:
+    """An array that the script makes and returns; zero where it is not written yet."""
+    return np.zeros(shape, dtypes.info(dtypes.canonical(dtype)).numpy)
+
+
+def allocate(shape: Any, dtype: Any = "float32", scope: str = "global") -> Array:
+    """An array of the block around, uninitialised in a kernel. `scope`: global, local or shared."""
+    return np.zeros(shape, dtypes.info(dtypes.canonical(dtype)).numpy)

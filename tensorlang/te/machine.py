@@ -1,0 +1,99 @@
+"""What the body of an intrinsic is written with: vector constants, reinterpreted bits, and calls by symbol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorlang import dtypes
+from tensorlang.errors import DefinitionError
+from tensorlang.ir import expr as ir
+from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr
+from tensorlang.ir.machine import Broadcast, MachineCall, Reinterpret, dtype_text, lanes, vector_dtype
+from tensorlang.ir.stmt import Let, Seq, Stmt
+from tensorlang.location import caller
+
+_VOID = ("void", "handle", "")
+_REINTERPRET = ("tir.reinterpret", "reinterpret")
+
+
+def const(value: int | float | bool, dtype: str | None = None) -> Expr:
+    """Return a literal; of a vector dtype (`int32x16`) one in every lane."""
+    element, wide = vector_dtype(dtype) if isinstance(dtype, str) else (dtype, 0)
+    literal = ir.const(value, element)
+    return Broadcast(literal, wide) if wide else literal
+
+
+def broadcast(value: ExprLike, count: int) -> Expr:
+    """Return a vector with a scalar in all of its `count` lanes."""
+    scalar = as_expr(value)
+    if lanes(scalar) or count < 1:
+        raise DefinitionError(f"Broadcast takes a scalar and at least one lane, got {scalar} and {count}", caller())
+    return Broadcast(scalar, count)
+
+
+def reinterpret(dtype: str, value: ExprLike) -> Expr:
+    """Return the bits of a scalar or vector as another dtype of the same size: `reinterpret("int32x16", bytes)`."""
+    source, (element, wide) = as_expr(value), vector_dtype(dtype)
+    have = dtypes.info(source.dtype).bits * max(1, lanes(source))
+    want = dtypes.info(element).bits * max(1, wide)
+    if have != want:
+        raise DefinitionError(f"{dtype_text(source)} has {have} bits, {dtype} has {want}; they must agree", caller())
+    return Reinterpret(source, element, wide)
+
+
+def call_extern(dtype: str, func_name: str, *args: Any) -> Expr:
+    """Return a call of a C function by its symbol; `dtype` is that of its result (`void`: none).
+
+    Operands are scalars and the pointers of `access_ptr`. The function comes from the `source=` of the intrinsic, or
+    from a library that this process has loaded.
+    """
+    operands = tuple(_operand(a, func_name) for a in args)
+    if dtype in _VOID:
+        return MachineCall("extern", func_name, operands, "int32", returns=False)
+    element, wide = vector_dtype(dtype)
+    if wide or any(lanes(o) for o in operands):
+        raise DefinitionError(f"{func_name} is a C function: it takes and returns scalars and pointers", caller())
+    return MachineCall("extern", func_name, operands, element)
+
+
+def call_llvm_intrin(dtype: str, name: str, *args: Any) -> Expr:
+    """Return a call of an LLVM intrinsic: `call_llvm_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", c, a, b)`.
+
+    A first operand of dtype uint32 and constant, classic te's count of signature types, is left out.
+    """
+    if not name.startswith("llvm."):
+        raise DefinitionError(f"the names of LLVM intrinsics begin with 'llvm.', got {name!r}", caller())
+    operands = tuple(_operand(a, name) for a in args)
+    if operands and isinstance(operands[0], Const) and operands[0].dtype == "uint32":
+        operands = operands[1:]
+    element, wide = vector_dtype(dtype)
+    return MachineCall("llvm", name, operands, element, wide)
+
+
+def call_intrin(dtype: str, func_name: str, *args: Any) -> Expr:
+    """Return `tir.reinterpret` of one operand, classic te's one intrinsic of this form that a CPU body needs."""
+    if func_name not in _REINTERPRET or len(args) != 1:
+        raise DefinitionError(
+            f"call_intrin knows tir.reinterpret of one operand, got {func_name} of {len(args)}; for others use te's "
+            "functions (te.fma, te.exp), tir.call_llvm_intrin or tir.call_extern",
+            caller(),
+        )
+    return reinterpret(dtype, args[0])
+
+
+def evaluate(value: Expr) -> Stmt:
+    """Return the statement that evaluates an expression for its effect."""
+    return Let(Var("_", value.dtype), value, Seq(()))
+
+
+def stmt_seq(*parts: Any) -> Stmt:
+    """Return statements one after the other; an expression among them is evaluated."""
+    return Seq(tuple(evaluate(p) if isinstance(p, Expr) else p for p in parts))
+
+
+def _operand(value: Any, name: str) -> Expr:
+    if isinstance(value, str):
+        raise DefinitionError(f"{name} got the text {value!r}; operands are numbers, vectors and pointers", caller())
+    operand = as_expr(value)
+    lanes(operand)  # its operands agree
+    return operand

@@ -1,0 +1,227 @@
+"""Intrinsics: a computation of fixed size, and the machine code that does it. `tensorize` puts one into a schedule."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Const, Expr, walk
+from tensorlang.ir.machine import MachineExpr
+from tensorlang.ir.printer import stmt_text
+from tensorlang.ir.stmt import MachineCode, Seq, Stmt, stmt_exprs
+from tensorlang.location import Location, caller
+from tensorlang.names import lookup
+from tensorlang.te.check import check_tensor_name
+from tensorlang.te.machine import evaluate
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Tensor
+from tensorlang.te.program import Program, canonical, unique
+from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
+
+Variant = Literal["body", "reset", "update"]
+
+
+@dataclass(frozen=True, eq=False)
+class TensorIntrin:
+    """A declared intrinsic: `program` is what it computes, the variants are how.
+
+    `buffers` are the tiles of the program's inputs and outputs by name, in the order in which the body got them. `body`
+    does the whole computation; `reset` sets the start of its reduction, and `update` adds to what is there.
+    """
+
+    name: str
+    program: Program
+    buffers: Mapping[str, TileBuffer]
+    body: Stmt
+    reset: Stmt | None
+    update: Stmt | None
+    architecture: str
+    features: tuple[str, ...]
+    source: str
+    location: Location
+
+    @property
+    def op(self) -> ComputeOp:
+        """The declared computation."""
+        found = self.program[self.program.outputs[0]]
+        assert isinstance(found, ComputeOp)
+        return found
+
+    def variant(self, name: Variant) -> Stmt | None:
+        """The statements of a variant, or None."""
+        return {"body": self.body, "reset": self.reset, "update": self.update}[name]
+
+    def code(self, name: Variant) -> MachineCode:
+        """A variant as machine code."""
+        body = self.variant(name)
+        assert body is not None
+        label = self.name if name == "body" else f"{self.name}.{name}"
+        params = tuple(b.param for b in self.buffers.values())
+        return MachineCode(label, params, body, self.architecture, self.features, self.source)
+
+    @cached_property
+    def text(self) -> str:
+        """Everything that tells this intrinsic from others."""
+        lines = [f"intrinsic {self.name} {self.architecture} {' '.join(self.features)}", self.program.text]
+        for buffer in self.buffers.values():
+            strides = ", ".join(map(str, buffer.strides))
+            factor, alignment = buffer.offset_factor, buffer.data_alignment
+            lines.append(f"{buffer.buffer} strides [{strides}] offset {factor} alignment {alignment}")
+        for name, stmt in (("body", self.body), ("reset", self.reset), ("update", self.update)):
+            lines += [] if stmt is None else [f"{name}:", stmt_text(stmt)]
+        return "\n".join([*lines, self.source])
+
+    @cached_property
+    def key(self) -> str:
+        """A stable hash of the declaration."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"TensorIntrin({self.name}, {self.key})"
+
+
+_DECLARED: dict[str, dict[str, TensorIntrin]] = {}
+"""Name -> hash -> intrinsic, of all that this process has declared."""
+
+
+def decl_tensor_intrin(
+    op: Operation,
+    fcompute: Callable[..., Any],
+    name: str = "tensor_intrin",
+    binds: Mapping[Tensor, TileBuffer] | None = None,
+    scalar_params: Sequence[Any] | None = None,
+    default_buffer_params: Mapping[str, Any] | None = None,
+    *,
+    source: str = "",
+    architecture: str = "",
+    features: Sequence[str] = (),
+) -> TensorIntrin:
+    """Declare an intrinsic: `op` is what it computes on a tile, `fcompute(ins, outs)` the statements that do it.
+
+    `fcompute` gets the tiles (TileBuffer) of the inputs, in the order of `op.input_tensors`, and of the outputs. It
+    returns the statement `body`, or `(body, reset, update)` for a reduction: `reset` stores its start, `update` adds
+    to what is there. `binds` gives a tensor's tile other strides than those of a whole array (te.decl_buffer), and
+    `default_buffer_params` are arguments of decl_buffer for the others. `source` is LLVM IR of functions that the
+    body calls; `architecture` and `features` say, by LLVM's names, which CPU can run it.
+
+    Raises DefinitionError when the computation has no fixed size, or the statements do not fit it.
+    """
+    where, checked = caller(), check_tensor_name(name)
+    if scalar_params:
+        text = f"{checked}: scalar_params belong to calls of an intrinsic in a compute body; read a tensor of shape ()"
+        raise DefinitionError(text, where)
+    declared = _declared_program(op, checked, where)
+    tensors = [*op.input_tensors, *(op.output(k) for k in range(op.num_outputs))]
+    tiles = _tiles(tensors, dict(binds or {}), dict(default_buffer_params or {}), where)
+    count = len(op.input_tensors)
+    body, reset, update = _variants(fcompute(tiles[:count], tiles[count:]), checked, where)
+    if (reset or update) and op.reduce_axis == ():
+        raise DefinitionError(f"{checked} has no reduction; its fcompute returns one statement", where)
+    if reset is not None and update is None:
+        raise DefinitionError(f"{checked} has a reset, but no update that adds to what it stored", where)
+    program, names = declared
+    buffers = dict(zip(_buffer_names(program, names, tensors), tiles, strict=True))
+    intrin = TensorIntrin(
+        checked, program, buffers, body, reset, update, architecture, tuple(sorted(features)), source, where
+    )
+    _DECLARED.setdefault(checked, {})[intrin.key] = intrin
+    return intrin
+
+
+def intrin(name: str) -> TensorIntrin:
+    """Return the intrinsic that was declared last under a name, or one of tensorlang's own (`x86.avx512.vpdpbusd`)."""
+    declared = _DECLARED.get(name) or _own(name)
+    if not declared:
+        known = sorted({*_DECLARED, *own_names()})
+        raise DefinitionError(f"no intrinsic {name!r}; there are {', '.join(known)}", caller())
+    return list(declared.values())[-1]
+
+
+def find_intrin(name: str, key: str) -> TensorIntrin | None:
+    """Return the declared intrinsic of a name and a hash."""
+    found = _DECLARED.get(name, {}).get(key)
+    return found or _own(name).get(key)
+
+
+def declared_keys(name: str) -> list[str]:
+    """The hashes of the intrinsics declared under a name."""
+    return list(_DECLARED.get(name, {}))
+
+
+def own_names() -> list[str]:
+    """The names of tensorlang's own intrinsics."""
+    return sorted(lookup(__name__, "OWN"))
+
+
+def _own(name: str) -> dict[str, TensorIntrin]:
+    """One of tensorlang's own intrinsics, declared when first used."""
+    declare = lookup(__name__, "OWN").get(name)
+    if declare is None:
+        return {}
+    if name not in _DECLARED:
+        declare()
+    return _DECLARED[name]
+
+
+def is_plain(stmt: Stmt) -> bool:
+    """Whether statements are loop IR that every target runs: no vectors, pointers or calls by symbol."""
+    return not any(isinstance(node, MachineExpr) for expr in stmt_exprs(stmt) for node in walk(expr))
+
+
+def _declared_program(op: Operation, name: str, where: Location) -> tuple[Program, dict[int, str]]:
+    if not isinstance(op, ComputeOp):
+        raise DefinitionError(f"{name} needs the operation of a te.compute, got {type(op).__name__}", where)
+    for source in op.input_tensors:
+        if not isinstance(source.op, PlaceholderOp):
+            raise DefinitionError(f"{name} must compute from placeholders, but {source.name} is computed itself", where)
+    for axis in (*op.axis, *op.reduce_axis):
+        if not isinstance(axis.extent, Const) or not isinstance(axis.lower, Const) or axis.lower.value:
+            raise DefinitionError(f"axis {axis.name} of {name} must run from 0 to a number, got {axis}", where)
+    return canonical([op])
+
+
+def _tiles(
+    tensors: list[Tensor], binds: dict[Tensor, TileBuffer], params: dict[str, Any], where: Location
+) -> list[TileBuffer]:
+    made: list[TileBuffer] = []
+    for tensor in tensors:
+        tile = binds.get(tensor) or decl_buffer(tensor.shape, tensor.dtype, tensor.op.name, **params)
+        shape = tuple(int(e.value) for e in tensor.shape if isinstance(e, Const))
+        if not isinstance(tile, TileBuffer) or tile.shape != shape or tile.dtype != tensor.dtype:
+            text = f"the buffer of {tensor.name} must be {tensor.dtype}{list(shape)}, got {tile!r}; see te.decl_buffer"
+            raise DefinitionError(text, where)
+        made.append(replace(tile, name=unique(tile.name, {t.name for t in made})))
+    return made
+
+
+def _buffer_names(program: Program, names: Mapping[int, str], tensors: list[Tensor]) -> list[str]:
+    """The names of tensors in the canonical program."""
+    return [names[id(t.op)] if t.op.num_outputs == 1 else f"{names[id(t.op)]}.v{t.value_index}" for t in tensors]
+
+
+def _variants(result: Any, name: str, where: Location) -> tuple[Stmt, Stmt | None, Stmt | None]:
+    parts = list(result) if isinstance(result, tuple | list) else [result]
+    if not 1 <= len(parts) <= 3 or parts[0] is None:
+        raise DefinitionError(f"fcompute of {name} returns body, or (body, reset, update); got {result!r}", where)
+    done = [_statement(p, name, where) for p in parts] + [None] * (3 - len(parts))
+    assert done[0] is not None
+    return done[0], done[1], done[2]
+
+
+def _statement(part: Any, name: str, where: Location) -> Stmt | None:
+    if part is None:
+        return None
+    if isinstance(part, Expr):
+        return evaluate(part)
+    if isinstance(part, Seq) and not part.body:
+        raise DefinitionError(f"a body of {name} is empty", where)
+    if not hasattr(part, "__dataclass_fields__"):
+        raise DefinitionError(f"fcompute of {name} returns statements (tir.ir_builder), got {part!r}", where)
+    statement: Stmt = part
+    return statement
