@@ -80,7 +80,6 @@ refuse(
     "tensorlang.te",
     {
         "scan": "unroll the recurrence into computes, or use te.extern",
-        "hybrid": "write the computation with te.compute",
         "extern_primfunc": "use te.extern with a Python function",
         "trace": "use te.extern with a Python function that prints",
     },

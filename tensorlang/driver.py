@@ -16,20 +16,22 @@ from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.pipeline import lower_state
 from tensorlang.polyhedral.nest import nest_text
 from tensorlang.runtime.executable import Executable
-from tensorlang.schedule import Schedule
+from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
-from tensorlang.te.operation import PlaceholderOp, Tensor, buffers
+from tensorlang.te.operation import PlaceholderOp, Tensor
 from tensorlang.te.program import Program, read_buffers
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """The loops of a schedule; prints as the loop nest."""
+    """The loops of a schedule for its arguments; prints as the loop nest. `build` compiles it for any target."""
 
     kernel: Kernel
+    schedule: Schedule
+    args: tuple[Any, ...]
 
     def __str__(self) -> str:
         return kernel_text(self.kernel)
@@ -46,12 +48,23 @@ def lower(
     accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
     """
     params, _ = _signature(s, args)
-    return Lowered(lower_state(s.state, params, name, parse(target).kind, Dump(name)))
+    return Lowered(lower_state(s.state, params, name, parse(target).kind, Dump(name)), s, tuple(args))
+
+
+def create_prim_func(ops: Sequence[Tensor]) -> Lowered:
+    """Return the unscheduled loops over these tensors, inputs and outputs, as arguments in this order.
+
+    What is computed and listed is an output; `build` makes the function run.
+    """
+    computed = [t for t in ops if not (isinstance(t, Tensor) and isinstance(t.op, PlaceholderOp))]
+    if not computed:
+        raise DefinitionError("create_prim_func needs an output: a tensor that is computed", caller())
+    return lower(create_schedule(computed), ops)
 
 
 def build(
-    s: Schedule,
-    args: Sequence[Any],
+    s: Schedule | Lowered,
+    args: Sequence[Any] | None = None,
     target: str | Target | None = None,
     target_host: str | None = None,
     name: str = "main",
@@ -59,9 +72,15 @@ def build(
     """Compile a schedule for a target (`llvm`, `llvm -mcpu=...`, `interpreter`; None: this machine's CPU).
 
     The result takes the arrays of `args` in order: NumPy arrays or any CPU DLPack tensor, outputs written in place.
+    What `lower` and `te.create_prim_func` return has its `args`, and is compiled for this target from its schedule.
     `target_host` is accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program,
     TargetError when the target cannot run it.
     """
+    if isinstance(s, Lowered):
+        args = args or s.args
+        s = s.schedule
+    if args is None:
+        raise DefinitionError("build needs args: the inputs and outputs of the schedule", caller())
     params, signature = _signature(s, args)
     chosen = parse(target)
     dump = Dump(name)
@@ -101,7 +120,7 @@ def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffe
             where = "" if str(arg.name) == twice[0] else f": it is {twice[0]}, updated in place"
             raise DefinitionError(f"tensor {arg.name} appears twice in args{where}", caller())
         op = program[program.producer[name]]
-        if not isinstance(op, PlaceholderOp) and op.name not in program.outputs:
+        if not isinstance(op, PlaceholderOp) and not program.is_output(name):
             outputs = ", ".join(program.outputs)
             raise DefinitionError(
                 f"{name} is computed on the way and has no array of its own; args are the inputs and the outputs "
@@ -123,13 +142,13 @@ def _held(program: Program, buffer: str) -> str:
 def _check_complete(s: Schedule, params: list[str]) -> None:
     program = s.program
     used = {b for op in program.ops for b in read_buffers(op)}
-    wanted = [b.name for op in program.ops for b in buffers(op) if op.name in program.outputs or b.name in used]
+    wanted = [n for n in program.buffers if program.is_output(n) or n in used]
     external = [n for n in wanted if isinstance(program[program.producer[n]], PlaceholderOp)]
     given = {program.storage[p][0] for p in params}
     missing = [
         n
         for n in wanted
-        if program.storage[n][0] not in given and (n in external or program.producer[n] in program.outputs)
+        if program.storage[n][0] not in given and (n in external or program.is_output(n))
     ]
     if missing:
         raise DefinitionError(f"args lack {', '.join(missing)}: every input and every output is an argument", caller())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import Arrays, Case, Pairs, Scalar, Size, Tensor
+from examples.polybench.case import WIDTH, Arrays, Case, Pairs, Scalar, Size, Tensor, as_vectors
 from tensorlang import te
 from tensorlang.schedule import Schedule
 
@@ -161,7 +161,56 @@ def trmm_law(given: Arrays, got: Arrays) -> Pairs:
     yield got["B"], ALPHA * (np.tril(given["A"], -1) + np.eye(len(given["A"]))).T @ given["B"]
 
 
-def _schedule(s: Schedule) -> None: ...
+def gemm_schedule(s: Schedule) -> None:
+    """Rows in parallel, columns as vectors."""
+    stage = s["gemm"]
+    stage.parallel("i")
+    as_vectors(stage, "j")
+    as_vectors(stage, "j_1")
+
+
+def gemver_schedule(s: Schedule) -> None:
+    """Rows in parallel; the product with the transpose runs along the rows of A."""
+    stage = s["gemver"]
+    stage.parallel("i")
+    as_vectors(stage, "j")
+    stage.reorder("j_1", "i_1")
+    as_vectors(stage, "i_1")
+    stage.parallel("i_3")
+
+
+def gesummv_schedule(s: Schedule) -> None:
+    """Rows in parallel."""
+    s["gesummv"].parallel("i")
+
+
+def symm_schedule(s: Schedule) -> None:
+    """Columns in parallel, each from top to bottom."""
+    stage = s["symm"]
+    stage.reorder("j", "i")
+    stage.parallel("j")
+
+
+def syr2k_schedule(s: Schedule) -> None:
+    """Rows in parallel, columns as vectors."""
+    stage = s["syr2k"]
+    stage.parallel("i")
+    as_vectors(stage, "j_1")
+
+
+def syrk_schedule(s: Schedule) -> None:
+    """Rows in parallel, columns as vectors."""
+    stage = s["syrk"]
+    stage.parallel("i")
+    as_vectors(stage, "j_1")
+
+
+def trmm_schedule(s: Schedule) -> None:
+    """Vectors of columns in parallel, each from top to bottom."""
+    stage = s["trmm"]
+    outer, inner = stage.split("j", factor=WIDTH)
+    stage.reorder(outer, "i", inner)
+    stage.parallel(outer)
 
 
 CASES = (
@@ -172,7 +221,7 @@ CASES = (
         sizes={"ni": 9, "nj": 10, "nk": 7},
         outputs=("C",),
         law=gemm_law,
-        schedule=_schedule,
+        schedule=gemm_schedule,
         scalars=_SCALARS,
     ),
     Case(
@@ -182,7 +231,7 @@ CASES = (
         sizes={"n": 11},
         outputs=("A", "w", "x"),
         law=gemver_law,
-        schedule=_schedule,
+        schedule=gemver_schedule,
         scalars=_SCALARS,
     ),
     Case(
@@ -192,7 +241,7 @@ CASES = (
         sizes={"n": 11},
         outputs=("y",),
         law=gesummv_law,
-        schedule=_schedule,
+        schedule=gesummv_schedule,
         scalars=_SCALARS,
     ),
     Case(
@@ -202,7 +251,7 @@ CASES = (
         sizes={"m": 7, "n": 10},
         outputs=("C",),
         law=symm_law,
-        schedule=_schedule,
+        schedule=symm_schedule,
         scalars=_SCALARS,
     ),
     Case(
@@ -212,7 +261,7 @@ CASES = (
         sizes={"n": 10, "m": 7},
         outputs=("C",),
         law=syr2k_law,
-        schedule=_schedule,
+        schedule=syr2k_schedule,
         scalars=_SCALARS,
     ),
     Case(
@@ -222,7 +271,7 @@ CASES = (
         sizes={"n": 10, "m": 7},
         outputs=("C",),
         law=syrk_law,
-        schedule=_schedule,
+        schedule=syrk_schedule,
         scalars=_SCALARS,
     ),
     Case(
@@ -232,7 +281,7 @@ CASES = (
         sizes={"m": 9, "n": 7},
         outputs=("B",),
         law=trmm_law,
-        schedule=_schedule,
+        schedule=trmm_schedule,
         scalars={"alpha": ALPHA},
     ),
 )

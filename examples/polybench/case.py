@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from tensorlang import te
 from tensorlang.errors import ScheduleError
-from tensorlang.schedule import Schedule, create_schedule
+from tensorlang.schedule import Schedule, Stage, create_schedule
+from tensorlang.te.numpy_eval import extent
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
@@ -23,6 +24,9 @@ Tensor = Any  # a te tensor where the script is declared, a NumPy array where it
 Size = Any
 Scalar = Any
 
+WIDTH = 4
+"""Lanes of a vector, and the edge of small tiles."""
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
@@ -30,16 +34,29 @@ class Declared:
 
     inputs: Mapping[str, te.Tensor]
     outputs: Mapping[str, te.Tensor]
-    free: tuple[te.Var, ...]
+    free: Mapping[str, te.Var]
+
+    @property
+    def made(self) -> dict[str, te.Tensor]:
+        """The outputs that have arrays of their own; the others are inputs, updated in place."""
+        return {name: tensor for name, tensor in self.outputs.items() if name not in self.inputs}
 
     @property
     def args(self) -> list[Any]:
-        """The arguments of a build: free sizes, inputs, outputs."""
-        return [*self.free, *self.inputs.values(), *self.outputs.values()]
+        """The arguments of a build: free sizes, inputs, and outputs that are no inputs."""
+        return [*self.free.values(), *self.inputs.values(), *self.made.values()]
 
     def create_schedule(self) -> Schedule:
         """The default schedule: the order of the script."""
         return create_schedule([t.op for t in self.outputs.values()])
+
+    def call(self, kernel: Callable[..., Any], sizes: Sizes, given: Arrays) -> Arrays:
+        """Run what was built from `args` on copies of the arrays, and return the outputs."""
+        arrays = {name: given[name].copy() for name in self.inputs}
+        for name, tensor in self.made.items():
+            arrays[name] = np.zeros([extent(e, sizes) for e in tensor.shape], tensor.dtype)
+        kernel(*(sizes[name] for name in self.free), *arrays.values())
+        return {name: arrays[name] for name in self.outputs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +114,7 @@ class Case:
         made = self.script(**self._arguments({**bound, **self.scalars, **inputs}))
         several = made if isinstance(made, list | tuple) else [made]
         shaped = {n for shape in self.shapes.values() for n in shape}
-        free = () if sizes is not None else tuple(v for n, v in bound.items() if n not in shaped)
+        free = {n: v for n, v in bound.items() if n not in shaped} if sizes is None else {}
         return Declared(inputs, dict(zip(self.outputs, several, strict=True)), free)
 
     def run(self, sizes: Sizes, given: Arrays) -> Arrays:
@@ -109,3 +126,9 @@ class Case:
 
     def _arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: values[name] for name in inspect.signature(self.script).parameters}
+
+
+def as_vectors(stage: Stage, axis: str) -> None:
+    """Run an axis by vectors, with a shorter one at its end."""
+    _, lanes = stage.split(axis, factor=WIDTH)
+    stage.vectorize(lanes)

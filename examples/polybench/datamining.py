@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import Array, Arrays, Case, Pairs, Size, Tensor
+from examples.polybench.case import Array, Arrays, Case, Pairs, Size, Tensor, as_vectors
 from tensorlang import te
 from tensorlang.schedule import Schedule
 
@@ -32,14 +32,13 @@ def correlation(m: Size, n: Size, data: Tensor) -> Tensor:
         for j in range(m):
             data[i, j] -= mean[j]
             data[i, j] /= te.sqrt(count) * deviation[j]
-    for i in range(m - 1):
+    for i in range(m):
         corr[i, i] = 1.0
         for j in range(i + 1, m):
             corr[i, j] = 0.0
             for k in range(n):
                 corr[i, j] += data[k, i] * data[k, j]
             corr[j, i] = corr[i, j]
-    corr[m - 1, m - 1] = 1.0
     return data, corr
 
 
@@ -96,7 +95,23 @@ def covariance_law(given: Arrays, got: Arrays) -> Pairs:
     yield got["data"], _centred(given["data"])
 
 
-def _schedule(s: Schedule) -> None: ...
+def correlation_schedule(s: Schedule) -> None:
+    """Rows and columns in parallel; the table is scaled by vectors."""
+    stage = s["correlation"]
+    stage.parallel("j")
+    stage.parallel("j_1")
+    stage.parallel("i_2")
+    as_vectors(stage, "j_2")
+    stage.parallel("i_3")
+
+
+def covariance_schedule(s: Schedule) -> None:
+    """Rows and columns in parallel; the table is centred by vectors."""
+    stage = s["covariance"]
+    stage.parallel("j")
+    stage.parallel("i_1")
+    as_vectors(stage, "j_1")
+    stage.parallel("i_2")
 
 
 _SHAPES = {"data": ("n", "m")}
@@ -110,7 +125,7 @@ CASES = (
         sizes=_SIZES,
         outputs=("data", "corr"),
         law=correlation_law,
-        schedule=_schedule,
+        schedule=correlation_schedule,
         prepare=samples,
     ),
     Case(
@@ -120,7 +135,7 @@ CASES = (
         sizes=_SIZES,
         outputs=("data", "cov"),
         law=covariance_law,
-        schedule=_schedule,
+        schedule=covariance_schedule,
         prepare=samples,
     ),
 )

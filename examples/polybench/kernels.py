@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import Arrays, Case, Pairs, Scalar, Size, Tensor
+from examples.polybench.case import Arrays, Case, Pairs, Scalar, Size, Tensor, as_vectors
 from tensorlang import te
 from tensorlang.schedule import Schedule
 
@@ -154,7 +154,43 @@ def mvt_law(given: Arrays, got: Arrays) -> Pairs:
     yield got["x2"], given["x2"] + given["A"].T @ given["y2"]
 
 
-def _schedule(s: Schedule) -> None: ...
+def two_mm_schedule(s: Schedule) -> None:
+    """Rows in parallel, the products in tiles."""
+    stage = s["two_mm"]
+    stage.parallel("i")
+    stage.parallel("i_1")
+
+
+def three_mm_schedule(s: Schedule) -> None:
+    """Rows of each product in parallel."""
+    stage = s["three_mm"]
+    for row in ("i", "i_1", "i_2"):
+        stage.parallel(row)
+
+
+def atax_schedule(s: Schedule) -> None:
+    """The update with a row runs by vectors."""
+    as_vectors(s["atax"], "j_1")
+
+
+def bicg_schedule(s: Schedule) -> None:
+    """x"""
+    s["bicg"].parallel("i")
+
+
+def doitgen_schedule(s: Schedule) -> None:
+    """Elements of a fibre in parallel."""
+    stage = s["doitgen"]
+    stage.parallel("p")
+    as_vectors(stage, "p_1")
+
+
+def mvt_schedule(s: Schedule) -> None:
+    """Rows in parallel; the product with the transpose runs along the rows of A."""
+    stage = s["mvt"]
+    stage.parallel("i")
+    stage.reorder("j_1", "i_1")
+    as_vectors(stage, "i_1")
 
 
 CASES = (
@@ -165,7 +201,7 @@ CASES = (
         sizes={"ni": 6, "nj": 7, "nk": 9, "nl": 8},
         outputs=("D",),
         law=two_mm_law,
-        schedule=_schedule,
+        schedule=two_mm_schedule,
         scalars={"alpha": ALPHA, "beta": BETA},
     ),
     Case(
@@ -175,7 +211,7 @@ CASES = (
         sizes={"ni": 6, "nj": 7, "nk": 9, "nl": 8, "nm": 5},
         outputs=("G",),
         law=three_mm_law,
-        schedule=_schedule,
+        schedule=three_mm_schedule,
     ),
     Case(
         name="atax",
@@ -184,7 +220,7 @@ CASES = (
         sizes={"m": 9, "n": 11},
         outputs=("y",),
         law=atax_law,
-        schedule=_schedule,
+        schedule=atax_schedule,
     ),
     Case(
         name="bicg",
@@ -193,7 +229,7 @@ CASES = (
         sizes={"m": 9, "n": 11},
         outputs=("s", "q"),
         law=bicg_law,
-        schedule=_schedule,
+        schedule=bicg_schedule,
     ),
     Case(
         name="doitgen",
@@ -202,7 +238,7 @@ CASES = (
         sizes={"nr": 5, "nq": 4, "np": 7},
         outputs=("A",),
         law=doitgen_law,
-        schedule=_schedule,
+        schedule=doitgen_schedule,
     ),
     Case(
         name="mvt",
@@ -211,6 +247,6 @@ CASES = (
         sizes={"n": 11},
         outputs=("x1", "x2"),
         law=mvt_law,
-        schedule=_schedule,
+        schedule=mvt_schedule,
     ),
 )

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from examples.polybench.case import Array, Arrays, Case, Pairs, Scalar, Size, Tensor
+from examples.polybench.case import Array, Arrays, Case, Pairs, Scalar, Size, Tensor, as_vectors
 from tensorlang import te
 from tensorlang.schedule import Schedule
 
@@ -164,7 +164,25 @@ def nussinov_law(given: Arrays, got: Arrays) -> Pairs:
     yield got["table"], best[:-1, 1:]
 
 
-def _schedule(s: Schedule) -> None: ...
+def deriche_schedule(s: Schedule) -> None:
+    """Lines in parallel."""
+    stage = s["deriche"]
+    for line in ("i", "i_1", "i_2", "i_5"):
+        stage.parallel(line)
+    for column in ("j_3", "j_4"):
+        as_vectors(stage, column)
+
+
+def floyd_warshall_schedule(s: Schedule) -> None:
+    """Tiles of the table, for every node in between."""
+    s["floyd_warshall"].tile("i", "j", 4, 4)
+
+
+def nussinov_schedule(s: Schedule) -> None:
+    """The substrings of one length in parallel."""
+    stage = s["nussinov"]
+    _, along = stage.affine(("i_1", "j_1"), ((1, 1), (1, 0)))
+    stage.parallel(along)
 
 
 CASES = (
@@ -175,7 +193,7 @@ CASES = (
         sizes={"w": 9, "h": 7},
         outputs=("out",),
         law=deriche_law,
-        schedule=_schedule,
+        schedule=deriche_schedule,
         scalars=filter_coefficients(),
     ),
     Case(
@@ -185,7 +203,7 @@ CASES = (
         sizes={"n": 9},
         outputs=("path",),
         law=floyd_warshall_law,
-        schedule=_schedule,
+        schedule=floyd_warshall_schedule,
         dtype="int32",
     ),
     Case(
@@ -195,7 +213,7 @@ CASES = (
         sizes={"n": 11},
         outputs=("table",),
         law=nussinov_law,
-        schedule=_schedule,
+        schedule=nussinov_schedule,
         prepare=bases,
         dtype="int32",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import Array, Arrays, Case, Pairs, Size, Tensor
+from examples.polybench.case import WIDTH, Array, Arrays, Case, Pairs, Size, Tensor, as_vectors
 from tensorlang import te
 from tensorlang.schedule import Schedule
 
@@ -28,10 +28,9 @@ def durbin(n: Size, r: Tensor) -> Tensor:
     """Solve the Yule-Walker equations: T y = -r, where T is Toeplitz with 1, r[0], r[1], ... in its first column."""
     y = te.output_tensor((n,), "float64")
     z = te.allocate((n,), "float64")
-    y[0] = -r[0]
+    alpha = 0.0
     beta = 1.0
-    alpha = -r[0]
-    for k in range(1, n):
+    for k in range(n):
         beta = (1 - alpha * alpha) * beta
         total = 0.0
         for i in range(k):
@@ -189,7 +188,45 @@ def trisolv_law(given: Arrays, got: Arrays) -> Pairs:
     yield np.tril(given["L"]) @ got["x"], given["b"]
 
 
-def _schedule(s: Schedule) -> None: ...
+def cholesky_schedule(s: Schedule) -> None:
+    """The sums in blocks of four terms."""
+    stage = s["cholesky"]
+    for total in ("k", "k_1"):
+        _, inner = stage.split(total, factor=4)
+        stage.unroll(inner)
+
+
+def durbin_schedule(s: Schedule) -> None:
+    """The update of the solution by vectors."""
+    stage = s["durbin"]
+    as_vectors(stage, "i_1")
+    as_vectors(stage, "i_2")
+
+
+def gramschmidt_schedule(s: Schedule) -> None:
+    """The later columns in parallel."""
+    s["gramschmidt"].parallel("j")
+
+
+def lu_schedule(s: Schedule) -> None:
+    """A row of U in parallel, by vectors of columns."""
+    stage = s["lu"]
+    outer, inner = stage.split("j_1", factor=WIDTH)
+    stage.reorder(outer, "k_1", inner)
+    stage.parallel(outer)
+    stage.vectorize(inner)
+
+
+def ludcmp_schedule(s: Schedule) -> None:
+    """A row of U in parallel."""
+    s["ludcmp"].parallel("j_1")
+
+
+def trisolv_schedule(s: Schedule) -> None:
+    """The sums in blocks of four terms."""
+    stage = s["trisolv"]
+    _, inner = stage.split("j", factor=4)
+    stage.unroll(inner)
 
 
 CASES = (
@@ -200,7 +237,7 @@ CASES = (
         sizes={"n": 9},
         outputs=("A",),
         law=cholesky_law,
-        schedule=_schedule,
+        schedule=cholesky_schedule,
         prepare=positive_definite,
     ),
     Case(
@@ -210,7 +247,7 @@ CASES = (
         sizes={"n": 10},
         outputs=("y",),
         law=durbin_law,
-        schedule=_schedule,
+        schedule=durbin_schedule,
         prepare=correlated,
     ),
     Case(
@@ -220,7 +257,7 @@ CASES = (
         sizes={"m": 9, "n": 6},
         outputs=("A", "R", "Q"),
         law=gramschmidt_law,
-        schedule=_schedule,
+        schedule=gramschmidt_schedule,
         prepare=independent,
     ),
     Case(
@@ -230,7 +267,7 @@ CASES = (
         sizes={"n": 9},
         outputs=("A",),
         law=lu_law,
-        schedule=_schedule,
+        schedule=lu_schedule,
         prepare=dominant,
     ),
     Case(
@@ -240,7 +277,7 @@ CASES = (
         sizes={"n": 9},
         outputs=("A", "x"),
         law=ludcmp_law,
-        schedule=_schedule,
+        schedule=ludcmp_schedule,
         prepare=dominant,
     ),
     Case(
@@ -250,7 +287,7 @@ CASES = (
         sizes={"n": 11},
         outputs=("x",),
         law=trisolv_law,
-        schedule=_schedule,
+        schedule=trisolv_schedule,
         prepare=dominant,
     ),
 )

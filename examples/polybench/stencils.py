@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import Array, Arrays, Case, Pairs, Scalar, Size, Tensor
+from examples.polybench.case import Array, Arrays, Case, Pairs, Scalar, Size, Tensor, as_vectors
 from tensorlang import te
 from tensorlang.schedule import Schedule
 
@@ -57,8 +57,9 @@ def adi(
 def fdtd_2d(tsteps: Size, nx: Size, ny: Size, ex: Tensor, ey: Tensor, hz: Tensor, pulse: Tensor) -> Tensor:
     """An electromagnetic wave on a grid: electric fields ex, ey and the magnetic field hz in turn."""
     for t in range(tsteps):
-        for j in range(ny):
-            ey[0, j] = pulse[t]
+        if nx > 0:
+            for j in range(ny):
+                ey[0, j] = pulse[t]
         for i in range(1, nx):
             for j in range(ny):
                 ey[i, j] = ey[i, j] - 0.5 * (hz[i, j] - hz[i - 1, j])
@@ -232,7 +233,50 @@ def seidel_2d_law(given: Arrays, got: Arrays) -> Pairs:
     yield got["A"].ravel(), np.linalg.matrix_power(step, STEPS) @ A.ravel()
 
 
-def _schedule(s: Schedule) -> None: ...
+def adi_schedule(s: Schedule) -> None:
+    """The systems of one direction in parallel."""
+    stage = s["adi"]
+    stage.parallel("i")
+    stage.parallel("i_1")
+
+
+def fdtd_2d_schedule(s: Schedule) -> None:
+    """Rows in parallel, columns as vectors."""
+    stage = s["fdtd_2d"]
+    for row, column in (("i", "j_1"), ("i_1", "j_2"), ("i_2", "j_3")):
+        stage.parallel(row)
+        as_vectors(stage, column)
+
+
+def heat_3d_schedule(s: Schedule) -> None:
+    """Planes in parallel, rows as vectors."""
+    stage = s["heat_3d"]
+    for plane, row in (("i", "k"), ("i_1", "k_1")):
+        stage.parallel(plane)
+        as_vectors(stage, row)
+
+
+def jacobi_1d_schedule(s: Schedule) -> None:
+    """x"""
+    stage = s["jacobi_1d"]
+    as_vectors(stage, "i")
+    as_vectors(stage, "i_1")
+
+
+def jacobi_2d_schedule(s: Schedule) -> None:
+    """Rows in parallel, columns as vectors."""
+    stage = s["jacobi_2d"]
+    for row, column in (("i", "j"), ("i_1", "j_1")):
+        stage.parallel(row)
+        as_vectors(stage, column)
+
+
+def seidel_2d_schedule(s: Schedule) -> None:
+    """Skewed so that no dependence points back in any axis, and tiled in time and space."""
+    stage = s["seidel_2d"]
+    t, i, j = stage.affine(("t", "i", "j"), ((1, 0, 0), (1, 1, 0), (2, 1, 1)))
+    tiles = [stage.split(axis, factor=size) for axis, size in ((t, 2), (i, 4), (j, 4))]
+    stage.reorder(*(outer for outer, _ in tiles), *(inner for _, inner in tiles))
 
 
 CASES = (
@@ -243,7 +287,7 @@ CASES = (
         sizes={"tsteps": STEPS, "n": 9},
         outputs=("u",),
         law=adi_law,
-        schedule=_schedule,
+        schedule=adi_schedule,
         scalars=adi_coefficients(),
     ),
     Case(
@@ -253,7 +297,7 @@ CASES = (
         sizes={"tsteps": STEPS, "nx": 7, "ny": 9},
         outputs=("ex", "ey", "hz"),
         law=fdtd_2d_law,
-        schedule=_schedule,
+        schedule=fdtd_2d_schedule,
     ),
     Case(
         name="heat-3d",
@@ -262,7 +306,7 @@ CASES = (
         sizes={"tsteps": STEPS, "n": 6},
         outputs=("A", "B"),
         law=heat_3d_law,
-        schedule=_schedule,
+        schedule=heat_3d_schedule,
     ),
     Case(
         name="jacobi-1d",
@@ -271,7 +315,7 @@ CASES = (
         sizes={"tsteps": STEPS, "n": 13},
         outputs=("A", "B"),
         law=jacobi_1d_law,
-        schedule=_schedule,
+        schedule=jacobi_1d_schedule,
     ),
     Case(
         name="jacobi-2d",
@@ -280,7 +324,7 @@ CASES = (
         sizes={"tsteps": STEPS, "n": 9},
         outputs=("A", "B"),
         law=jacobi_2d_law,
-        schedule=_schedule,
+        schedule=jacobi_2d_schedule,
     ),
     Case(
         name="seidel-2d",
@@ -289,6 +333,6 @@ CASES = (
         sizes={"tsteps": STEPS, "n": 8},
         outputs=("A",),
         law=seidel_2d_law,
-        schedule=_schedule,
+        schedule=seidel_2d_schedule,
     ),
 )

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Unary, Var, binary, substitute
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Kernel, LoopKind, Seq, Stmt, Store
+from tensorlang.lowering.tensorize import Scanned, over_tile
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
 from tensorlang.polyhedral.legality import violations
-from tensorlang.polyhedral.scan import scan
+from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.polyhedral.statement import Access, Scop, Statement
 from tensorlang.polyhedral.tiles import scanned
 from tensorlang.schedule.derive import Derived
@@ -36,12 +37,14 @@ class Run:
     lanes: tuple[str, ...]
 
 
-def check_implemented(derived: Derived, passes: Sequence[Callable[[Kernel], Kernel]], order: bool = True) -> None:
+def check_implemented(
+    derived: Derived, scanned: Scanned, passes: Sequence[Callable[[Kernel], Kernel]], order: bool = True
+) -> None:
     """Raise InternalError unless the generated loops run the instances of `derived`, each once, in a legal order.
 
     `order=False` leaves out the order, which costs most.
     """
-    body = scan(derived.tree, derived.scop, _marker, lambda _, inside: inside)
+    body = scan(scanned.tree, scanned.scop, _marker_of(scanned), lambda _, inside: inside)
     sizes = tuple(Var(name, INDEX) for name in sorted(derived.scop.sizes))
     markers = tuple(_buffer(k, len(s.loops)) for k, s in enumerate(derived.scop.statements))
     kernel = Kernel("markers", markers, sizes, tuple(m.name for m in markers), body)
@@ -56,6 +59,18 @@ def check_implemented(derived: Derived, passes: Sequence[Callable[[Kernel], Kern
 
 def _buffer(number: int, rank: int) -> Buffer:
     return Buffer(f"S{number}", (_ZERO,) * rank, "int32")
+
+
+def _marker_of(scanned: Scanned) -> LeafBuilder:
+    """Markers of statements, and of all that a tile stands for."""
+
+    def marker(number: int, values: Mapping[str, Expr]) -> Stmt:
+        if number not in scanned.tiles:
+            return _marker(number, {name: values[name] for name in scanned.scop.statements[number].loops})
+        parts = [over_tile(part, values, marker) for part in scanned.tiles[number].covered]
+        return parts[0] if len(parts) == 1 else Seq(tuple(parts))
+
+    return marker
 
 
 def _marker(number: int, values: Mapping[str, Expr]) -> Stmt:
@@ -156,7 +171,7 @@ def _check_order(scop: Scop, runs: Sequence[Run]) -> None:
     arrays = tuple(replace(a, shape=(_ZERO,) * width.get(a.name, 0) + a.shape) for a in scop.arrays)
     statements = tuple(_as_run(scop.statements[r.statement], r, k) for k, r in enumerate(runs))
     unordered = frozenset(_unique(name, k) for k, r in enumerate(runs) for name in r.unordered)
-    broken = violations(Scop(statements, arrays, scop.sizes, unordered))
+    broken = violations(Scop(statements, arrays, scop.sizes, unordered, scop.declared))
     if broken:
         raise InternalError(f"the generated order breaks a {broken[0].kind} dependence through {broken[0].array}")
 
@@ -174,7 +189,9 @@ def _as_run(statement: Statement, run: Run, number: int) -> Statement:
     def moved(access: Access) -> Access:
         version = tuple(env[v] for v in access.version)
         index = None if access.index is None else (*version, *(substitute(i, env) for i in access.index))
-        return Access(access.array, index, (), tuple(substitute(c, env) for c in access.conditions))
+        conditions = tuple(substitute(c, env) for c in access.conditions)
+        origin = tuple(substitute(o, env) for o in access.origin)
+        return replace(access, index=index, version=(), conditions=conditions, origin=origin)
 
     return Statement(
         f"{statement.name}#{number}",
@@ -182,9 +199,10 @@ def _as_run(statement: Statement, run: Run, number: int) -> Statement:
         statement.role,
         tuple(_unique(name, number) for name in run.loops),
         tuple(substitute(c, rename) for c in run.conditions),
-        (),
+        tuple((axis, substitute(value, env)) for axis, value in statement.point),
         tuple(moved(a) for a in statement.writes),
         tuple(moved(a) for a in statement.reads),
         tuple(p if isinstance(p, int) else _unique(p, number) for p in run.time),
         tuple(_unique(name, number) for name in run.lanes),
+        statement.source,
     )

@@ -8,6 +8,7 @@ from tensorlang.ir.expr import Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
 from tensorlang.lowering.leaf import build_leaf
 from tensorlang.lowering.storage import Storage
+from tensorlang.lowering.tensorize import Scanned, tile_calls
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.schedule.check import too_complex
@@ -16,11 +17,11 @@ from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ExternOp, PlaceholderOp, buffers
 
 
-def make_kernel(state: ScheduleState, derived: Derived, params: Sequence[str], name: str) -> Kernel:
+def make_kernel(state: ScheduleState, derived: Derived, scanned: Scanned, params: Sequence[str], name: str) -> Kernel:
     """Return the loops of a derived schedule state as a kernel whose parameters are the named buffers, in order."""
     storage = Storage(derived.plans)
     try:
-        loops = scan(derived.tree, derived.scop, _leaf(state, derived, storage), storage.owned_by)
+        loops = scan(scanned.tree, scanned.scop, _leaf(state, derived, scanned, storage), storage.owned_by)
     except isl.BudgetExceeded:
         raise too_complex(f"lower {name}", "the generation of loops") from None
     body = storage.owned_by(None, loops)
@@ -34,10 +35,12 @@ def make_kernel(state: ScheduleState, derived: Derived, params: Sequence[str], n
     return Kernel(name, arrays, sizes, outputs, body, callbacks)
 
 
-def _leaf(state: ScheduleState, derived: Derived, storage: Storage) -> LeafBuilder:
+def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Storage) -> LeafBuilder:
     sizes = state.sizes
 
     def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:
+        if number in scanned.tiles:
+            return tile_calls(scanned.tiles[number], state, derived, values, storage)
         statement = derived.scop.statements[number]
         op = state.program[statement.stage]
         return build_leaf(op, statement, values, storage, sizes)

@@ -23,6 +23,7 @@ from tensorlang.lowering.kernel import make_kernel
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
 from tensorlang.lowering.passes.unroll import unroll, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
+from tensorlang.lowering.tensorize import Scanned, with_tiles
 from tensorlang.polyhedral import isl
 from tensorlang.schedule.check import too_complex
 from tensorlang.schedule.derive import Derived, derive
@@ -49,8 +50,9 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: st
     logging, checking = "passes" in config.get("log"), config.get("check")
     start = time.perf_counter()
     derived = derive(state)
-    kernel = make_kernel(state, derived, params, name)
-    _check(derived, name, order=checking)
+    scanned = with_tiles(state, derived)
+    kernel = make_kernel(state, derived, scanned, params, name)
+    _check(derived, scanned, name, order=checking)
     if checking:
         verify(kernel, lanes=False)
     dump.write("scan", "loops", partial(kernel_text, kernel))
@@ -69,14 +71,14 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: st
     return kernel
 
 
-def _check(derived: Derived, name: str, order: bool) -> None:
+def _check(derived: Derived, scanned: Scanned, name: str, order: bool) -> None:
     """Prove that isl's loops, after the passes that reshape them, run what they should.
 
     A wrong loop would be a silently wrong answer.
     """
     try:
         with isl.budget(config.get("budget")):
-            check_implemented(derived, [function for _, function in LOOP_PASSES], order)
+            check_implemented(derived, scanned, [function for _, function in LOOP_PASSES], order)
     except isl.BudgetExceeded:
         raise too_complex(f"lower {name}", "the check of the generated loops") from None
 

@@ -6,6 +6,7 @@ Loop variables become dims `d0, d1, ...`; sizes become parameters. A size expres
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -28,7 +29,7 @@ class Namer:
         """Return the parameter of a size expression."""
         key = to_text(expr)
         if key not in self._names:
-            name = f"p{len(self._names)}"
+            name = _parameter_name(key)
             self._names[key] = name
             self.parameters[name] = to_index(expr)
         return self._names[key]
@@ -46,6 +47,13 @@ class Namer:
     def context(self) -> str:
         """Sizes are never negative."""
         return " and ".join(f"{name} >= 0" for name in self.parameters)
+
+
+def _parameter_name(text: str) -> str:
+    """The same name for the same size, wherever it is used: relations made apart can be combined."""
+    if text.isascii() and text.isidentifier():
+        return f"n_{text}"
+    return f"q_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _is_int(expr: Expr) -> bool:

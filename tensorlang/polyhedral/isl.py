@@ -5,14 +5,16 @@ islpy's `==` is mathematical while its `hash` is structural: never key a dict by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any, TypeAlias
 
 import islpy
 
 Set: TypeAlias = Any
 Map: TypeAlias = Any
+UnionMap: TypeAlias = Any
 PwAff: TypeAlias = Any
 AstExpr: TypeAlias = Any
 AstNode: TypeAlias = Any
@@ -43,6 +45,42 @@ def make_map(text: str) -> Map:
     return islpy.Map(text)
 
 
+def make_union_map(text: str) -> UnionMap:
+    """Parse a union map."""
+    return islpy.UnionMap(text)
+
+
+def union(maps: Sequence[UnionMap]) -> UnionMap:
+    """The union of union maps; of none, the empty one."""
+    return reduce(lambda a, b: a.union(b), maps, islpy.UnionMap("{ }"))
+
+
+def one_map(pairs: UnionMap) -> Map | None:
+    """The map that a union map over one pair of spaces is; None when it is empty."""
+    return None if pairs.is_empty() else islpy.Map.from_union_map(pairs)
+
+
+def maps_of(pairs: UnionMap) -> list[Map]:
+    """The maps of a union map, one per pair of spaces."""
+    found = pairs.get_map_list()
+    return [found.get_at(k) for k in range(found.n_map())]
+
+
+def names_of(pairs: Map) -> tuple[str, str]:
+    """The names of the tuples of a map."""
+    return pairs.get_tuple_name(DIM.in_), pairs.get_tuple_name(DIM.out)
+
+
+def unnamed(pairs: Map) -> Map:
+    """A map without the names of its tuples."""
+    return pairs.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)
+
+
+def lex_lt_within(pairs: Map) -> Map:
+    """The lexicographic order on the tuple that is both the domain and the range of a map."""
+    return islpy.Map.lex_lt(pairs.get_space().domain())
+
+
 def lex_lt(dims: int) -> Map:
     """Vectors of `dims` entries -> lexicographically later ones."""
     return islpy.Map.lex_lt(islpy.Space.set_alloc(islpy.DEFAULT_CONTEXT, 0, dims))
@@ -61,6 +99,17 @@ def number(value: Any) -> int:
 def plus(value: PwAff, number: int) -> PwAff:
     """Return a piecewise affine function with a number added."""
     return value.add_constant_val(islpy.Val(number))
+
+
+def rows_at_least(distances: Set, least: int) -> Set:
+    """All integer rows whose product with every vector of a set is at least `least`, for all values of its parameters.
+
+    By Farkas' lemma; existentially quantified dims are dropped first, which leaves fewer rows.
+    """
+    rows = islpy.Set.from_basic_set(distances.remove_divs().coefficients())
+    for k in range(1 + distances.dim(DIM.param)):  # the constant and the parameters come first
+        rows = rows.fix_val(DIM.set, k, islpy.Val(0 if k else -least))
+    return islpy.Set(str(rows.unwrap().range().reset_tuple_id()).replace("rat: ", ""))
 
 
 @contextmanager

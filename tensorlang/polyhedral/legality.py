@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.declared import Declared
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
 
 
@@ -37,6 +38,8 @@ class TimeSpace:
     def __init__(self, scop: Scop) -> None:
         self.scop = scop
         self.namer = Namer(scop.sizes)
+        for _, found in scop.declared:
+            self.namer.parameters.update(found.parameters)
         self.vectors = {s.name: _lanes_last(s) for s in scop.statements}
         self.length = max((len(v) for v in self.vectors.values()), default=0)
         self.domains = {s.name: self._domain(s) for s in scop.statements}
@@ -80,6 +83,21 @@ class TimeSpace:
                 extra.append(f"0 <= x{k} < {index_text(size, {}, self.namer)}")
             index.append(text)
         return index, extra
+
+    def instances(self, stage: str) -> isl.UnionMap:
+        """`time -> S0[i, j]`: the statements of a hybrid stage, in the axes in which they were declared."""
+        pieces = []
+        for s in self.scop.statements:
+            if s.stage == stage:
+                names = dims(s.loops)
+                point = [index_text(value, names, self.namer) for _, value in s.point]
+                at = f"{s.source}[{', '.join(str(p) for p in point)}]"
+                pieces.append(f"[{self.vector(s)}] -> {at} : {self.domains[s.name]}")
+        return isl.make_union_map(f"{self.namer.prefix()}{{ {'; '.join(pieces)} }}")
+
+    def aligned(self, pairs: isl.Map) -> isl.Map:
+        """A map with its parameters in the order of the namer."""
+        return pairs.align_params(isl.make_set(f"{self.namer.prefix()}{{ : }}").get_space())
 
     def is_exact(self, statement: Statement, access: Access) -> bool:
         """True when isl sees the element of an access and the whole domain: only such a write covers a read."""
@@ -179,10 +197,10 @@ def violations(scop: Scop) -> list[Violation]:
     space = TimeSpace(scop)
     arrays = {a.name: a for a in scop.arrays}
     families = list(dependences(scop))
-    if not families:
+    if not families and not scop.declared:
         return []
     order = before(space)
-    found = []
+    found = [v for stage, known in scop.declared for v in _disordered(stage, known, space, order)]
     for family in families:
         bad = family.pairs(space, arrays).subtract(order)
         if family.kind == "reduction":
@@ -190,6 +208,30 @@ def violations(scop: Scop) -> list[Violation]:
         if not bad.is_empty():
             found.append(Violation(family.kind, family.array, bad, space))
     return found
+
+
+def _disordered(stage: str, known: Declared, space: TimeSpace, order: isl.Map) -> Iterator[Violation]:
+    """What a schedule breaks of the dependences of a hybrid operation: all at once first, by family only if need be."""
+    time = space.instances(stage)
+    back = time.reverse()
+
+    def in_time(pairs: isl.UnionMap) -> isl.Map | None:
+        return isl.one_map(time.apply_range(pairs).apply_range(back))
+
+    every = in_time(known.ordered)
+    if every is not None and not every.subtract(order).is_empty():
+        for family in known.families:
+            pairs = None if family.kind == "reduction" else in_time(family.pairs)
+            bad = None if pairs is None else pairs.subtract(order)
+            if bad is not None and not bad.is_empty():
+                yield Violation(family.kind, family.array, space.aligned(bad), space)
+    concurrent = any(space.scop.unordered & set(s.loops) or s.lanes for s in space.scop.statements if s.stage == stage)
+    for family in known.families if concurrent else ():
+        pairs = in_time(family.pairs) if family.kind == "reduction" else None
+        if pairs is not None:
+            bad = pairs.subtract(order).subtract(order.reverse()).subtract(_same_time(space.length))
+            if not bad.is_empty():
+                yield Violation(family.kind, family.array, space.aligned(bad), space)
 
 
 Touch: TypeAlias = tuple[Statement, Access]
@@ -207,7 +249,9 @@ def dependences(scop: Scop) -> Iterator[Dependences]:
     for name, written in writes.items():
         yield from _between_epochs(name, written, reads.get(name, {}))
         for epoch, touches in written.items():
-            yield from _within_epoch(name, touches, reads.get(name, {}).get(epoch, []), scop)
+            known = {stage for stage, _ in scop.declared}
+            free = [t for t in touches if t[0].stage not in known]
+            yield from _within_epoch(name, free, reads.get(name, {}).get(epoch, []), scop)
 
 
 def _between_epochs(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tensorlang.ir.expr import Expr
+from tensorlang.polyhedral.declared import Declared
 
 
 class Role(Enum):
@@ -76,9 +77,13 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Scop:
-    """All statements of a scheduled program, the arrays, the sizes, and the loops that prove no order."""
+    """All statements of a scheduled program, the arrays, the sizes, and the loops that prove no order.
+
+    `declared` holds, by stage, the dependences of hybrid operations, over the axes in which they were declared.
+    """
 
     statements: tuple[Statement, ...]
     arrays: tuple[Array, ...]
     sizes: frozenset[str]
     unordered: frozenset[str] = frozenset()
+    declared: tuple[tuple[str, Declared], ...] = ()

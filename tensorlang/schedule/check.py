@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tensorlang import config
-from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError, TooComplex, UncoveredRead, Witness
+from tensorlang.errors import (
+    BadArgument,
+    IllegalOrder,
+    IllegalParallel,
+    ScheduleError,
+    TooComplex,
+    UncoveredRead,
+    Witness,
+)
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered
@@ -17,6 +25,8 @@ from tensorlang.schedule import order
 from tensorlang.schedule.derive import Derived, derive
 from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState
+from tensorlang.schedule.tile_match import Mismatch
+from tensorlang.schedule.tile_plan import tile_fault
 from tensorlang.te.operation import buffers
 
 
@@ -71,7 +81,18 @@ class Broken:
         return _refusal(state, self.derived, self.violation)
 
 
-Fault: TypeAlias = OutOfReach | Uncovered | Broken
+@dataclass(frozen=True, slots=True)
+class Untiled:
+    """A tensorized stage that is not what its intrinsic computes."""
+
+    mismatch: Mismatch
+
+    def error(self, state: ScheduleState) -> ScheduleError:
+        """The error to raise."""
+        return BadArgument("", self.mismatch.why, legal=self.mismatch.legal)
+
+
+Fault: TypeAlias = OutOfReach | Uncovered | Broken | Untiled
 
 
 def verify(state: ScheduleState) -> None:
@@ -112,7 +133,10 @@ def _fault(state: ScheduleState) -> Fault | None:
     if gap is not None:
         return Uncovered(gap)
     broken = violations(derived.scop)
-    return Broken(derived, broken[0]) if broken else None
+    if broken:
+        return Broken(derived, broken[0])
+    untiled = tile_fault(state, derived)
+    return None if untiled is None else Untiled(untiled)
 
 
 def _out_of_reach(state: ScheduleState, derived: Derived) -> OutOfReach | None:

@@ -12,6 +12,7 @@ from tensorlang.ir.expr import Buffer, Expr, Load, Var, binary, same, substitute
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.polyhedral.declared import declared
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
 from tensorlang.polyhedral.ordered import Source, sources
@@ -116,7 +117,7 @@ class _Derivation:
                 self._stage(op, self.state.stages[op.name])
         for op in program.ops:
             if isinstance(op, PlaceholderOp):
-                self._plan_buffers(op, (), None, True)
+                self._plan_buffers(op, (), None)
         roots = [op.name for op in program.ops if op.name in self.stages and self.stages[op.name].stage.attach is None]
         tree = sequence([self._nest(name) for name in roots])
         scop = self._scop(tree)
@@ -140,7 +141,7 @@ class _Derivation:
         self.stages[op.name] = plan
         bases = tuple(_base(b) for b in boxes)
         owner = prefix[-1].name if prefix else None
-        self._plan_buffers(op, bases, owner, op.name in self.state.program.outputs, boxes)
+        self._plan_buffers(op, bases, owner, boxes)
         limits = _limits((*plan.prefix, *plan.own, *plan.init))
         for statement in statements_of(op, plan_loops(plan), values, guards, limits, self.state.strict):
             plan.statements.append(len(self.statements))
@@ -157,6 +158,7 @@ class _Derivation:
         own = tuple(self._loop(stage, axis, known, "") for axis in stage.leaves)
         plan = self.stages[stage.name] = StagePlan(stage, (), own, (), None)
         limits = _limits(own)
+        written = {b.name for b in (*buffers(op), *local_arrays(op))}
         for name, strand in stage.strands.items():
             source = sources(op)[strand.source]
             inside = order.around(stage.order, name)
@@ -173,9 +175,9 @@ class _Derivation:
             names = tuple(f"{stage.name}.{a}" for a in inside)
             plan.by_strand[name] = len(self.statements)
             self.statements.append(
-                ordered_statement(stage.name, name, source, names, axes, guards, limits, self.state.strict)
+                ordered_statement(stage.name, name, source, names, axes, guards, limits, written, self.state.strict)
             )
-        self._plan_buffers(op, (), None, op.name in self.state.program.outputs)
+        self._plan_buffers(op, (), None)
         for local in local_arrays(op):
             self._plan_local(op, local, plan)
 
@@ -261,11 +263,12 @@ class _Derivation:
         op: Operation,
         base: tuple[Expr, ...],
         loop: str | None,
-        is_argument: bool,
         boxes: list[Box | None] | None = None,
     ) -> None:
+        program = self.state.program
         scope = self.state.stages[op.name].scope if op.name in self.state.stages else "global"
         for buffer in buffers(op):
+            is_argument = isinstance(op, PlaceholderOp) or program.is_output(buffer.name)
             shape = tuple(symbolic(e) for e in buffer.shape)
             if boxes is not None and not is_argument:
                 shape = tuple(s if b is None else b.size for s, b in zip(shape, boxes, strict=True))
@@ -337,7 +340,9 @@ class _Derivation:
             domain = (*bounds, *s.domain)
             done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
         unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
-        return Scop(tuple(done), tuple(self._arrays()), self.state.sizes, unordered)
+        hybrid = [op for op in self.state.program.ops if isinstance(op, HybridOp)]
+        found = tuple((op.name, declared(op, self.state.sizes, self.state.strict)) for op in hybrid)
+        return Scop(tuple(done), tuple(self._arrays()), self.state.sizes, unordered, found)
 
     def _arrays(self) -> Iterator[Array]:
         """The arrays as the analysis sees them: a local array of a hybrid operation has one copy per iteration."""

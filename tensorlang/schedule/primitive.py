@@ -149,11 +149,16 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_row(value: Any) -> bool:
+    return isinstance(value, tuple) and all(_is_int(x) for x in value)
+
+
 _FITS: dict[Any, Callable[[Any], bool]] = {
     "str": lambda v: isinstance(v, str),
     "int": _is_int,
     "int | None": lambda v: v is None or _is_int(v),
     "tuple[str, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
-    "tuple[int, ...]": lambda v: isinstance(v, tuple) and all(_is_int(x) for x in v),
+    "tuple[int, ...]": lambda v: _is_row(v),
+    "tuple[tuple[int, ...], ...]": lambda v: isinstance(v, tuple) and all(_is_row(x) for x in v),
 }
 """Type of a primitive's field, as written -> whether a decoded JSON value fits it."""

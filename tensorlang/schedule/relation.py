@@ -7,8 +7,8 @@ the range of every axis (forwards), and from values of the leaf axes the values 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
 
 from tensorlang.ir.expr import Binary, Const, Expr, binary, rewrite, same
 from tensorlang.ir.expr import fold_integers as fold
@@ -17,6 +17,18 @@ from tensorlang.ir.stmt import INDEX
 
 ZERO = Const(0, INDEX)
 ONE = Const(1, INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRange:
+    """`lower <= axis < lower + extent`, int64."""
+
+    lower: Expr
+    extent: Expr
+
+    @property
+    def upper(self) -> Expr:
+        return simple(binary("add", self.lower, self.extent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +74,15 @@ class SkewRelation:
 
 @dataclass(frozen=True, slots=True)
 class ShiftRelation:
-    """`shifted = axis + by`; a renaming where `by` is 0. `by` is an expression of the sizes."""
+    """`shifted = axis + by`; a renaming where `by` is 0. `by` is an expression of the sizes.
+
+    `within` cuts the range to a part of it, or widens it to that of a loop shared with other statements.
+    """
 
     axis: str
     by: Expr
     shifted: str
+    within: AxisRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +145,16 @@ def made_by(relation: Relation) -> tuple[tuple[str, ...], tuple[str, ...]]:
             return relation.axes, relation.tiles
 
 
-@dataclass(frozen=True, slots=True)
-class AxisRange:
-    """`lower <= axis < lower + extent`, int64."""
+def renamed(relation: Relation, names: Mapping[str, str]) -> Relation:
+    """A relation between axes of other names."""
 
-    lower: Expr
-    extent: Expr
+    def named(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(map(named, part))
+        return names.get(part, part) if isinstance(part, str) else part
 
-    @property
-    def upper(self) -> Expr:
-        return simple(binary("add", self.lower, self.extent))
+    texts = [f.name for f in fields(relation) if f.name != "tail"]
+    return replace(relation, **{name: named(getattr(relation, name)) for name in texts})
 
 
 def hull(a: AxisRange, b: AxisRange) -> AxisRange:
@@ -197,7 +213,8 @@ def forward(relation: Relation, known: Mapping[str, AxisRange]) -> dict[str, Axi
             return {relation.skewed: AxisRange(lower, simple(binary("sub", upper, lower)))}
         case ShiftRelation():
             old = known[relation.axis]
-            return {relation.shifted: AxisRange(simple(binary("add", old.lower, relation.by)), old.extent)}
+            moved = AxisRange(simple(binary("add", old.lower, relation.by)), old.extent)
+            return {relation.shifted: relation.within or moved}
         case ReverseRelation():
             return {relation.reversed: known[relation.axis]}
         case AffineRelation():
@@ -260,7 +277,10 @@ def backward(
                 value[relation.axis] = simple(at)
                 guards += [binary("ge", at, axis.lower), binary("lt", at, axis.upper)]
             case ShiftRelation():
-                value[relation.axis] = simple(binary("sub", value[relation.shifted], relation.by))
+                at = value[relation.shifted]
+                value[relation.axis] = simple(binary("sub", at, relation.by))
+                if relation.within is not None:
+                    guards += [binary("ge", at, relation.within.lower), binary("lt", at, relation.within.upper)]
             case ReverseRelation():
                 old = known[relation.axis]
                 ends = simple(binary("add", old.lower, binary("sub", old.upper, 1)))

@@ -20,6 +20,7 @@ from tensorlang.schedule.trace import Trace
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Operation, Tensor
 from tensorlang.te.program import Program, canonical
+from tensorlang.te.tensor_intrin import TensorIntrin
 
 AxisLike = Axis | str
 
@@ -86,6 +87,8 @@ class Schedule:
         else:
             op = key.op if isinstance(key, Tensor) else key
             name = self._names.get(id(op), getattr(op, "name", repr(key)))
+        if name not in self.program.by_name:  # its arrays may live on in a stage that it was fused with
+            name = self.program.producer.get(name) or self.program.producer.get(f"{name}.v0", name)
         if name not in self.program.by_name:
             why = f"no stage {name!r} (inlined?); {nearest(name, self.program.by_name)}"
             raise _completed(BadArgument("", why), f"s[{name!r}]", self._trace)
@@ -97,8 +100,9 @@ class Schedule:
             return key
         if not isinstance(key, Tensor):
             key = key.output(0)
-        name = self.name_of(key)
-        return name if key.op.num_outputs == 1 else f"{name}.v{key.value_index}"
+        name = self._names.get(id(key.op), key.op.name)
+        buffer = name if key.op.num_outputs == 1 else f"{name}.v{key.value_index}"
+        return buffer if buffer in self.program.buffers else self.name_of(key)
 
     def __getitem__(self, key: Any) -> Stage:
         return Stage(self, self.name_of(key))
@@ -255,6 +259,21 @@ class Stage:
         """Skew an axis by an outer one; returns the skewed axis. See Skew."""
         return self._axes(p.Skew(self.name, str(axis), str(by), whole(factor)))[0]
 
+    def affine(self, axes: Sequence[AxisLike], matrix: Sequence[Sequence[int]]) -> tuple[Axis, ...]:
+        """Replace neighbouring axes by combinations of them, a row of a unimodular matrix each. See Affine."""
+        return self._axes(p.Affine(self.name, tuple(map(str, axes)), _rows(matrix)))
+
+    def tile_by(
+        self,
+        axes: Sequence[AxisLike],
+        rows: Sequence[Sequence[int]],
+        sizes: Sequence[int],
+        shifts: Sequence[int] | None = None,
+    ) -> tuple[Axis, ...]:
+        """Tile neighbouring axes by the hyperplanes of `rows`; returns the tile axes. See TileBy."""
+        names, by = tuple(map(str, axes)), shifts if shifts is not None else (0,) * len(rows)
+        return self._axes(p.TileBy(self.name, names, _rows(rows), *_rows([sizes, by])))
+
     def vectorize(self, var: AxisLike) -> None:
         """Run an axis as vector lanes. See Vectorize."""
         self.schedule.apply(p.Vectorize(self.name, str(var)))
@@ -266,6 +285,10 @@ class Stage:
     def parallel(self, var: AxisLike) -> None:
         """Share an axis among CPU threads. See Parallel."""
         self.schedule.apply(p.Parallel(self.name, str(var)))
+
+    def tensorize(self, var: AxisLike, tensor_intrin: TensorIntrin) -> None:
+        """Run the loops at and below an axis as an intrinsic. See Tensorize."""
+        self.schedule.apply(p.Tensorize(self.name, str(var), tensor_intrin.name, tensor_intrin.key))
 
     def bind(self, ivar: AxisLike, thread_ivar: AxisLike) -> None:
         """Bind an axis to a thread axis (te.thread_axis or its tag). See Bind."""
@@ -323,6 +346,10 @@ def _parameters(function: Callable[..., Any], wanted: Sequence[str]) -> tuple[st
 def _texts(index: Sequence[Expr]) -> Iterator[str]:
     for expr in index:
         yield print_index(expr)
+
+
+def _rows(matrix: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(map(whole, row)) for row in matrix)
 
 
 def _flat(args: Sequence[Any]) -> list[AxisLike]:

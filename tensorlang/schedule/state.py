@@ -48,6 +48,15 @@ class Strand:
     where: tuple[Expr, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Tensorized:
+    """The loop at and below which a stage runs as an intrinsic, given by its name and the hash of its declaration."""
+
+    axis: str
+    intrinsic: str
+    key: str
+
+
 @dataclass(frozen=True)
 class StageState:
     """The loops of one operation, as a tree; its statements by name, and what is asked of loops and memory.
@@ -63,6 +72,7 @@ class StageState:
     attach: Attach | None = None
     scope: str = "global"
     init_at: str | None = None
+    tensorized: Tensorized | None = None
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:

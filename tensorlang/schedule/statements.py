@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang import dtypes
@@ -95,11 +95,12 @@ def ordered_statement(
     values: Mapping[str, Expr],
     guards: Sequence[Expr],
     limits: Limits,
+    own_arrays: Collection[str],
     strict: bool,
 ) -> Statement:
     """Return a statement of a hybrid operation; `values` are the loops that it had there in terms of those it has now.
 
-    `strict`: floating-point updates keep their order.
+    `own_arrays`: those that the operation writes. `strict`: floating-point updates keep their order.
     """
     at = Values(dict(values), limits)
     origin = tuple(Const(p, INDEX) if isinstance(p, int) else values[p] for p in source.position)
@@ -112,6 +113,7 @@ def ordered_statement(
     own = _access(store.buffer.name, store.index, source, at)
     if reducer:  # the element itself is read by the update
         reads = [r for r in reads if r.array != own.array or _key(r.index) != _key(at.indices(store.index))]
+    located = [_in_scope(r, source, at) for r in reads]
     point = tuple((loop.var.name, values[loop.var.name]) for loop in source.loops)
     return Statement(
         f"{stage}.{strand}",
@@ -121,7 +123,7 @@ def ordered_statement(
         (*guards, *conditions),
         point,
         (replace(own, origin=origin, reducer=reducer),),
-        tuple(replace(_in_scope(r, source, at), origin=origin) for r in reads),
+        tuple(replace(r, origin=origin) if r.array in own_arrays else r for r in located),
         source=source.name,
     )
 

@@ -16,11 +16,14 @@ from typing import Any
 
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.names import listing, lookup
+from tensorlang.te import hybrid
 from tensorlang.te.autodiff import gradient
 from tensorlang.te.axis import Axis, Range
 from tensorlang.te.axis import Axis as IterVar
 from tensorlang.te.define import compute, extern, placeholder, tag_scope
 from tensorlang.te.domain import reduce_axis, size_var, thread_axis, var
+from tensorlang.te.hybrid import allocate, output_tensor, parallel, serial, unroll, vectorize
+from tensorlang.te.hybrid.words import range_ as range
 from tensorlang.te.math import abs_ as abs
 from tensorlang.te.math import (
     acos,
@@ -84,7 +87,7 @@ from tensorlang.te.math import (
 )
 from tensorlang.te.math import pow_ as pow
 from tensorlang.te.math import round_ as round
-from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorSlice
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Tensor, TensorSlice
 from tensorlang.te.reductions import all_ as all
 from tensorlang.te.reductions import any_ as any
 from tensorlang.te.reductions import comm_reducer
@@ -98,6 +101,7 @@ __all__ = [
     "ComputeOp",
     "Expr",
     "ExternOp",
+    "HybridOp",
     "IterVar",
     "Operation",
     "PlaceholderOp",
@@ -109,6 +113,7 @@ __all__ = [
     "acos",
     "acosh",
     "all",
+    "allocate",
     "any",
     "asin",
     "asinh",
@@ -138,6 +143,7 @@ __all__ = [
     "fma",
     "fmod",
     "gradient",
+    "hybrid",
     "hypot",
     "if_then_else",
     "indexdiv",
@@ -159,15 +165,19 @@ __all__ = [
     "min_value",
     "minimum",
     "nearbyint",
+    "output_tensor",
+    "parallel",
     "placeholder",
     "popcount",
     "pow",
     "power",
     "prod",
+    "range",
     "reduce_axis",
     "round",
     "rsqrt",
     "select",
+    "serial",
     "sigmoid",
     "sin",
     "sinh",
@@ -181,7 +191,9 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "unroll",
     "var",
+    "vectorize",
 ]
 
 

@@ -336,7 +336,9 @@ Operation: TypeAlias = PlaceholderOp | ComputeOp | ExternOp | HybridOp
 
 def buffers(op: Operation) -> tuple[Buffer, ...]:
     """The buffers that a canonical operation writes (a placeholder: that it stands for)."""
-    shapes = op.shapes if isinstance(op, ExternOp | HybridOp) else (op.shape,) * op.num_outputs
+    if isinstance(op, HybridOp):
+        return op.outputs
+    shapes = op.shapes if isinstance(op, ExternOp) else (op.shape,) * op.num_outputs
     names = (op.name,) if op.num_outputs == 1 else tuple(f"{op.name}.v{i}" for i in range(op.num_outputs))
     return tuple(Buffer(n, s, d) for n, s, d in zip(names, shapes, op.dtypes, strict=True))
 

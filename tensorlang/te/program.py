@@ -22,10 +22,14 @@ from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, Pl
 
 @dataclass(frozen=True)
 class Program:
-    """Operations, producers first, and the names of those that are outputs."""
+    """Operations, producers first, and the names of those that are outputs.
+
+    `hidden` are buffers of such an operation that the caller does not get: operations fused into one hold some.
+    """
 
     ops: tuple[Operation, ...]
     outputs: tuple[str, ...]
+    hidden: frozenset[str] = frozenset()
 
     def __getitem__(self, name: str) -> Operation:
         return self.by_name[name]
@@ -44,6 +48,10 @@ class Program:
     def producer(self) -> dict[str, str]:
         """Buffer name -> name of the operation that writes it."""
         return {b.name: op.name for op in self.ops for b in buffers(op)}
+
+    def is_output(self, buffer: str) -> bool:
+        """Whether the caller gets a buffer."""
+        return self.producer[buffer] in self.outputs and buffer not in self.hidden
 
     @cached_property
     def storage(self) -> dict[str, tuple[str, int]]:
@@ -79,7 +87,8 @@ class Program:
     @cached_property
     def text(self) -> str:
         """The program as text. Equal text, equal program."""
-        return "".join(f"{op_text(op)}\n" for op in self.ops) + f"return {', '.join(self.outputs)}\n"
+        hidden = f" without {', '.join(sorted(self.hidden))}" if self.hidden else ""
+        return "".join(f"{op_text(op)}\n" for op in self.ops) + f"return {', '.join(self.outputs)}{hidden}\n"
 
     @cached_property
     def key(self) -> str:
@@ -92,11 +101,11 @@ class Program:
         for op in self.ops:
             ops += (before or {}).get(op.name, ())
             ops.append(changed.get(op.name, op))
-        return Program(tuple(ops), self.outputs)
+        return replace(self, ops=tuple(ops))
 
     def without(self, name: str) -> Program:
         """Return the program without one operation (which nobody reads any more)."""
-        return Program(tuple(op for op in self.ops if op.name != name), self.outputs)
+        return replace(self, ops=tuple(op for op in self.ops if op.name != name))
 
     def fresh_name(self, wish: str) -> str:
         """Return `wish`, or `wish_1`, ... so that no operation has that name yet."""
@@ -228,7 +237,8 @@ def _canonical_hybrid(
     op: HybridOp, name: str, buffer: Callable[[Tensor], Buffer], rule: Callable[[Expr], Expr | None]
 ) -> HybridOp:
     """The arrays of a hybrid operation get names that are unique in the program."""
-    made = buffers(replace(op, name=name))
+    names = (name,) if op.num_outputs == 1 else tuple(f"{name}.v{k}" for k in range(op.num_outputs))
+    made = tuple(replace(b, name=n) for b, n in zip(op.outputs, names, strict=True))
     own = {old.name: new for old, new in zip(op.outputs, made, strict=True)}
     own |= {b.name: replace(b, name=f"{name}.{b.name}") for b in local_arrays(op)}
     updates = tuple(buffer(t) if isinstance(t, Tensor) else t for t in op.updates)

@@ -17,7 +17,7 @@ from tensorlang.location import Location, caller
 from tensorlang.names import lookup
 from tensorlang.te.check import check_tensor_name
 from tensorlang.te.machine import evaluate
-from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Tensor
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Tensor, buffers
 from tensorlang.te.program import Program, canonical, unique
 from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
 
@@ -54,12 +54,17 @@ class TensorIntrin:
         """The statements of a variant, or None."""
         return {"body": self.body, "reset": self.reset, "update": self.update}[name]
 
+    def names(self, name: Variant) -> tuple[str, ...]:
+        """The arrays of the program that a variant works on: all of them, or the outputs for the reset."""
+        outputs = tuple(b.name for b in buffers(self.op))
+        return outputs if name == "reset" else tuple(self.buffers)
+
     def code(self, name: Variant) -> MachineCode:
         """A variant as machine code."""
         body = self.variant(name)
         assert body is not None
         label = self.name if name == "body" else f"{self.name}.{name}"
-        params = tuple(b.param for b in self.buffers.values())
+        params = tuple(self.buffers[b].param for b in self.names(name))
         return MachineCode(label, params, body, self.architecture, self.features, self.source)
 
     @cached_property

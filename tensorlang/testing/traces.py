@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorlang.errors import MissingDependency, ScheduleError
-from tensorlang.schedule import Schedule, create_schedule
+from tensorlang.schedule import Schedule, create_schedule, order
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.primitive import Decision, Primitive
 from tensorlang.schedule.primitives.placement import users
 from tensorlang.te.axis import AxisKind
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
 
 try:
     from hypothesis import strategies as st
@@ -40,14 +40,18 @@ _THREADS = ("blockIdx.x", "threadIdx.x")
 
 @st.composite
 def schedules(
-    draw: Draw, outputs: Sequence[Tensor], max_steps: int = 8, threads: bool = False, check: bool = True
+    draw: Draw,
+    outputs: Sequence[Tensor],
+    max_steps: int = 8,
+    threads: bool = False,
+    check: bool = True,
 ) -> Schedule:
     """Draw a schedule of up to `max_steps` steps. `threads` may bind axes.
 
     `check=False` keeps steps that only the analysis would refuse, and asks for more of them: reduce axes in parallel,
     stages inside loops that not all of their readers share. About a quarter of such schedules are illegal.
     """
-    schedule = create_schedule([t.op for t in outputs])
+    schedule = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
     for _ in range(draw(st.integers(1 if check else (max_steps + 1) // 2, max_steps))):
         for step in _Drawing(draw, schedule, check).steps(threads):
             try:
@@ -82,8 +86,9 @@ class _Drawing:
     def stage(self, bold: bool) -> str:
         """A stage; a bold choice is one that has a reduction or a reader, if there is any."""
         state = self.schedule.state
-        names = [op.name for op in state.program.ops if isinstance(op, ComputeOp)]
-        fragile = [n for n in names if state.program.consumers[n] or self.reduced(n, state.stages[n].leaves)]
+        ordered = [op.name for op in state.program.ops if isinstance(op, HybridOp)]
+        names = [op.name for op in state.program.ops if isinstance(op, ComputeOp)] + ordered * 3
+        fragile = [n for n in names if state.program.consumers[n] or self.reduced(n, state.stages[n].leaves)] + ordered
         return str(self.pick((bold and fragile) or names))
 
     def reduced(self, stage: str, leaves: Sequence[str]) -> list[str]:
@@ -105,15 +110,30 @@ class _Drawing:
             return choice, p.Split(stage, axis, Decision(name, number), None, tail)
         return (p.Split(stage, axis, number, None, tail),)
 
+    def band(self, stage: str, leaves: Sequence[str]) -> tuple[str, ...]:
+        """Loops that hold nothing but each other, from one of them inwards; all those of a compute stage."""
+        tree = self.schedule.state.stages[stage].order
+        if isinstance(self.schedule.program[stage], ComputeOp):
+            return tuple(leaves)
+        axis = self.pick(leaves)
+        chain, body = [axis], order.find(tree, axis).body
+        while len(body) == 1 and isinstance(body[0], order.LoopNode):
+            chain.append(body[0].axis)
+            body = body[0].body
+        return tuple(chain)
+
     def fuse(self, stage: str, leaves: Sequence[str]) -> Steps:
-        at = self.below(len(leaves))
-        return (p.Fuse(stage, tuple(leaves[at : at + 2])),) if at + 1 < len(leaves) else ()
+        band = self.band(stage, leaves)
+        at = self.below(len(band))
+        return (p.Fuse(stage, band[at : at + 2]),) if at + 1 < len(band) else ()
 
     def reorder(self, stage: str, leaves: Sequence[str]) -> Steps:
-        return (p.Reorder(stage, tuple(self.draw(st.permutations(leaves)))),)
+        return (p.Reorder(stage, tuple(self.draw(st.permutations(self.band(stage, leaves))))),)
 
     def skew(self, stage: str, leaves: Sequence[str]) -> Steps:
-        return (p.Skew(stage, self.pick(leaves), self.pick(leaves), self.below(5) - 2),)
+        axis = self.pick(leaves)
+        around = order.path(self.schedule.state.stages[stage].order, axis)
+        return (p.Skew(stage, axis, self.pick(around), self.below(5) - 2),)
 
     def compute_at(self, stage: str, leaves: Sequence[str]) -> Steps:
         state = self.schedule.state

@@ -1,5 +1,6 @@
 """All primitives by family. Importing this package registers them."""
 
+from tensorlang.schedule.primitives.affine import Affine, TileBy
 from tensorlang.schedule.primitives.annotate import Bind, Parallel, Unroll, Vectorize
 from tensorlang.schedule.primitives.layout import TransformLayout
 from tensorlang.schedule.primitives.loops import Fuse, Reorder, Skew, Split
@@ -7,8 +8,10 @@ from tensorlang.schedule.primitives.placement import ComputeAt, ComputeInline, C
 from tensorlang.schedule.primitives.reduction import RFactor
 from tensorlang.schedule.primitives.sample import SampleChoice
 from tensorlang.schedule.primitives.storage import CacheRead, CacheWrite
+from tensorlang.schedule.primitives.tensorize import Tensorize
 
 __all__ = [
+    "Affine",
     "Bind",
     "CacheRead",
     "CacheWrite",
@@ -23,6 +26,8 @@ __all__ = [
     "SetScope",
     "Skew",
     "Split",
+    "Tensorize",
+    "TileBy",
     "TransformLayout",
     "Unroll",
     "Vectorize",

@@ -12,7 +12,7 @@ from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.placement import require_scope
 from tensorlang.schedule.state import ScheduleState, StageState, initial_stage
 from tensorlang.te.axis import Axis, AxisKind
-from tensorlang.te.operation import ComputeOp, ExternOp, Operation, buffers
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, buffers
 from tensorlang.te.program import Program
 
 
@@ -20,7 +20,7 @@ def in_program_order(program: Program, stages: Mapping[str, StageState]) -> dict
     """Stages of a rewritten program, new ones with their default loops."""
     found = {}
     for op in program.ops:
-        if isinstance(op, ComputeOp | ExternOp):
+        if isinstance(op, ComputeOp | ExternOp | HybridOp):
             found[op.name] = stages.get(op.name) or initial_stage(op)
     return found
 

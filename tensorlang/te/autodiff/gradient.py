@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from tensorlang.ir.expr import (
     rewrite,
     same,
     select,
-    substitute,
     walk,
 )
 from tensorlang.location import caller
@@ -52,7 +51,7 @@ def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | N
     _check(output, wanted, head)
     order = _path(output, wanted)
     path = {op.output(k) for op in order for k in range(op.num_outputs)}
-    sweep = _Sweep(output, head, path, _names(output, order))
+    sweep = _Sweep(output, head, path, _names([output, *wanted, *([] if head is None else [head])]))
     for op in reversed(order):
         sweep.pass_back(op)
     return [sweep.result(tensor) for tensor in wanted]
@@ -87,38 +86,40 @@ def _equal(a: Expr, b: Expr) -> bool:
 def _path(output: Tensor, inputs: tuple[Tensor, ...]) -> list[Operation]:
     """The operations through which the output depends on the inputs, producers first, inputs included."""
     roots = {t.op for t in inputs}
-    ordered: dict[Operation, bool] = {}
-    pending = [(output.op, False)]
+    on_path: dict[Operation, bool] = {}
+    for op in _needed([output], _sources):
+        on_path[op] = op in roots or any(on_path[source.op] for source in _sources(op))
+    return [op for op, yes in on_path.items() if yes]
+
+
+def _needed(tensors: Sequence[Tensor], sources: Callable[[Operation], list[Tensor]]) -> list[Operation]:
+    """The operations that tensors are made by and from, producers first."""
+    ordered: dict[Operation, None] = {}
+    pending = [(t.op, False) for t in reversed(tensors)]
     while pending:
-        op, done = pending.pop()
-        if op in ordered:
-            continue
-        sources = {t.op for t in _sources(op)}
-        if done:
-            ordered[op] = op in roots or any(ordered[source] for source in sources)
-        else:
-            pending += [(op, True), *((source, False) for source in sources)]
-    return [op for op, on_path in ordered.items() if on_path]
+        op, sources_done = pending.pop()
+        if sources_done:
+            ordered[op] = None
+        elif op not in ordered:
+            pending += [(op, True), *((source.op, False) for source in reversed(sources(op)))]
+    return list(ordered)
 
 
 def _sources(op: Operation) -> list[Tensor]:
-    """The tensors that an operation's values depend on continuously."""
+    """The tensors that an operation's values are computed from."""
     if not isinstance(op, ComputeOp):
         return op.input_tensors
     return list(dict.fromkeys(read.tensor for body in op.body for read in value_reads(body)))
 
 
-def _names(output: Tensor, ops: Sequence[Operation]) -> set[str]:
-    """Every name of an axis or a size in the operations on the path."""
-    found = set()
-    for op in ops:
+def _names(tensors: Sequence[Tensor]) -> set[str]:
+    """Every name of an axis or a size in the operations that tensors are made from."""
+    found: set[str] = set()
+    for op in _needed(tensors, lambda op: op.input_tensors):
         axes = (*op.axis, *op.reduce_axis)
-        exprs = [
-            *(e for k in range(op.num_outputs) for e in op.output(k).shape),
-            *(e for a in axes for e in (a.lower, a.extent)),
-        ]
-        exprs += op.body if isinstance(op, ComputeOp) else ()
-        found |= {a.name for a in axes} | {n.name for e in exprs for n in walk(e) if isinstance(n, Var)}
+        bounds = [e for a in axes for e in (a.lower, a.extent)]
+        shapes = [e for k in range(op.num_outputs) for e in op.output(k).shape]
+        found |= {a.name for a in axes} | {n.name for e in (*bounds, *shapes) for n in walk(e) if isinstance(n, Var)}
     return found
 
 
@@ -204,15 +205,14 @@ class _Sweep:
         names = self.taken | {axis.name for axis in known}
 
         def fresh(wish: str) -> str:
-            name = wish if wish in own and wish not in space.bounds else unique(wish, names)
-            names.add(name)
+            names.add(name := unique(wish, names))
             return name
 
-        own = {axis.name for axis in (*op.axes, *op.reduce_axes)}
         equations: list[Equation] = [(i, e.var) for i, e in zip(term.read.index, indices, strict=True)]
         if identity:
             equations += [(axis.var, p.var) for axis, p in zip(op.axes, self.prefix, strict=True)]
-        part = _gathered(term, invert(space, (*op.axes, *op.reduce_axes), equations, fresh), space)
+        here = Read(tensor, tuple(e.var for e in indices))
+        part = _gathered(_at(term, here), invert(space, (*op.axes, *op.reduce_axes), equations, fresh))
         if part is not None:
             self.parts.setdefault(tensor, []).append((op.name, part))
 
@@ -271,26 +271,37 @@ def _reusing(term: Term, body: Expr, own: Read) -> Term:
     return replace(term, adjoint=rewrite(term.adjoint, lambda node: own if same(node, body) else None))
 
 
+def _at(term: Term, here: Read) -> Term:
+    """A term that reads its element by the indices of the adjoint, which are those of the read wherever it counts."""
+
+    def rule(node: Expr) -> Expr | None:
+        return here if same(node, term.read) else None
+
+    return replace(
+        term, adjoint=rewrite(term.adjoint, rule), conditions=tuple(rewrite(c, rule) for c in term.conditions)
+    )
+
+
 def _where(conditions: Sequence[Expr], value: Expr) -> Expr:
     return select(all_(*conditions), value, const(0, value.dtype)) if conditions else value
 
 
-def _gathered(term: Term, inverse: Inverse, space: Space) -> Expr | None:
+def _gathered(term: Term, inverse: Inverse) -> Expr | None:
     """The sum of a term over all iterations that touch an element; None if there are none.
 
     Conditions that read memory stand inside those that do not: only there are their reads in bounds.
     """
-    guards, tests = list(inverse.guards), []
+    guards, tests = list(inverse.guards), list[Expr]()
     for condition in (c for whole in term.conditions for c in conjuncts(whole)):
-        here = space.tidy_reads(substitute(condition, inverse.values))
-        holds = space.decide(here)
+        here = inverse.at(condition)
+        holds = inverse.space.decide(here)
         if holds is False:
             return None
         if holds is None:
-            (tests if _reads(here) else guards).append(space.tidy(here))
+            (tests if _reads(here) else guards).append(inverse.space.tidy(here))
     for test in inverse.tests:
         (tests if _reads(test) else guards).append(test)
-    value = space.tidy_reads(substitute(term.adjoint, inverse.values))
+    value = inverse.at(term.adjoint)
     while isinstance(value, Cast) and inverse.free:
         value = value.value  # sums stay in the wider dtype
     for test in reversed(tests):

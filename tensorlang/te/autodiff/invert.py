@@ -9,11 +9,11 @@ remainder`, so that reshapes are solved like everything else. What is not linear
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tensorlang.ir.affine import Affine, add, scale
-from tensorlang.ir.expr import Expr, Var, binary, substitute
+from tensorlang.ir.expr import COMPARE, Binary, Expr, Var, binary, cast
 from tensorlang.te.autodiff.digits import Digits
 from tensorlang.te.autodiff.space import Space
 from tensorlang.te.axis import Axis, AxisKind
@@ -24,16 +24,33 @@ Equation = tuple[Expr, Var]  # an index over the axes, and the variable that it 
 
 @dataclass(frozen=True, slots=True)
 class Inverse:
-    """The values of all axes, over the known variables and the free axes.
+    """What the equations say: `guards` must hold for an iteration to exist, and the `free` axes are left open.
 
-    `guards` must hold for an iteration to exist; `tests` are the equations that could not be solved, which may read
-    memory and may only be evaluated where the guards hold.
+    `tests` are the equations that could not be solved, which may read memory and may only be evaluated where the guards
+    hold. `solved` gives the other axes, each as a form and a divisor.
     """
 
-    values: dict[str, Expr]
+    space: Space
+    solved: dict[str, tuple[Affine, int]]
     free: tuple[Axis, ...]
     guards: tuple[Expr, ...]
     tests: tuple[Expr, ...]
+
+    def at(self, expr: Expr) -> Expr:
+        """An expression over the axes, over known variables and free axes instead: equal wherever the guards hold."""
+        return self.space.tidy_reads(self._at(expr))
+
+    def _at(self, expr: Expr) -> Expr:
+        if isinstance(expr, Binary) and expr.op in COMPARE:
+            a, b = self.space.form(expr.a), self.space.form(expr.b)
+            if a is not None and b is not None:
+                left, right = self.space.sides(_substituted(add(a, b, -1), self.solved)[0])
+                return binary(expr.op, left, right)
+        form = self.space.form(expr)
+        if form is not None:
+            over, divisor = _substituted(form, self.solved)
+            return cast(self.space.expr(over) // divisor, expr.dtype)
+        return expr.with_children(tuple(self._at(child) for child in expr.children()))
 
 
 def invert(space: Space, axes: Sequence[Axis], equations: Sequence[Equation], fresh: Callable[[str], str]) -> Inverse:
@@ -41,23 +58,19 @@ def invert(space: Space, axes: Sequence[Axis], equations: Sequence[Equation], fr
 
     `fresh` makes a name that is not taken yet.
     """
-    names = {axis.name: fresh(axis.name) for axis in axes}
     for axis in axes:
-        space.declare(names[axis.name], axis.lower, axis.extent)
-    system = _System(space, fresh, list(names.values()))
-    renamed: dict[str, Expr] = {old: Var(new) for old, new in names.items()}
+        space.declare(axis.name, axis.lower, axis.extent)
+    system = _System(space, fresh, [axis.name for axis in axes])
     tests, division = [], Digits(system.new_digit).divide
     for index, known in equations:
-        expr = substitute(index, renamed)
-        form = space.form(expr, division)
+        form = space.form(index, division)
         if form is None:
-            tests.append((expr, known))
+            tests.append(binary("eq", index, known))
         else:
             system.rows.append(add(form, {known.name: 1}, -1))
     guards = system.solve()
-    solved = {name: system.value(name) for name in system.unknowns}
-    unsolved = tuple(binary("eq", space.tidy_reads(substitute(e, solved)), known) for e, known in tests)
-    return Inverse({old: solved[new] for old, new in names.items()}, system.free(), guards, unsolved)
+    solved = Inverse(space, system.solved, system.free(), guards, ())
+    return replace(solved, tests=tuple(solved.at(test) for test in tests))
 
 
 @dataclass(slots=True)
@@ -73,24 +86,45 @@ class _System:
     def new_digit(self, whole: Affine, divisor: int) -> tuple[str, str]:
         """New unknowns for the quotient and the remainder of a form by a constant."""
         quotient, rest = self.fresh("q"), self.fresh("m")
-        low = self.space.expr(self.space.least(whole)) // divisor
-        high = self.space.expr(scale(self.space.least(scale(whole, -1)), -1)) // divisor
-        self.space.declare(quotient, low, high - low + 1)
-        self.space.declare(rest, constant(0), constant(divisor))
+        self.space.bounds[quotient] = self.space.quotients(whole, divisor)
+        self.space.bounds[rest] = {}, {"": divisor - 1}
         self.unknowns += [quotient, rest]
         self.rows.append(add(whole, {quotient: divisor, rest: 1}, -1))
         return quotient, rest
 
     def solve(self) -> tuple[Expr, ...]:
         """Eliminate until no equation holds an unknown; return the conditions that are left."""
+        self._split()
         while pivot := self._pivot():
             self._eliminate(*pivot)
+            self._split()
         guards = [self._holds(row) for row in self.rows]
         for name in self.unknowns:
             if name in self.solved:
                 guards += self._range(name)
         kept = [g for g in guards if self.space.decide(g) is not True]
         return tuple({str(g): g for g in kept}.values())
+
+    def _split(self) -> None:
+        """Solve `4 * i + j = e` for an index j below 4: it is a remainder of e, and `i` the quotient."""
+        while found := next((pair for row in self.rows if (pair := self._digit(row))), None):
+            row, name, step = found
+            self.rows.remove(row)
+            sign, low = row[name], self.space.bounds[name][0]
+            known = {n: c for n, c in row.items() if n not in self.unknowns}
+            quotient, rest = self.space.divide(add(scale(known, -sign), low, -1), step)
+            others = {n: c // step for n, c in row.items() if n in self.unknowns and n != name}
+            self.rows += [add({name: 1, rest: -1}, low, -1), add(others, {quotient: -sign})]
+
+    def _digit(self, row: Affine) -> tuple[Affine, str, int] | None:
+        """An unknown of a row that is a remainder: the steps of all others are multiples of more than its length."""
+        unknown = [name for name in row if name in self.unknowns]
+        for name in unknown:
+            step = math.gcd(*(row[other] for other in unknown if other != name))
+            length = self.space.length(name)
+            if abs(row[name]) == 1 and step > 1 and length is not None and length <= step:
+                return row, name, step
+        return None
 
     def _pivot(self) -> tuple[Affine, str] | None:
         """The equation and the unknown to solve for next: the longest range saves most; no division, if it is equal."""
@@ -107,16 +141,16 @@ class _System:
         if row[name] < 0:
             row = scale(row, -1)
         divisor, rest = row[name], {n: -c for n, c in row.items() if n != name}
-        self.rows = [_reduced(_replaced(other, name, rest, divisor), 0)[0] for other in self.rows]
+        pivot = {name: _reduced(rest, divisor)}
+        self.rows = [_reduced(_substituted(other, pivot)[0], 0)[0] for other in self.rows]
         for old, (form, own) in self.solved.items():
-            if name in form:
-                self.solved[old] = _reduced(_replaced(form, name, rest, divisor), own * divisor)
-        self.solved[name] = _reduced(rest, divisor)
+            over, factor = _substituted(form, pivot)
+            self.solved[old] = _reduced(over, own * factor)
+        self.solved |= pivot
 
     def _holds(self, row: Affine) -> Expr:
-        """`row = 0`, with the positive terms on the left."""
-        left, right = ({n: s * c for n, c in row.items() if s * c > 0} for s in (1, -1))
-        return binary("eq", self.space.expr(left), self.space.expr(right))
+        """The condition `row = 0`."""
+        return binary("eq", *self.space.sides(row))
 
     def _range(self, name: str) -> list[Expr]:
         """What a solved unknown needs: to be an integer, inside its range. What is known to hold is left out."""
@@ -127,17 +161,10 @@ class _System:
             guards.append(binary("eq", expr % divisor, constant(0)))
         if not self.space.nonnegative(add(form, low, -divisor)):
             guards.append(binary("ge", expr, self.space.expr(scale(low, divisor))))
-        if not self.space.nonnegative(add(scale(high, divisor), form, -1)):
-            limit = add(scale(high, divisor), {"": 1})
+        limit = add(scale(high, divisor), {"": divisor})
+        if not self.space.nonnegative(add(add(limit, {"": -1}), form, -1)):
             guards.append(binary("lt", expr, self.space.expr(limit)))
         return guards
-
-    def value(self, name: str) -> Expr:
-        """An unknown as an expression over the known variables and the free ones."""
-        if name not in self.solved:
-            return Var(name)
-        form, divisor = self.solved[name]
-        return self.space.expr(form) // divisor
 
     def free(self) -> tuple[Axis, ...]:
         """The unknowns that no equation determines."""
@@ -151,12 +178,14 @@ class _System:
         return tuple(found)
 
 
-def _replaced(form: Affine, name: str, rest: Affine, divisor: int) -> Affine:
-    """`divisor * form` with `divisor * name` replaced by `rest`."""
-    count = form.get(name, 0)
-    if not count:
-        return form if divisor == 1 else scale(form, divisor)
-    return add(scale({n: c for n, c in form.items() if n != name}, divisor), rest, count)
+def _substituted(form: Affine, values: Mapping[str, tuple[Affine, int]]) -> tuple[Affine, int]:
+    """A form and a divisor: a form with unknowns replaced by their values."""
+    divisor = math.lcm(*(values[name][1] for name in form if name in values))
+    total: Affine = {}
+    for name, count in form.items():
+        over, own = values.get(name, ({name: 1}, 1))
+        total = add(total, over, count * divisor // own)
+    return _reduced(total, divisor)
 
 
 def _reduced(form: Affine, divisor: int) -> tuple[Affine, int]:

@@ -131,8 +131,3 @@ def of_choice(node: Select | Binary) -> tuple[tuple[Expr, Expr], tuple[Expr, Exp
         case Binary():
             first, a, b = binary("le" if node.op == "min" else "ge", node.a, node.b), node.a, node.b
     return (a, first), (b, Unary("not", first, "bool"))
-
-
-def depends(node: Call) -> bool:
-    """Whether an intrinsic has a derivative that is not zero everywhere."""
-    return node.name in _UNARY or node.name in _SEVERAL

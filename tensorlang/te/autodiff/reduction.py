@@ -30,9 +30,10 @@ from tensorlang.ir.expr import (
     walk,
 )
 from tensorlang.location import caller
+from tensorlang.te.autodiff.partials import times
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.define import compute
-from tensorlang.te.operation import ComputeOp, Operation, Read, Reduce, Tensor
+from tensorlang.te.operation import ComputeOp, Read, Reduce, Tensor
 from tensorlang.te.program import unique
 from tensorlang.te.reductions import all_, any_, sum_
 
@@ -84,7 +85,7 @@ def derivative(op: ComputeOp, adjoint: Expr) -> tuple[Expr, tuple[Expr, ...]]:
         case "prod":
             others = _others(op, reduction)
             at = (*_points(op.axes), *(axis.var - axis.lower for axis in reduction.axes))
-            return adjoint * Read(others, at), ()
+            return times(adjoint, Read(others, at)), ()
     chosen = binary("eq", reduction.sources[0], Read(op.output(), _points(op.axes)))
     return adjoint / Read(_ties(op, reduction, chosen), _points(op.axes)), (chosen,)
 
@@ -105,21 +106,21 @@ def _points(axes: tuple[Axis, ...]) -> tuple[Expr, ...]:
     return tuple(axis.var for axis in axes)
 
 
-def _over_all(op: ComputeOp, reduction: Reduce, body: Expr, name: str) -> Tensor:
-    """A tensor over the axes and the reduce axes of an operation, which start at zero there."""
+def _over_all(op: ComputeOp, reduction: Reduce, body: Expr, name: str) -> ComputeOp:
+    """An operation over the axes and the reduce axes of another; the latter start at zero there."""
     shifted = {a.name: a.var + a.lower for a in reduction.axes}
     axes = (*op.axes, *reduction.axes)
     value = substitute(body, shifted)
-    tensor: Tensor = compute(
+    made: ComputeOp = compute(
         tuple(a.extent for a in axes), lambda *_: value, name=f"{op.name}_{name}", varargs_names=[a.name for a in axes]
-    )
-    return tensor
+    ).op
+    return made
 
 
-def _stored(op: ComputeOp, reduction: Reduce) -> Operation:
+def _stored(op: ComputeOp, reduction: Reduce) -> ComputeOp:
     source, where = reduction.sources[0], reduction.where
     value = source if where is None else select(where, source, const(0, source.dtype))
-    return _over_all(op, reduction, value, "terms").op
+    return _over_all(op, reduction, value, "terms")
 
 
 def _others(op: ComputeOp, reduction: Reduce) -> Tensor:
@@ -136,7 +137,9 @@ def _others(op: ComputeOp, reduction: Reduce) -> Tensor:
     apart = any_(*(binary("ne", a.var, o.var) for a, o in zip(reduction.axes, other, strict=True)))
     where = apart if reduction.where is None else all_(substitute(reduction.where, renamed), apart)
     sources = tuple(substitute(s, renamed) for s in reduction.sources)
-    return _over_all(op, reduction, replace(reduction, sources=sources, axes=tuple(other), where=where), "others")
+    return _over_all(
+        op, reduction, replace(reduction, sources=sources, axes=tuple(other), where=where), "others"
+    ).output()
 
 
 def _ties(op: ComputeOp, reduction: Reduce, chosen: Expr) -> Tensor:

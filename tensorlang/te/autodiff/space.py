@@ -44,6 +44,23 @@ class Space:
         low = self.size(lower)
         self.bounds[name] = low, add(add(low, self.size(extent)), {"": -1})
 
+    def divide(self, whole: Affine, divisor: int) -> tuple[str, str]:
+        """New variables that stand for the quotient and the remainder of a form; they print as what they are."""
+        number, names = self.expr(whole), (f"({self.expr(whole)} // {divisor})", f"({self.expr(whole)} % {divisor})")
+        self._terms |= dict(zip(names, (number // divisor, number % divisor), strict=True))
+        self.bounds[names[0]] = self.quotients(whole, divisor)
+        self.bounds[names[1]] = {}, {"": divisor - 1}
+        return names
+
+    def quotients(self, whole: Affine, divisor: int) -> tuple[Affine, Affine]:
+        """The bounds of a form divided by a constant."""
+        return self._floor(self.least(whole), divisor), self._floor(scale(self.least(scale(whole, -1)), -1), divisor)
+
+    def _floor(self, form: Affine, divisor: int) -> Affine:
+        whole = {name: count // divisor for name, count in form.items() if name and count % divisor == 0}
+        rest = {name: count for name, count in form.items() if name not in whole}
+        return add(whole, self.size(self.expr(rest) // divisor))
+
     def size(self, expr: Expr) -> Affine:
         """The form of a size expression."""
         form = self.form(expr)
@@ -110,6 +127,11 @@ class Space:
             total = total + product if count > 0 else total - product
         shift = form.get("", 0)
         return total + shift if shift >= 0 else total - (-shift)
+
+    def sides(self, form: Affine) -> tuple[Expr, Expr]:
+        """Two expressions without minus signs, of which `form` is the difference."""
+        left, right = ({n: s * c for n, c in form.items() if s * c > 0} for s in (1, -1))
+        return self.expr(left), self.expr(right)
 
     def least(self, form: Affine) -> Affine:
         """A form over sizes that is never above `form`, and equal to it at a corner of the ranges."""

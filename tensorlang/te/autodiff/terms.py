@@ -23,23 +23,19 @@ class Term:
 
 
 def value_reads(expr: Expr) -> Iterator[Read]:
-    """The reads that a value depends on continuously: not those of indices and conditions."""
+    """The reads that a value is computed from: not those of indices and conditions."""
     if isinstance(expr, Read):
         yield expr
         return
-    for part in _continuous(expr):
-        yield from value_reads(part)
-
-
-def _continuous(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Reduce():
-            return (*expr.sources, *expr.init)
+            parts = (*expr.sources, *expr.init)
         case Select():
-            return expr.then, expr.orelse
-        case Call() if not partials.depends(expr):
-            return ()
-    return () if expr.dtype == "bool" else expr.children()
+            parts = (expr.then, expr.orelse)
+        case _:
+            parts = () if expr.dtype == "bool" else expr.children()
+    for part in parts:
+        yield from value_reads(part)
 
 
 def terms(value: Expr, adjoint: Expr, conditions: tuple[Expr, ...], wanted: Callable[[Tensor], bool]) -> list[Term]:
@@ -53,8 +49,15 @@ def terms(value: Expr, adjoint: Expr, conditions: tuple[Expr, ...], wanted: Call
         if twin is None:
             found.append(term)
         else:
-            found[twin] = replace(term, adjoint=found[twin].adjoint + term.adjoint)
+            found[twin] = replace(term, adjoint=_sum(found[twin].adjoint, term.adjoint))
     return found
+
+
+def _sum(a: Expr, b: Expr) -> Expr:
+    """a + b, added before both are rounded to a narrower dtype."""
+    if isinstance(a, Cast) and isinstance(b, Cast) and a.value.dtype == b.value.dtype:
+        return cast(a.value + b.value, a.dtype)
+    return a + b
 
 
 def _alike(a: Term, b: Term) -> bool:

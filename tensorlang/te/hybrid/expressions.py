@@ -172,7 +172,7 @@ class Expressions:
 
     def _logical(self, node: ast.BoolOp) -> Value:
         parts = [self.value(part) for part in node.values]
-        if all(_is_known(part) for part in parts):
+        if all(values.is_known(part) for part in parts):
             return all(parts) if isinstance(node.op, ast.And) else any(parts)
         join = values.conjunction if isinstance(node.op, ast.And) else values.disjunction
         return join([self.condition(part) for part in node.values])
@@ -192,7 +192,7 @@ class Expressions:
 
     def _choice(self, test: ast.expr, then: ast.expr, orelse: ast.expr) -> Value:
         cond = self.value(test)
-        if _is_known(cond):
+        if values.is_known(cond):
             return self.value(then if cond else orelse)
         return values.choice(self.condition(test), self.scalar(then), self.scalar(orelse))
 
@@ -214,7 +214,9 @@ class Expressions:
             case Loop():
                 raise self.source.fault(node, f"{name} begins a loop: for i in {name}(...)")
             case Maker():
-                raise self.source.fault(node, f"{name} makes an array; give it a name in a line of its own: C = {name}(...)")
+                raise self.source.fault(
+                    node, f"{name} makes an array; give it a name in a line of its own: C = {name}(...)"
+                )
             case Refused(advice):
                 raise self.source.fault(node, f"a script has no {name}; {advice}")
         raise self.source.fault(
@@ -226,7 +228,9 @@ class Expressions:
             raise self.source.fault(node, f"{ast.unparse(func)} is no method of a script; a number has astype(dtype)")
         value = self.scalar(func.value)
         if values.weak_kind(value) is not None:
-            raise self.source.fault(node, f"Python's numbers have no astype; use te.cast({ast.unparse(func.value)}, ...)")
+            raise self.source.fault(
+                node, f"Python's numbers have no astype; use te.cast({ast.unparse(func.value)}, ...)"
+            )
         return value.astype(self.dtype(node.args[0]))
 
     def _function(self, node: ast.Call, word: Function) -> Value:
@@ -249,7 +253,10 @@ class Expressions:
             raise self.source.fault(node, f"{ast.unparse(node.func)}: {error}") from None
         for parameter, part in bound.arguments.items():
             arguments[parameter] = self.dtype(part) if parameter == "dtype" else self.scalar(part)
-        return word.symbolic(**arguments)
+        if word.weak and all(is_number(a) for a in arguments.values()):
+            return word.plain(*arguments.values())
+        made = word.symbolic(**arguments)
+        return values.weakened(made) if word.weak else made
 
     def _length(self, node: ast.Call) -> Value:
         value = self.value(node.args[0]) if len(node.args) == 1 else None
@@ -269,11 +276,6 @@ class Expressions:
             return dtypes.canonical(thing)
         except DefinitionError as error:
             raise self.source.fault(node, error.message) from None
-
-
-def _is_known(value: Value) -> bool:
-    """Whether a value is known now, so that Python's truth value of it is meant."""
-    return value is None or isinstance(value, bool | int | float | str | tuple)
 
 
 def _same(op: str, a: Any, b: Any) -> bool:

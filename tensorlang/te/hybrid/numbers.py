@@ -32,16 +32,14 @@ def on_numbers(function: Callable[..., Any], wants_float: bool) -> Callable[...,
         strong = common_dtype([Const(0, dtypes.canonical(v.dtype)) for v in values if isinstance(v, np.generic)])
         weak = "float64" if wants_float else python_dtype([type(v) for v in values if is_number(v)] or [int])
         types = tuple(
-            (literal_dtype(type(v), strong) if strong else weak)
-            if is_number(v)
-            else dtypes.canonical(v.dtype)
+            (literal_dtype(type(v), strong) if strong else weak) if is_number(v) else dtypes.canonical(v.dtype)
             for v in values
         )
         compiled, dtype = _compiled(function, types)
         with np.errstate(all="ignore"):
             result = compiled(*(_operand(v, t) for v, t in zip(values, types, strict=True)))
-        typed = dtypes.info(dtype).numpy.type(result)
-        return typed if strong else typed.item()
+        made = dtypes.info(dtype).numpy.type(result)
+        return made if strong and dtype != "bool" else made.item()
 
     run.__name__ = function.__name__
     return run

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from tensorlang.ir.expr import Buffer, Const, Expr, Load, as_expr, cast
+from tensorlang import dtypes
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, cast, const
 from tensorlang.te.hybrid.source import Source
 from tensorlang.te.hybrid.values import Value, Weak, weakened
 from tensorlang.te.hybrid.vocabulary import BARE, Word, meaning
@@ -17,7 +18,7 @@ from tensorlang.te.operation import Read, Tensor
 from tensorlang.te.program import unique
 
 MISSING = object()
-_PLACE = tuple[int, int]
+Place: TypeAlias = tuple[int, int]  # line and column
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,12 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A local scalar. `weak` tells that it only ever holds Python's numbers; `declared` is where it begins."""
+    """A local scalar. `weak`: it only ever holds Python's numbers; `literal`: it begins as one, at `declared`."""
 
     buffer: Buffer
     weak: bool
-    declared: _PLACE
+    literal: bool
+    declared: Place
 
     def read(self) -> Value:
         """Its value here."""
@@ -169,17 +171,19 @@ class Scope:
         """An object from outside the script as a value: numbers, text, tuples of them."""
         fault, name = self.source.fault, ast.unparse(node)
         match thing:
+            case np.generic():
+                return const(thing.item(), dtypes.canonical(thing.dtype))
             case bool() | int() | float() | str() | None:
                 return thing
-            case np.generic():
-                return as_expr(thing)
             case tuple() | list():
                 return tuple(self.constant(node, part) for part in thing)
         if thing is MISSING:
             known = f"the script's own names, and words such as {', '.join(list(BARE)[:9])}"
             raise fault(node, f"{name} means nothing in a script; known are {known}")
         if isinstance(thing, Tensor | Expr | np.ndarray):
-            kind = "a tensor" if isinstance(thing, Tensor) else "an array" if isinstance(thing, np.ndarray) else "a size"
+            kind = (
+                "a tensor" if isinstance(thing, Tensor) else "an array" if isinstance(thing, np.ndarray) else "a size"
+            )
             raise fault(node, f"{name} is {kind} from outside the script; pass it as an argument")
         if isinstance(thing, Word) or meaning(thing) is not None:
             raise fault(node, f"{name} is a function; call it, as {name}(...)")

@@ -6,22 +6,19 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
-from tensorlang.ir import expr as ir
 from tensorlang.ir.construct import block
-from tensorlang.ir.expr import Buffer, Expr, Load, Var
+from tensorlang.ir.expr import Buffer, Expr, Load, Var, walk
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Seq, Stmt, Store
 from tensorlang.te.domain import shape_of
 from tensorlang.te.hybrid import values
-from tensorlang.te.hybrid.bounds import LoopHead, loop_head
+from tensorlang.te.hybrid.bounds import loop_head
 from tensorlang.te.hybrid.expressions import OPERATORS, Expressions
-from tensorlang.te.hybrid.scope import Array, Constant, Frame, Scalar, Scope
+from tensorlang.te.hybrid.scope import Array, Constant, Frame, Place, Scalar, Scope
 from tensorlang.te.hybrid.source import ScriptError, Source, subscripted
 from tensorlang.te.hybrid.values import Value, is_scalar, weak_kind
 from tensorlang.te.hybrid.vocabulary import Loop, Maker
 
-Place = tuple[int, int]
 _SCOPES = ("global", "local", "shared")
 _ABSENT: dict[type[ast.stmt], str] = {
     ast.While: "while; loop over a range, with an if inside",
@@ -68,6 +65,7 @@ class Statements:
         self.types = types
         self.expressions = Expressions(source, scope)
         self.made: dict[str, Array] = {}
+        self.loops: set[str] = set()
         self.returned: Returned | None = None
 
     def function(self) -> Stmt:
@@ -88,18 +86,11 @@ class Statements:
         for statement in statements:
             made = self.statement(statement)
             found += made.body if isinstance(made, Seq) else (made,)
-        self._outputs_stay(frame)
         self.scope.leave()
         result = block(found) if found else Seq(())
         for buffer in reversed(frame.arrays):
             result = Allocate(buffer, result)
         return result
-
-    def _outputs_stay(self, frame: Frame) -> None:
-        """Names of outputs are still known when the function returns."""
-        for name, binding in frame.names.items():
-            if isinstance(binding, Array) and name in self.made:
-                self.made[name] = binding
 
     def statement(self, node: ast.stmt) -> Stmt:
         """One statement."""
@@ -155,9 +146,10 @@ class Statements:
             )
         head = loop_head(word, node.iter, self.expressions)
         var = Var(self.scope.fresh(name), INDEX)
+        self.loops.add(var.name)
         constant = Constant(values.Weak(head.value(var)), f"the variable of the loop in line {node.lineno}")
         body = self.block(node.body, f"the loop over {name} of line {node.lineno}", {name: constant})
-        return _loop(head, var, body)
+        return For(var, head.lower, head.upper, head.kind, body, var.name, head.thread)
 
     def _if(self, node: ast.If) -> Stmt:
         tests = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else None
@@ -165,17 +157,21 @@ class Statements:
         data: list[Expr] = []
         for test in tests or [node.test]:
             value = self.expressions.value(test)
-            if value is None or isinstance(value, bool | int | float | str | tuple):
+            if values.is_known(value):
                 if not value:
-                    return self._branch(node.orelse, "else", node)
+                    return self._inline(node.orelse)
                 continue
             part = self.expressions.condition(test)
             (data if values.reads_memory(part) else plain).append(part)
         if not plain and not data:
-            return self._branch(node.body, "if", node)
+            return self._inline(node.body)
         then = self._branch(node.body, "if", node)
         orelse = self._branch(node.orelse, "else", node) if node.orelse else None
         return self._guard(plain, data, then, orelse)
+
+    def _inline(self, statements: list[ast.stmt]) -> Stmt:
+        """A branch that is known to be taken: its statements stand in the block around."""
+        return block([self.statement(s) for s in statements]) if statements else Seq(())
 
     def _branch(self, statements: list[ast.stmt], word: str, node: ast.If) -> Stmt:
         return self.block(statements, f"the {word} of line {node.lineno}") if statements else Seq(())
@@ -255,8 +251,7 @@ class Statements:
             case Constant():
                 raise self.source.fault(target, f"{target.id} is {binding.what} and cannot change; take another name")
         frame = self.scope.frames[-1]
-        fixed = not is_scalar(value) or not values.reads_memory(values.to_expr(value))
-        if fixed and frame.assignments(target.id) == 1:
+        if not values.reads_memory(value) and frame.assignments(target.id) == 1:
             self.scope.bind(target.id, Constant(value, "assigned once"))
             return Seq(())
         if not is_scalar(value):
@@ -271,7 +266,7 @@ class Statements:
         place, kind = (target.lineno, target.col_offset), weak_kind(value)
         first = (value.dtype, False) if kind is None else (values.python_dtype([kind]), True)
         dtype, weak = self.types.get(place, first)
-        return Scalar(Buffer(self.scope.fresh(target.id), (), dtype, "local"), weak, place, kind is not None)
+        return Scalar(Buffer(self.scope.fresh(target.id), (), dtype, "local"), weak, kind is not None, place)
 
     def _check_type(self, target: ast.Name, scalar: Scalar, value: Value) -> None:
         """Refuse a value that the scalar cannot hold; one that began as a Python number takes the wider dtype."""
@@ -303,10 +298,11 @@ class Statements:
         scope = self.expressions.value(given["scope"]) if "scope" in given else "global"
         if scope not in _SCOPES:
             raise self.source.fault(node, f"the scope of an array is one of {', '.join(_SCOPES)}, got {scope!r}")
-        array = Array(target.id, Buffer(self.scope.fresh(target.id), shape, dtype, scope))
+        buffer = Buffer(self.scope.fresh(target.id), shape, dtype, scope)
+        array = Array(target.id, buffer)
         self.scope.bind(target.id, array)
         if word.name == "allocate":
-            self.scope.frames[-1].arrays.append(array.buffer)
+            self.scope.frames[-1].arrays.append(buffer)
         elif len(self.scope.frames) > 2:
             raise self.source.fault(node, "an output is made at the top of the script, outside loops and ifs")
         else:
@@ -317,8 +313,7 @@ class Statements:
         value = self.expressions.value(node)
         extents = tuple(values.extent(e) for e in (value if isinstance(value, tuple) else (value,)))
         shape = shape_of(extents, name)
-        loops = {c.value.expr.name for c in self._loop_variables()}
-        inside = sorted({n.name for e in shape for n in ir.walk(e) if isinstance(n, Var)} & loops)
+        inside = sorted({n.name for e in shape for n in walk(e) if isinstance(n, Var)} & self.loops)
         if inside:
             raise self.source.fault(
                 node, f"the shape of {name} depends on the loop over {inside[0]}; make it as large as it gets"
@@ -334,11 +329,3 @@ class Statements:
         if len(names) != len(parts) or len(set(names)) != len(names):
             raise self.source.fault(node, "a script returns arrays by name, each once: return C, or return C, D")
         return Returned(names, node)
-
-
-def _loop(head: LoopHead, var: Var, body: Stmt) -> For:
-    return For(var, head.lower, head.upper, head.kind, body, var.name, head.thread)
-
-
-def check_dtype(dtype: str) -> str:
-    return dtypes.info(dtype).name

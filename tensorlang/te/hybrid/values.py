@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir import expr as ir
-from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Load, Unary, Var, walk
+from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Load, Unary, walk
 from tensorlang.ir.intrinsics import call
 from tensorlang.te.operation import Read, constant
 
@@ -42,7 +44,12 @@ _MOST_FACTORS = 16
 
 def is_number(value: Value) -> bool:
     """Whether a value is a Python number, known now."""
-    return isinstance(value, bool | int | float)
+    return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
+
+
+def is_known(value: Value) -> bool:
+    """Whether a value is known now, so that Python's truth value of it is meant."""
+    return value is None or isinstance(value, bool | int | float | str | tuple)
 
 
 def is_scalar(value: Value) -> bool:
@@ -142,7 +149,7 @@ def _power(a: Value, b: Value) -> Value:
         result = reduce(lambda x, y: ir.binary("mul", x, y), [both[0]] * b)
     else:
         raise DefinitionError(
-            f"an integer is raised to a constant from 1 to {_MOST_FACTORS}; cast it to a float first, as float64(x) ** y"
+            f"an integer is raised to a constant from 1 to {_MOST_FACTORS}; cast it first, as float64(x) ** y"
         )
     return result if common_dtype([a, b]) else weakened(result)
 
@@ -215,7 +222,9 @@ def index(value: Value) -> Expr:
     if isinstance(value, bool | float) or not is_scalar(value):
         raise DefinitionError(f"an index must be an integer, got {value!r}")
     if is_number(value) and value < 0:
-        raise DefinitionError(f"index {value} counts from the end in Python, and is outside the array here; use A.shape")
+        raise DefinitionError(
+            f"index {value} counts from the end in Python, and is outside the array here; use A.shape"
+        )
     expr = to_dtype(value, "int64") if weak_kind(value) else value
     if not dtypes.info(expr.dtype).is_integer:
         raise DefinitionError(f"an index must be an integer, got {expr} of dtype {expr.dtype}; cast it, as in int32(x)")
@@ -223,13 +232,13 @@ def index(value: Value) -> Expr:
 
 
 def extent(value: Value) -> Any:
-    """An extent in the dtype of the sizes that it is made of, as te writes shapes; what is no size is returned as is."""
+    """An extent in the dtype of its sizes, as te writes shapes; what is no size is returned as it is."""
     return _narrow(value.expr) if isinstance(value, Weak) else value
 
 
 def _narrow(expr: Expr) -> Expr:
     match expr:
-        case Cast(value=Var() as size, dtype="int64"):
+        case Cast(value=size, dtype="int64") if size.dtype == "int32":
             return size
         case Const(dtype="int64"):
             return constant(int(expr.value))
@@ -240,6 +249,18 @@ def _narrow(expr: Expr) -> Expr:
     return expr
 
 
-def reads_memory(expr: Expr) -> bool:
-    """Whether the value of an expression depends on an array."""
-    return any(isinstance(node, Read | Load) for node in walk(expr))
+def reads_memory(value: Value) -> bool:
+    """Whether a value depends on the elements of arrays."""
+    expr = value.expr if isinstance(value, Weak) else value
+    return isinstance(expr, Expr) and any(isinstance(node, Read | Load) for node in walk(expr))
+
+
+def joined(dtype: str, weak: bool, value: Value) -> tuple[str, bool]:
+    """The dtype of a local of `dtype` (of Python's numbers if `weak`) that takes `value` too, and if it stays weak."""
+    kind = weak_kind(value)
+    if not weak:
+        return (dtypes.promote(dtype, value.dtype) if kind is None else literal_dtype(kind, dtype)), False
+    own = {"bool": bool, "int64": int, "float64": float}[dtype]
+    if kind is None and value.dtype != dtype:
+        return literal_dtype(own, value.dtype), False
+    return python_dtype([own, kind or own]), True

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from tensorlang import dtypes
 from tensorlang.ir import expr as ir
 from tensorlang.ir.intrinsics import TABLE
@@ -18,12 +16,14 @@ from tensorlang.te.hybrid import words
 from tensorlang.te.hybrid.numbers import on_numbers, typed
 from tensorlang.te.hybrid.values import is_number, to_dtype
 
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """A word that begins a loop."""
 
     kind: LoopKind
     plain: Callable[..., Any]
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,11 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A word whose result has a dtype of its own: casts and constants."""
+    """A word whose result has a dtype of its own: casts and constants. `weak`: it is a number of Python's."""
 
     symbolic: Callable[..., Any]
     plain: Callable[..., Any]
+    weak: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ BARE: dict[str, Word] = {
     "parallel": Loop(LoopKind.PARALLEL, words.parallel),
     "vectorize": Loop(LoopKind.VECTORIZED, words.vectorize),
     "unroll": Loop(LoopKind.UNROLLED, words.unroll),
-    "const_range": Loop(LoopKind.UNROLLED, words.const_range),
+    "const_range": Loop(LoopKind.UNROLLED, words.const_range, constant=True),
     "bind": Loop(LoopKind.BOUND, words.bind),
     "output_tensor": Maker("output_tensor", words.output_tensor),
     "allocate": Maker("allocate", words.allocate),
@@ -144,8 +145,8 @@ BARE: dict[str, Word] = {
     "max_value": _number(math.max_value),
     "infinity": _number(math.infinity),
     **{name: _cast_to(name) for name in dtypes.TABLE},
-    "int": _cast_to("int64"),
-    "float": _cast_to("float64"),
+    "int": Typed(lambda value: _cast(value, "int64"), int, weak=True),
+    "float": Typed(lambda value: _cast(value, "float64"), float, weak=True),
     "len": Length(),
     "sum": Refused(_LOOP),
     "prod": Refused(_LOOP),

@@ -1,6 +1,6 @@
 """The words of a script that make loops and arrays, as they mean in plain Python.
 
-Every word can be used bare, as in classic te's hybrid scripts, as a name of te, or imported from `tensorlang.te.hybrid`.
+Every word can be used bare, as in classic te's scripts, as a name of te, or imported from `tensorlang.te.hybrid`.
 """
 
 from __future__ import annotations
@@ -16,35 +16,37 @@ from tensorlang import dtypes
 Array = npt.NDArray[Any]
 NAMES = ("serial", "parallel", "vectorize", "unroll", "const_range", "bind", "output_tensor", "allocate")
 
+range_ = builtins.range
 
-def serial(*bounds: int) -> builtins.range:
+
+def serial(*bounds: int) -> range_:
     """A loop that runs in order: `range`."""
-    return builtins.range(*bounds)
+    return range_(*bounds)
 
 
-def parallel(*bounds: int) -> builtins.range:
+def parallel(*bounds: int) -> range_:
     """A loop whose iterations may run at once."""
-    return builtins.range(*bounds)
+    return range_(*bounds)
 
 
-def vectorize(*bounds: int) -> builtins.range:
+def vectorize(*bounds: int) -> range_:
     """A loop whose iterations are the lanes of a vector."""
-    return builtins.range(*bounds)
+    return range_(*bounds)
 
 
-def unroll(*bounds: int) -> builtins.range:
+def unroll(*bounds: int) -> range_:
     """A loop that is written out."""
-    return builtins.range(*bounds)
+    return range_(*bounds)
 
 
-def const_range(*bounds: int) -> builtins.range:
+def const_range(*bounds: int) -> range_:
     """A loop of constant bounds that is written out."""
-    return builtins.range(*bounds)
+    return range_(*bounds)
 
 
-def bind(tag: str, extent: int) -> builtins.range:
+def bind(tag: str, extent: int) -> range_:
     """A loop over the threads of a tag: `bind("threadIdx.x", 32)`."""
-    return builtins.range(extent)
+    return range_(extent)
 
 
 def output_tensor(shape: Any, dtype: Any = "float32") -> Array:

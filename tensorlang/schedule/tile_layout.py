@@ -1,0 +1,100 @@
+"""Does the memory of a tile look as an intrinsic declares: strides, alignment, scope?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+from tensorlang import dtypes
+from tensorlang.ir.affine import affine
+from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, same
+from tensorlang.ir.stmt import INDEX
+from tensorlang.schedule.derive import BufferPlan, Derived
+from tensorlang.schedule.relation import simple
+from tensorlang.schedule.tile_match import Mismatch, TileView
+from tensorlang.te.tensor_intrin import TensorIntrin
+from tensorlang.te.tile_buffer import TileBuffer
+
+_OWN_ALIGNMENT = 64
+"""Bytes: where the scratch arrays of a kernel begin. An argument is only aligned to its elements."""
+
+
+def check_layout(derived: Derived, intrin: TensorIntrin, views: Mapping[str, TileView]) -> None:
+    """Raise Mismatch unless every tile has the declared strides, alignment and scope."""
+    variables: dict[str, Expr] = {}
+    for name, view in views.items():
+        declared, plan = intrin.buffers[name], derived.plans[view.array]
+        _check_strides(declared, plan.buffer, view, variables)
+        _check_offset(declared, plan, view)
+        if declared.scope and declared.scope != plan.buffer.scope:
+            raise Mismatch(
+                f"{view.array} lives in {plan.buffer.scope} memory, the intrinsic takes {declared.name} from "
+                f"{declared.scope}",
+                f"copy it there: cache_read or cache_write with scope {declared.scope!r}",
+            )
+
+
+def array_strides(buffer: Buffer) -> list[Expr]:
+    """The distance in elements between neighbours of each dimension."""
+    strides: list[Expr] = []
+    step: Expr = Const(1, INDEX)
+    for extent in reversed(buffer.shape):
+        strides.insert(0, step)
+        step = simple(binary("mul", step, extent))
+    return strides
+
+
+def tile_strides(buffer: Buffer, view: TileView) -> list[Expr | None]:
+    """The distance in elements between neighbours of each dimension of a tile; None for one that has no neighbours."""
+    own = array_strides(buffer)
+    pairs = zip(view.dims, view.steps, strict=True)
+    return [None if d < 0 else simple(binary("mul", own[d], Const(n, INDEX))) for d, n in pairs]
+
+
+def _check_strides(declared: TileBuffer, buffer: Buffer, view: TileView, variables: dict[str, Expr]) -> None:
+    for k, (wanted, have) in enumerate(zip(declared.strides, tile_strides(buffer, view), strict=True)):
+        if have is None:
+            continue
+        if isinstance(wanted, Var):
+            known = variables.setdefault(wanted.name, have)
+            if not same(known, have):
+                raise Mismatch(f"the stride {wanted.name} of the intrinsic would be {known} and {have}")
+        elif not same(wanted, have):
+            raise Mismatch(
+                f"neighbours along dimension {k} of the tile of {view.array} are {have} elements apart, the intrinsic "
+                f"declares {wanted} for {declared.name}",
+                f"pack {view.array} so that the tile is contiguous (cache_read, transform_layout)",
+                f"or declare {declared.name} with strides=[te.var('stride'), ...] in te.decl_buffer",
+            )
+
+
+def _check_offset(declared: TileBuffer, plan: BufferPlan, view: TileView) -> None:
+    """The first element lies at a multiple of what is declared, for all values of the loops around."""
+    size = dtypes.info(declared.dtype).bytes
+    if declared.offset_factor == 1 and declared.data_alignment <= size:
+        return
+    unit = _offset_unit(plan, view)
+    if unit % declared.offset_factor:
+        raise Mismatch(
+            f"the tile of {view.array} begins at multiples of {unit} elements, the intrinsic declares offset_factor="
+            f"{declared.offset_factor} for {declared.name}"
+        )
+    start = size if plan.is_argument else _OWN_ALIGNMENT
+    alignment = gcd(start, unit * size)
+    if declared.data_alignment > size and alignment % declared.data_alignment:
+        raise Mismatch(
+            f"the tile of {view.array} is aligned to {alignment} bytes, the intrinsic declares data_alignment="
+            f"{declared.data_alignment} for {declared.name}",
+            f"copy {view.array} to scratch memory (cache_read), which begins at multiples of {_OWN_ALIGNMENT} bytes",
+        )
+
+
+def _offset_unit(plan: BufferPlan, view: TileView) -> int:
+    """The largest number of which the offset of the first element is known to be a multiple; 0 for no offset."""
+    unit = 0
+    for index, base, stride in zip(view.index, plan.base, array_strides(plan.buffer), strict=True):
+        form = affine(simple(binary("sub", index, base)))
+        step = int(stride.value) if isinstance(stride, Const) else 1
+        for factor in (form if form is not None else {"": 1}).values():
+            unit = gcd(unit, factor * step)
+    return unit

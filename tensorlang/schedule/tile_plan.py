@@ -1,0 +1,324 @@
+"""Which instances of a stage an intrinsic runs: its whole tiles, and what is left to ordinary code.
+
+The loops of a schedule are not changed by `tensorize`: the proof of their order holds for every statement instance. A
+plan says which of them are run together, by one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Binary, Expr, binary, same, to_text, variables
+from tensorlang.ir.linear import linear
+from tensorlang.ir.simplify.forms import Range
+from tensorlang.ir.stmt import LoopKind
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims
+from tensorlang.polyhedral.nest import Loop, leaves, loops
+from tensorlang.polyhedral.scan import invisible
+from tensorlang.polyhedral.statement import Role, Statement
+from tensorlang.schedule.derive import Derived
+from tensorlang.schedule.relation import constant, simple, symbolic
+from tensorlang.schedule.state import ScheduleState, StageState, Tensorized
+from tensorlang.schedule.tile_layout import check_layout
+from tensorlang.schedule.tile_match import Mismatch, Tile, TileLoop, TileView, match_outputs, match_tile, tile_axes
+from tensorlang.te.operation import ComputeOp
+from tensorlang.te.tensor_intrin import TensorIntrin, Variant, declared_keys, find_intrin
+
+_NEGATED = {"ge": "lt", "lt": "ge", "gt": "le", "le": "gt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A statement, by its number in the scop, whose loops `inner` run inside the intrinsic."""
+
+    statement: int
+    inner: tuple[TileLoop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """A node of the tree, a loop by name or the leaf of a statement, whose whole tiles are calls of an intrinsic.
+
+    One call of each variant does what the `covered` statements do. A tile at the values of the loops `outer` exists
+    where `domain` holds; `full` are the conditions under which nothing cuts it, and `rest` says that some are cut.
+    """
+
+    stage: str
+    intrin: TensorIntrin
+    variants: tuple[Variant, ...]
+    node: str | int
+    outer: tuple[str, ...]
+    covered: tuple[Covered, ...]
+    views: Mapping[str, TileView]
+    domain: tuple[Expr, ...]
+    full: tuple[Expr, ...]
+    rest: bool
+
+    @property
+    def cut(self) -> Expr:
+        """The condition that something cuts a tile."""
+        parts = [_negated(c) for c in self.full]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = binary("or", whole, part)
+        return whole
+
+
+def tile_plans(state: ScheduleState, derived: Derived) -> list[TilePlan]:
+    """The plans of all tensorized stages; Mismatch, with what would help, when one is not what its intrinsic computes."""
+    return [
+        plan
+        for stage in state.stages.values()
+        if stage.tensorized is not None
+        for plan in _stage_plans(state, derived, stage, stage.tensorized)
+    ]
+
+
+def _stage_plans(state: ScheduleState, derived: Derived, stage: StageState, asked: Tensorized) -> list[TilePlan]:
+    intrin = find_intrin(asked.intrinsic, asked.key)
+    op = state.program[stage.name]
+    assert intrin is not None and isinstance(op, ComputeOp)
+    if asked.axis not in stage.leaves:
+        raise Mismatch(f"the loop {asked.axis} of {stage.name} runs as {intrin.name}, and has to stay a loop")
+    loop = next(x for x in loops(derived.tree) if x.name == f"{stage.name}.{asked.axis}")
+    below = list(loops(loop))
+    _check_below(derived, stage.name, loop, below)
+    numbers = list(leaves(loop))
+    statements = derived.scop.statements
+    (main,) = [k for k in numbers if statements[k].role is not Role.INIT] or [-1]
+    if main < 0:
+        raise Mismatch(f"the loop {asked.axis} only runs the initialisation of {stage.name}")
+    tile, inner = _tile(state, derived, op, main, below)
+    _check_strict(state, op, tile)
+    views = match_tile(tile, intrin.op)
+    check_layout(derived, intrin, views)
+    whole = len(numbers) > 1 or op.reduction is None
+    if op.reduction is not None and intrin.op.reduction is not None:
+        alike = all(map(same, op.reduction.start(), intrin.op.reduction.start()))
+        if whole and not alike:
+            raise Mismatch("the stage starts its reduction from another value than the intrinsic")
+        if not whole and intrin.update is None:
+            raise Mismatch(
+                f"{op.name} is initialised outside of {asked.axis}, so that its tiles add to what is there, and "
+                f"{intrin.name} declares no update",
+                "return (body, reset, update) from fcompute, or put all reduce loops inside (reorder)",
+            )
+    outer = tuple(n for n in statements[main].loops if n not in {t.name for t in inner})
+    if whole and len(numbers) > 1:
+        first = next(k for k in numbers if statements[k].role is Role.INIT)
+        covered = (Covered(first, _inner_loops(statements[first], below)), Covered(main, inner))
+        variants: tuple[Variant, ...] = ("reset", "update") if intrin.reset and intrin.update else ("body",)
+    else:
+        covered, variants = (Covered(main, inner),), ("body",) if whole else ("update",)
+    plan = _plan(state, derived, stage.name, intrin, variants, loop.name, outer, covered, views)
+    starts = [] if whole or intrin.reset is None or not alike else _start_plans(state, derived, op, intrin, inner)
+    return [plan, *starts]
+
+
+def _start_plans(
+    state: ScheduleState, derived: Derived, op: ComputeOp, intrin: TensorIntrin, inner: tuple[TileLoop, ...]
+) -> list[TilePlan]:
+    """The plan of the initialisation by the intrinsic's reset, if its loops are those of the tile."""
+    statements = derived.scop.statements
+    number = next(k for k, s in enumerate(statements) if s.stage == op.name and s.role is Role.INIT)
+    statement, axes = statements[number], {t.axis for t in inner}
+    named = {loop.name: loop for loop in loops(derived.tree)}
+    below: list[Loop] = []
+    for name in reversed(statement.loops):
+        if named[name].axis not in axes or named[name].stage != op.name:
+            break
+        below.insert(0, named[name])
+    spatial = {a.axis for a in inner if a.axis in {named[n].axis for n in statement.loops}}
+    alone = not below or list(leaves(below[0])) == [number]
+    if {x.axis for x in below} != spatial or not alone or any(x.kind is not LoopKind.SERIAL for x in below):
+        return []
+    tile, loops_inside = _tile(state, derived, op, number, below)
+    views = match_outputs(tile, intrin.op)
+    node = below[0].name if below else number
+    outer = tuple(n for n in statement.loops if n not in {x.name for x in below})
+    covered = (Covered(number, loops_inside),)
+    return [_plan(state, derived, op.name, intrin, ("reset",), node, outer, covered, views)]
+
+
+def _check_below(derived: Derived, stage: str, loop: Loop, below: Sequence[Loop]) -> None:
+    """The tile holds nothing but serial loops of the stage."""
+    for number in leaves(loop):
+        other = derived.scop.statements[number].stage
+        if other != stage:
+            raise Mismatch(f"{other} is computed inside {loop.axis}, where the intrinsic runs alone")
+    for inside in below:
+        if inside.kind is not LoopKind.SERIAL:
+            raise Mismatch(
+                f"axis {inside.axis} is {inside.thread or inside.kind.value}, and the intrinsic takes the place of its "
+                "loop",
+                f"leave out the annotation of {inside.axis}",
+            )
+
+
+def _check_strict(state: ScheduleState, op: ComputeOp, tile: Tile) -> None:
+    floats = any(dtypes.info(d).is_float for d in op.dtypes)
+    if state.strict and floats and any(a.reduce and a.extent > 1 for a in tile.axes):
+        raise Mismatch("the schedule is strict, and an intrinsic adds the floats of its tile in an order of its own")
+
+
+def _tile(
+    state: ScheduleState, derived: Derived, op: ComputeOp, number: int, below: Sequence[Loop]
+) -> tuple[Tile, tuple[TileLoop, ...]]:
+    statement = derived.scop.statements[number]
+    if invisible(statement, state.sizes) or any(r.index is None for r in statement.reads):
+        raise Mismatch(f"{op.name} reads elements, or is under conditions, that depend on data or on products of sizes")
+    inner = _inner_loops(statement, below)
+    point = dict(statement.point)
+    spatial_only = statement.role is Role.INIT  # reduce axes stay at their first value there
+    known = point | {a.name: symbolic(a.lower) for a in op.reduce_axes} if spatial_only else point
+    axes = tile_axes(op, known, inner)
+    return Tile(op, axes, _limits(derived, statement)), inner
+
+
+def _inner_loops(statement: Statement, below: Iterable[Loop]) -> tuple[TileLoop, ...]:
+    made = []
+    for loop in below:
+        if loop.name not in statement.loops:
+            continue
+        lower, extent = constant(loop.lower), constant(simple(loop.upper - loop.lower))
+        if lower is None or extent is None:
+            size = simple(loop.upper - loop.lower)
+            raise Mismatch(
+                f"axis {loop.axis} has the symbolic extent {size} below the loop, an intrinsic covers a fixed one",
+                f"split {loop.axis} by the intrinsic's extent with tail='peel', and put the outer loop outside (reorder)",
+            )
+        made.append(TileLoop(loop.name, loop.axis, lower, extent))
+    return tuple(made)
+
+
+def _limits(derived: Derived, statement: Statement) -> dict[str, Range]:
+    found: dict[str, Range] = {}
+    for loop in loops(derived.tree):
+        if loop.name in statement.loops:
+            end = constant(loop.upper)
+            found[loop.name] = constant(loop.lower), None if end is None else end - 1
+    return found
+
+
+def _plan(
+    state: ScheduleState,
+    derived: Derived,
+    stage: str,
+    intrin: TensorIntrin,
+    variants: tuple[Variant, ...],
+    node: str | int,
+    outer: tuple[str, ...],
+    covered: tuple[Covered, ...],
+    views: Mapping[str, TileView],
+) -> TilePlan:
+    statements = derived.scop.statements
+    domain: list[Expr] = []
+    full: list[Expr] = []
+    for part in covered:
+        outside, worst = _tile_conditions(statements[part.statement], part.inner)
+        domain += [c for c in outside if not any(same(c, d) for d in domain)]
+        full += [c for c in worst if not any(same(c, d) for d in full)]
+    rest = _some_cut(state, statements, covered, outer, domain, full)
+    if rest and not _peels(derived, outer, covered):
+        parents = ", ".join(dict.fromkeys(t.axis for part in covered for t in part.inner))
+        raise Mismatch(
+            f"the tile of {parents} is not always whole: it is cut unless {' and '.join(map(to_text, full))}",
+            "split with tail='peel', which leaves the remainder to ordinary code",
+            "or split by a factor that divides the extent",
+        )
+    return TilePlan(stage, intrin, variants, node, outer, covered, views, tuple(domain), tuple(full), rest)
+
+
+def _tile_conditions(statement: Statement, inner: Sequence[TileLoop]) -> tuple[list[Expr], list[Expr]]:
+    """The conditions on the loops around, and those under which every instance of the tile is in the domain."""
+    names = {t.name for t in inner}
+    bounds = 2 * len(statement.loops)
+    outside = [c for c in statement.domain[:bounds] if not variables(c) & names]
+    full: list[Expr] = []
+    for condition in statement.domain[bounds:]:
+        if variables(condition) & names:
+            full.append(_worst(condition, inner))
+        else:
+            outside.append(condition)
+    return outside, full
+
+
+def _worst(condition: Expr, inner: Sequence[TileLoop]) -> Expr:
+    """A condition at the corner of the tile where it is hardest to meet."""
+    if isinstance(condition, Binary) and condition.op in _NEGATED:
+        found = linear(binary("sub", condition.a, condition.b), {t.name for t in inner})
+        if found is not None:
+            rest, factors = found
+            for loop in inner:
+                factor = factors.get(loop.name, 0)
+                ends = (factor * loop.lower, factor * (loop.lower + loop.extent - 1))
+                rest = rest + (min(ends) if condition.op in ("ge", "gt") else max(ends))
+            return binary(condition.op, simple(rest), 0)
+    raise Mismatch(f"the condition {condition} cuts the tile")
+
+
+def _negated(condition: Expr) -> Expr:
+    assert isinstance(condition, Binary)
+    return binary(_NEGATED[condition.op], condition.a, condition.b)
+
+
+def _some_cut(
+    state: ScheduleState,
+    statements: Sequence[Statement],
+    covered: Sequence[Covered],
+    outer: tuple[str, ...],
+    domain: Sequence[Expr],
+    full: Sequence[Expr],
+) -> bool:
+    """Whether some instance lies in a tile that is not whole; Mismatch when no tile is whole."""
+    namer, names = Namer(state.sizes), dims(outer)
+    box = f"[{', '.join(names.values())}]"
+    whole_text = conditions_text([*domain, *full], names, namer)[0]
+    pieces = [_reached(statements[p.statement], outer, namer) for p in covered]
+    whole = isl.make_set(f"{namer.prefix()}{{ {box} : {whole_text} }}")
+    if whole.is_empty():
+        raise Mismatch("no tile is whole: the intrinsic covers more than there is")
+    context = isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}") if namer.parameters else None
+    for text in pieces:
+        reached = isl.make_set(f"{namer.prefix()}{{ {box} : {text} }}")
+        reached = reached if context is None else reached.intersect_params(context)
+        if not reached.is_subset(whole):
+            return True
+    return False
+
+
+def _reached(statement: Statement, outer: tuple[str, ...], namer: Namer) -> str:
+    """The values of the outer loops at which a statement has instances."""
+    names = dims(outer)
+    inside = {name: f"i{k}" for k, name in enumerate(n for n in statement.loops if n not in names)}
+    where, _ = conditions_text(statement.domain, names | inside, namer)
+    return f"exists {', '.join(inside.values())} : {where}" if inside else where
+
+
+def _peels(derived: Derived, outer: tuple[str, ...], covered: Sequence[Covered]) -> bool:
+    """Whether a loop around was split with tail='peel' into loops of the tile."""
+    inside = {t.name for part in covered for t in part.inner}
+    around = (loop for loop in loops(derived.tree) if loop.name in outer or loop.name.removesuffix(".init") in outer)
+    return any(name in inside for loop in around for name, _ in loop.peel)
+
+
+def tile_fault(state: ScheduleState, derived: Derived) -> Mismatch | None:
+    """Why a tensorized stage is not what its intrinsic computes; None when all are."""
+    try:
+        tile_plans(state, derived)
+    except Mismatch as mismatch:
+        return mismatch
+    return None
+
+
+def unknown_intrinsic(name: str, key: str) -> tuple[str, list[str]]:
+    """Why a step's intrinsic cannot be found, and what to do."""
+    others = declared_keys(name)
+    if others:
+        why = f"intrinsic {name} is declared otherwise here: its hash is {' or '.join(others)}, the step has {key}"
+        return why, ["declare it as it was when the trace was made, or make the trace anew"]
+    why = f"no intrinsic {name} (hash {key}) is declared in this process"
+    return why, [f"import the module that declares {name} with te.decl_tensor_intrin, then replay"]

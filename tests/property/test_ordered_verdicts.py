@@ -1,0 +1,89 @@
+"""Programs with order in them: isl's verdict equals the enumeration of all pairs, and legal schedules keep meaning."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
+
+from tensorlang.errors import Instance, ScheduleError
+from tensorlang.schedule import Schedule
+from tensorlang.schedule.check import is_legal, verify
+from tensorlang.schedule.derive import Derived, derive
+from tensorlang.testing.check import check_schedule
+from tensorlang.testing.ordered_programs import OrderedCase, ordered_programs
+from tensorlang.testing.traces import schedules
+from tests.property import enumeration
+from tests.property.test_random_schedules import CASES, part_of
+
+
+def drawn(data: st.DataObject, **options: Any) -> tuple[OrderedCase, Schedule]:
+    """A program and a schedule of it, told in full when the test fails."""
+    case = data.draw(ordered_programs(data=options.pop("data", False)))
+    schedule = data.draw(schedules(case.outputs, **options))
+    note(f"{case.program.text}{schedule.trace.to_python()}")
+    event(f"{len(schedule.trace.steps)} steps")
+    return case, schedule
+
+
+def same(event: enumeration.Event, instance: Instance, sizes: dict[str, int]) -> bool:
+    """Whether an enumerated instance is the one that a witness names."""
+    statement, values = event
+    time = tuple(values[p] if isinstance(p, str) else p for p in statement.time)
+    return (statement.name, time) == (instance.statement, instance.time)
+
+
+def convicts(error: ScheduleError, derived: Derived) -> bool:
+    """Whether the instances of a witness are a dependent pair in the wrong order, for the sizes that it names."""
+    witness = error.witness
+    assert witness is not None
+    if witness.source is None:
+        return True
+    sizes = dict(witness.sizes)
+    first, then = witness.source, witness.sink
+    return any(same(a, first, sizes) and same(b, then, sizes) for a, b in both_ways(derived, sizes))
+
+
+def both_ways(derived: Derived, sizes: dict[str, int]) -> Any:
+    for a, b in enumeration.broken(derived, sizes):
+        yield a, b
+        yield b, a
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_verdict_equals_enumeration(part: int) -> None:
+    verdicts: Counter[bool] = Counter()
+
+    @part_of(part)
+    @settings(max_examples=max(CASES, 150))
+    @given(data=st.data())
+    def run(data: st.DataObject) -> None:
+        case, schedule = drawn(data, max_steps=5, check=False, threads=True, data=part == 1)
+        derived = derive(schedule.state)
+        legal = all(enumeration.is_legal(derived, sizes) for sizes in case.sizes)
+        event("legal" if legal else "illegal")
+        verdicts[legal] += 1
+        assert is_legal(schedule.state) == legal
+        if not legal:
+            with pytest.raises(ScheduleError) as caught:
+                verify(schedule.state)
+            assert convicts(caught.value, derived), caught.value
+
+    run()
+    assert min(verdicts[True], verdicts[False]) > sum(verdicts.values()) // 6, verdicts
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_legal_schedules_keep_meaning(part: int) -> None:
+    @part_of(part)
+    @settings(max_examples=max(CASES, 100))
+    @given(data=st.data())
+    def run(data: st.DataObject) -> None:
+        case, schedule = drawn(data, data=part == 1)
+        for sizes in case.sizes[-2:]:
+            check_schedule(schedule, case.args, sizes, inputs=case.inputs(sizes))
+
+    run()
