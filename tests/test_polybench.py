@@ -1,22 +1,54 @@
-"""The PolyBench kernels: right as plain Python, and on every target what they are as plain Python."""
+"""The PolyBench kernels: right as plain Python, and on every target, in every order, what they are as plain Python."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
+import tensorlang
 from examples.polybench import KERNELS
-from examples.polybench.case import Arrays, Case
+from examples.polybench.case import Arrays, Case, Mistake, Sizes
+from tensorlang.schedule import Schedule
 
 SUITE = """correlation covariance gemm gemver gesummv symm syr2k syrk trmm 2mm 3mm atax bicg doitgen mvt cholesky durbin
 gramschmidt lu ludcmp trisolv deriche floyd-warshall nussinov adi fdtd-2d heat-3d jacobi-1d jacobi-2d seidel-2d"""
+MISTAKES = [(case, name) for case in KERNELS.values() for name in case.mistakes]
 
 kernels = pytest.mark.parametrize("case", KERNELS.values(), ids=KERNELS)
+targets = pytest.mark.parametrize("target", ["llvm", "interpreter"])
+
+
+def draw(case: Case, sizes: Sizes, seed: int = 0) -> Arrays:
+    """Inputs for a kernel."""
+    return case.arrays(sizes, np.random.default_rng(seed))
 
 
 def obeys(case: Case, given: Arrays, got: Arrays) -> bool:
     """Whether the results fit the law of the kernel."""
     return all(np.allclose(left, right, rtol=1e-9, atol=1e-10) for left, right in case.law(given, got))
+
+
+def check(
+    case: Case, schedule: Callable[[Schedule], None] | None, target: str, constant: Sizes | None, runs: Sequence[Sizes]
+) -> None:
+    """Build a kernel and compare its results with the plain Python run, for each of the sizes."""
+    declared = case.declare(constant)
+    s = declared.create_schedule()
+    if schedule is not None:
+        schedule(s)
+    built = tensorlang.build(s, declared.args, target)
+    for sizes in runs:
+        given = draw(case, sizes)
+        got = declared.call(built, sizes, given)
+        for name, wanted in case.run(sizes, given).items():
+            np.testing.assert_allclose(got[name], wanted, rtol=1e-9, atol=1e-11, err_msg=f"{name} for {sizes}")
+
+
+def tiny(case: Case, size: int) -> Sizes:
+    """All sizes as small as this."""
+    return dict.fromkeys(case.sizes, size)
 
 
 def test_all_thirty_kernels_are_here() -> None:
@@ -26,16 +58,63 @@ def test_all_thirty_kernels_are_here() -> None:
 @kernels
 @pytest.mark.parametrize("seed", range(3))
 def test_plain_python_obeys_the_law(case: Case, seed: int) -> None:
-    given = case.arrays(case.sizes, np.random.default_rng(seed))
+    given = draw(case, case.sizes, seed)
     assert obeys(case, given, case.run(case.sizes, given))
 
 
 @kernels
 def test_the_law_sees_every_element(case: Case) -> None:
-    given = case.arrays(case.sizes, np.random.default_rng(0))
+    given = draw(case, case.sizes)
     got = case.run(case.sizes, given)
     for name, array in got.items():
         for place in np.ndindex(array.shape):
             wrong = array.copy()
             wrong[place] += 1
             assert not obeys(case, given, {**got, name: wrong}), f"{name}{list(place)} can be anything"
+
+
+@kernels
+@targets
+def test_declared_order_for_all_sizes(case: Case, target: str) -> None:
+    check(case, None, target, None, [case.sizes, tiny(case, 1), tiny(case, 2), tiny(case, 3)])
+
+
+@kernels
+@targets
+def test_declared_order_for_constant_sizes(case: Case, target: str) -> None:
+    check(case, None, target, case.sizes, [case.sizes])
+
+
+@kernels
+@targets
+def test_schedule_for_all_sizes(case: Case, target: str) -> None:
+    check(case, case.schedule, target, None, [case.sizes, tiny(case, 1), tiny(case, 2), tiny(case, 5)])
+
+
+@kernels
+@targets
+def test_schedule_for_constant_sizes(case: Case, target: str) -> None:
+    check(case, case.schedule, target, case.sizes, [case.sizes])
+
+
+@kernels
+def test_schedule_changes_the_loops(case: Case) -> None:
+    declared = case.declare()
+    plain, scheduled = declared.create_schedule(), declared.create_schedule()
+    case.schedule(scheduled)
+    assert str(tensorlang.lower(scheduled, declared.args)) != str(tensorlang.lower(plain, declared.args))
+
+
+@pytest.mark.parametrize(("case", "name"), MISTAKES, ids=[f"{case.name}: {name}" for case, name in MISTAKES])
+def test_mistakes_are_refused(case: Case, name: str) -> None:
+    mistake: Mistake = case.mistakes[name]
+    s = case.declare().create_schedule()
+    with pytest.raises(mistake.error) as caught:
+        mistake.steps(s)
+    witness = caught.value.witness
+    assert witness is not None
+    assert (witness.kind, witness.element, witness.distance) == (mistake.kind, mistake.element, mistake.distance)
+
+
+def test_many_kernels_come_with_a_mistake() -> None:
+    assert sum(bool(case.mistakes) for case in KERNELS.values()) >= 10

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from tensorlang import topi
+from tensorlang.autotune.files import load_function
 from tensorlang.autotune.records import TuningRecord, WorkloadId
-from tensorlang.errors import DefinitionError, TensorlangError
+from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Binary, Call, Const, Expr, Load, Unary
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
-from tensorlang.te.operation import ComputeOp, ExternOp, PlaceholderOp, Reduce, Tensor
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, PlaceholderOp, Reduce, Tensor
 from tensorlang.te.program import Program, canonical
 
 Argument = int | float | str
@@ -62,7 +59,7 @@ def create_task(
     Raises DefinitionError for an unknown name, wrong sizes, or a program that cannot be tuned.
     """
     if ":" in name or name.endswith(".py"):
-        tensors = _load_function(name)(*args)
+        tensors = load_function(name)(*args)
     else:
         sizes = [a for a in args if isinstance(a, int)]
         rest = [a for a in args if not isinstance(a, int)] or ["float32"]
@@ -119,46 +116,11 @@ def _check_program(program: Program, tensors: tuple[Tensor, ...], name: str) -> 
     for op in program.ops:
         if isinstance(op, ExternOp):
             raise DefinitionError(f"{name} calls Python in {op.name}; an extern stage has no schedule to tune")
-
-
-def _load_function(name: str) -> Any:
-    path, _, function = name.rpartition(":")
-    if not path or not function:
-        raise DefinitionError(f"{name!r} names no function; write path/to/file.py:function")
-    module = _load_file(Path(path))
-    made = getattr(module, function, None)
-    if not callable(made):
-        known = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
-        raise DefinitionError(f"{path} has no function {function!r}; it has: {', '.join(known) or 'none'}")
-
-    def call(*args: Argument) -> Any:
-        try:
-            return made(*args)
-        except TensorlangError:
-            raise
-        except Exception as error:
-            text = f"{name}({', '.join(map(repr, args))}) failed: {type(error).__name__}: {error}"
-            raise DefinitionError(text) from error
-
-    return call
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise DefinitionError(f"no such file: {path}")
-    name = f"tensorlang_operator_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise DefinitionError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except TensorlangError:
-        raise
-    except Exception as error:
-        raise DefinitionError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-    return module
+        if isinstance(op, HybridOp):
+            raise DefinitionError(
+                f"{name} has ordered statements in {op.name}; the tuner takes programs of te.compute only: schedule it by "
+                "hand, or with s.auto_order()"
+            )
 
 
 def count_operations(program: Program) -> float:

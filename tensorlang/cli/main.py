@@ -7,6 +7,7 @@ import sys
 import click
 
 from tensorlang.cli.bench import bench
+from tensorlang.cli.check import check
 from tensorlang.cli.log import log
 from tensorlang.cli.target import target
 from tensorlang.cli.tune import tune
@@ -20,7 +21,7 @@ def tensorlang() -> None:
     """Tune, benchmark and inspect tensor kernels."""
 
 
-for command in (tune, bench, log, target):
+for command in (tune, bench, check, log, target):
     tensorlang.add_command(command)
 
 

@@ -36,7 +36,7 @@ from tensorlang.schedule.state import ScheduleState
 from tensorlang.schedule.tile_layout import array_strides
 from tensorlang.schedule.tile_match import Mismatch
 from tensorlang.schedule.tile_plan import Covered, TilePlan, tile_plans
-from tensorlang.te.tensor_intrin import Variant, is_plain
+from tensorlang.te.intrinsic import Variant, is_plain
 
 
 @dataclass(frozen=True, slots=True)

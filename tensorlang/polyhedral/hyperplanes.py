@@ -44,37 +44,41 @@ def band_dependences(scop: Scop, loops: Sequence[str], reductions: bool = False)
     space = TimeSpace(scop)
     columns = tuple(vector.index(loop) for loop in loops)
     inside = _inside(space.length, vector[: min(columns)])
+    for kind, array, pairs in _families(scop, space, reductions):
+        here = pairs.intersect(inside)
+        if kind == "reduction":
+            here = here.intersect(isl.lex_lt(space.length))
+        if not here.is_empty():
+            distances = here.deltas().apply(_columns(space.length, columns))
+            yield BandDependence(kind, array, here, distances, space, columns)
+
+
+def _families(scop: Scop, space: TimeSpace, reductions: bool) -> Iterator[tuple[str, str, isl.Map]]:
+    """Kind, array and pairs of time vectors of all dependences."""
+    for stage, known in scop.declared:
+        time = space.instances(stage)
+        for declared in known.families:
+            pairs = isl.one_map(time.apply_range(declared.pairs).apply_range(time.reverse()))
+            if pairs is not None and (reductions or declared.kind != "reduction"):
+                yield declared.kind, declared.array, space.aligned(pairs)
     arrays = {a.name: a for a in scop.arrays}
     for family in dependences(scop):
-        pairs = family.pairs(space, arrays).intersect(inside)
-        if family.kind == "reduction":
-            pairs = pairs.intersect(isl.lex_lt(space.length))
-        if not pairs.is_empty():
-            distances = pairs.deltas().apply(_columns(space.length, columns))
-            yield BandDependence(family.kind, family.array, pairs, distances, space, columns)
+        yield family.kind, family.array, family.pairs(space, arrays)
 
 
 def nonnegative_row(found: Iterable[BandDependence], axis: int, width: int) -> tuple[int, ...] | None:
     """The smallest row, with 1 for `axis` and 0 for those after it, along which no distance is negative."""
     where = [f"c{axis} = 1", *(f"c{k} = 0" for k in range(axis + 1, width)), *(f"c{k} >= 0" for k in range(axis))]
-    return _smallest([isl.rows_at_least(d.distances, 0) for d in found], where, width)
+    return _smallest([isl.nonnegative_rows(d.distances) for d in found], where, width)
 
 
-def carrying_row(found: Iterable[BandDependence], axis: int, width: int) -> tuple[int, ...] | None:
-    """The smallest row, with 1 for `axis`, along which every distance but zero is at least 1."""
-    zero = isl.make_set(f"{{ [{', '.join('0' for _ in range(width))}] }}")
-    where = [f"c{axis} = 1", *(f"c{k} >= 0" for k in range(width))]
-    apart = [d.distances.subtract(zero) for d in found]
-    return _smallest([isl.rows_at_least(s, 1) for s in apart if not s.is_empty()], where, width)
-
-
-def opposite_rows(found: Iterable[BandDependence], time: int, axis: int, width: int) -> tuple[int, ...] | None:
+def two_sided_row(found: Iterable[BandDependence], time: int, axis: int, width: int) -> tuple[int, ...] | None:
     """The smallest row `f * time + axis` such that no distance is negative along it, nor along `f * time - axis`."""
     sets = [d.distances for d in found]
     mirror = isl.make_map(_mirror_text(axis, width))
     others = [f"c{k} = 0" for k in range(width) if k not in (time, axis)]
     both = [*sets, *(s.apply(mirror) for s in sets)]
-    return _smallest([isl.rows_at_least(s, 0) for s in both], [f"c{axis} = 1", *others], width)
+    return _smallest([isl.nonnegative_rows(s) for s in both], [f"c{axis} = 1", f"c{time} >= 0", *others], width)
 
 
 def _mirror_text(axis: int, width: int) -> str:

@@ -101,14 +101,14 @@ def plus(value: PwAff, number: int) -> PwAff:
     return value.add_constant_val(islpy.Val(number))
 
 
-def rows_at_least(distances: Set, least: int) -> Set:
-    """All integer rows whose product with every vector of a set is at least `least`, for all values of its parameters.
+def nonnegative_rows(distances: Set) -> Set:
+    """All integer rows whose product with every vector of a set is at least 0, for all values of its parameters.
 
     By Farkas' lemma; existentially quantified dims are dropped first, which leaves fewer rows.
     """
     rows = islpy.Set.from_basic_set(distances.remove_divs().coefficients())
     for k in range(1 + distances.dim(DIM.param)):  # the constant and the parameters come first
-        rows = rows.fix_val(DIM.set, k, islpy.Val(0 if k else -least))
+        rows = rows.fix_val(DIM.set, k, islpy.Val(0))
     return islpy.Set(str(rows.unwrap().range().reset_tuple_id()).replace("rat: ", ""))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
 
 from tensorlang.errors import DefinitionError, InternalError
-from tensorlang.ir.expr import Binary, Const, Expr, Load, Unary, Var, binary, fold_integers, rewrite, same
+from tensorlang.ir.expr import Binary, Const, Expr, Load, Unary, Var, binary, fold_integers, rewrite, same, walk
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Seq, Stmt, Store
 from tensorlang.polyhedral.affine_text import Namer, index_text
@@ -121,7 +121,7 @@ def _source(name: str, store: Store, place: _Place) -> Source:
         ends[loop.var.name] = low, last
         extent = _folded(binary("add", binary("sub", last, low), 1))
         hull[loop.var.name] = low, extent
-    return Source(name, store, place.loops, hull, (), place.conditions, _reducer(store), place.scopes)
+    return Source(name, store, place.loops, hull, (), place.conditions, _reducer(store, place.conditions), place.scopes)
 
 
 def _extreme(expr: Expr, ends: Mapping[str, tuple[Expr, Expr]], side: int) -> Expr:
@@ -170,17 +170,22 @@ def _sizes(bound: Expr, loops: Mapping[str, str]) -> set[str]:
     return found
 
 
-def _reducer(store: Store) -> str:
-    """The family of `A[x] = A[x] op value`; empty when the store is no such update.
+def _reducer(store: Store, conditions: Sequence[Expr]) -> str:
+    """The family of `A[x] = A[x] op value`; empty when the store is no such update, or needs the element elsewhere.
 
     The value may read other elements of A: those reads keep their order with every update.
     """
     value = store.value
     if not isinstance(value, Binary) or value.op not in REDUCERS:
         return ""
-    if _is_element(value.a, store) or (value.op not in _RIGHT_ONLY and _is_element(value.b, store)):
-        return REDUCERS[value.op]
-    return ""
+    if _is_element(value.a, store):
+        rest = value.b
+    elif value.op not in _RIGHT_ONLY and _is_element(value.b, store):
+        rest = value.a
+    else:
+        return ""
+    needed = (n for e in (*conditions, *store.index, rest) for n in walk(e))
+    return "" if any(_is_element(n, store) for n in needed) else REDUCERS[value.op]
 
 
 def _is_element(expr: Expr, store: Store) -> bool:

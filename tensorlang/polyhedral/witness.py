@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeAlias
+
 from tensorlang.errors import Instance, Witness
 from tensorlang.ir.expr import Const, Expr, substitute, to_text
 from tensorlang.ir.stmt import INDEX
@@ -10,6 +13,7 @@ from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, eval
 from tensorlang.polyhedral.legality import TimeSpace, Violation
 from tensorlang.polyhedral.statement import Access, Statement
 
+Located: TypeAlias = tuple[Statement, dict[str, int]]
 _TRIES = 64
 
 
@@ -27,18 +31,81 @@ def smallest(pairs: isl.Map) -> tuple[list[int], list[int], list[int]]:
     return values[:sizes], values[sizes:cut], values[cut:]
 
 
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A run of a statement, given by the values of its loops and of the sizes, and one of its accesses."""
+
+    statement: Statement
+    values: dict[str, int]
+    access: Access
+
+    @property
+    def element(self) -> str:
+        """What is touched, as text."""
+        return element_text(self.access, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """The smallest pair that a violation gets wrong, and the accesses by which it depends on each other."""
+
+    violation: Violation
+    source: Touch
+    sink: Touch
+    sizes: dict[str, int]
+
+    def witness(self) -> Witness:
+        """The pair in the user's names."""
+        space = self.violation.space
+        a, b = (instance(t.statement, t.values, space) for t in (self.source, self.sink))
+        shared = _shared_axes(self.source.statement, self.sink.statement)
+        distance = tuple(y - x for x, y in zip(a.point[:shared], b.point[:shared], strict=True))
+        element = min(self.source.element, self.sink.element, key=is_unknown)
+        return Witness(self.violation.kind, element, a, b, distance, tuple(sorted(self.sizes.items())))
+
+    def unseen(self) -> tuple[Touch, ...]:
+        """Those of the two whose element isl cannot tell: it was taken as any element."""
+        return tuple(t for t in (self.source, self.sink) if is_unknown(t.element))
+
+
 def explain(violation: Violation) -> Witness:
     """Return the smallest pair of instances that a violation gets wrong."""
+    return clash(violation).witness()
+
+
+def clash(violation: Violation) -> Clash:
+    """Return the smallest pair that a violation gets wrong, with the accesses that meet."""
     space = violation.space
     sizes, source, sink = smallest_that_runs(violation.pairs, space)
     bound = sizes_of(space, sizes)
-    first, first_env = locate(space, source, bound)
-    then, then_env = locate(space, sink, bound)
-    element = _element(violation.array, first, first_env)
-    a, b = instance(first, first_env, space), instance(then, then_env, space)
-    common = min(len(a.point), len(b.point)) if first.stage == then.stage else 0
-    distance = tuple(y - x for x, y in zip(a.point[:common], b.point[:common], strict=True))
-    return Witness(violation.kind, element, a, b, distance, tuple(sorted(bound.items())))
+    first, then = locate(space, source, bound), locate(space, sink, bound)
+    a, b = _accesses(violation.array, first, then)
+    return Clash(violation, a, b, bound)
+
+
+def _accesses(array: str, first: Located, then: Located) -> tuple[Touch, Touch]:
+    """The two accesses that meet in an element and of which one writes; at best in one that is known."""
+    pairs = [
+        (Touch(*first, x), Touch(*then, y))
+        for writes in ((True, True), (True, False), (False, True))
+        for x in _touching(first[0], array, writes[0])
+        for y in _touching(then[0], array, writes[1])
+    ]
+    known = [(a, b) for a, b in pairs if a.element == b.element and not is_unknown(a.element)]
+    unknown = [(a, b) for a, b in pairs if is_unknown(a.element) or is_unknown(b.element)]
+    return (known or unknown or pairs)[0]
+
+
+def _touching(statement: Statement, array: str, writes: bool) -> list[Access]:
+    return [a for a in (statement.writes if writes else statement.reads) if a.array == array]
+
+
+def _shared_axes(a: Statement, b: Statement) -> int:
+    """How many axes two statements of one stage have in common, outermost first."""
+    if a.stage != b.stage:
+        return 0
+    pairs = zip(a.point, b.point, strict=False)
+    return next((k for k, (x, y) in enumerate(pairs) if x[0] != y[0]), min(len(a.point), len(b.point)))
 
 
 def smallest_that_runs(
@@ -87,7 +154,7 @@ def sizes_of(space: TimeSpace, values: list[int]) -> dict[str, int]:
     return {to_text(expr): value for expr, value in zip(space.namer.parameters.values(), values, strict=True)}
 
 
-def locate(space: TimeSpace, time: list[int], sizes: dict[str, int]) -> tuple[Statement, dict[str, int]]:
+def locate(space: TimeSpace, time: list[int], sizes: dict[str, int]) -> Located:
     """Return the statement that runs at a time vector, and the values of its loops."""
     for statement in space.scop.statements:
         vector = space.vectors[statement.name] + (0,) * (space.length - len(space.vectors[statement.name]))
@@ -107,9 +174,9 @@ def instance(statement: Statement, values: dict[str, int], space: TimeSpace) -> 
     return Instance(statement.name, point, time)
 
 
-def _element(array: str, statement: Statement, values: dict[str, int]) -> str:
-    access = next(w for w in statement.writes if w.array == array)
-    return element_text(access, values)
+def is_unknown(element: str) -> bool:
+    """Whether the text of an element leaves open which one it is."""
+    return element.endswith("[...]")
 
 
 def element_text(access: Access, values: dict[str, int]) -> str:

@@ -12,7 +12,7 @@ from tensorlang.ir.expr import Buffer, Expr, Load, Var, binary, same, substitute
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
-from tensorlang.polyhedral.declared import declared
+from tensorlang.polyhedral.declared import Declared, declared
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
 from tensorlang.polyhedral.ordered import Source, sources
@@ -340,9 +340,16 @@ class _Derivation:
             domain = (*bounds, *s.domain)
             done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
         unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
-        hybrid = [op for op in self.state.program.ops if isinstance(op, HybridOp)]
-        found = tuple((op.name, declared(op, self.state.sizes, self.state.strict)) for op in hybrid)
-        return Scop(tuple(done), tuple(self._arrays()), self.state.sizes, unordered, found)
+        return Scop(tuple(done), tuple(self._arrays()), self.state.sizes, unordered, tuple(self._declared()))
+
+    def _declared(self) -> Iterator[tuple[str, Declared]]:
+        """The dependences of hybrid operations; an array updated in place has the name of the one it was."""
+        storage = self.state.program.storage
+        for op in self.state.program.ops:
+            if isinstance(op, HybridOp):
+                found = declared(op, self.state.sizes, self.state.strict)
+                families = (replace(f, array=storage.get(f.array, (f.array, 0))[0]) for f in found.families)
+                yield op.name, replace(found, families=tuple(families))
 
     def _arrays(self) -> Iterator[Array]:
         """The arrays as the analysis sees them: a local array of a hybrid operation has one copy per iteration."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError
@@ -12,15 +12,17 @@ from tensorlang.location import caller
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import verify
+from tensorlang.schedule.explain import explain
 from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.names import absent, nearest
+from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
 from tensorlang.te.axis import Axis
+from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.operation import Operation, Tensor
 from tensorlang.te.program import Program, canonical
-from tensorlang.te.tensor_intrin import TensorIntrin
 
 AxisLike = Axis | str
 
@@ -175,6 +177,33 @@ class Schedule:
         self._state, self._trace = state, self._trace.then(step)
         return made
 
+    def explain(
+        self,
+        as_: str = "text",
+        sizes: Mapping[str, int] | None = None,
+        statement: str | None = None,
+        axes: Sequence[AxisLike] = (),
+    ) -> Any:
+        """Explain the schedule: dependences with distances, what each loop may do and why, memory and recomputation.
+
+        The result (an Explanation) prints as text, and has `to_json()`. `as_="svg"` draws the iteration space of a statement along two
+        axes instead, with dependence arrows and the order of visits, as SVG text. `sizes` gives symbolic sizes numbers.
+        """
+        if as_ == "text":
+            return explain(self._state, repr(self), sizes)
+        if as_ != "svg":
+            raise BadArgument(f"s.explain(as_={as_!r})", f"unknown form {as_!r}; there are text and svg")
+        return draw(self._state, statement, [str(a) for a in axes], sizes).svg()
+
+    def compose(self, asked: str, plan: Callable[[ScheduleState], Sequence[Primitive]]) -> list[Outputs]:
+        """Apply the steps that a plan makes of the current state, all of them or none; `asked` names the plan."""
+        before = self._state, self._trace
+        try:
+            return [self.apply(step) for step in plan(self._state)]
+        except ScheduleError as error:
+            self._state, self._trace = before
+            raise _completed(error, asked, self._trace) from None
+
     def _tensor(self, name: str) -> Tensor:
         return self.program[name].output(0)
 
@@ -273,6 +302,39 @@ class Stage:
         """Tile neighbouring axes by the hyperplanes of `rows`; returns the tile axes. See TileBy."""
         names, by = tuple(map(str, axes)), shifts if shifts is not None else (0,) * len(rows)
         return self._axes(p.TileBy(self.name, names, _rows(rows), *_rows([sizes, by])))
+
+    def time_tile(
+        self,
+        time: AxisLike,
+        space_axes: Sequence[AxisLike],
+        time_size: int,
+        space_sizes: Sequence[int],
+        shape: str = "rectangular",
+    ) -> tuple[Axis, ...]:
+        """Tile a time axis and the space axes inside it; returns the tile axes, then the axes themselves.
+
+        The tiles are cut by hyperplanes, found from the dependences: each axis skewed by those around it as little as
+        they allow (`rectangular` after that skew), or, of time and the first space axis, two that lean to both sides
+        (`diamond`). Recorded as a tile_by.
+        """
+        names, sizes = (str(time), *map(str, space_axes)), (whole(time_size), *map(whole, space_sizes))
+        asked = f"s[{self.name!r}].time_tile({names[0]!r}, {list(names[1:])}, {sizes[0]}, {list(sizes[1:])}, {shape!r})"
+        (tiles,) = self.schedule.compose(
+            asked, lambda state: p.plan_time_tile(state, self.name, names[0], names[1:], sizes, shape)
+        )
+        return tuple(self.schedule.state.axis(self.name, name) for name in (*tiles, *names))
+
+    def wavefront(self, *axes: AxisLike) -> tuple[Axis, ...]:
+        """Run nested axes in wavefronts, so that the outermost of them becomes parallel inside a wavefront.
+
+        The last axis is skewed by the others, as little as the dependences allow, and put outside. Recorded as skew,
+        reorder, parallel; returns the new order of the axes.
+        """
+        names = tuple(str(a) for a in _flat(axes))
+        asked = f"s[{self.name!r}].wavefront({', '.join(map(repr, names))})"
+        made = self.schedule.compose(asked, lambda state: p.plan_wavefront(state, self.name, names))
+        (wave,) = made[-3]
+        return tuple(self.schedule.state.axis(self.name, name) for name in (wave, *names[:-1]))
 
     def vectorize(self, var: AxisLike) -> None:
         """Run an axis as vector lanes. See Vectorize."""

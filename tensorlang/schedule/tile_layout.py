@@ -12,7 +12,7 @@ from tensorlang.ir.stmt import INDEX
 from tensorlang.schedule.derive import BufferPlan, Derived
 from tensorlang.schedule.relation import simple
 from tensorlang.schedule.tile_match import Mismatch, TileView
-from tensorlang.te.tensor_intrin import TensorIntrin
+from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.tile_buffer import TileBuffer
 
 _OWN_ALIGNMENT = 64

@@ -81,7 +81,7 @@ class Tile:
 
     def index(self, expr: Expr) -> Expr:
         """An index of the body over the loops around and the tile's own variables."""
-        values = {a.name: simple(a.base + a.var * a.step) for a in self.axes}
+        values = {a.name: a.base if a.extent == 1 else simple(a.base + a.var * a.step) for a in self.axes}
         ranges = {**self.limits, **{a.var.name: (0, a.extent - 1) for a in self.axes}}
         return simplify(to_index(substitute(expr, values)), ranges)
 
@@ -251,16 +251,14 @@ class _Matcher:
         before = dict(self.views)
         try:
             self._all(*children)
-        except Mismatch:
+        except Mismatch as mismatch:
             if not (isinstance(mine, Binary) and mine.op in _COMMUTATIVE):
                 raise
-            first = self.views
             self.views = before
             try:
                 self._all((mine.b, mine.a), children[1])
             except Mismatch:
-                self.views = first
-                raise
+                raise mismatch from None
 
     def _all(self, mine: Sequence[Expr], wanted: Sequence[Expr]) -> None:
         for a, b in zip(mine, wanted, strict=True):

@@ -24,8 +24,9 @@ from tensorlang.schedule.relation import constant, simple, symbolic
 from tensorlang.schedule.state import ScheduleState, StageState, Tensorized
 from tensorlang.schedule.tile_layout import check_layout
 from tensorlang.schedule.tile_match import Mismatch, Tile, TileLoop, TileView, match_outputs, match_tile, tile_axes
+from tensorlang.te.intrinsic import TensorIntrin, Variant
 from tensorlang.te.operation import ComputeOp
-from tensorlang.te.tensor_intrin import TensorIntrin, Variant, declared_keys, find_intrin
+from tensorlang.te.tensor_intrin import declared_keys, find_intrin
 
 _NEGATED = {"ge": "lt", "lt": "ge", "gt": "le", "le": "gt"}
 
@@ -68,7 +69,7 @@ class TilePlan:
 
 
 def tile_plans(state: ScheduleState, derived: Derived) -> list[TilePlan]:
-    """The plans of all tensorized stages; Mismatch, with what would help, when one is not what its intrinsic computes."""
+    """The plans of all tensorized stages; Mismatch when one is not what its intrinsic computes."""
     return [
         plan
         for stage in state.stages.values()
@@ -107,12 +108,12 @@ def _stage_plans(state: ScheduleState, derived: Derived, stage: StageState, aske
                 "return (body, reset, update) from fcompute, or put all reduce loops inside (reorder)",
             )
     outer = tuple(n for n in statements[main].loops if n not in {t.name for t in inner})
+    covered: tuple[Covered, ...] = (Covered(main, inner),)
+    variants: tuple[Variant, ...] = ("body",) if whole else ("update",)
     if whole and len(numbers) > 1:
         first = next(k for k in numbers if statements[k].role is Role.INIT)
-        covered = (Covered(first, _inner_loops(statements[first], below)), Covered(main, inner))
-        variants: tuple[Variant, ...] = ("reset", "update") if intrin.reset and intrin.update else ("body",)
-    else:
-        covered, variants = (Covered(main, inner),), ("body",) if whole else ("update",)
+        covered = (Covered(first, _inner_loops(statements[first], below)), *covered)
+        variants = ("reset", "update") if intrin.reset and intrin.update else variants
     plan = _plan(state, derived, stage.name, intrin, variants, loop.name, outer, covered, views)
     starts = [] if whole or intrin.reset is None or not alike else _start_plans(state, derived, op, intrin, inner)
     return [plan, *starts]
@@ -188,7 +189,7 @@ def _inner_loops(statement: Statement, below: Iterable[Loop]) -> tuple[TileLoop,
             size = simple(loop.upper - loop.lower)
             raise Mismatch(
                 f"axis {loop.axis} has the symbolic extent {size} below the loop, an intrinsic covers a fixed one",
-                f"split {loop.axis} by the intrinsic's extent with tail='peel', and put the outer loop outside (reorder)",
+                f"split {loop.axis} by that extent with tail='peel', and put the outer loop outside (reorder)",
             )
         made.append(TileLoop(loop.name, loop.axis, lower, extent))
     return tuple(made)

@@ -88,6 +88,7 @@ from tensorlang.te.math import (
 from tensorlang.te.math import pow_ as pow
 from tensorlang.te.math import round_ as round
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Tensor, TensorSlice
+from tensorlang.te.recurrence import recurrence
 from tensorlang.te.reductions import all_ as all
 from tensorlang.te.reductions import any_ as any
 from tensorlang.te.reductions import comm_reducer
@@ -173,6 +174,7 @@ __all__ = [
     "power",
     "prod",
     "range",
+    "recurrence",
     "reduce_axis",
     "round",
     "rsqrt",

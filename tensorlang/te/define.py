@@ -33,7 +33,7 @@ def tag_scope(tag: str) -> Iterator[None]:
         _tag.reset(token)
 
 
-def _current_tag(tag: str) -> str:
+def current_tag(tag: str) -> str:
     if tag and _tag.get():
         raise DefinitionError(f"tag {tag!r} inside tag scope {_tag.get()!r}; give one of them", caller())
     return tag or _tag.get()
@@ -64,7 +64,7 @@ def compute(
     """
     where, checked = caller(), check_tensor_name(name)
     extents = shape_of(shape, checked)
-    names = _axis_names(fcompute, len(extents), varargs_names, checked)
+    names = axis_names(fcompute, len(extents), varargs_names, checked)
     axes = tuple(Axis(axis, extent) for axis, extent in zip(names, extents))
     result = fcompute(*(axis.var for axis in axes))
     several = isinstance(result, tuple | list)
@@ -72,7 +72,7 @@ def compute(
     if not body:
         raise DefinitionError(f"{checked} computes an empty tuple; return at least one expression", where)
     reduce_axes = _check_reductions(body, checked, where)
-    op = ComputeOp(checked, axes, reduce_axes, body, (), _current_tag(tag), dict(attrs or {}), where)
+    op = ComputeOp(checked, axes, reduce_axes, body, (), current_tag(tag), dict(attrs or {}), where)
     _check_names(op, where)
     outputs = tuple(op.output(n) for n in range(op.num_outputs))
     return outputs if several and len(outputs) > 1 else outputs[0]
@@ -104,7 +104,7 @@ def extern(
     shapes = tuple(shape_of(s, checked) for s in shape) if several else (shape_of(shape, checked),)
     types = _extern_dtypes(dtype, sources, len(shapes), checked, where)
     function = whole_array_function(fcompute, len(sources), len(shapes), checked)
-    op = ExternOp(checked, sources, shapes, types, function, _current_tag(tag), where)
+    op = ExternOp(checked, sources, shapes, types, function, current_tag(tag), where)
     outputs = tuple(op.output(n) for n in range(len(shapes)))
     return outputs if len(outputs) > 1 else outputs[0]
 
@@ -122,7 +122,7 @@ def _extern_dtypes(dtype: Any, inputs: tuple[Tensor, ...], count: int, name: str
     return types
 
 
-def _axis_names(fcompute: Any, rank: int, varargs_names: Sequence[str] | None, name: str) -> tuple[str, ...]:
+def axis_names(fcompute: Any, rank: int, varargs_names: Sequence[str] | None, name: str) -> tuple[str, ...]:
     """The axis names that a compute function declares for `rank` dimensions."""
     if not callable(fcompute):
         raise DefinitionError(f"{name} needs a function from indices to an element, got {fcompute!r}", caller())
@@ -212,7 +212,7 @@ def _check_names(op: ComputeOp, where: Location) -> None:
             "(a range that depends on an axis is written with where=)",
             where,
         )
-    unknown = sorted(free - own - _known_sizes(op)) if free - own else []
+    unknown = sorted(free - own - known_sizes(op)) if free - own else []
     if unknown:
         raise DefinitionError(
             f"{op.name} uses {', '.join(unknown)}, which is neither an axis of it, nor a reduce axis of a reduction "
@@ -221,7 +221,7 @@ def _check_names(op: ComputeOp, where: Location) -> None:
         )
 
 
-def _known_sizes(op: Operation) -> set[str]:
+def known_sizes(op: Operation) -> set[str]:
     """The sizes in the shapes and ranges of everything that an operation is made from."""
     found: set[str] = set()
     seen: set[int] = set()

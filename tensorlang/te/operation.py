@@ -276,13 +276,24 @@ class ExternOp:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """An operation that runs inside a hybrid one; `loops` are its axes there, by name."""
+
+    op: ComputeOp
+    loops: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class HybridOp:
-    """Statements that run in order: `body` is loop IR over arrays (te.hybrid.script, te.scan).
+    """Statements that run in order: `body` is loop IR over arrays (te.hybrid.script, te.scan, te.recurrence).
 
     Stores go to `outputs` and to arrays that `Allocate` makes inside; such an array is new in every iteration of the
     loops around it. The names of loops (int64) and of arrays are unique. Output k with `updates[k]` begins as that
     input and takes its place in memory; the body names the output wherever it reads or writes that array. Other inputs
     are read as `Read(Tensor)` in a user's program, and as loads of their buffers in a canonical one.
+
+    `axes` are the loops that a user knows as axes of the operation, `members` the operations that became loops of it,
+    and `time` is the time loop of a scan.
     """
 
     name: str
@@ -291,10 +302,21 @@ class HybridOp:
     updates: tuple[Tensor | Buffer | None, ...]
     tag: str = ""
     location: Location | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    axes: tuple[Axis, ...] = ()
+    members: tuple[Member, ...] = ()
+    time: Axis | None = None
 
     @property
     def axis(self) -> tuple[Axis, ...]:
-        return ()
+        return self.axes
+
+    @property
+    def scan_axis(self) -> Axis:
+        """The time loop of a scan."""
+        if self.time is None:
+            raise AttributeError(f"{self.name} is no scan: it has no scan_axis")
+        return self.time
 
     @property
     def reduce_axis(self) -> tuple[Axis, ...]:

@@ -2,94 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Const, Expr, walk
-from tensorlang.ir.machine import MachineExpr
-from tensorlang.ir.printer import stmt_text
-from tensorlang.ir.stmt import MachineCode, Seq, Stmt, stmt_exprs
+from tensorlang.ir.expr import Const, Expr
+from tensorlang.ir.stmt import Seq, Stmt
 from tensorlang.location import Location, caller
 from tensorlang.names import lookup
 from tensorlang.te.check import check_tensor_name
+from tensorlang.te.intrinsic import TensorIntrin, check_declaration
 from tensorlang.te.machine import evaluate
-from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Tensor, buffers
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Tensor
 from tensorlang.te.program import Program, canonical, unique
 from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
-
-Variant = Literal["body", "reset", "update"]
-
-
-@dataclass(frozen=True, eq=False)
-class TensorIntrin:
-    """A declared intrinsic: `program` is what it computes, the variants are how.
-
-    `buffers` are the tiles of the program's inputs and outputs by name, in the order in which the body got them. `body`
-    does the whole computation; `reset` sets the start of its reduction, and `update` adds to what is there.
-    """
-
-    name: str
-    program: Program
-    buffers: Mapping[str, TileBuffer]
-    body: Stmt
-    reset: Stmt | None
-    update: Stmt | None
-    architecture: str
-    features: tuple[str, ...]
-    source: str
-    location: Location
-
-    @property
-    def op(self) -> ComputeOp:
-        """The declared computation."""
-        found = self.program[self.program.outputs[0]]
-        assert isinstance(found, ComputeOp)
-        return found
-
-    def variant(self, name: Variant) -> Stmt | None:
-        """The statements of a variant, or None."""
-        return {"body": self.body, "reset": self.reset, "update": self.update}[name]
-
-    def names(self, name: Variant) -> tuple[str, ...]:
-        """The arrays of the program that a variant works on: all of them, or the outputs for the reset."""
-        outputs = tuple(b.name for b in buffers(self.op))
-        return outputs if name == "reset" else tuple(self.buffers)
-
-    def code(self, name: Variant) -> MachineCode:
-        """A variant as machine code."""
-        body = self.variant(name)
-        assert body is not None
-        label = self.name if name == "body" else f"{self.name}.{name}"
-        params = tuple(self.buffers[b].param for b in self.names(name))
-        return MachineCode(label, params, body, self.architecture, self.features, self.source)
-
-    @cached_property
-    def text(self) -> str:
-        """Everything that tells this intrinsic from others."""
-        lines = [f"intrinsic {self.name} {self.architecture} {' '.join(self.features)}", self.program.text]
-        for buffer in self.buffers.values():
-            strides = ", ".join(map(str, buffer.strides))
-            factor, alignment = buffer.offset_factor, buffer.data_alignment
-            lines.append(f"{buffer.buffer} strides [{strides}] offset {factor} alignment {alignment}")
-        for name, stmt in (("body", self.body), ("reset", self.reset), ("update", self.update)):
-            lines += [] if stmt is None else [f"{name}:", stmt_text(stmt)]
-        return "\n".join([*lines, self.source])
-
-    @cached_property
-    def key(self) -> str:
-        """A stable hash of the declaration."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"TensorIntrin({self.name}, {self.key})"
-
 
 _DECLARED: dict[str, dict[str, TensorIntrin]] = {}
 """Name -> hash -> intrinsic, of all that this process has declared."""
@@ -131,16 +58,16 @@ def decl_tensor_intrin(
     if reset is not None and update is None:
         raise DefinitionError(f"{checked} has a reset, but no update that adds to what it stored", where)
     program, names = declared
-    buffers = dict(zip(_buffer_names(program, names, tensors), tiles, strict=True))
-    intrin = TensorIntrin(
-        checked, program, buffers, body, reset, update, architecture, tuple(sorted(features)), source, where
-    )
+    arrays = dict(zip(_buffer_names(program, names, tensors), tiles, strict=True))
+    needs = tuple(sorted(features))
+    intrin = TensorIntrin(checked, program, arrays, body, reset, update, architecture, needs, source, where)
+    check_declaration(intrin)
     _DECLARED.setdefault(checked, {})[intrin.key] = intrin
     return intrin
 
 
 def intrin(name: str) -> TensorIntrin:
-    """Return the intrinsic that was declared last under a name, or one of tensorlang's own (`x86.avx512.vpdpbusd`)."""
+    """Return the intrinsic declared last under a name, or one of tensorlang's own (`x86.avx512.vpdpbusd`)."""
     declared = _DECLARED.get(name) or _own(name)
     if not declared:
         known = sorted({*_DECLARED, *own_names()})
@@ -172,11 +99,6 @@ def _own(name: str) -> dict[str, TensorIntrin]:
     if name not in _DECLARED:
         declare()
     return _DECLARED[name]
-
-
-def is_plain(stmt: Stmt) -> bool:
-    """Whether statements are loop IR that every target runs: no vectors, pointers or calls by symbol."""
-    return not any(isinstance(node, MachineExpr) for expr in stmt_exprs(stmt) for node in walk(expr))
 
 
 def _declared_program(op: Operation, name: str, where: Location) -> tuple[Program, dict[int, str]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorlang
@@ -189,7 +191,6 @@ def index_maps(draw: Any) -> tuple[tuple[int, ...], Callable[..., tuple[Any, ...
     return extents, lambda *i: tuple(f(*i) - low for f, low in zip(functions, lows, strict=True)), shape
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(index_maps(), st.booleans())
 def test_a_gather_is_the_scatter(
     drawn: tuple[tuple[int, ...], Callable[..., tuple[Any, ...]], tuple[int, ...]], reduced: bool
@@ -209,7 +210,51 @@ def test_a_gather_is_the_scatter(
     np.testing.assert_array_equal(value(grad, {"H": head}), expected)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@st.composite
+def symbolic_maps(draw: Any) -> tuple[tuple[int, ...], Callable[..., tuple[Any, ...]], Callable[..., tuple[Any, ...]]]:
+    """Sizes of one or two axes; indices, as a function of the axes and their extents; the shape, of the extents."""
+    sizes = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=2)))
+    rows = []
+    for _ in range(draw(st.integers(1, 2))):
+        weights = [draw(st.sampled_from((-2, -1, 0, 1, 1, 2, 3))) for _ in sizes]
+        rows.append((weights, draw(st.sampled_from(("", "/", "%"))), draw(st.integers(1, 6))))
+
+    def index(axes: Sequence[Any], extents: Sequence[Any]) -> tuple[Any, ...]:
+        found = []
+        for weights, kind, divisor in rows:
+            total = axes[0] * 0
+            for w, a, extent in zip(weights, axes, extents, strict=True):
+                total = total + (w * a if w >= 0 else -w * (extent - 1 - a))
+            found.append(total // divisor if kind == "/" else total % divisor if kind == "%" else total)
+        return tuple(found)
+
+    def shape(extents: Sequence[Any]) -> tuple[Any, ...]:
+        found = []
+        for weights, kind, divisor in rows:
+            last = sum(abs(w) * (extent - 1) for w, extent in zip(weights, extents, strict=True))
+            found.append(divisor if kind == "%" else (last // divisor if kind == "/" else last) + 1)
+        return tuple(found)
+
+    return sizes, index, shape
+
+
+@given(symbolic_maps())
+def test_a_gather_over_symbolic_sizes_is_the_scatter(
+    drawn: tuple[tuple[int, ...], Callable[..., tuple[Any, ...]], Callable[..., tuple[Any, ...]]],
+) -> None:
+    sizes, index, shape = drawn
+    extents = [te.var(f"n{k}") for k in range(len(sizes))]
+    A = tensor("A", *shape(extents))
+    Y = te.compute(extents, lambda *i: A(*index(i, extents)), name="Y")
+    (grad,) = te.gradient(Y, [A], tensor("H", *extents))
+    te.create_schedule(grad.op)
+    head = np.random.default_rng(0).integers(-9, 10, sizes).astype(float)
+    expected = np.zeros(shape(sizes))
+    np.add.at(expected, index(np.meshgrid(*map(np.arange, sizes), indexing="ij"), sizes), head)
+    known = {f"n{k}": size for k, size in enumerate(sizes)}
+    np.testing.assert_array_equal(value(grad, {"H": head}, known), expected)
+
+
 @given(programs(dtypes_from=("float64",)), st.integers(0, 99))
 def test_random_programs_agree_with_differences(case: ProgramCase, seed: int) -> None:
     arrays = {
@@ -343,7 +388,8 @@ def mixed_arithmetic() -> tuple[te.Tensor, list[te.Tensor], Arrays]:
         b: Expr = B[i] * B[i] + 0.5
         smooth = a / b - (a % b) * 2.0 + te.fmod(a, b) * a + N[i].astype("float64") * b
         choice = te.select(te.any(a < 0.25, i == 3), te.minimum(a, b) * a, te.maximum(a * b, -a))
-        return smooth * choice + te.floor(a) * b + te.power(b, a) + te.power(a, 3) + (a > 0).astype("float64")
+        made: Expr = smooth * choice + te.floor(a) * b + te.power(b, a) + te.power(a, 3) + (a > 0).astype("float64")
+        return made
 
     arrays = {"A": uniform((8,)), "B": uniform((8,), 1), "N": np.arange(8, dtype=np.int32)}
     return te.compute((8,), body, name="Y"), [A, B], arrays
@@ -596,3 +642,9 @@ def test_create_prim_func() -> None:
         te.create_prim_func([A, C])
     with pytest.raises(DefinitionError, match="build needs args"):
         tensorlang.build(te.create_schedule(C.op))
+
+
+def test_the_example_of_the_page_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "gradient.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(compile(program, "gradient.md", "exec"), {})

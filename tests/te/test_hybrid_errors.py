@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,23 +43,25 @@ REFUSED = {
     "loop_else": ("for i in range(8):\n    pass\nelse:\n    a[0] = 1  #", "no else"),
     "loop_name": ("for a in range(8):  #\n    pass", "a has a meaning here already"),
     "loop_twice": ("for i in range(8):\n    for i in range(8):  #\n        pass", "i has a meaning here already"),
-    "bound_of_data": ("for i in range(index[0]):  #\n    a[i] = 1", "reads an array or a local scalar; loop over the longest"),
+    "bound_of_data": ("for i in range(index[0]):  #\n    a[i] = 1", "an array or a local scalar; loop over"),
     "bound_of_local": ("m = 3\nm = m + 1\nfor i in range(m):  #\n    a[i] = 1", "reads an array or a local scalar"),
-    "bound_not_affine": ("for i in range(8):\n    for j in range(i * i):  #\n        pass", "not affine; bounds are sums"),
+    "bound_not_affine": ("for i in range(8):\n    for j in range(i * i):  #\n        pass", "is not affine; bounds"),
     "bound_float": ("for i in range(8 / 2):  #\n    a[i] = 1", "integers, got the bound 8 / 2; cast it or use //"),
     "step_zero": ("for i in range(0, 8, 0):  #\n    a[i] = 1", "the step of a loop is a constant other than 0"),
-    "step_variable": ("for i in range(1, 8):\n    for j in range(0, 8, i):  #\n        pass", "constant other than 0, got i"),
+    "step_variable": ("for i in range(1, 8):\n    for j in range(0, 8, i):  #\n        pass", "other than 0, got i"),
     "bounds_count": ("for i in range(0, 8, 1, 2):  #\n    pass", "an end, or a begin, an end and a step"),
-    "const_range": ("for i in range(8):\n    for j in const_range(i):  #\n        pass", "const_range needs constant bounds"),
+    "const_range": ("for i in range(8):\n    for j in const_range(i):  #\n        pass", "needs constant bounds"),
     "bind_tag": ("for i in bind('warp', 8):  #\n    pass", "unknown thread tag 'warp'"),
     "bind_alone": ("for i in bind(8):  #\n    pass", "bind takes a thread and an extent"),
-    "after_loop": ("for i in range(8):\n    a[i] = 1\na[0] = i  #", "i ends with the loop over i of line 3; assign it before"),
-    "after_block": ("for i in range(8):\n    if i > 2:\n        x = a[i]\n    a[i] = x  #", "x ends with the if of line 4"),
+    "after_loop": ("for i in range(8):\n    a[i] = 1\na[0] = i  #", "i ends with the loop over i of line 3"),
+    "after_block": ("for i in range(8):\n    if i > 2:\n        x = a[i]\n    a[i] = x  #", "the if of line 4"),
     "before": ("a[0] = x  #\nx = a[1]", "x is used before it is assigned"),
     "before_itself": ("x = x + 1  #", "x is used before it is assigned"),
     "augmented_first": ("x += 1  #", "x is used before it is assigned"),
     "unknown": ("a[0] = unheard_of  #", "unheard_of means nothing in a script"),
     "unknown_of_te": ("a[0] = te.unheard_of(a[1])  #", "te.unheard_of is not a function that scripts know"),
+    "unknown_value_of_te": ("a[0] = te.unheard_of  #", "te.unheard_of means nothing in a script"),
+    "unknown_method": ("a[0] = unheard.of(a[0])  #", "unheard means nothing in a script"),
     "function_value": ("a[0] = te.exp  #", r"te.exp is a function; call it, as te.exp\(...\)"),
     "helper": ("a[0] = helper(a[1])  #", "helper is not a function that scripts know; write what it does here"),
     "sum": ("a[0] = sum(a)  #", "no sum; write a loop over the elements"),
@@ -79,7 +81,7 @@ REFUSED = {
     "rank": ("a[0] = b[1]  #", "b has 2 dimensions, indexed with 1"),
     "slice": ("a[0:2] = 1  #", "a slice; write a loop over the elements"),
     "negative_index": ("a[0] = a[-1]  #", "counts from the end in Python, and is outside the array here; use A.shape"),
-    "float_index": ("a[0] = a[a[1]]  #", r"an index must be an integer, got .* of dtype float32; cast it, as in int32\(x\)"),
+    "float_index": ("a[0] = a[a[1]]  #", r"an index must be an integer, got .*; cast it, as in int32\(x\)"),
     "literal_float_index": ("a[0] = a[1.5]  #", "an index must be an integer, got 1.5"),
     "shape_index": ("a[0] = a.shape[1]  #", r"index 1 is outside a.shape, of 1"),
     "shape_of_loop": (
@@ -92,9 +94,9 @@ REFUSED = {
     "maker_inside": ("a[0] = te.allocate((8,))[0]  #", "makes an array; give it a name in a line of its own"),
     "maker_twice": ("t = te.allocate((8,))\nt = te.allocate((8,))  #", "t has a meaning here already"),
     "dtype": ("t = te.allocate((8,), 'floaty')  #", "unknown dtype 'floaty'"),
-    "output_in_loop": ("for i in range(8):\n    c = te.output_tensor((8,), 'float32')  #", "an output is made at the top"),
+    "output_in_loop": ("for i in range(8):\n    c = te.output_tensor((8,), 'float32')  #", "is made at the top"),
     "loop_as_value": ("a[0] = range(8)  #", r"range begins a loop: for i in range\(...\)"),
-    "condition": ("if a[0]:  #\n    a[1] = 1", r"a condition must be bool, got .* of dtype float32; compare it, as in x != 0"),
+    "condition": ("if a[0]:  #\n    a[1] = 1", r"a condition must be bool, got .* of dtype float32; compare it"),
     "condition_of_and": ("if a[0] > 1 and index[0]:  #\n    a[1] = 1", "a condition must be bool"),
     "not_number": ("if not a[0]:  #\n    a[1] = 1", "a condition must be bool"),
     "compare": ("if a[0] in a:  #\n    a[1] = 1", "a script compares with ==, !=, <, <=, > and >="),
@@ -125,7 +127,7 @@ REFUSED = {
     "comprehension": ("a[0] = [x for x in a]  #", "a list comprehension; write a loop"),
     "walrus": ("a[0] = (x := a[1])  #", "an assignment inside an expression"),
     "text": ("a[0] = 'one'  #", "expected a number, got 'one'"),
-    "two_texts": ("t = 'one'\nt = 'two'  #\na[0] = 1", "t is assigned more than once, but 'one' is no number"),
+    "two_texts": ("t = 'one'  #\nt = 'two'\na[0] = 1", "t is assigned more than once, but 'one' is no number"),
     "return_inside": ("for i in range(8):\n    a[i] = 1\n    return a  #", "return stands once, as the last statement"),
     "return_value": ("a[0] = 1\nreturn a[0]  #", "a script returns arrays by name, each once"),
     "return_twice": ("a[0] = 1\nreturn a, a  #", "each once"),
@@ -164,3 +166,59 @@ def test_scripts_without_result(text: str, message: str) -> None:
     with pytest.raises(ScriptError, match=message) as caught:
         from_text(text, "faulty")(a, b, index)
     assert "def faulty(" in str(caught.value)
+
+
+def test_parameters_are_fixed() -> None:
+    with pytest.raises(ScriptError, match=r"a fixed number of parameters; name those of \*tensors"):
+        from_text(body("pass", "*tensors"), "faulty")
+
+
+def test_only_functions_with_a_source_are_scripts() -> None:
+    with pytest.raises(DefinitionError, match="takes a Python function, got 3"):
+        te.hybrid.script(3)  # type: ignore[call-overload]
+    with pytest.raises(DefinitionError, match=r"a function declared with def"):
+        te.hybrid.script(lambda x: x)
+    names: dict[str, Any] = {}
+    exec("def nowhere(a):\n    a[0] = 1\n", names)
+    with pytest.raises(DefinitionError, match="the source of nowhere cannot be found; define the script in a file"):
+        te.hybrid.script(names["nowhere"])
+    with pytest.raises(DefinitionError, match="name must be letters"):
+        te.hybrid.script(name="two words")(helper)
+
+
+@te.hybrid.script
+def copied(x: Any, y: Any) -> None:
+    for i in range(len(x)):
+        y[i] = x[i]
+
+
+def test_arguments() -> None:
+    array = np.zeros(8, "float32")
+    for arguments, message in (
+        ((a, array), "copied got the tensor x and the array y; pass tensors to declare a program, or arrays to run it"),
+        ((a,), r"copied\(x, y\): missing a required argument: 'y'"),
+        ((a, a), "copied updates y, and x is the same tensor; pass a copy for one of them"),
+        ((a, object()), "copied got <object object .* for y; it takes tensors, numbers, sizes"),
+        ((a, a[0] + 1), r"copied got .* for y; it takes tensors, numbers"),
+    ):
+        with pytest.raises(DefinitionError, match=message) as caught:
+            copied(*arguments)
+        assert caught.value.where is not None and caught.value.where.file == __file__
+
+
+def test_a_script_does_not_change_what_it_was_given_as_number() -> None:
+    with pytest.raises(ScriptError, match="alpha is a parameter and cannot change; take another name"):
+        from_text(body("alpha = alpha * 2\na[0] = alpha", "a, alpha"), "faulty")(a, 2.0)
+    with pytest.raises(ScriptError, match="i is the variable of the loop in line 3 and cannot change"):
+        from_text(body("for i in range(8):\n    i = i + 1\n    a[i] = 1"), "faulty")(a, b, index)
+
+
+def test_errors_of_the_plain_run_are_in_the_users_file() -> None:
+    @te.hybrid.script
+    def outside_of_it(x: Any) -> None:
+        x[99] = 1
+
+    with pytest.raises(IndexError) as caught:
+        outside_of_it(np.zeros(8))
+    last = caught.traceback[-1]
+    assert str(last.path) == __file__ and "x[99] = 1" in str(last.statement)

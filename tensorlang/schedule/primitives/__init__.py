@@ -9,6 +9,7 @@ from tensorlang.schedule.primitives.reduction import RFactor
 from tensorlang.schedule.primitives.sample import SampleChoice
 from tensorlang.schedule.primitives.storage import CacheRead, CacheWrite
 from tensorlang.schedule.primitives.tensorize import Tensorize
+from tensorlang.schedule.primitives.time_tile import plan_time_tile, plan_wavefront
 
 __all__ = [
     "Affine",
@@ -31,4 +32,6 @@ __all__ = [
     "TransformLayout",
     "Unroll",
     "Vectorize",
+    "plan_time_tile",
+    "plan_wavefront",
 ]

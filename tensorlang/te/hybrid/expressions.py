@@ -112,9 +112,9 @@ class Expressions:
                 return constant.value
 
     def _attribute(self, node: ast.Attribute) -> Value:
-        found = self.scope.captured.find(node)
-        if found is not MISSING:
-            return self.scope.constant(node, found)
+        captured = self.scope.captured
+        if captured.find(node.value) is not MISSING:
+            return self.scope.constant(node, captured.find(node))
         base = self.value(node.value)
         if isinstance(base, Array) and node.attr in ("shape", "dtype", "ndim"):
             return {"shape": base.shape, "dtype": base.dtype, "ndim": len(base.shape)}[node.attr]
@@ -198,7 +198,7 @@ class Expressions:
 
     def _call(self, node: ast.Call) -> Value:
         name = ast.unparse(node.func)
-        if isinstance(node.func, ast.Attribute) and self.scope.captured.find(node.func) is MISSING:
+        if isinstance(node.func, ast.Attribute) and self.scope.captured.find(node.func.value) is MISSING:
             return self._method(node, node.func)
         match self.scope.captured.word(node.func):
             case Function() as word:
@@ -224,9 +224,10 @@ class Expressions:
         )
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> Value:
+        base = self.value(func.value)
         if func.attr != "astype" or len(node.args) != 1 or node.keywords:
             raise self.source.fault(node, f"{ast.unparse(func)} is no method of a script; a number has astype(dtype)")
-        value = self.scalar(func.value)
+        value = self.scalar(func.value) if isinstance(base, Array) else base
         if values.weak_kind(value) is not None:
             raise self.source.fault(
                 node, f"Python's numbers have no astype; use te.cast({ast.unparse(func.value)}, ...)"

@@ -31,6 +31,8 @@ class Script:
     arrays it runs as plain Python, in place for the arrays that it updates, and returns the arrays of those tensors.
     """
 
+    __name__: str
+
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.source = read_source(function)
         self.name = check_tensor_name(name or function.__name__)

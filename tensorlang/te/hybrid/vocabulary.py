@@ -11,7 +11,7 @@ from tensorlang import dtypes
 from tensorlang.ir import expr as ir
 from tensorlang.ir.intrinsics import TABLE
 from tensorlang.ir.stmt import LoopKind
-from tensorlang.te import math, reductions
+from tensorlang.te import define, domain, math, reductions
 from tensorlang.te.hybrid import words
 from tensorlang.te.hybrid.numbers import on_numbers, typed
 from tensorlang.te.hybrid.values import is_number, to_dtype
@@ -160,12 +160,15 @@ def _meanings() -> dict[int, Word]:
     """The words by the identity of the object that a script can name for them."""
     objects: list[tuple[object, str]] = [(f, _name(f)) for f in _FUNCTIONS]
     objects += [(getattr(words, name), name) for name in words.NAMES]
+    objects += [(words.range_, "range")]
     objects += [(getattr(builtins, n), n) for n in ("range", "abs", "max", "min", "round", "pow", "len", "int")]
     objects += [(getattr(builtins, n), n) for n in ("float", "bool", "sum", "print")]
     objects += [(d.numpy.type, d.name) for d in dtypes.TABLE.values()]
     objects += [(math.if_then_else, "if_then_else"), (math.select, "select"), (ir.cast, "cast"), (ir.const, "const")]
     objects += [(math.min_value, "min_value"), (math.max_value, "max_value"), (math.infinity, "infinity")]
     objects += [(reductions.sum_, "sum"), (reductions.prod_, "prod")]
+    objects += [(getattr(define, name), name) for name in ("compute", "placeholder", "extern")]
+    objects += [(domain.reduce_axis, "reduce_axis")]
     return {id(thing): BARE[name] for thing, name in objects}
 
 

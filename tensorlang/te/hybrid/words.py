@@ -16,37 +16,40 @@ from tensorlang import dtypes
 Array = npt.NDArray[Any]
 NAMES = ("serial", "parallel", "vectorize", "unroll", "const_range", "bind", "output_tensor", "allocate")
 
-range_ = builtins.range
+
+def range_(*bounds: Any) -> builtins.range:
+    """A loop that runs in order: `range(end)`, `range(begin, end)` or `range(begin, end, step)`."""
+    return builtins.range(*bounds)
 
 
-def serial(*bounds: int) -> range_:
+def serial(*bounds: Any) -> builtins.range:
     """A loop that runs in order: `range`."""
-    return range_(*bounds)
+    return builtins.range(*bounds)
 
 
-def parallel(*bounds: int) -> range_:
+def parallel(*bounds: Any) -> builtins.range:
     """A loop whose iterations may run at once."""
-    return range_(*bounds)
+    return builtins.range(*bounds)
 
 
-def vectorize(*bounds: int) -> range_:
+def vectorize(*bounds: Any) -> builtins.range:
     """A loop whose iterations are the lanes of a vector."""
-    return range_(*bounds)
+    return builtins.range(*bounds)
 
 
-def unroll(*bounds: int) -> range_:
+def unroll(*bounds: Any) -> builtins.range:
     """A loop that is written out."""
-    return range_(*bounds)
+    return builtins.range(*bounds)
 
 
-def const_range(*bounds: int) -> range_:
+def const_range(*bounds: Any) -> builtins.range:
     """A loop of constant bounds that is written out."""
-    return range_(*bounds)
+    return builtins.range(*bounds)
 
 
-def bind(tag: str, extent: int) -> range_:
+def bind(tag: str, extent: Any) -> builtins.range:
     """A loop over the threads of a tag: `bind("threadIdx.x", 32)`."""
-    return range_(extent)
+    return builtins.range(extent)
 
 
 def output_tensor(shape: Any, dtype: Any = "float32") -> Array:

@@ -11,9 +11,10 @@ from tensorlang.ir.expr import Expr, cast
 from tensorlang.ir.stmt import Stmt
 from tensorlang.te.define import compute, placeholder
 from tensorlang.te.domain import reduce_axis
+from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.machine import broadcast, call_llvm_intrin, const, reinterpret
 from tensorlang.te.reductions import sum_
-from tensorlang.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from tensorlang.te.tensor_intrin import decl_tensor_intrin
 from tensorlang.te.tile_buffer import TileBuffer
 
 

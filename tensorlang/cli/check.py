@@ -1,0 +1,91 @@
+"""`tensorlang check`: prove the schedules of a file, and explain them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tensorlang.errors import ScheduleError
+
+
+@click.command()
+@click.argument("file", metavar="FILE.py[:FUNCTION]")
+@click.option("--sizes", default="", help="Numbers for symbolic sizes, n=100,m=30: counts and bytes need them.")
+@click.option("--svg", "svg_file", type=click.Path(dir_okay=False), help="Draw the iteration space to this file.")
+@click.option("--statement", help="The statement to draw (default: the last one that has two axes).")
+@click.option("--axes", default="", help="The two axes to draw, t,i (default: the statement's first two).")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_context
+def check(
+    ctx: click.Context, file: str, sizes: str, svg_file: str | None, statement: str | None, axes: str, as_json: bool
+) -> None:
+    """Prove the schedules of a file and explain them; exit code 1 for an illegal one.
+
+    FUNCTION returns a schedule, several, or the tensors of a program (whose default schedule is meant). Without it, the
+    schedules that the file holds under names of its own are checked.
+    """
+    try:
+        found = _schedules(file)
+    except ScheduleError as error:
+        click.echo(json.dumps({"legal": False, **_refusal(error)}, indent=2) if as_json else str(error))
+        ctx.exit(1)
+    known = _sizes(sizes)
+    explained = [(name, s.explain(sizes={n: v for n, v in known.items() if n in s.state.sizes})) for name, s in found]
+    if svg_file is not None:
+        shown = [a for a in axes.split(",") if a]
+        text = found[-1][1].explain(as_="svg", statement=statement, axes=shown, sizes=known)
+        Path(svg_file).write_text(text, encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps({"legal": True, "schedules": {n: e.to_json() for n, e in explained}}, indent=2))
+        return
+    for name, explanation in explained:
+        click.echo(f"{name}: legal\n{explanation}")
+
+
+def _refusal(error: ScheduleError) -> dict[str, Any]:
+    return {"error": type(error).__name__, "asked": error.asked, "why": error.why, "legal_steps": list(error.legal)}
+
+
+def _schedules(file: str) -> list[tuple[str, Any]]:
+    """The schedules that a file, or one function in it, makes."""
+    from tensorlang.autotune.files import load_file, load_function
+    from tensorlang.schedule import Schedule
+
+    if file.endswith(".py"):
+        names = vars(load_file(Path(file)))
+        found = [(name, value) for name, value in names.items() if isinstance(value, Schedule)]
+        if not found:
+            raise click.UsageError(f"{file} holds no schedule; name a function that returns one, {file}:FUNCTION")
+        return found
+    made = load_function(file)()
+    name = file.rpartition(":")[2]
+    several = list(made) if isinstance(made, list | tuple) else [made]
+    schedules = [s for s in several if isinstance(s, Schedule)]
+    if len(schedules) > 1:
+        return [(f"{name}[{k}]", s) for k, s in enumerate(schedules)]
+    return [(name, schedules[0] if schedules else _default(several, file))]
+
+
+def _default(made: list[Any], file: str) -> Any:
+    """The default schedule of the tensors that a function returned."""
+    from tensorlang.schedule import create_schedule
+    from tensorlang.te.operation import PlaceholderOp, Tensor
+
+    outputs = [t for t in made if isinstance(t, Tensor) and not isinstance(t.op, PlaceholderOp)]
+    if not outputs:
+        raise click.UsageError(f"{file} must return a schedule or computed tensors, got {made!r}")
+    return create_schedule(outputs)
+
+
+def _sizes(text: str) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if not value.isdigit():
+            raise click.UsageError(f"--sizes takes n=100,m=30, got {part!r}")
+        found[name.strip()] = int(value)
+    return found

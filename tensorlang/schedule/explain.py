@@ -1,0 +1,232 @@
+"""What a schedule is, in words: its dependences, what each loop may do and why, and what each stage costs in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tensorlang import config, dtypes
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Const, Expr, substitute, to_text
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.count import instances, points
+from tensorlang.polyhedral.distances import Distance, distances
+from tensorlang.polyhedral.footprint import Box, Reader, needed
+from tensorlang.polyhedral.legality import violations
+from tensorlang.polyhedral.nest import Loop
+from tensorlang.polyhedral.nest import loops as loops_of
+from tensorlang.polyhedral.statement import Role, Scop, Statement
+from tensorlang.schedule.derive import BufferPlan, Derived, derive
+from tensorlang.schedule.state import ScheduleState
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNote:
+    """What a loop may do: `order` is parallel, reduction or sequential; `movable` if it may change places with the
+    loop directly around it; `because` names the dependence that it carries."""
+
+    stage: str
+    axis: str
+    depth: int
+    runs: str
+    order: str
+    movable: bool
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageNote:
+    """What a stage costs: its array (bytes; None if symbolic), where it lives, and how often elements are recomputed.
+
+    `shape` is that of the array as allocated. `recomputed` is the number of evaluations per element: 1.0 means none;
+    None where the sizes are not known or counting takes too long.
+    """
+
+    stage: str
+    place: str
+    array: str
+    shape: tuple[str, ...]
+    bytes: int | None
+    scope: str
+    reads: tuple[tuple[str, str], ...]
+    recomputed: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Prints as text; `to_json` gives the same as data."""
+
+    title: str
+    dependences: tuple[Distance, ...]
+    loops: tuple[LoopNote, ...]
+    stages: tuple[StageNote, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self)) + "\n"
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as JSON data."""
+        return asdict(self)
+
+
+def explain(state: ScheduleState, title: str, sizes: Mapping[str, int] | None = None) -> Explanation:
+    """Return the dependences, loops and stages of a state; `sizes` gives symbolic ones numbers, for counts and bytes.
+
+    Raises BadArgument for a name that is no size of the program.
+    """
+    known = dict(sizes or {})
+    for name in known:
+        if name not in state.sizes:
+            raise BadArgument("", f"{name} is no size of the program; there are {', '.join(sorted(state.sizes)) or 'none'}")
+    derived = derive(state)
+    found = distances(derived.scop)
+    return Explanation(title, tuple(found), tuple(_loop_notes(derived)), tuple(_stage_notes(state, derived, known)))
+
+
+def _loop_notes(derived: Derived) -> Iterator[LoopNote]:
+    """Every loop, tested by itself: which dependences would break if its iterations ran at once, or outside the next."""
+    plain = [replace(s, lanes=()) for s in derived.scop.statements]
+    scop = replace(derived.scop, statements=tuple(plain), unordered=frozenset())
+    around: dict[str, tuple[str, ...]] = {}
+    for s in scop.statements:
+        for k, name in enumerate(s.loops):
+            around.setdefault(name, s.loops[:k])
+    for loop in loops_of(derived.tree):
+        outer = around.get(loop.name, ())
+        broken = violations(replace(scop, unordered=frozenset({loop.name})))
+        kinds = {v.kind for v in broken}
+        order = "parallel" if not broken else "reduction" if kinds == {"reduction"} else "sequential"
+        because = ", ".join(dict.fromkeys(f"{v.kind} through {v.array}" for v in broken))
+        movable = bool(outer) and _may_swap(scop, outer[-1], loop.name)
+        yield LoopNote(loop.stage, loop.axis, len(outer), _runs(loop), order, movable, because)
+
+
+def _runs(loop: Loop) -> str:
+    return loop.thread or loop.kind.value if loop.kind is not LoopKind.SERIAL else ""
+
+
+def _may_swap(scop: Scop, outer: str, inner: str) -> bool:
+    """Whether two neighbouring loops may change places: every statement in the outer one must be in both."""
+    swapped = []
+    for s in scop.statements:
+        if outer not in s.time:
+            swapped.append(s)
+            continue
+        if inner not in s.time:
+            return False
+        names: dict[int | str, int | str] = {outer: inner, inner: outer}
+        swapped.append(replace(s, time=tuple(names.get(part, part) for part in s.time)))
+    return not violations(replace(scop, statements=tuple(swapped)))
+
+
+def _stage_notes(state: ScheduleState, derived: Derived, sizes: Mapping[str, int]) -> Iterator[StageNote]:
+    for name, stage in state.stages.items():
+        where = "at the root" if stage.attach is None else f"at {stage.attach.axis} of {stage.attach.stage}"
+        own = [s for s in derived.scop.statements if s.stage == name]
+        reads = _reads(own, derived, sizes)
+        for array in dict.fromkeys(w.array for s in own for w in s.writes):
+            plan = derived.plans.get(array)
+            if plan is None:
+                continue
+            shape = [_fixed(e, sizes) for e in plan.buffer.shape]
+            recomputed = _recomputed(own, derived.scop, sizes) if stage.attach is not None else 1.0
+            texts = tuple(map(to_text, shape))
+            yield StageNote(name, where, array, texts, _bytes(plan, shape), plan.buffer.scope, reads, recomputed)
+
+
+def _reads(statements: Sequence[Statement], derived: Derived, sizes: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
+    """Every array read, with the box of elements that the stage needs of it each time it is computed."""
+    loops = {loop.name: loop for loop in loops_of(derived.tree)}
+    stage = statements[0].stage
+    around = [n for n in statements[0].loops if loops[n].stage != stage]
+    prefix = [(n, loops[n].lower, loops[n].upper) for n in around]
+    shapes = {a.name: a.shape for a in derived.scop.arrays}
+    found: dict[str, list[Reader]] = {}
+    for s in statements:
+        inner = tuple((n, loops[n].lower, loops[n].upper) for n in s.loops if n not in around)
+        for read in s.reads:
+            found.setdefault(read.array, []).append(Reader(read.index, inner))
+    made = []
+    for array, readers in found.items():
+        boxes = needed(readers, prefix, len(shapes[array]), derived.scop.sizes)
+        extents = [_within(box, whole, sizes) for box, whole in zip(boxes, shapes[array], strict=True)]
+        made.append((array, " x ".join(map(to_text, extents)) or "1"))
+    return tuple(made)
+
+
+def _within(box: Box | None, whole: Expr, sizes: Mapping[str, int]) -> Expr:
+    """The size of a box, which counts tiles as full, cut to that of the array."""
+    limit = _fixed(whole, sizes)
+    size = limit if box is None else _fixed(box.size, sizes)
+    return limit if isinstance(size, Const) and isinstance(limit, Const) and size.value > limit.value else size
+
+
+def _fixed(expr: Expr, sizes: Mapping[str, int]) -> Expr:
+    return simplify(substitute(expr, {n: Const(v, INDEX) for n, v in sizes.items()}), {})
+
+
+def _bytes(plan: BufferPlan, shape: Sequence[Expr]) -> int | None:
+    total = dtypes.info(plan.buffer.dtype).bits // 8 or 1
+    for extent in shape:
+        if not isinstance(extent, Const):
+            return None
+        total *= int(extent.value)
+    return total
+
+
+def _recomputed(statements: Sequence[Statement], scop: Scop, sizes: Mapping[str, int]) -> float | None:
+    """Evaluations per element of a stage that is computed in tiles."""
+    if not scop.sizes <= set(sizes):
+        return None
+    main = next((s for s in statements if s.role is Role.INIT), statements[0])
+    try:
+        with isl.budget(config.get("budget")):
+            distinct = points(main, scop, sizes)
+            return instances(main, scop, sizes) / distinct if distinct else 1.0
+    except isl.BudgetExceeded:
+        return None
+
+
+def _lines(found: Explanation) -> Iterator[str]:
+    yield found.title
+    yield "dependences"
+    for d in found.dependences:
+        axes = f" in ({', '.join(d.axes)})" if d.axes else ""
+        apart = f"  distance {d.text()}{axes}" if d.spans else ""
+        yield f"  {d.kind:<9} {d.source} -> {d.sink} through {d.array}{apart}"
+    if not found.dependences:
+        yield "  none"
+    yield "loops"
+    for loop in found.loops:
+        yield f"  {'  ' * loop.depth}{_loop_line(loop)}"
+    yield "stages"
+    for stage in found.stages:
+        yield f"  {stage.stage} {stage.place}: {_stage_line(stage)}"
+        for array, box in stage.reads:
+            yield f"    reads {array}: {box} elements"
+
+
+def _loop_line(loop: LoopNote) -> str:
+    why = {
+        "parallel": "parallel: no dependence between its iterations",
+        "reduction": f"reduction: carries {loop.because}; any order, not at once (rfactor to run it in parallel)",
+        "sequential": f"sequential: carries {loop.because}",
+    }[loop.order]
+    runs = f" [{loop.runs}]" if loop.runs else ""
+    swap = "; may change places with the loop around it" if loop.movable else ""
+    return f"{loop.stage}.{loop.axis}{runs}  {why}{swap}"
+
+
+def _stage_line(stage: StageNote) -> str:
+    size = "" if stage.bytes is None else f", {stage.bytes:,} bytes"
+    memory = f"{stage.array}[{', '.join(stage.shape)}] in {stage.scope} memory{size}"
+    if stage.recomputed is None:
+        return f"{memory}; recomputation depends on the sizes: give them to explain"
+    if stage.recomputed == 1.0:
+        return f"{memory}; every element computed once"
+    return f"{memory}; every element computed {stage.recomputed:.2f} times on average"
