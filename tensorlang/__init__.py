@@ -79,7 +79,6 @@ refuse(
 refuse(
     "tensorlang.te",
     {
-        "scan": "unroll the recurrence into computes, or use te.extern",
         "extern_primfunc": "use te.extern with a Python function",
         "trace": "use te.extern with a Python function that prints",
     },

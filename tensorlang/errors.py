@@ -68,9 +68,9 @@ class Instance:
 class Witness:
     """The smallest counter-example: two concrete instances that the schedule would get wrong.
 
-    `kind` is flow, reduction or coverage; `element` is the array element they share, such as `C[0, 0]`;
-    `distance` is sink minus source in the axes that both have; `sizes` holds symbolic sizes.
-    `source` is None for a read that no instance writes.
+    `kind` is flow, anti, output, reduction or coverage; `element` is the array element they share, such as `C[0, 0]`;
+    `distance` is sink minus source in the axes that both have; `sizes` holds symbolic sizes, and `sizes_text` says for
+    which of them the schedule fails. `source` is None for a read that no instance writes.
     """
 
     kind: str
@@ -79,6 +79,7 @@ class Witness:
     sink: Instance
     distance: tuple[int, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
+    sizes_text: str = ""
 
 
 class ScheduleError(TensorlangError, ValueError):
@@ -132,6 +133,8 @@ def _render_witness(witness: Witness | None) -> list[str]:
             lines.append(f"    {role:<6} {instance}{time}")
     if witness.distance:
         lines.append(f"    distance {witness.distance}")
+    if witness.sizes_text:
+        lines.append(f"    {witness.sizes_text}")
     return lines
 
 
@@ -149,6 +152,10 @@ class IllegalParallel(ScheduleError):
 
 class UncoveredRead(ScheduleError):
     """The step would leave a read without a producer."""
+
+
+class OverwrittenValue(ScheduleError):
+    """The step would reuse the memory of a value before its last use."""
 
 
 class TooComplex(ScheduleError):

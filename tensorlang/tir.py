@@ -21,7 +21,6 @@ from tensorlang.te import (
     ceil,
     ceildiv,
     clz,
-    const,
     copysign,
     cos,
     cosh,
@@ -72,7 +71,9 @@ from tensorlang.te import (
 )
 from tensorlang.te.axis import Axis as IterVar
 from tensorlang.te.domain import size_var
+from tensorlang.te.machine import const
 from tensorlang.te.math import cast, select, shift_left, shift_right
+from tensorlang.te.math import const as scalar_const
 from tensorlang.te.packed import call_packed
 
 __all__ = [
@@ -160,7 +161,7 @@ class _Literal(type):
     kinds: tuple[type, ...]
 
     def __call__(cls, dtype: str, value: Any) -> Const:
-        return const(value, dtype)
+        return scalar_const(value, dtype)
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Const) and isinstance(instance.value, cls.kinds)

@@ -38,6 +38,7 @@ def check(
     s = declared.create_schedule()
     if schedule is not None:
         schedule(s)
+        assert s.trace.steps
     built = tensorlang.build(s, declared.args, target)
     for sizes in runs:
         given = draw(case, sizes)
@@ -95,14 +96,6 @@ def test_schedule_for_all_sizes(case: Case, target: str) -> None:
 @targets
 def test_schedule_for_constant_sizes(case: Case, target: str) -> None:
     check(case, case.schedule, target, case.sizes, [case.sizes])
-
-
-@kernels
-def test_schedule_changes_the_loops(case: Case) -> None:
-    declared = case.declare()
-    plain, scheduled = declared.create_schedule(), declared.create_schedule()
-    case.schedule(scheduled)
-    assert str(tensorlang.lower(scheduled, declared.args)) != str(tensorlang.lower(plain, declared.args))
 
 
 @pytest.mark.parametrize(("case", "name"), MISTAKES, ids=[f"{case.name}: {name}" for case, name in MISTAKES])

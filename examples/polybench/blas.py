@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import WIDTH, Arrays, Case, Pairs, Scalar, Size, Tensor, as_vectors
+from examples.polybench.case import WIDTH, Arrays, Case, Mistake, Pairs, Scalar, Size, Tensor, as_vectors
 from tensorlang import te
+from tensorlang.errors import IllegalOrder, IllegalParallel
 from tensorlang.schedule import Schedule
 
 
@@ -162,11 +163,17 @@ def trmm_law(given: Arrays, got: Arrays) -> Pairs:
 
 
 def gemm_schedule(s: Schedule) -> None:
-    """Rows in parallel, columns as vectors."""
+    """The product in tiles of the result, in registers along k, rows of tiles in parallel."""
     stage = s["gemm"]
-    stage.parallel("i")
+    scaled, product = stage.fission("i")
+    stage.parallel(scaled)
     as_vectors(stage, "j")
-    as_vectors(stage, "j_1")
+    rows, row = stage.split(product, factor=4)
+    columns, column = stage.split("j_1", factor=WIDTH)
+    stage.reorder(rows, columns, "k", row, column)
+    stage.parallel(rows)
+    stage.unroll(row)
+    stage.vectorize(column)
 
 
 def gemver_schedule(s: Schedule) -> None:
@@ -222,6 +229,11 @@ CASES = (
         outputs=("C",),
         law=gemm_law,
         schedule=gemm_schedule,
+        mistakes={
+            "the terms of a sum at once": Mistake(
+                lambda s: s["gemm"].parallel("k"), IllegalParallel, "reduction", "C[0, 0]", (0, 1, 0)
+            ),
+        },
         scalars=_SCALARS,
     ),
     Case(
@@ -232,6 +244,11 @@ CASES = (
         outputs=("A", "w", "x"),
         law=gemver_law,
         schedule=gemver_schedule,
+        mistakes={
+            "the product before the matrix": Mistake(
+                lambda s: s["gemver"].fuse_with("i", "i_1"), IllegalOrder, "flow", "A[1, 0]", ()
+            ),
+        },
         scalars=_SCALARS,
     ),
     Case(
@@ -252,6 +269,11 @@ CASES = (
         outputs=("C",),
         law=symm_law,
         schedule=symm_schedule,
+        mistakes={
+            "rows in parallel, which also update the rows above": Mistake(
+                lambda s: s["symm"].parallel("i"), IllegalParallel, "anti", "C[0, 0]", (1, 0)
+            ),
+        },
         scalars=_SCALARS,
     ),
     Case(
@@ -282,6 +304,11 @@ CASES = (
         outputs=("B",),
         law=trmm_law,
         schedule=trmm_schedule,
+        mistakes={
+            "upwards: rows below are new already": Mistake(
+                lambda s: s["trmm"].reverse("i"), IllegalOrder, "anti", "B[1, 0]", (1, 0, 1)
+            ),
+        },
         scalars={"alpha": ALPHA},
     ),
 )

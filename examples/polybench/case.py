@@ -66,7 +66,7 @@ class Mistake:
     `kind` and `element` are those of the smallest witness, `distance` the one between its two instances.
     """
 
-    steps: Callable[[Schedule], None]
+    steps: Callable[[Schedule], object]
     error: type[ScheduleError]
     kind: str
     element: str
@@ -128,7 +128,7 @@ class Case:
         return {name: values[name] for name in inspect.signature(self.script).parameters}
 
 
-def as_vectors(stage: Stage, axis: str) -> None:
+def as_vectors(stage: Stage, axis: te.Axis | str) -> None:
     """Run an axis by vectors, with a shorter one at its end."""
     _, lanes = stage.split(axis, factor=WIDTH)
     stage.vectorize(lanes)

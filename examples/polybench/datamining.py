@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import Array, Arrays, Case, Pairs, Size, Tensor, as_vectors
+from examples.polybench.case import Array, Arrays, Case, Mistake, Pairs, Size, Tensor, as_vectors
 from tensorlang import te
+from tensorlang.errors import IllegalOrder, IllegalParallel
 from tensorlang.schedule import Schedule
 
 
@@ -126,6 +127,15 @@ CASES = (
         outputs=("data", "corr"),
         law=correlation_law,
         schedule=correlation_schedule,
+        mistakes={
+            "the sum of a column at once": Mistake(
+                lambda s: s["correlation"].parallel("i_1"),
+                IllegalParallel,
+                "reduction",
+                "correlation.deviation[0]",
+                (0, 1),
+            ),
+        },
         prepare=samples,
     ),
     Case(
@@ -136,6 +146,11 @@ CASES = (
         outputs=("data", "cov"),
         law=covariance_law,
         schedule=covariance_schedule,
+        mistakes={
+            "the products before the table is centred": Mistake(
+                lambda s: s["covariance"].fuse_with("i_1", "i_2"), IllegalOrder, "flow", "data[1, 0]", ()
+            ),
+        },
         prepare=samples,
     ),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import Arrays, Case, Pairs, Scalar, Size, Tensor, as_vectors
+from examples.polybench.case import WIDTH, Arrays, Case, Mistake, Pairs, Scalar, Size, Tensor, as_vectors
 from tensorlang import te
-from tensorlang.schedule import Schedule
+from tensorlang.errors import IllegalOrder, IllegalParallel
+from tensorlang.schedule import Schedule, Stage
 
 
 @te.hybrid.script
@@ -155,34 +156,54 @@ def mvt_law(given: Arrays, got: Arrays) -> Pairs:
 
 
 def two_mm_schedule(s: Schedule) -> None:
-    """Rows in parallel, the products in tiles."""
-    stage = s["two_mm"]
-    stage.parallel("i")
-    stage.parallel("i_1")
+    """Rows in parallel, each a sum of rows, by vectors."""
+    for row, column, k in (("i", "j", "k"), ("i_1", "j_1", "k_1")):
+        _rows_of_product(s["two_mm"], row, column, k)
 
 
 def three_mm_schedule(s: Schedule) -> None:
-    """Rows of each product in parallel."""
-    stage = s["three_mm"]
-    for row in ("i", "i_1", "i_2"):
-        stage.parallel(row)
+    """Rows of each product in parallel, each a sum of rows, by vectors."""
+    for row, column, k in (("i", "j", "k"), ("i_1", "j_1", "k_1"), ("i_2", "j_2", "k_2")):
+        _rows_of_product(s["three_mm"], row, column, k)
+
+
+def _rows_of_product(stage: Stage, row: str, column: str, k: str) -> None:
+    first, sums = stage.fission(column)
+    stage.reorder(k, sums)
+    stage.parallel(row)
+    for axis in (first, sums):
+        as_vectors(stage, axis)
 
 
 def atax_schedule(s: Schedule) -> None:
-    """The update with a row runs by vectors."""
-    as_vectors(s["atax"], "j_1")
+    """All of A x first, rows in parallel; then the sum of rows, by vectors in parallel."""
+    stage = s["atax"]
+    product, update = stage.fission("i_1", after="j")
+    stage.parallel(product)
+    outer, inner = stage.split("j_1", factor=WIDTH)
+    stage.reorder(outer, update, inner)
+    stage.parallel(outer)
+    stage.vectorize(inner)
 
 
 def bicg_schedule(s: Schedule) -> None:
-    """x"""
-    s["bicg"].parallel("i")
+    """The two products apart: one adds up rows by vectors, the other has its rows in parallel."""
+    stage = s["bicg"]
+    _, sums = stage.fission("j")
+    _, _, rows = stage.fission("i_1")
+    as_vectors(stage, "j")
+    stage.parallel(rows)
+    _, inner = stage.split(sums, factor=WIDTH)
+    stage.unroll(inner)
 
 
 def doitgen_schedule(s: Schedule) -> None:
-    """Elements of a fibre in parallel."""
+    """Each new fibre is a sum of rows of C4, by vectors."""
     stage = s["doitgen"]
-    stage.parallel("p")
-    as_vectors(stage, "p_1")
+    first, sums = stage.fission("p")
+    stage.reorder("s", sums)
+    for axis in (first, sums, "p_1"):
+        as_vectors(stage, axis)
 
 
 def mvt_schedule(s: Schedule) -> None:
@@ -191,6 +212,15 @@ def mvt_schedule(s: Schedule) -> None:
     stage.parallel("i")
     stage.reorder("j_1", "i_1")
     as_vectors(stage, "i_1")
+
+
+def _half_a_row(s: Schedule) -> None:
+    s["two_mm"].fuse_with("i", "i_1")
+    s["two_mm"].fuse_with("j", "j_1")
+
+
+def _sum_as_lanes(s: Schedule) -> None:
+    as_vectors(s["bicg"], "j")
 
 
 CASES = (
@@ -202,6 +232,9 @@ CASES = (
         outputs=("D",),
         law=two_mm_law,
         schedule=two_mm_schedule,
+        mistakes={
+            "half a row of the first product": Mistake(_half_a_row, IllegalOrder, "flow", "two_mm.tmp[0, 1]", ()),
+        },
         scalars={"alpha": ALPHA, "beta": BETA},
     ),
     Case(
@@ -221,6 +254,11 @@ CASES = (
         outputs=("y",),
         law=atax_law,
         schedule=atax_schedule,
+        mistakes={
+            "rows in parallel, which all add to y": Mistake(
+                lambda s: s["atax"].parallel("i_1"), IllegalParallel, "reduction", "atax[0]", (1, 0)
+            ),
+        },
     ),
     Case(
         name="bicg",
@@ -230,6 +268,9 @@ CASES = (
         outputs=("s", "q"),
         law=bicg_law,
         schedule=bicg_schedule,
+        mistakes={
+            "the terms of a sum as lanes": Mistake(_sum_as_lanes, IllegalParallel, "reduction", "bicg.v1[0]", (0, 1)),
+        },
     ),
     Case(
         name="doitgen",
@@ -239,6 +280,11 @@ CASES = (
         outputs=("A",),
         law=doitgen_law,
         schedule=doitgen_schedule,
+        mistakes={
+            "planes in parallel, which share the fibre of sums": Mistake(
+                lambda s: s["doitgen"].parallel("r"), IllegalParallel, "flow", "doitgen.total[0]", (1, 0)
+            ),
+        },
     ),
     Case(
         name="mvt",

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from examples.polybench.case import Array, Arrays, Case, Pairs, Scalar, Size, Tensor, as_vectors
+from examples.polybench.case import Array, Arrays, Case, Mistake, Pairs, Scalar, Size, Tensor, as_vectors
 from tensorlang import te
+from tensorlang.errors import IllegalOrder, IllegalParallel
 from tensorlang.schedule import Schedule
 
 
@@ -194,6 +195,11 @@ CASES = (
         outputs=("out",),
         law=deriche_law,
         schedule=deriche_schedule,
+        mistakes={
+            "a line in parallel": Mistake(
+                lambda s: s["deriche"].parallel("j"), IllegalParallel, "flow", "deriche.ym1[0]", (0, 1)
+            ),
+        },
         scalars=filter_coefficients(),
     ),
     Case(
@@ -204,6 +210,11 @@ CASES = (
         outputs=("path",),
         law=floyd_warshall_law,
         schedule=floyd_warshall_schedule,
+        mistakes={
+            "a node of the table before the nodes in between": Mistake(
+                lambda s: s["floyd_warshall"].reorder("i", "k"), IllegalOrder, "flow", "path[1, 0]", (1, -1, 0)
+            ),
+        },
         dtype="int32",
     ),
     Case(
@@ -214,6 +225,11 @@ CASES = (
         outputs=("table",),
         law=nussinov_law,
         schedule=nussinov_schedule,
+        mistakes={
+            "long substrings first": Mistake(
+                lambda s: s["nussinov"].reverse("j_1"), IllegalOrder, "flow", "nussinov[0, 1]", (0, 1)
+            ),
+        },
         prepare=bases,
         dtype="int32",
     ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import WIDTH, Array, Arrays, Case, Pairs, Size, Tensor, as_vectors
+from examples.polybench.case import WIDTH, Array, Arrays, Case, Mistake, Pairs, Size, Tensor, as_vectors
 from tensorlang import te
+from tensorlang.errors import IllegalOrder, IllegalParallel
 from tensorlang.schedule import Schedule
 
 
@@ -223,8 +224,10 @@ def ludcmp_schedule(s: Schedule) -> None:
 
 
 def trisolv_schedule(s: Schedule) -> None:
-    """The sums in blocks of four terms."""
+    """The right hand side by vectors, then the sums in blocks of four terms."""
     stage = s["trisolv"]
+    start, _ = stage.fission("i", after="S0")
+    as_vectors(stage, start)
     _, inner = stage.split("j", factor=4)
     stage.unroll(inner)
 
@@ -238,6 +241,11 @@ CASES = (
         outputs=("A",),
         law=cholesky_law,
         schedule=cholesky_schedule,
+        mistakes={
+            "rows in parallel": Mistake(
+                lambda s: s["cholesky"].parallel("i"), IllegalParallel, "flow", "A[1, 1]", (1,)
+            ),
+        },
         prepare=positive_definite,
     ),
     Case(
@@ -248,6 +256,11 @@ CASES = (
         outputs=("y",),
         law=durbin_law,
         schedule=durbin_schedule,
+        mistakes={
+            "the new solution where the old one is still read": Mistake(
+                lambda s: s["durbin"].fuse_with("i_1", "i_2"), IllegalOrder, "anti", "durbin[0]", (0,)
+            ),
+        },
         prepare=correlated,
     ),
     Case(
@@ -258,6 +271,11 @@ CASES = (
         outputs=("A", "R", "Q"),
         law=gramschmidt_law,
         schedule=gramschmidt_schedule,
+        mistakes={
+            "columns in parallel": Mistake(
+                lambda s: s["gramschmidt"].parallel("k"), IllegalParallel, "flow", "A[0, 1]", (1,)
+            ),
+        },
         prepare=independent,
     ),
     Case(
@@ -268,6 +286,11 @@ CASES = (
         outputs=("A",),
         law=lu_law,
         schedule=lu_schedule,
+        mistakes={
+            "a row of L from right to left": Mistake(
+                lambda s: s["lu"].reverse("j"), IllegalOrder, "flow", "A[3, 1]", (0, 1, 1)
+            ),
+        },
         prepare=dominant,
     ),
     Case(
@@ -278,6 +301,11 @@ CASES = (
         outputs=("A", "x"),
         law=ludcmp_law,
         schedule=ludcmp_schedule,
+        mistakes={
+            "the forward substitution in parallel": Mistake(
+                lambda s: s["ludcmp"].parallel("i_1"), IllegalParallel, "flow", "ludcmp.y[0]", (1,)
+            ),
+        },
         prepare=dominant,
     ),
     Case(
@@ -288,6 +316,9 @@ CASES = (
         outputs=("x",),
         law=trisolv_law,
         schedule=trisolv_schedule,
+        mistakes={
+            "backwards": Mistake(lambda s: s["trisolv"].reverse("i"), IllegalOrder, "flow", "trisolv[0]", (1,)),
+        },
         prepare=dominant,
     ),
 )

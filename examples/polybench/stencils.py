@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from examples.polybench.case import Array, Arrays, Case, Pairs, Scalar, Size, Tensor, as_vectors
+from examples.polybench.case import WIDTH, Array, Arrays, Case, Mistake, Pairs, Scalar, Size, Tensor, as_vectors
 from tensorlang import te
+from tensorlang.errors import IllegalOrder, IllegalParallel
 from tensorlang.schedule import Schedule
 
 
@@ -248,35 +249,39 @@ def fdtd_2d_schedule(s: Schedule) -> None:
         as_vectors(stage, column)
 
 
-def heat_3d_schedule(s: Schedule) -> None:
-    """Planes in parallel, rows as vectors."""
+def heat_3d_schedule(s: Schedule, steps: int = 2, edge: int = WIDTH) -> None:
+    """Both half steps in one nest, the second a point behind; tiles of time and space."""
     stage = s["heat_3d"]
-    for plane, row in (("i", "k"), ("i_1", "k_1")):
-        stage.parallel(plane)
-        as_vectors(stage, row)
+    space = [stage.fuse_with(axis, stage.shift(f"{axis}_1", 1)) for axis in ("i", "j", "k")]
+    stage.time_tile("t", space, steps, [edge] * 3)
 
 
-def jacobi_1d_schedule(s: Schedule) -> None:
-    """x"""
+def jacobi_1d_schedule(s: Schedule, steps: int = 2, edge: int = WIDTH) -> None:
+    """Both half steps in one loop, the second a point behind; tiles of time and space."""
     stage = s["jacobi_1d"]
-    as_vectors(stage, "i")
-    as_vectors(stage, "i_1")
+    space = stage.fuse_with("i", stage.shift("i_1", 1))
+    stage.time_tile("t", [space], steps, [edge])
 
 
-def jacobi_2d_schedule(s: Schedule) -> None:
-    """Rows in parallel, columns as vectors."""
+def jacobi_2d_schedule(s: Schedule, steps: int = 2, edge: int = WIDTH) -> None:
+    """Both half steps in one nest, the second a point behind; tiles of time and space, in parallel wavefronts."""
     stage = s["jacobi_2d"]
-    for row, column in (("i", "j"), ("i_1", "j_1")):
-        stage.parallel(row)
-        as_vectors(stage, column)
+    space = [stage.fuse_with(axis, stage.shift(f"{axis}_1", 1)) for axis in ("i", "j")]
+    tiles = stage.time_tile("t", space, steps, [edge] * 2)[:3]
+    stage.wavefront(*tiles)
 
 
-def seidel_2d_schedule(s: Schedule) -> None:
-    """Skewed so that no dependence points back in any axis, and tiled in time and space."""
+def seidel_2d_schedule(s: Schedule, steps: int = 2, edge: int = WIDTH) -> None:
+    """Tiles of time and space, leaning so that no dependence points back, in parallel wavefronts."""
     stage = s["seidel_2d"]
-    t, i, j = stage.affine(("t", "i", "j"), ((1, 0, 0), (1, 1, 0), (2, 1, 1)))
-    tiles = [stage.split(axis, factor=size) for axis, size in ((t, 2), (i, 4), (j, 4))]
-    stage.reorder(*(outer for outer, _ in tiles), *(inner for _, inner in tiles))
+    tiles = stage.time_tile("t", ["i", "j"], steps, [edge] * 2)[:3]
+    stage.wavefront(*tiles)
+
+
+def _upright(s: Schedule) -> None:
+    stage = s["jacobi_2d"]
+    rows, _ = (stage.fuse_with(axis, stage.shift(f"{axis}_1", 1)) for axis in ("i", "j"))
+    stage.tile("t", rows, 2, WIDTH)
 
 
 CASES = (
@@ -288,6 +293,11 @@ CASES = (
         outputs=("u",),
         law=adi_law,
         schedule=adi_schedule,
+        mistakes={
+            "rows before the columns are done": Mistake(
+                lambda s: s["adi"].fuse_with("i", "i_1"), IllegalOrder, "flow", "adi.v[0, 2]", (0,)
+            ),
+        },
         scalars=adi_coefficients(),
     ),
     Case(
@@ -298,6 +308,11 @@ CASES = (
         outputs=("ex", "ey", "hz"),
         law=fdtd_2d_law,
         schedule=fdtd_2d_schedule,
+        mistakes={
+            "all steps of one field before the others": Mistake(
+                lambda s: s["fdtd_2d"].fission("t"), IllegalOrder, "anti", "ey[0, 0]", (1,)
+            ),
+        },
     ),
     Case(
         name="heat-3d",
@@ -307,6 +322,11 @@ CASES = (
         outputs=("A", "B"),
         law=heat_3d_law,
         schedule=heat_3d_schedule,
+        mistakes={
+            "both half steps in one nest, without the second being behind": Mistake(
+                lambda s: s["heat_3d"].fuse_with("i", "i_1"), IllegalOrder, "flow", "B[2, 1, 1]", (0,)
+            ),
+        },
     ),
     Case(
         name="jacobi-1d",
@@ -316,6 +336,11 @@ CASES = (
         outputs=("A", "B"),
         law=jacobi_1d_law,
         schedule=jacobi_1d_schedule,
+        mistakes={
+            "both half steps in one loop, without the second being behind": Mistake(
+                lambda s: s["jacobi_1d"].fuse_with("i", "i_1"), IllegalOrder, "flow", "B[2]", (0,)
+            ),
+        },
     ),
     Case(
         name="jacobi-2d",
@@ -325,6 +350,9 @@ CASES = (
         outputs=("A", "B"),
         law=jacobi_2d_law,
         schedule=jacobi_2d_schedule,
+        mistakes={
+            "tiles of time that do not lean": Mistake(_upright, IllegalOrder, "anti", "B[2, 1]", (1,)),
+        },
     ),
     Case(
         name="seidel-2d",
@@ -334,5 +362,13 @@ CASES = (
         outputs=("A",),
         law=seidel_2d_law,
         schedule=seidel_2d_schedule,
+        mistakes={
+            "tiles of time that do not lean": Mistake(
+                lambda s: s["seidel_2d"].tile("t", "i", 2, 4), IllegalOrder, "flow", "A[4, 1]", (1, -1, 0)
+            ),
+            "rows in parallel": Mistake(
+                lambda s: s["seidel_2d"].parallel("i"), IllegalParallel, "flow", "A[1, 1]", (0, 1, 0)
+            ),
+        },
     ),
 )

@@ -31,8 +31,8 @@ class LoopKind(Enum):
 class For:
     """`for var in range(lower, upper)`. `axis` names its schedule axis; `thread` the tag of a BOUND loop.
 
-    A VECTORIZED loop has constant extent and holds no other loop than UNROLLED or SERIAL ones whose bounds
-    do not use `var`. An UNROLLED loop that survives lowering has constant extent.
+    A VECTORIZED loop holds no other loop than UNROLLED or SERIAL ones whose bounds do not use `var`. An UNROLLED
+    loop that survives lowering has constant extent.
     """
 
     var: Var

@@ -51,9 +51,9 @@ def verify(kernel: Kernel, lanes: bool = True) -> None:
     """Raise InternalError, with the place printed, unless the kernel is well formed.
 
     Checked: variables are defined once on their path and before use; buffers are declared, indexed with their
-    rank in int64; dtypes agree; stores go to outputs or scratch; vectorized loops have constant extent and hold
-    no loop but serial and unrolled ones whose bounds do not vary over lanes. `lanes=False` leaves out what is
-    said of vectorized loops, which holds only after the pass that makes their tails legal.
+    rank in int64; dtypes agree; stores go to outputs or scratch; vectorized loops hold no loop but serial
+    and unrolled ones whose bounds do not vary over lanes. `lanes=False` leaves out what is said of vectorized
+    loops, which holds only after the pass that makes them legal.
     """
     names = [p.name for p in kernel.params]
     if len(set(names)) != len(names):
@@ -141,8 +141,6 @@ class _Checker:
             if uses(stmt.lower, lane) or uses(stmt.upper, lane):
                 self.fault(stmt, f"the bounds of a loop vary over the lanes {lane} of the vectorized loop around it")
         if stmt.kind is LoopKind.VECTORIZED and self.lanes:
-            if constant_extent(stmt) is None:
-                self.fault(stmt, "a vectorized loop has no constant extent")
             lane = stmt.var.name
         self._with_variable(stmt, stmt.var, stmt.body, lane)
 

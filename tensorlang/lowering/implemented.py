@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Unary, Var, binary, substitute
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Kernel, LoopKind, Seq, Stmt, Store
+from tensorlang.lowering.passes.full_tile import operands
 from tensorlang.lowering.tensorize import Scanned, over_tile
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
@@ -95,7 +96,10 @@ class _Context:
 
     def inside(self, loop: For) -> _Context:
         name = loop.var.name
-        bounds = (binary("ge", loop.var, loop.lower), binary("lt", loop.var, loop.upper))
+        bounds = (  # one by one: a maximum in a condition would cut isl's sets in pieces
+            *(binary("ge", loop.var, low) for low in operands("max", loop.lower)),
+            *(binary("lt", loop.var, up) for up in operands("min", loop.upper)),
+        )
         return _Context(
             (*self.loops, name),
             (*self.conditions, *bounds),

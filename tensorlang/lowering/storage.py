@@ -27,7 +27,12 @@ class Storage:
         plan = self.plans[name]
         bases = (substitute(b, dict(values)) for b in plan.base)
         copies = tuple(simple(binary("sub", axes[axis], low)) for axis, low in plan.copies)
-        return plan.buffer, (*copies, *(simple(binary("sub", i, b)) for i, b in zip(index, bases, strict=True)))
+        tile = () if plan.tile is None else (substitute(plan.tile, dict(values)),)
+        local = [*copies, *tile, *(simple(binary("sub", i, b)) for i, b in zip(index, bases, strict=True))]
+        for k, modulus in enumerate(plan.moduli):
+            if modulus:
+                local[k] = simple(binary("floormod", local[k], modulus))
+        return plan.buffer, tuple(local)
 
     def owned_by(self, loop: str | None, body: Stmt) -> Stmt:
         """Wrap a body in the allocations of the buffers that live as long as one iteration of `loop`."""

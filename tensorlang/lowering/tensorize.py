@@ -63,10 +63,12 @@ def with_tiles(state: ScheduleState, derived: Derived) -> Scanned:
         number = len(statements)
         main = statements[plan.covered[-1].statement]
         domain = (*plan.domain, *plan.full)
-        statements.append(Statement(f"{plan.stage}.tile", plan.stage, main.role, plan.outer, domain, (), (), ()))
+        name = f"{main.name}.tile"
+        statements.append(Statement(name, plan.stage, main.role, plan.outer, domain, (), (), ()))
         tiles[number] = plan
         tree = _with_tile(tree, plan.node, Leaf(number), plan.rest)
         if plan.rest:
+            tree = _peeled(tree, {t.name for part in plan.covered for t in part.inner}, name)
             for part in plan.covered:
                 cut = statements[part.statement]
                 statements[part.statement] = replace(cut, domain=(*cut.domain, plan.cut))
@@ -85,6 +87,19 @@ def _with_tile(tree: Tree, node: str | int, tile: Leaf, rest: bool) -> Tree:
         case Leaf():
             if tree.statement == node:
                 return sequence([tile, tree]) if rest else tile
+            return tree
+
+
+def _peeled(tree: Tree, points: set[str], tile: str) -> Tree:
+    """The tree with a statement as the full tiles of the loops that were peeled for its point loops."""
+    match tree:
+        case Loop():
+            kept = tuple(p for p in tree.peel if p[0] not in points)
+            peel = tree.peel if len(kept) == len(tree.peel) else (*kept, (tile, 1))
+            return replace(tree, peel=peel, body=_peeled(tree.body, points, tile))
+        case Children():
+            return Children(tuple(_peeled(child, points, tile) for child in tree.children))
+        case Leaf():
             return tree
 
 

@@ -23,9 +23,10 @@ class Gap:
 def uncovered(scop: Scop) -> Gap | None:
     """Return the first read of a tile-local array that its producer does not write; None when all are covered."""
     produced: dict[str, list[tuple[Statement, Access]]] = {}
+    partial = {a.name for a in scop.arrays if a.is_partial}
     for s in scop.statements:
         for w in s.writes:
-            if w.version:
+            if w.version or w.array in partial:
                 produced.setdefault(w.array, []).append((s, w))
     if not produced:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Expr, Load, same
@@ -12,6 +13,7 @@ from tensorlang.ir.index import to_index
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
 from tensorlang.polyhedral.extract import guarded_loads
+from tensorlang.polyhedral.facts import Fact, Gather, bounds, gather, when_equal
 from tensorlang.polyhedral.ordered import Source, sources
 from tensorlang.te.operation import HybridOp, buffers
 from tensorlang.te.program import local_arrays
@@ -40,19 +42,28 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
-    """An access of a statement: isl text of the element with the declared time behind it, and what it does."""
+    """An access of a statement, and what it does.
+
+    `text` is isl text of the element, then the places of `gathers` (the forms of indices about which facts are known,
+    by dimension), then the time as declared.
+    """
 
     source: Source
     array: str
     text: str
     writes: bool
     reducer: str
+    gathers: tuple[tuple[str, int] | None, ...]
+    places: tuple[int, ...]
 
 
 @lru_cache(maxsize=256)
-def declared(op: HybridOp, sizes: frozenset[str], strict: bool) -> Declared:
-    """Return the dependences of a canonical hybrid operation; `strict`: floating-point updates keep their order."""
-    reader = _Reader(op, sizes, strict)
+def declared(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fact, ...] = ()) -> Declared:
+    """Return the dependences of a canonical hybrid operation.
+
+    `strict`: floating-point updates keep their order. `facts`: what is known about index arrays.
+    """
+    reader = _Reader(op, sizes, strict, facts)
     touches = [t for s in sources(op).values() for t in reader.touches(s)]
     families: list[Family] = []
     for array in dict.fromkeys(t.array for t in touches if t.writes):
@@ -62,9 +73,10 @@ def declared(op: HybridOp, sizes: frozenset[str], strict: bool) -> Declared:
 
 
 class _Reader:
-    def __init__(self, op: HybridOp, sizes: frozenset[str], strict: bool) -> None:
+    def __init__(self, op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fact, ...]) -> None:
         self.op = op
         self.strict = strict
+        self.facts = facts
         self.namer = Namer(sizes)
         self.shapes = {b.name: b.shape for b in (*buffers(op), *local_arrays(op))}
         self.length = max((len(s.position) for s in sources(op).values()), default=0)
@@ -85,18 +97,29 @@ class _Reader:
         names = dims([loop.var.name for loop in source.loops])
         index: list[str] = [names[n] for n in source.scopes.get(load.buffer.name, ())]
         extra: list[str] = []
+        gathers: list[Gather | None] = []
         for k, (part, size) in enumerate(zip(load.index, load.buffer.shape, strict=True)):
-            text = index_text(to_index(part), names, self.namer)
+            text, known = index_text(to_index(part), names, self.namer), None
             if text is None:
-                text = f"x{k}"
-                extra.append(f"0 <= x{k} < {index_text(size, {}, self.namer)}")
+                text, known = f"x{k}", self._gather(part, names)
+                extra += [f"0 <= x{k} < {index_text(size, {}, self.namer)}", *bounds(known, self.facts, text)]
             index.append(text)
+            gathers.append(known)
+        at = [place for found in gathers if found is not None for place in found.at]
         when = [str(p) if isinstance(p, int) else names[p] for p in source.position]
         when += ["0"] * (self.length - len(when))
         where, _ = conditions_text([*source.domain, *conditions], names, self.namer)
         instance = f"{source.name}[{', '.join(names.values())}]"
-        text = f"{instance} -> A[{', '.join([*index, *when])}] : {' and '.join([where, *extra])}"
-        return _Touch(source, load.buffer.name, text, writes, reducer)
+        text = f"{instance} -> A[{', '.join([*index, *at, *when])}] : {' and '.join([where, *extra])}"
+        forms = tuple(None if found is None else found.form for found in gathers)
+        ranks = tuple(0 if found is None else len(found.at) for found in gathers)
+        return _Touch(source, load.buffer.name, text, writes, reducer, forms, ranks)
+
+    def _gather(self, index: Expr, names: Mapping[str, str]) -> Gather | None:
+        """An index that is read from an array about which a fact is known, and which the operation leaves alone."""
+        found = gather(index, names, self.namer) if self.facts else None
+        known = found is not None and found.array not in self.shapes and any(f.array == found.array for f in self.facts)
+        return found if known else None
 
     def families(self, array: str, touches: Sequence[_Touch]) -> Iterator[Family]:
         writes, reads = [t for t in touches if t.writes], [t for t in touches if not t.writes]
@@ -112,13 +135,17 @@ class _Reader:
     def _family(
         self, kind: str, array: str, first: Sequence[_Touch], then: Sequence[_Touch], later: bool
     ) -> Iterator[Family]:
-        if not first or not then:
-            return
-        a, b = self._map(first), self._map(then)
-        rank = len(self.shapes[array]) + len(first[0].source.scopes.get(array, ()))
-        pairs = a.apply_range(_same_element(rank, self.length, later)).apply_range(b.reverse())
+        parts = [self._meet(array, a, b, later) for a in _alike(first) for b in _alike(then)]
+        pairs = isl.union(parts)
         if not pairs.is_empty():
             yield Family(kind, array, pairs.coalesce())
+
+    def _meet(self, array: str, first: Sequence[_Touch], then: Sequence[_Touch], later: bool) -> isl.UnionMap:
+        """The pairs of two groups of accesses, each alike in its gathers, that meet in an element."""
+        a, b = first[0], then[0]
+        rank = len(self.shapes[array]) + len(a.source.scopes.get(array, ()))
+        same = _same_element(rank, (a.gathers, a.places), (b.gathers, b.places), self.facts, self.length, later)
+        return self._map(first).apply_range(same).apply_range(self._map(then).reverse())
 
     def _map(self, touches: Sequence[_Touch]) -> isl.UnionMap:
         made = isl.make_union_map(f"{self.namer.prefix()}{{ {'; '.join(t.text for t in touches)} }}")
@@ -130,11 +157,36 @@ def _same_index(a: Load, b: Load) -> bool:
     return all(same(x, y) for x, y in zip(a.index, b.index, strict=True))
 
 
+def _alike(touches: Sequence[_Touch]) -> list[list[_Touch]]:
+    """Accesses in groups that have the same gathers."""
+    groups: dict[object, list[_Touch]] = {}
+    for touch in touches:
+        groups.setdefault((touch.gathers, touch.places), []).append(touch)
+    return list(groups.values())
+
+
+Gathers: TypeAlias = tuple[tuple[tuple[str, int] | None, ...], tuple[int, ...]]
+
+
 @lru_cache(maxsize=64)
-def _same_element(rank: int, length: int, later: bool) -> isl.UnionMap:
-    """An element with a time -> the same element with a later time, or with any."""
+def _same_element(
+    rank: int, first: Gathers, then: Gathers, facts: tuple[Fact, ...], length: int, later: bool
+) -> isl.UnionMap:
+    """An element with a time -> the same element with a later time, or with any; facts tell some elements apart."""
     element = [f"e{k}" for k in range(rank)]
     a, b = [f"a{k}" for k in range(length)], [f"b{k}" for k in range(length)]
+    (forms_a, at_a), (forms_b, at_b) = (_places(first, "p"), _places(then, "q"))
     cases = [" and ".join([f"a{k} = b{k}" for k in range(d)] + [f"a{d} < b{d}"]) for d in range(length)]
-    order = " or ".join(f"({c})" for c in cases) if later else "0 = 0"
-    return isl.make_union_map(f"{{ A[{', '.join(element + a)}] -> A[{', '.join(element + b)}] : {order} }}")
+    conditions = [f"({' or '.join(f'({c})' for c in cases)})"] if later else []
+    for form, other, x, y in zip(forms_a, forms_b, at_a, at_b, strict=True):
+        if form is not None and other is not None:
+            conditions += when_equal(form, other, x, y, facts)
+    left = ", ".join([*element, *(p for places in at_a for p in places), *a])
+    right = ", ".join([*element, *(p for places in at_b for p in places), *b])
+    return isl.make_union_map(f"{{ A[{left}] -> A[{right}] : {' and '.join(conditions) or '0 = 0'} }}")
+
+
+def _places(gathers: Gathers, prefix: str) -> tuple[tuple[tuple[str, int] | None, ...], list[list[str]]]:
+    """The forms of gathers, and names for the dims of their places."""
+    forms, ranks = gathers
+    return forms, [[f"{prefix}{k}_{d}" for d in range(rank)] for k, rank in enumerate(ranks)]

@@ -18,7 +18,8 @@ from tensorlang.polyhedral.statement import Scop, Statement
 class Loop:
     """One schedule axis as a loop. `name` is unique in the tree; `axis` is the user's name of it.
 
-    `peel` lists the point loops (name, extent) whose full range makes a full tile; empty: no separation.
+    `peel` lists the point loops (name, extent) whose full range makes a full tile, and statements (name, 1) that are
+    full tiles by themselves; empty: no separation.
     """
 
     name: str

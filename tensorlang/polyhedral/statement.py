@@ -50,7 +50,8 @@ class Statement:
 
     `point` gives the stage's own axes from the loops. `time` is the schedule: static positions and loop
     names in turn; loops of `unordered` prove no order (parallel, bound); `lanes` are vectorised loops. `source` names
-    the statement of a hybrid operation that this is.
+    the statement of a hybrid operation that this is. `ahead` is a loop that counts the tiles one too low for this
+    statement, which makes the next one.
     """
 
     name: str
@@ -64,15 +65,30 @@ class Statement:
     time: tuple[int | str, ...] = ()
     lanes: tuple[str, ...] = ()
     source: str = ""
+    ahead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array as the analysis sees it: its box, and whether the caller provides it."""
+    """An array as the analysis sees it: its box, whether the caller provides it, and whether only parts of it are
+    computed (then every read must be covered)."""
 
     name: str
     shape: tuple[Expr, ...]
     is_input: bool
+    is_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Elements of an array share memory: those whose index is equal modulo `moduli` (0: equal) in every dimension.
+
+    `anywhere`: only the first dimension (the number of a tile) tells elements apart; the tiles lie over one another.
+    """
+
+    array: str
+    moduli: tuple[int, ...]
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +103,4 @@ class Scop:
     sizes: frozenset[str]
     unordered: frozenset[str] = frozenset()
     declared: tuple[tuple[str, Declared], ...] = ()
+    folds: tuple[Fold, ...] = ()

@@ -22,7 +22,7 @@ def isolate_option(loop: Loop, statements: Sequence[Statement], path: tuple[str,
     for k in leaves(loop):
         statement = statements[k]
         points = [(name, extent) for name, extent in loop.peel if name in statement.loops]
-        if points:
+        if points or any(name == statement.name for name, _ in loop.peel):
             whole = _whole_tiles(statement, (*path, loop.name), points, namer)
             full = whole if full is None else full.intersect(whole)
     if full is None or full.is_empty():

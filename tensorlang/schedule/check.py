@@ -10,6 +10,7 @@ from tensorlang.errors import (
     BadArgument,
     IllegalOrder,
     IllegalParallel,
+    OverwrittenValue,
     ScheduleError,
     TooComplex,
     UncoveredRead,
@@ -18,6 +19,7 @@ from tensorlang.errors import (
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered
+from tensorlang.polyhedral.folding import Overwritten, overwritten
 from tensorlang.polyhedral.legality import Violation, violations
 from tensorlang.polyhedral.statement import Access, Scop, Statement
 from tensorlang.polyhedral.witness import explain
@@ -92,7 +94,24 @@ class Untiled:
         return BadArgument("", self.mismatch.why, legal=self.mismatch.legal)
 
 
-Fault: TypeAlias = OutOfReach | Uncovered | Broken | Untiled
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A value that is overwritten in folded memory before its last use."""
+
+    found: Overwritten
+
+    def error(self, state: ScheduleState) -> ScheduleError:
+        """The error to raise."""
+        lost = self.found
+        return OverwrittenValue(
+            "",
+            f"{lost.writer} overwrites the memory of {lost.witness.element} before {lost.reader} has read it",
+            witness=lost.witness,
+            legal=["keep more of the array in memory, or leave the loop around it sequential"],
+        )
+
+
+Fault: TypeAlias = OutOfReach | Lost | Uncovered | Broken | Untiled
 
 
 def verify(state: ScheduleState) -> None:
@@ -135,6 +154,9 @@ def _fault(state: ScheduleState) -> Fault | None:
     broken = violations(derived.scop)
     if broken:
         return Broken(derived, broken[0])
+    lost = overwritten(derived.scop)
+    if lost is not None:
+        return Lost(lost)
     untiled = tile_fault(state, derived)
     return None if untiled is None else Untiled(untiled)
 

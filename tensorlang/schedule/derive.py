@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tensorlang.ir.expr import Buffer, Expr, Load, Var, binary, same, substitute, variables, walk
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, same, substitute, variables, walk
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
@@ -16,8 +16,9 @@ from tensorlang.polyhedral.declared import Declared, declared
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
 from tensorlang.polyhedral.ordered import Source, sources
-from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
+from tensorlang.polyhedral.statement import Access, Array, Fold, Scop, Statement
 from tensorlang.schedule import order
+from tensorlang.schedule.carried import one_ahead, only_new, padded, with_tile
 from tensorlang.schedule.relation import (
     ZERO,
     AxisRange,
@@ -25,6 +26,7 @@ from tensorlang.schedule.relation import (
     SplitRelation,
     backward,
     constant,
+    made_values,
     ranges,
     simple,
     split_factor,
@@ -54,7 +56,8 @@ class BufferPlan:
     """Where an array lives: its local shape, the offset of its first element, and the loop that owns it.
 
     `copies` are the loops of a hybrid operation, with their first value, for whose iterations the array holds one copy
-    each, in front of its own dimensions.
+    each, in front of its own dimensions. `tile` is the number of the tile, in front of the index of a double buffer.
+    Where `moduli` is not 0, the index of that dimension is taken modulo it.
     """
 
     buffer: Buffer
@@ -62,6 +65,8 @@ class BufferPlan:
     loop: str | None
     is_argument: bool
     copies: tuple[tuple[str, Expr], ...] = ()
+    tile: Expr | None = None
+    moduli: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -75,6 +80,21 @@ class StagePlan:
     first_reduce: int | None
     statements: list[int] = field(default_factory=list)
     by_strand: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether the array of the stage outlives one iteration of the loop at which it is computed."""
+        return bool(self.prefix) and self.stage.buffering != "tile"
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether a tile is computed one iteration before it is read."""
+        return bool(self.prefix) and self.stage.buffering == "double"
+
+    @property
+    def home(self) -> tuple[LoopPlan, ...]:
+        """The loops in whose iterations the array of the stage lives."""
+        return self.prefix[:-1] if self.is_carried else self.prefix
 
     def path(self, axis: str) -> tuple[LoopPlan, ...]:
         """All loops down to and including that over `axis`, those around the stage first."""
@@ -109,6 +129,7 @@ class _Derivation:
         self.stages: dict[str, StagePlan] = {}
         self.statements: list[Statement] = []
         self.buffers: dict[str, BufferPlan] = {}
+        self.folds: list[Fold] = []
 
     def run(self) -> Derived:
         program = self.state.program
@@ -140,12 +161,52 @@ class _Derivation:
         plan, values, guards = self._loops(op, stage, prefix, boxes)
         self.stages[op.name] = plan
         bases = tuple(_base(b) for b in boxes)
-        owner = prefix[-1].name if prefix else None
+        owner = plan.home[-1].name if plan.home else None
         self._plan_buffers(op, bases, owner, boxes)
         limits = _limits((*plan.prefix, *plan.own, *plan.init))
+        if plan.is_carried:
+            values, guards = self._carried(op, plan, boxes, values, guards)
         for statement in statements_of(op, plan_loops(plan), values, guards, limits, self.state.strict):
             plan.statements.append(len(self.statements))
-            self.statements.append(statement)
+            self.statements.append(replace(statement, ahead=prefix[-1].name) if plan.is_ahead else statement)
+        if plan.is_ahead:
+            self._number_tiles(op, plan)
+
+    def _carried(
+        self,
+        op: Operation,
+        plan: StagePlan,
+        boxes: list[Box | None],
+        values: dict[str, Expr],
+        guards: list[Expr],
+    ) -> tuple[dict[str, Expr], list[Expr]]:
+        """What a stage computes whose array outlives an iteration: the new part of a tile, or the next tile."""
+        loop = plan.prefix[-1]
+        if plan.is_ahead:
+            ahead = one_ahead(loop.name)
+            return {a: substitute(v, ahead) for a, v in values.items()}, [substitute(g, ahead) for g in guards]
+        elements = [values[a.name] for a in op.axis]
+        new, moduli = only_new(op.name, loop.name, loop.range, boxes, elements)
+        for b in buffers(op):
+            held = self.buffers[b.name]
+            base = tuple(ZERO if m else old for m, old in zip(moduli, held.base, strict=True))
+            self.buffers[b.name] = replace(held, base=base, moduli=moduli)
+            self.folds.append(Fold(b.name, moduli))
+        return values, [*guards, *new]
+
+    def _number_tiles(self, op: Operation, plan: StagePlan) -> None:
+        """Give a double buffer its two halves, and all accesses to it the number of the tile."""
+        loop, names = plan.prefix[-1], [b.name for b in buffers(op)]
+        for k, statement in enumerate(self.statements):
+            own = k in plan.statements
+            self.statements[k] = with_tile(statement, loop.name, loop.range, names, own)
+        for name in names:
+            held = self.buffers[name]
+            tile = binary("sub", Var(loop.name, INDEX), loop.range.lower)
+            shape = (Const(2, INDEX), *held.buffer.shape)
+            moduli = (2, *(0 for _ in held.buffer.shape))
+            self.buffers[name] = replace(held, buffer=replace(held.buffer, shape=shape), tile=tile, moduli=moduli)
+            self.folds.append(Fold(name, moduli, anywhere=True))
 
     def _prefix(self, stage: StageState) -> tuple[LoopPlan, ...]:
         if stage.attach is None:
@@ -182,20 +243,20 @@ class _Derivation:
             self._plan_local(op, local, plan)
 
     def _plan_local(self, op: HybridOp, local: Buffer, plan: StagePlan) -> None:
-        """Allocate an array of the operation inside the innermost loop that holds all its uses.
+        """Allocate an array of the operation inside the innermost loop of which one iteration holds all its uses.
 
         Copies for the iterations that this loop does not tell apart are kept side by side.
         """
         found = sources(op)
         users = [n for n, s in plan.stage.strands.items() if local.name in arrays_of(found[s.source])]
-        paths = [order.around(plan.stage.order, n) for n in users]
-        shared = _common(paths)
+        first = found[plan.stage.strands[users[0]].source] if users else None
+        scope = first.scopes[local.name] if first else ()
+        shared = self._loops_of_scope(plan.stage, users, scope)
         inside = {f"{plan.stage.name}.{a}" for a in shared}
         points = [dict(self.statements[plan.by_strand[n]].point) for n in users]
-        first = found[plan.stage.strands[users[0]].source] if users else None
         copies: list[tuple[str, Expr]] = []
         extents: list[Expr] = []
-        for name in first.scopes[local.name] if first else ():
+        for name in scope:
             values = [p[name] for p in points]
             if variables(values[0]) <= inside | self.state.sizes and all(same(v, values[0]) for v in values):
                 continue
@@ -206,7 +267,22 @@ class _Derivation:
         shape = (*extents, *(symbolic(e) for e in local.shape))
         owner = f"{plan.stage.name}.{shared[-1]}" if shared else None
         base = (ZERO,) * len(local.shape)
-        self.buffers[local.name] = BufferPlan(replace(local, shape=shape), base, owner, False, tuple(copies))
+        made = BufferPlan(replace(local, shape=shape), base, owner, False, tuple(copies))
+        self.buffers[local.name] = self._folded(plan.stage, made, len(scope))
+
+    def _loops_of_scope(self, stage: StageState, users: Sequence[str], scope: Sequence[str]) -> list[str]:
+        """The loops around all of some statements that the loops of a scope decide, for all of them the same way."""
+        found: list[str] = []
+        values = [
+            made_values(stage.strands[n].relations, self.state.strand_ranges(stage.name, n)) | {s: Var(s, INDEX) for s in scope}
+            for n in users
+        ]
+        for axis in _common([order.around(stage.order, n) for n in users]):
+            at = [simplify(v[axis]) if axis in v else Var(axis, INDEX) for v in values]
+            if not all(same(a, at[0]) and variables(a) <= {*scope, *self.state.sizes} for a in at):
+                break
+            found.append(axis)
+        return found
 
     def _boxes(self, op: Operation, prefix: tuple[LoopPlan, ...]) -> list[Box | None]:
         names = tuple(p.name for p in prefix)
@@ -273,7 +349,24 @@ class _Derivation:
             if boxes is not None and not is_argument:
                 shape = tuple(s if b is None else b.size for s, b in zip(shape, boxes, strict=True))
             planned = replace(buffer, shape=shape, scope=scope)
-            self.buffers[buffer.name] = BufferPlan(planned, base or (ZERO,) * len(shape), loop, is_argument)
+            made = BufferPlan(planned, base or (ZERO,) * len(shape), loop, is_argument)
+            stage = self.state.stages.get(op.name)
+            self.buffers[buffer.name] = made if stage is None else self._folded(stage, made, 0)
+
+    def _folded(self, stage: StageState, plan: BufferPlan, scope: int) -> BufferPlan:
+        """The plan with the folds and the padding asked for; `scope`: the loops that tell copies of a local array apart."""
+        name, buffer = plan.buffer.name, plan.buffer
+        if name in stage.folds:
+            moduli = stage.folds[name]
+            self.folds.append(Fold(name, (*(0 for _ in range(scope)), *moduli)))
+            lead = len(buffer.shape) - len(moduli)
+            own = [Const(m, INDEX) if m else e for m, e in zip(moduli, buffer.shape[lead:], strict=True)]
+            base = tuple(ZERO if m else b for m, b in zip(moduli, plan.base, strict=True))
+            buffer = replace(buffer, shape=(*buffer.shape[:lead], *own))
+            plan = replace(plan, buffer=buffer, base=base, moduli=(*(0 for _ in range(lead)), *moduli))
+        if name in stage.aligned:
+            plan = replace(plan, buffer=replace(buffer, shape=padded(buffer.shape, *stage.aligned[name])))
+        return plan
 
     def _nest(self, name: str) -> Tree:
         """The tree of a stage below the loops around it."""
@@ -322,7 +415,7 @@ class _Derivation:
         loops = {loop.name: loop for plan in self.stages.values() for loop in plan_all(plan)}
         storage = self.state.program.storage
         version = {
-            storage[b.name][0]: tuple(p.name for p in self.stages[op.name].prefix)
+            storage[b.name][0]: tuple(p.name for p in self.stages[op.name].home)
             for op in self.state.program.ops
             if op.name in self.stages and self.stages[op.name].prefix
             for b in buffers(op)
@@ -335,19 +428,20 @@ class _Derivation:
         done = []
         for number, s in enumerate(self.statements):
             lanes = tuple(n for n in s.loops if loops[n].kind is LoopKind.VECTORIZED)
-            bounds = tuple(c for n in s.loops for c in _bounds(loops[n]))
+            bounds = tuple(c for n in s.loops for c in _bounds(loops[n], n == s.ahead))
             writes, reads = tuple(map(placed, s.writes)), tuple(map(placed, s.reads))
             domain = (*bounds, *s.domain)
             done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
         unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
-        return Scop(tuple(done), tuple(self._arrays()), self.state.sizes, unordered, tuple(self._declared()))
+        arrays, declared = tuple(self._arrays()), tuple(self._declared())
+        return Scop(tuple(done), arrays, self.state.sizes, unordered, declared, tuple(self.folds))
 
     def _declared(self) -> Iterator[tuple[str, Declared]]:
         """The dependences of hybrid operations; an array updated in place has the name of the one it was."""
         storage = self.state.program.storage
         for op in self.state.program.ops:
             if isinstance(op, HybridOp):
-                found = declared(op, self.state.sizes, self.state.strict)
+                found = declared(op, self.state.sizes, self.state.strict, self.state.facts)
                 families = (replace(f, array=storage.get(f.array, (f.array, 0))[0]) for f in found.families)
                 yield op.name, replace(found, families=tuple(families))
 
@@ -355,7 +449,11 @@ class _Derivation:
         """The arrays as the analysis sees them: a local array of a hybrid operation has one copy per iteration."""
         for op in self.state.program.ops:
             for b in buffers(op):
-                yield Array(b.name, tuple(symbolic(e) for e in b.shape), isinstance(op, PlaceholderOp))
+                shape = tuple(symbolic(e) for e in b.shape)
+                plan = self.stages.get(op.name)
+                tiles = (plan.prefix[-1].range.extent,) if plan is not None and plan.is_ahead else ()
+                partial = plan is not None and bool(plan.prefix)
+                yield Array(b.name, (*tiles, *shape), isinstance(op, PlaceholderOp), partial)
             if isinstance(op, HybridOp):
                 scopes = {n: (s, scope) for s in sources(op).values() for n, scope in s.scopes.items()}
                 for b in local_arrays(op):
@@ -393,8 +491,10 @@ def _limits(loops: Sequence[LoopPlan]) -> dict[str, tuple[int | None, int | None
     return found
 
 
-def _bounds(loop: LoopPlan) -> tuple[Expr, Expr]:
-    var = Var(loop.name, INDEX)
+def _bounds(loop: LoopPlan, ahead: bool = False) -> tuple[Expr, Expr]:
+    var: Expr = Var(loop.name, INDEX)
+    if ahead:
+        var = binary("add", var, 1)
     return binary("ge", var, loop.range.lower), binary("lt", var, loop.range.upper)
 
 

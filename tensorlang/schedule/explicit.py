@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, cast, rewrite, substitute
-from tensorlang.ir.stmt import INDEX, Allocate, For, If, LoopKind, Seq, Stmt, Store, map_children, map_exprs, with_buffers
+from tensorlang.ir.stmt import (
+    INDEX,
+    Allocate,
+    For,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    map_children,
+    map_exprs,
+    with_buffers,
+)
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.relation import (
@@ -168,7 +180,11 @@ def _part(state: ScheduleState, name: str, names: Mapping[str, str]) -> _Part:
 
     def visit(stmt: Stmt) -> Stmt:
         inner = map_children(stmt, visit)
-        return replace(inner, var=Var(names.get(inner.var.name, inner.var.name), INDEX)) if isinstance(inner, For) else inner
+        return (
+            replace(inner, var=Var(names.get(inner.var.name, inner.var.name), INDEX))
+            if isinstance(inner, For)
+            else inner
+        )
 
     strands = {
         n: Strand(s.source, tuple(renamed(r, names) for r in s.relations), tuple(rewrite(c, var) for c in s.where))

@@ -7,14 +7,10 @@ from difflib import get_close_matches
 
 ABSENT = {
     "create_group": "schedule the stages one by one",
-    "double_buffer": "the CPU needs none; use cache_read and compute_at",
     "env_threads": "use bind on the axes",
     "pragma": "use unroll, vectorize or parallel",
     "prefetch": "the CPU prefetches by itself; use cache_read to pack",
-    "rolling_buffer": "use compute_at, which recomputes the halo",
     "set_store_predicate": "stores are guarded by the extents; use te.if_then_else in the body",
-    "storage_align": "use transform_layout with a padded inner extent",
-    "tensorize": "instructions are chosen by the target; use vectorize",
 }
 
 

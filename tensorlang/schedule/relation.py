@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
-from tensorlang.ir.expr import Binary, Const, Expr, binary, rewrite, same
+from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, rewrite, same
 from tensorlang.ir.expr import fold_integers as fold
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX
@@ -243,6 +243,47 @@ def _tile_range(row: AxisRange, shift: int, size: int) -> AxisRange:
     return AxisRange(first, simple(binary("add", binary("sub", last, first), 1)))
 
 
+def made_values(relations: Sequence[Relation], known: Mapping[str, AxisRange]) -> dict[str, Expr]:
+    """The value of every made axis from those of the stage's own, each a variable of its name."""
+    value: dict[str, Expr] = {}
+
+    def of(axis: str) -> Expr:
+        return value.get(axis, Var(axis, INDEX))
+
+    for relation in relations:
+        match relation:
+            case SplitRelation() | PartsRelation():
+                parent = known[relation.parent]
+                factor, at = split_factor(relation, parent), of(relation.parent)
+                if isinstance(relation, PartsRelation):
+                    at = binary("sub", at, parent.lower)
+                value[relation.outer] = simple(binary("floordiv", at, factor))
+                value[relation.inner] = simple(binary("floormod", at, factor))
+            case FuseRelation():
+                outer, inner = known[relation.outer], known[relation.inner]
+                a = binary("mul", binary("sub", of(relation.outer), outer.lower), inner.extent)
+                value[relation.fused] = simple(binary("add", a, binary("sub", of(relation.inner), inner.lower)))
+            case SkewRelation():
+                value[relation.skewed] = _combination((1, relation.factor), (of(relation.axis), of(relation.by)))
+            case ShiftRelation():
+                value[relation.shifted] = simple(binary("add", of(relation.axis), relation.by))
+            case ReverseRelation():
+                value[relation.reversed] = simple(binary("sub", _ends(known[relation.axis]), of(relation.axis)))
+            case AffineRelation():
+                old = [of(a) for a in relation.axes]
+                value |= {n: _combination(row, old) for n, row in zip(relation.made, relation.matrix, strict=True)}
+            case BandRelation():
+                old = [of(a) for a in relation.axes]
+                for tile, row, by, size in zip(relation.tiles, relation.rows, relation.shifts, relation.sizes, strict=True):
+                    value[tile] = simple(binary("floordiv", binary("add", _combination(row, old), by), size))
+    return value
+
+
+def _ends(reach: AxisRange) -> Expr:
+    """The sum of the first and the last value of an axis."""
+    return simple(binary("add", reach.lower, binary("sub", reach.upper, 1)))
+
+
 def ranges(roots: Mapping[str, AxisRange], relations: Sequence[Relation]) -> dict[str, AxisRange]:
     """Return the range of every axis, from those of the stage's own axes."""
     known = dict(roots)
@@ -282,9 +323,7 @@ def backward(
                 if relation.within is not None:
                     guards += [binary("ge", at, relation.within.lower), binary("lt", at, relation.within.upper)]
             case ReverseRelation():
-                old = known[relation.axis]
-                ends = simple(binary("add", old.lower, binary("sub", old.upper, 1)))
-                value[relation.axis] = simple(binary("sub", ends, value[relation.reversed]))
+                value[relation.axis] = simple(binary("sub", _ends(known[relation.axis]), value[relation.reversed]))
             case AffineRelation():
                 made = [value[name] for name in relation.made]
                 for name, row in zip(relation.axes, relation.inverse, strict=True):

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError
-from tensorlang.ir.expr import Expr, as_expr
+from tensorlang.ir.expr import Expr, ExprLike, as_expr
 from tensorlang.location import caller
 from tensorlang.polyhedral.extract import check_bounds
+from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import verify
 from tensorlang.schedule.explain import explain
 from tensorlang.schedule.index_text import print_index
+from tensorlang.schedule.members import Inside, by_own_names, host_of, leaves_of, member_of
 from tensorlang.schedule.names import absent, nearest
 from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
@@ -21,23 +23,28 @@ from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
 from tensorlang.te.axis import Axis
 from tensorlang.te.intrinsic import TensorIntrin
-from tensorlang.te.operation import Operation, Tensor
+from tensorlang.te.operation import HybridOp, Member, Operation, Tensor
 from tensorlang.te.program import Program, canonical
 
 AxisLike = Axis | str
 
 
-def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
+def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], strict: bool = False) -> Schedule:
     """Return the default schedule of the program that computes `ops`.
 
-    Raises DefinitionError when a read leaves its array for some index and sizes.
+    `strict`: no step may change the order of floating-point sums; see Strict.
+    Raises DefinitionError when a read leaves its array for some index and sizes, or comes before every write.
     """
     outputs = list(ops) if isinstance(ops, Sequence) else [ops]
     if not outputs:
         raise DefinitionError("create_schedule needs at least one operation", caller())
     program, names = canonical(outputs)
     check_bounds(program)
-    return Schedule(program, names, outputs)
+    check_written(program)
+    made = Schedule(program, names, outputs)
+    if strict:
+        made.strict()
+    return made
 
 
 class Schedule:
@@ -86,6 +93,7 @@ class Schedule:
             return key.name
         if isinstance(key, str):
             name = self.program.producer.get(key, key)
+            name = name if name in self.program.by_name else host_of(self.program.by_name, name)
         else:
             op = key.op if isinstance(key, Tensor) else key
             name = self._names.get(id(op), getattr(op, "name", repr(key)))
@@ -107,7 +115,10 @@ class Schedule:
         return buffer if buffer in self.program.buffers else self.name_of(key)
 
     def __getitem__(self, key: Any) -> Stage:
-        return Stage(self, self.name_of(key))
+        if isinstance(key, Stage):
+            return key
+        name = self.name_of(key)
+        return Stage(self, name, None if key == name else member_of(self.program[name], key))
 
     def normalize(self) -> Schedule:
         """Return the schedule itself: axes start at zero already."""
@@ -130,6 +141,14 @@ class Schedule:
         """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results."""
         made = self._tensor(self.apply(p.RFactor(self.name_of(tensor), str(axis), factor_axis))[0])
         return [made.op.output(k) for k in range(made.op.num_outputs)] if made.op.num_outputs > 1 else made
+
+    def assume(self, fact: str, array: Any, low: int | None = None, high: int | None = None) -> None:
+        """State a fact about an index array: `injective`, `monotonic`, or `range` (low <= element < high). See Assume."""
+        self.apply(p.Assume(fact, self.buffer_of(array), whole(low), whole(high)))
+
+    def strict(self) -> None:
+        """Keep the order of floating-point sums, as `create_schedule(..., strict=True)` does. See Strict."""
+        self.apply(p.Strict())
 
     def sample_choice(self, name: str, candidates: Sequence[int], decision: int | None = None) -> Decision:
         """Choose one of several whole numbers and keep the choice open for a tuner; see SampleChoice."""
@@ -159,7 +178,8 @@ class Schedule:
         before = self._state, self._trace
         try:
             for step in trace.steps:
-                self.advance(step, check == "every")
+                if not (isinstance(step, p.Strict) and self._state.strict):  # created as the trace demands
+                    self.advance(step, check == "every")
             if check != "every":
                 verify(self._state)
         except TensorlangError:
@@ -226,23 +246,39 @@ def _completed(error: ScheduleError, asked: str, trace: Trace) -> ScheduleError:
     return type(error)(asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=error.legal)
 
 
+@by_own_names
 class Stage:
-    """The loops of one operation in a schedule. Axes are given as Axis objects or by name."""
+    """The loops of one operation in a schedule. Axes are given as Axis objects or by name.
 
-    def __init__(self, schedule: Schedule, name: str) -> None:
+    The stage of a `member`, an operation that runs inside a hybrid one, stands for its loops there.
+    """
+
+    def __init__(self, schedule: Schedule, name: str, member: Member | None = None) -> None:
         self.schedule = schedule
         self.name = name
+        self.member = member
+
+    @property
+    def inside(self) -> Inside | None:
+        """How the axes of members are named in this stage."""
+        op = self.schedule.program[self.name]
+        return Inside(self.member, op.members) if isinstance(op, HybridOp) and op.members else None
 
     @property
     def op(self) -> Any:
         """The operation, as the steps have rewritten it."""
-        return self.schedule.program[self.name]
+        return self.schedule.program[self.name] if self.member is None else self.member.op
 
     @property
     def leaf_iter_vars(self) -> list[Axis]:
         """The loops, outermost first."""
-        stage = self.schedule.state.stages.get(self.name)
-        return [self.schedule.state.axis(self.name, a) for a in stage.leaves] if stage else []
+        state = self.schedule.state
+        if self.name not in state.stages:
+            return []
+        leaves = state.stages[self.name].leaves
+        if self.member is not None:
+            leaves = leaves_of(state, self.name, self.member)
+        return [state.axis(self.name, a) for a in leaves]
 
     @property
     def all_iter_vars(self) -> list[Axis]:
@@ -287,6 +323,39 @@ class Stage:
     def skew(self, axis: AxisLike, by: AxisLike, factor: int = 1) -> Axis:
         """Skew an axis by an outer one; returns the skewed axis. See Skew."""
         return self._axes(p.Skew(self.name, str(axis), str(by), whole(factor)))[0]
+
+    def shift(self, axis: AxisLike, by: ExprLike | str, statement: str | None = None) -> Axis:
+        """Number an axis from `by` on, or one statement's iterations of it; returns the new axis. See Shift."""
+        return self._axes(p.Shift(self.name, str(axis), _size_text(by), statement or ""))[0]
+
+    def reverse(self, axis: AxisLike) -> Axis:
+        """Run an axis backwards; returns the reversed axis. See Reverse."""
+        return self._axes(p.Reverse(self.name, str(axis)))[0]
+
+    def fission(self, axis: AxisLike, after: AxisLike | None = None) -> tuple[Axis, ...]:
+        """Take a loop apart: one for each child, or in two parts after a child; returns their axes. See Fission."""
+        return self._axes(p.Fission(self.name, str(axis), "" if after is None else str(after)))
+
+    def fuse_with(self, axis: AxisLike, other: AxisLike | None = None, stage: Any = None) -> Axis:
+        """Run two loops of this stage, or one here and one of another stage, as one; returns its axis. See FuseWith.
+
+        `other` is the second loop; None: of the same name in the other stage.
+        """
+        second = "" if stage is None else self.schedule.name_of(stage)
+        return self._axes(p.FuseWith(self.name, str(axis), second, str(axis if other is None else other)))[0]
+
+    def peel(self, axis: AxisLike, first: int = 0, last: int = 0) -> tuple[Axis, ...]:
+        """Run the first and last iterations of an axis apart; returns the axes of all parts. See Peel."""
+        return self._axes(p.Peel(self.name, str(axis), whole(first), whole(last)))
+
+    def partition(self, axis: AxisLike, at: ExprLike | Sequence[ExprLike]) -> tuple[Axis, ...]:
+        """Cut an axis at one or several points; returns the axes of the parts. See Partition."""
+        points = at if isinstance(at, list | tuple) else [at]
+        return self._axes(p.Partition(self.name, str(axis), tuple(map(_size_text, points))))
+
+    def decompose_reduction(self, axis: AxisLike) -> None:
+        """Initialise the reduction in loops of its own before `axis`. See DecomposeReduction."""
+        self.schedule.apply(p.DecomposeReduction(self.name, str(axis)))
 
     def affine(self, axes: Sequence[AxisLike], matrix: Sequence[Sequence[int]]) -> tuple[Axis, ...]:
         """Replace neighbouring axes by combinations of them, a row of a unimodular matrix each. See Affine."""
@@ -359,11 +428,13 @@ class Stage:
 
     def compute_at(self, parent: Any, scope: AxisLike) -> None:
         """Compute the stage inside the loop `scope` of `parent`. See ComputeAt."""
-        self.schedule.apply(p.ComputeAt(self.name, self.schedule.name_of(parent), str(scope)))
+        host = self.schedule[parent]
+        loop = scope if host.inside is None else host.inside.loop(scope)
+        self.schedule.apply(p.ComputeAt(self.name, host.name, str(loop)))
 
     def compute_inline(self) -> None:
         """Compute elements where they are read. See ComputeInline."""
-        self.schedule.apply(p.ComputeInline(self.name))
+        self.schedule.apply(p.ComputeInline(self.name if self.member is None else self.member.arrays[0]))
 
     def compute_root(self) -> None:
         """Compute the stage as a whole, before its consumers. See ComputeRoot."""
@@ -372,6 +443,26 @@ class Stage:
     def set_scope(self, scope: str) -> None:
         """Choose the memory of the stage. See SetScope."""
         self.schedule.apply(p.SetScope(self.name, scope))
+
+    def rolling_buffer(self) -> None:
+        """Keep what neighbouring tiles share. See RollingBuffer."""
+        self.schedule.apply(p.RollingBuffer(self.name))
+
+    def double_buffer(self) -> None:
+        """Compute each tile one iteration ahead. See DoubleBuffer."""
+        self.schedule.apply(p.DoubleBuffer(self.name))
+
+    def fold_storage(self, array: Any, dim: int, factor: int | None = None) -> int:
+        """Let elements of an intermediate array share memory; returns the modulus. See FoldStorage.
+
+        `array`: a tensor, its name, or the name of a local array of a hybrid stage.
+        """
+        name = array if isinstance(array, str) else self.schedule.buffer_of(array)
+        return int(self.schedule.apply(p.FoldStorage(self.name, name, dim, whole(factor)))[0])
+
+    def storage_align(self, axis: AxisLike, factor: int, offset: int) -> None:
+        """Pad the array of the stage to a stride of `k * factor + offset`. See StorageAlign."""
+        self.schedule.apply(p.StorageAlign(self.name, str(axis), whole(factor), whole(offset)))
 
     def transform_layout(self, mapping_function: Callable[..., Any]) -> list[Axis]:
         """Store the stage under other indices; returns its new axes. See TransformLayout."""
@@ -408,6 +499,10 @@ def _parameters(function: Callable[..., Any], wanted: Sequence[str]) -> tuple[st
 def _texts(index: Sequence[Expr]) -> Iterator[str]:
     for expr in index:
         yield print_index(expr)
+
+
+def _size_text(value: ExprLike | str) -> str:
+    return value if isinstance(value, str) else print_index(as_expr(value))
 
 
 def _rows(matrix: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

@@ -10,6 +10,7 @@ from itertools import count
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.stmt import For, LoopKind, Stmt, Store, children
+from tensorlang.polyhedral.facts import Fact
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.names import nearest
@@ -62,7 +63,9 @@ class StageState:
     """The loops of one operation, as a tree; its statements by name, and what is asked of loops and memory.
 
     The stage of a compute operation is a chain of loops around one strand of its name; the initialisation of a
-    reduction is derived, just outside the first reduce loop, or outside the loop `init_at`.
+    reduction is derived, just outside the first reduce loop, or outside the loop `init_at`. `buffering` says how the
+    array of an attached stage is kept: `tile` (anew in each iteration), `rolling` or `double`. By array, `folds` gives
+    the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride.
     """
 
     name: str
@@ -72,6 +75,9 @@ class StageState:
     attach: Attach | None = None
     scope: str = "global"
     init_at: str | None = None
+    buffering: str = "tile"
+    folds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    aligned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     tensorized: Tensorized | None = None
 
     @cached_property
@@ -142,13 +148,15 @@ def _hybrid_stage(op: HybridOp) -> StageState:
 class ScheduleState:
     """A program and its stages by name, in program order; `decisions` are the values of sampled choices.
 
-    `strict`: floating-point reductions keep the order in which they were declared.
+    `strict`: floating-point reductions keep the order in which they were declared. `facts`: what the user stated about
+    index arrays.
     """
 
     program: Program
     stages: Mapping[str, StageState]
     decisions: Mapping[str, int] = field(default_factory=dict)
     strict: bool = False
+    facts: tuple[Fact, ...] = ()
 
     @cached_property
     def sizes(self) -> frozenset[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from tensorlang.errors import InternalError
 from tensorlang.ir.affine import Affine
 from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Unary, Var, same, substitute, variables
 from tensorlang.ir.index import to_index
@@ -144,30 +145,36 @@ def _extent(axis: Axis) -> int:
 
 
 def _sizes_differ(ours: list[TileAxis], theirs: list[tuple[Axis, int, bool]]) -> Mismatch:
+    """What to say of the first axis, spatial ones first, that has no partner of its extent."""
     for reduce in (False, True):
-        mine = [a for a in ours if a.reduce == reduce]
-        wanted = [(axis, n) for axis, n, r in theirs if r == reduce]
         kind = "reduce axis" if reduce else "axis"
-        for own, (axis, n) in zip(mine, wanted):
-            if own.extent != n and sorted(a.extent for a in mine) != sorted(n for _, n in wanted):
-                return Mismatch(
-                    f"{kind} {own.name} has extent {own.extent} below the loop, the intrinsic covers {n} "
-                    f"({axis.name} there)",
-                    f"split {own.name} by {n}, and have the other loops around the tensorized one (reorder)",
-                )
-        if len(mine) > len(wanted):
-            extra = ", ".join(a.name for a in mine[len(wanted) :])
+        alone = [a for a in ours if a.reduce == reduce]
+        wanted = []
+        for axis, n, _ in (t for t in theirs if t[2] == reduce):
+            partner = next((a for a in alone if a.extent == n), None)
+            if partner is None:
+                wanted.append((axis, n))
+            else:
+                alone.remove(partner)
+        if alone and wanted:
+            own, (axis, n) = alone[0], wanted[0]
+            return Mismatch(
+                f"{kind} {own.name} has extent {own.extent} below the loop, the intrinsic covers {n} ({axis.name} there)",
+                f"split {own.name} by {n}, and have the other loops around the tensorized one (reorder)",
+            )
+        if alone:
+            extra = ", ".join(a.name for a in alone)
             return Mismatch(
                 f"{kind} {extra} runs below the loop too, and the intrinsic has no axis for it",
                 f"put {extra} outside of the tensorized loop (reorder)",
             )
-        if len(mine) < len(wanted):
-            axis, n = wanted[len(mine)]
+        if wanted:
+            axis, n = wanted[0]
             return Mismatch(
                 f"the intrinsic covers {n} of {kind} {axis.name}, and no loop below does",
                 f"put a loop of {n} iterations of that axis inside the tensorized one (split, reorder)",
             )
-    return Mismatch("the loops below have other extents than the intrinsic's axes")
+    raise InternalError("axes of the same extents have no pairing")
 
 
 def _match_along(tile: Tile, declared: ComputeOp, pairs: Mapping[str, TileAxis]) -> dict[str, TileView]:

@@ -84,14 +84,15 @@ def _stage_plans(state: ScheduleState, derived: Derived, stage: StageState, aske
     assert intrin is not None and isinstance(op, ComputeOp)
     if asked.axis not in stage.leaves:
         raise Mismatch(f"the loop {asked.axis} of {stage.name} runs as {intrin.name}, and has to stay a loop")
-    loop = next(x for x in loops(derived.tree) if x.name == f"{stage.name}.{asked.axis}")
+    loop = next(x for x in loops(derived.tree) if (x.stage, x.name) == (stage.name, f"{stage.name}.{asked.axis}"))
     below = list(loops(loop))
     _check_below(derived, stage.name, loop, below)
     numbers = list(leaves(loop))
     statements = derived.scop.statements
-    (main,) = [k for k in numbers if statements[k].role is not Role.INIT] or [-1]
-    if main < 0:
-        raise Mismatch(f"the loop {asked.axis} only runs the initialisation of {stage.name}")
+    mains = [k for k in numbers if statements[k].role in (Role.PURE, Role.UPDATE)]
+    if len(mains) != 1:
+        raise Mismatch(f"the loop {asked.axis} runs {len(mains)} parts of {stage.name}, an intrinsic replaces one")
+    main = mains[0]
     tile, inner = _tile(state, derived, op, main, below)
     _check_strict(state, op, tile)
     views = match_tile(tile, intrin.op)
@@ -223,7 +224,7 @@ def _plan(
         domain += [c for c in outside if not any(same(c, d) for d in domain)]
         full += [c for c in worst if not any(same(c, d) for d in full)]
     rest = _some_cut(state, statements, covered, outer, domain, full)
-    if rest and not _peels(derived, outer, covered):
+    if rest and not any(loop.peel for loop in loops(derived.tree) if loop.name in outer):
         parents = ", ".join(dict.fromkeys(t.axis for part in covered for t in part.inner))
         raise Mismatch(
             f"the tile of {parents} is not always whole: it is cut unless {' and '.join(map(to_text, full))}",
@@ -297,13 +298,6 @@ def _reached(statement: Statement, outer: tuple[str, ...], namer: Namer) -> str:
     inside = {name: f"i{k}" for k, name in enumerate(n for n in statement.loops if n not in names)}
     where, _ = conditions_text(statement.domain, names | inside, namer)
     return f"exists {', '.join(inside.values())} : {where}" if inside else where
-
-
-def _peels(derived: Derived, outer: tuple[str, ...], covered: Sequence[Covered]) -> bool:
-    """Whether a loop around was split with tail='peel' into loops of the tile."""
-    inside = {t.name for part in covered for t in part.inner}
-    around = (loop for loop in loops(derived.tree) if loop.name in outer or loop.name.removesuffix(".init") in outer)
-    return any(name in inside for loop in around for name, _ in loop.peel)
 
 
 def tile_fault(state: ScheduleState, derived: Derived) -> Mismatch | None:

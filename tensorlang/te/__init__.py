@@ -96,6 +96,7 @@ from tensorlang.te.reductions import max_ as max
 from tensorlang.te.reductions import min_ as min
 from tensorlang.te.reductions import prod_ as prod
 from tensorlang.te.reductions import sum_ as sum
+from tensorlang.te.scan import scan
 
 __all__ = [
     "Axis",
@@ -178,6 +179,7 @@ __all__ = [
     "reduce_axis",
     "round",
     "rsqrt",
+    "scan",
     "select",
     "serial",
     "sigmoid",

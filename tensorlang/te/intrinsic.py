@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.affine import Affine
@@ -14,7 +14,7 @@ from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, variables, walk
 from tensorlang.ir.linear import linear
 from tensorlang.ir.machine import MachineExpr, Pointer, VectorLoad
 from tensorlang.ir.printer import stmt_text
-from tensorlang.ir.stmt import Allocate, MachineCode, Stmt, Store, stmt_exprs
+from tensorlang.ir.stmt import Allocate, For, If, MachineCode, Stmt, Store, children, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.location import Location
 from tensorlang.te.operation import ComputeOp, buffers, loads
@@ -22,6 +22,7 @@ from tensorlang.te.program import Program
 from tensorlang.te.tile_buffer import TileBuffer
 
 Variant = Literal["body", "reset", "update"]
+Access: TypeAlias = tuple[Buffer, tuple[Expr, ...], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +111,7 @@ def check_declaration(intrin: TensorIntrin) -> None:
         stmt = intrin.variant(variant)
         if stmt is not None:
             _check_statement(intrin, variant, stmt)
+            _check_inside(intrin, variant, stmt, {})
 
 
 def _check_reads(intrin: TensorIntrin, buffer: Buffer) -> None:
@@ -158,13 +160,48 @@ def _check_statement(intrin: TensorIntrin, variant: Variant, stmt: Stmt) -> None
             raise DefinitionError(f"{text}; write one index per dimension", intrin.location)
 
 
-def _accesses(stmt: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...], bool]]:
+def _accesses(stmt: Stmt) -> Iterator[Access]:
     for s in statements(stmt):
         if isinstance(s, Store):
             yield s.buffer, s.index, True
     for expr in stmt_exprs(stmt):
-        for node in walk(expr):
-            if isinstance(node, Load | VectorLoad):
-                yield node.buffer, node.index, False
-            elif isinstance(node, Pointer):
-                yield node.buffer, node.index, "w" in node.access
+        yield from _reads(expr)
+
+
+def _reads(expr: Expr) -> Iterator[Access]:
+    for node in walk(expr):
+        if isinstance(node, Load | VectorLoad):
+            yield node.buffer, node.index, False
+        elif isinstance(node, Pointer):
+            yield node.buffer, node.index, "w" in node.access
+
+
+def _check_inside(intrin: TensorIntrin, variant: Variant, stmt: Stmt, last: Mapping[str, Expr]) -> None:
+    """No access leaves its array, as far as loops and indices show it; what a condition guards is not judged."""
+    match stmt:
+        case If():
+            return
+        case For(lower=Const(value=0), upper=Const(value=count)) if count > 0:
+            last = {**last, stmt.var.name: stmt.upper}
+        case For():
+            return
+        case Store():
+            accesses = [(stmt.buffer, stmt.index, True), *(a for e in (*stmt.index, stmt.value) for a in _reads(e))]
+            for buffer, index, _ in accesses:
+                _check_element(intrin, variant, buffer, index, last)
+    for child in children(stmt):
+        _check_inside(intrin, variant, child, last)
+
+
+def _check_element(
+    intrin: TensorIntrin, variant: Variant, buffer: Buffer, index: tuple[Expr, ...], last: Mapping[str, Expr]
+) -> None:
+    for d, (part, size) in enumerate(zip(index, buffer.shape, strict=True)):
+        found = linear(part, last.keys())
+        if found is None or not isinstance(found[0], Const) or not isinstance(size, Const):
+            continue
+        low, high = (int(found[0].value) + end for end in _reach(found[1], last))
+        if low < 0 or high >= size.value:
+            raise DefinitionError(
+                f"the {variant} of {intrin.name} uses {low} to {high} of dimension {d} of {buffer}", intrin.location
+            )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tensorlang.ir.affine import affine, to_expr
 from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Buffer, Expr, Load, Select, Unary, Var, binary, rewrite, select, substitute, walk
 from tensorlang.ir.index import to_index
@@ -29,23 +30,27 @@ class Over:
         """The variable of an axis's loop."""
         return Var(self.loops[axis.name], INDEX)
 
-    def and_axes(self, axes: Sequence[Axis], loops: Mapping[str, str]) -> Over:
-        """With more axes inside."""
-        return Over((*self.axes, *axes), {**self.loops, **loops})
-
 
 @dataclass(slots=True)
 class Nests:
-    """Writes nests: names of loops and arrays are `taken` once, and `places` holds what the operation itself makes."""
+    """Writes nests: names of loops and arrays are `taken` once, and `places` holds what the operation itself makes.
+
+    A name that is not as wished is none of `reserved` either.
+    """
 
     taken: set[str]
-    places: Mapping[Tensor, Place]
+    places: Mapping[Tensor, Place] = field(default_factory=dict)
+    reserved: frozenset[str] = frozenset()
 
     def fresh(self, wish: str) -> str:
         """A name that no loop and no array has yet."""
-        made = unique(wish, self.taken)
+        made = unique(wish, {*self.taken, *self.reserved} if wish in self.taken else self.taken)
         self.taken.add(made)
         return made
+
+    def inside(self, over: Over, axes: Sequence[Axis]) -> Over:
+        """New loops for more axes."""
+        return Over((*over.axes, *axes), {**over.loops, **{a.name: self.fresh(a.name) for a in axes}})
 
     def value(self, expr: Expr, over: Over) -> Expr:
         """An expression over axes as one over loops; what the operation makes is loaded, other tensors are read."""
@@ -81,17 +86,18 @@ class Nests:
         """Loops over axes, outermost first."""
         for axis in reversed(tuple(axes)):
             var = over.index(axis)
-            upper = to_index(binary("add", axis.lower, axis.extent))
-            body = For(var, to_index(axis.lower), upper, LoopKind.SERIAL, body, var.name)
+            body = For(var, to_index(axis.lower), _end(axis), LoopKind.SERIAL, body, var.name)
         return body
 
-    def reduction(self, reduce: Reduce, over: Over, target: Load, conditions: Sequence[Expr] = ()) -> Stmt:
+    def reduction(
+        self, reduce: Reduce, over: Over, inner: Over, target: Load, conditions: Sequence[Expr] = ()
+    ) -> Stmt:
         """Reduce into an element, where `conditions` (over loops) hold; where they do not, its value has no meaning.
+        `inner` has the reduce axes beside those of the element.
 
         A condition that reads memory chooses between a value and the identity: every statement stays visible to
         the analysis.
         """
-        inner = over.and_axes(reduce.axes, {a.name: self.fresh(a.name) for a in reduce.axes})
         tests = [] if reduce.where is None else [self.value(reduce.where, inner)]
         source = self.value(reduce.sources[0], inner)
         start = self.value(reduce.start()[0], over)
@@ -109,6 +115,12 @@ class Nests:
     def pointwise(self, expr: Expr, over: Over, target: Load) -> Stmt:
         """Store an expression without reductions."""
         return _store(target, self.value(expr, over))
+
+
+def _end(axis: Axis) -> Expr:
+    upper = to_index(binary("add", axis.lower, axis.extent))
+    form = affine(upper)
+    return upper if form is None else to_expr(form)
 
 
 def guarded(conditions: Sequence[Expr], body: Stmt) -> Stmt:

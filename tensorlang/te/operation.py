@@ -277,10 +277,11 @@ class ExternOp:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """An operation that runs inside a hybrid one; `loops` are its axes there, by name."""
+    """An operation that runs inside a hybrid one: its axes there, by name, and the names of the arrays it makes."""
 
     op: ComputeOp
     loops: Mapping[str, str]
+    arrays: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -183,7 +183,7 @@ def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int,
         if not isinstance(output, Tensor | PlaceholderOp | ComputeOp | ExternOp | HybridOp):
             raise DefinitionError(f"expected tensors or their operations, got {output!r}", caller())
     roots: list[Operation] = [o.op if isinstance(o, Tensor) else o for o in outputs]
-    ordered = _producers_first(roots)
+    ordered = producers_first(roots)
     names: dict[int, str] = {}
     taken: set[str] = set()
     for key, op in ordered.items():
@@ -193,12 +193,15 @@ def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int,
     for key, op in ordered.items():
         made[key] = _canonical_op(op, names[key], made)
     program = Program(tuple(made.values()), tuple(dict.fromkeys(names[id(op)] for op in roots)))
+    for key, op in ordered.items():
+        for member in op.members if isinstance(op, HybridOp) else ():
+            names.setdefault(id(member.op), names[key])
     _check_sizes(program)
     _check_updates(program)
     return program, names
 
 
-def _producers_first(roots: Sequence[Operation]) -> dict[int, Operation]:
+def producers_first(roots: Sequence[Operation]) -> dict[int, Operation]:
     """Every operation that the roots need, by its id, in depth-first order (chains may be thousands long)."""
     ordered: dict[int, Operation] = {}
     pending: list[tuple[Operation, bool]] = [(op, False) for op in reversed(roots)]
@@ -243,7 +246,8 @@ def _canonical_hybrid(
     own |= {b.name: replace(b, name=f"{name}.{b.name}") for b in local_arrays(op)}
     updates = tuple(buffer(t) if isinstance(t, Tensor) else t for t in op.updates)
     body = with_buffers(op.body, lambda b: own.get(b.name, b))
-    return replace(op, name=name, outputs=made, updates=updates, body=_exact_body(body, rule))
+    members = tuple(replace(m, arrays=tuple(own[a].name for a in m.arrays)) for m in op.members)
+    return replace(op, name=name, outputs=made, updates=updates, body=_exact_body(body, rule), members=members)
 
 
 def _exact_body(body: Stmt, rule: Callable[[Expr], Expr | None]) -> Stmt:

@@ -171,7 +171,7 @@ def _operation(body: _Body, outputs: tuple[Buffer, ...], tag: str, attrs: Mappin
                 f"{output.name} computes {element.dtype}, and its dtype is {output.dtype}; cast the result", body.where
             )
     sizes = _check_names(body, elements)
-    nests = Nests(sizes | {a.name for a in body.axes} | {b.name for b in outputs}, {})
+    nests = Nests(sizes | {a.name for a in body.axes} | {b.name for b in outputs})
     over = Over(body.axes, {a.name: a.name for a in body.axes})
     lifted = _Lifted(nests, over, body)
     at = tuple(over.index(a) for a in body.axes)
@@ -227,7 +227,8 @@ class _Lifted:
         scalar = Buffer(self.nests.fresh(word), (), reduce.dtype, "local")
         self.scalars.append(scalar)
         tests = [self.nests.value(c, self.over) for c in conditions]
-        self.statements.append(self.nests.reduction(reduce, self.over, Load(scalar, ()), tests))
+        inner = self.nests.inside(self.over, reduce.axes)
+        self.statements.append(self.nests.reduction(reduce, self.over, inner, Load(scalar, ()), tests))
         self._done.append((reduce, conditions, Load(scalar, ())))
         return Load(scalar, ())
 

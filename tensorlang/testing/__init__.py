@@ -10,6 +10,7 @@ from tensorlang.testing.compare import assert_allclose
 
 __all__ = ["assert_allclose"]
 
+offer("tensorlang.testing", {"check_intrinsic": "tensorlang.testing.intrinsics:check_intrinsic"})
 offer("tensorlang.testing", {"check_schedule": "tensorlang.testing.check:check_schedule"})
 
 

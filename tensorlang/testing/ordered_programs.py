@@ -175,6 +175,8 @@ class _Writing:
         match self.pick([*deeper, *inside, "store", "store"]):
             case "loop":
                 return self.loop(loops, local)
+            case "if" if self.data and self.below(4) == 0:
+                return self.flagged(loops, local)
             case "if":
                 return If(self.condition(loops), self.block(loops, local))
             case "local":
@@ -200,6 +202,15 @@ class _Writing:
         self.left -= 2
         return Allocate(made, Seq((*first, self.block(loops, (*local, made)), self.store(loops, (*local, made)))))
 
+    def flagged(self, loops: tuple[Var, ...], local: tuple[Buffer, ...]) -> Stmt:
+        """A block under a condition on data, which is kept: the block may write what the condition reads."""
+        flag = Buffer(f"t{self.locals}", (te.const(1, "int32"),), self.dtype)
+        self.locals += 1
+        self.left -= 1
+        held = Store(flag, (_number(0),), self.element(loops, local))
+        chosen = If(Load(flag, (_number(0),)) > te.const(0, self.dtype), self.block(loops, local))
+        return Allocate(flag, Seq((held, chosen)))
+
     def store(self, loops: tuple[Var, ...], local: tuple[Buffer, ...]) -> Stmt:
         self.left -= 1
         if self.fresh is not None and self.below(8) == 0:
@@ -217,10 +228,8 @@ class _Writing:
         return Store(buffer, index, value)
 
     def condition(self, loops: tuple[Var, ...]) -> Expr:
-        """A comparison of loops, seldom of data."""
+        """A comparison of loops."""
         a, b = self.pick(loops), self.pick(loops)
-        if self.data and self.below(4) == 0:
-            return self.element(loops, ()) > te.const(0, self.dtype)
         made: Expr = self.pick((a <= b, a >= 1, a < 2, (a + b) % 2 == 0, te.any(a > b, b == 1), te.all(a > 0, b != 2)))
         return made
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tensorlang.errors import MissingDependency, ScheduleError
@@ -148,6 +149,35 @@ class _Drawing:
         reads = [b for b, producer in program.producer.items() if stage in program.consumers[producer]]
         return (p.CacheRead(self.pick(reads), self.pick(_SCOPES), (stage,)),) if reads else ()
 
+    def shift(self, stage: str, leaves: Sequence[str]) -> Steps:
+        axis, by = self.pick(leaves), str(self.below(6) - 2)
+        tree = self.schedule.state.stages[stage].order
+        statements = list(order.statements(order.find(tree, axis).body))
+        alone = isinstance(self.schedule.program[stage], HybridOp) and self.below(3)
+        return (p.Shift(stage, axis, by, self.pick(statements) if alone else ""),)
+
+    def fission(self, stage: str, leaves: Sequence[str]) -> Steps:
+        loops = list(order.loops(self.schedule.state.stages[stage].order))
+        loop = self.pick([loop for loop in loops if len(loop.body) > 1] or loops)
+        children = [n if isinstance(n, str) else n.axis for n in loop.body]
+        return (p.Fission(stage, loop.axis, self.pick(["", *children])),)
+
+    def fuse_with(self, stage: str, leaves: Sequence[str]) -> Steps:
+        state = self.schedule.state
+        pairs = [
+            p.FuseWith(stage, a, "", b)
+            for axis in leaves
+            for around in [[loop.axis for loop in order.loops_at(order.siblings(state.stages[stage].order, axis))]]
+            for a, b in pairwise(around)
+        ]
+        if pairs and self.below(4):
+            return (self.pick(pairs),)
+        others = [s.name for s in state.stages.values() if s.leaves and s.name != stage]
+        if not others:
+            return ()
+        other = self.pick(others)
+        return (p.FuseWith(stage, leaves[0], other, state.stages[other].leaves[0]),)
+
     def rfactor(self, stage: str, leaves: Sequence[str]) -> Steps:
         reduced = self.reduced(stage, leaves)
         return (p.RFactor(stage, self.pick(reduced), self.below(2)),) if reduced else ()
@@ -176,6 +206,13 @@ MAKERS: dict[str, Maker] = {
     "cache_read": _Drawing.cache_read,
     "cache_write": lambda d, stage, leaves: (p.CacheWrite(stage, d.pick(_SCOPES)),),
     "rfactor": _Drawing.rfactor,
+    "shift": _Drawing.shift,
+    "reverse": lambda d, stage, leaves: (p.Reverse(stage, d.pick(leaves)),),
+    "fission": _Drawing.fission,
+    "fuse_with": _Drawing.fuse_with,
+    "peel": lambda d, stage, leaves: (p.Peel(stage, d.pick(leaves), d.below(3), d.below(3)),),
+    "partition": lambda d, stage, leaves: (p.Partition(stage, d.pick(leaves), (str(1 + d.below(4)),)),),
+    "decompose_reduction": lambda d, stage, leaves: (p.DecomposeReduction(stage, d.pick(leaves)),),
     "transform_layout": _Drawing.layout,
 }
 """Name of a primitive in traces -> the steps to try on a stage with these leaves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 from hypothesis import given, note
@@ -38,10 +39,10 @@ class Writer:
         self.line(1, "for p in range(n):")
         self.line(2, "for q in range(n):")
         self.line(3, "tmp[p, q] = p - q")
+        self.line(3, "out[p, q] = p * q")
         self.block(1)
         self.line(1, self.random.choice(["return out", "return out, f", "return g, out, f"]))
-        updates = [("f", "f[0] += 1"), ("g", "g[0, 0] -= 1")]
-        self.lines[-1:-1] = ["    " + text for _, text in updates]
+        self.lines[-1:-1] = ["    f[0] += 1", "    g[0, 0] -= 1"]
         return "\n".join(self.lines) + "\n"
 
     def block(self, depth: int) -> None:
@@ -74,7 +75,8 @@ class Writer:
             return
         self.count += 1
         name = f"s{self.count}"
-        self.line(depth, f"{name} = {self.random.choice([self.value(1), '0', '0.5'])}")
+        first = f"te.cast({self.value(1)}, 'float64')"
+        self.line(depth, f"{name} = {self.random.choice([first, '0', '0.5'])}")
         if self.random.random() < 0.5:
             self.line(depth, f"{name} = {name} + {self.value(1)}")
         self.scalars.append(name)
@@ -128,16 +130,20 @@ class Writer:
         return self.random.choice([first, first, f"{first} and {second}", f"({first} or {second})"])
 
 
+def arrays(seed: int) -> dict[str, Any]:
+    """Arguments for a script."""
+    draw = np.random.default_rng(seed)
+    return {
+        "n": SIZE,
+        "f": draw.integers(-3, 4, SIZE).astype("float64"),
+        "g": draw.integers(-3, 4, (SIZE, SIZE)).astype("float64"),
+        "h": draw.integers(-3, 4, SIZE).astype("float32"),
+        "w": draw.integers(0, SIZE, SIZE).astype("int32"),
+    }
+
+
 @given(st.randoms(use_true_random=False))
 def test_random_scripts(random: Random) -> None:
     text = Writer(random).script()
     note(text)
-    draw = np.random.default_rng(len(text))
-    agree(
-        from_text(text, "script"),
-        n=SIZE,
-        f=draw.integers(-3, 4, SIZE).astype("float64"),
-        g=draw.integers(-3, 4, (SIZE, SIZE)).astype("float64"),
-        h=draw.integers(-3, 4, SIZE).astype("float32"),
-        w=draw.integers(0, SIZE, SIZE).astype("int32"),
-    )
+    agree(from_text(text, "script"), **arrays(len(text)))

@@ -25,7 +25,7 @@ def full_tile(loop: For, extents: Mapping[str, int]) -> Tile | None:
     extent = constant_extent(loop)
     if extent is not None:
         return Tile(loop.lower, extent, ())
-    lowers, uppers = list(_operands("max", loop.lower)), list(_operands("min", loop.upper))
+    lowers, uppers = list(operands("max", loop.lower)), list(operands("min", loop.upper))
     spans = [(constant_difference(upper, lower), lower, upper) for lower in lowers for upper in uppers]
     known = [(span, lower, upper) for span, lower, upper in spans if span is not None]
     if known:
@@ -50,10 +50,10 @@ def conjunction(conditions: tuple[Expr, ...]) -> Expr:
     return reduce(lambda a, b: binary("and", a, b), conditions)
 
 
-def _operands(op: str, expr: Expr) -> Iterator[Expr]:
+def operands(op: str, expr: Expr) -> Iterator[Expr]:
     """The operands of nested minima or maxima."""
     if isinstance(expr, Binary) and expr.op == op:
-        yield from _operands(op, expr.a)
-        yield from _operands(op, expr.b)
+        yield from operands(op, expr.a)
+        yield from operands(op, expr.b)
     else:
         yield expr

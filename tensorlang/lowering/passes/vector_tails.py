@@ -1,7 +1,7 @@
-"""Vectorized loops become legal: constant extent, no guard that varies over lanes where all lanes pass it.
+"""Vectorized loops become legal, and fast where tiles are full: constant extent, no guard that varies over lanes.
 
-A loop with a partial tail is versioned: a test that the tile is full, the vector loop, and a serial loop for the
-rest. A loop that cannot be made legal becomes serial.
+A loop with a partial tail is versioned: a test that the tile is full, the loop of constant extent, and the loop as it
+was for the rest, in vectors too, of which the last is masked. A loop that cannot run in lanes becomes serial.
 """
 
 from __future__ import annotations
@@ -48,17 +48,19 @@ def _visit(stmt: Stmt, extents: Mapping[str, int]) -> Stmt:
 
 
 def _vectorized(loop: For, extents: Mapping[str, int]) -> Stmt:
-    serial = with_kind(loop, LoopKind.SERIAL)
+    if not _fit_for_lanes(loop):
+        return with_kind(loop, LoopKind.SERIAL)
     full = full_tile(loop, extents)
-    if full is None or not _fit_for_lanes(loop):
-        return serial
+    if full is None:
+        return loop
     if full.extent < 2:
+        serial = with_kind(loop, LoopKind.SERIAL)
         first = iterations(replace(loop, lower=full.lower), full.extent)
         return versioned(full.tests, first, serial) if full.extent else first
     upper = binary("add", full.lower, Const(full.extent, INDEX))
     tests, body = _without_lane_guards(loop.body, _Lanes(loop.var.name, full.lower, binary("sub", upper, _ONE)))
     vector = replace(loop, lower=full.lower, upper=upper, body=body)
-    return versioned((*full.tests, *tests), vector, serial)
+    return versioned((*full.tests, *tests), vector, loop)
 
 
 def _fit_for_lanes(loop: For) -> bool:

@@ -26,18 +26,13 @@ class Fission:
     Legal when: no statement needs what a later child computes in an earlier iteration.
     Example:
         >>> from tensorlang import te
-        >>> A, B = (te.placeholder((8,), name=n) for n in "AB")
-        >>> @te.hybrid.script
-        ... def both(a, b):
-        ...     c, d = te.output_tensor((8,), "float32"), te.output_tensor((8,), "float32")
-        ...     for i in range(8):
-        ...         c[i] = a[i] + 1.0
-        ...         d[i] = c[i] * b[i]
-        ...     return c, d
-        >>> C, D = both(A, B)
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] * 2, name="C")
         >>> s = te.create_schedule(C.op)
-        >>> [str(a) for a in s[C].fission("i")]
-        ['i', 'i_1']
+        >>> i = s[C].fuse_with("i", stage=B)
+        >>> [str(a) for a in s[C].fission(i)]
+        ['i_fused', 'i_fused_1']
     """
 
     stage: str

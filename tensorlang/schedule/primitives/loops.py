@@ -63,7 +63,8 @@ def made_from(state: ScheduleState, stage: str, axis: str, made: tuple[str, ...]
     current = state.stages[stage]
     below = order.statements(order.find(current.order, axis).body)
     tree = order.rebuild(current.order, axis, lambda loop: order.chain(made, loop.body))
-    return state.with_stage(replace(current.related(below, relation), order=tree))
+    init_at = made[0] if current.init_at == axis else current.init_at
+    return state.with_stage(replace(current.related(below, relation), order=tree, init_at=init_at))
 
 
 def _neighbours(stage: StageState, outer: str, inner: str) -> list[str]:
@@ -212,7 +213,8 @@ class Fuse:
         below = order.statements(order.find(stage.order, inner).body)
         body = order.find(stage.order, inner).body
         tree = order.rebuild(stage.order, outer, lambda _: (order.LoopNode(fused, body),))
-        return state.with_stage(replace(stage.related(below, relation), order=tree)), fused
+        init_at = fused if stage.init_at in (outer, inner) else stage.init_at
+        return state.with_stage(replace(stage.related(below, relation), order=tree, init_at=init_at)), fused
 
     def text(self) -> str:
         return f"s[{self.stage!r}].fuse({', '.join(map(repr, self.axes))})"

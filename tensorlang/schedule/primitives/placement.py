@@ -11,6 +11,8 @@ from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import order
 from tensorlang.schedule.bounds import RuntimeChecks, inside
 from tensorlang.schedule.check import acyclic, legal_places
+from tensorlang.schedule.inline import inline_member
+from tensorlang.schedule.members import host_of
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.state import Attach, ScheduleState
 from tensorlang.te.operation import ComputeOp, Operation, buffers
@@ -151,7 +153,8 @@ class ComputeInline:
     """Compute the elements of a stage where they are read, and store none of them.
 
     Rewrite: `P[i] = f(i); C[i] = g(P[i])` -> `C[i] = g(f(i))`.
-    Legal when: the stage is no output, has no reduction, and has one value per element.
+    Legal when: the stage is no output, has no reduction, and has one value per element. A stage inside a scan is
+    inlined there, if it is no state.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100,), name="A")
@@ -164,6 +167,9 @@ class ComputeInline:
     stage: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        host = host_of(state.program.by_name, self.stage)
+        if host != self.stage:
+            return inline_member(state, host, self.stage), ()
         op = state.compute_op(self.stage)
         require_internal(state, self.stage, "compute_inline")
         if op.reduction is not None:

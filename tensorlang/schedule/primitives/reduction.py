@@ -1,4 +1,4 @@
-"""Reductions in parts: rfactor."""
+"""Reductions in parts: rfactor, decompose_reduction."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
+from tensorlang import dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, Select, Var, binary, select, substitute, walk
+from tensorlang.schedule import order
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.relation import Relation, backward, constant, made_by, simple
@@ -47,6 +49,13 @@ class RFactor:
         kinds = state.axis_kinds(self.stage)
         if first is None or kinds[axis] is not AxisKind.REDUCE:
             raise BadArgument("", f"rfactor needs a reduce axis, and {axis} of {self.stage} is spatial")
+        if state.strict and any(dtypes.info(d).is_float for d in op.dtypes):
+            raise BadArgument(
+                "",
+                f"rfactor adds up partial results of {self.stage} first, another order of its floating-point updates, and "
+                "the schedule is strict",
+                legal=["te.create_schedule(..., strict=False)"],
+            )
         place = self.factor_axis
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place <= len(op.axes):
             raise BadArgument("", f"factor_axis must be a whole number between 0 and {len(op.axes)}, got {place!r}")
@@ -105,6 +114,45 @@ class RFactor:
 
     def text(self) -> str:
         return f"s.rfactor({self.stage!r}, {self.axis!r}, factor_axis={self.factor_axis})"
+
+
+@primitive("decompose_reduction")
+@dataclass(frozen=True, slots=True)
+class DecomposeReduction:
+    """Initialise a reduction in loops of its own, just before the loop `axis`.
+
+    Rewrite: `for i: for j: C[i, j] = 0; for k: C[i, j] += f(i, j, k)` at `i` ->
+    `for i: for j: C[i, j] = 0`, `for i: for j: for k: C[i, j] += f(i, j, k)`.
+    Legal when: the axis is not inside a reduce axis.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((8, 100), name="A")
+        >>> k = te.reduce_axis((0, 100), "k")
+        >>> B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].decompose_reduction("i")
+    """
+
+    stage: str
+    axis: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = state.compute_op(self.stage)
+        axis = state.leaf(self.stage, self.axis)
+        if op.reduction is None:
+            raise BadArgument("", f"{self.stage} has no reduction")
+        stage, kinds = state.stages[self.stage], state.axis_kinds(self.stage)
+        first = next((a for a in stage.leaves if kinds[a] is AxisKind.REDUCE), axis)
+        if stage.leaves.index(axis) > stage.leaves.index(first):
+            raise BadArgument(
+                "",
+                f"{axis} is inside the reduce axis {first}: the updates would start over in each of its iterations",
+                legal=[DecomposeReduction(self.stage, a).text() for a in order.path(stage.order, first)],
+            )
+        return state.with_stage(replace(stage, init_at=axis)), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].decompose_reduction({self.axis!r})"
 
 
 def _within(guards: Sequence[Expr], where: Expr | None) -> Expr | None:

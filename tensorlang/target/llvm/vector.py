@@ -1,4 +1,4 @@
-"""Vector loops: pieces as wide as a register, and a narrower last one."""
+"""Vector loops: pieces as wide as a register, and a last one that is narrower or masked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Expr, Load, Var, walk
+from tensorlang.ir.expr import binary as compare
 from tensorlang.ir.loops import constant_extent
 from tensorlang.ir.stmt import Fail, For, If, Let, LoopKind, Seq, Stmt, Store, children
 from tensorlang.ir.stmt import walk as statements
@@ -24,24 +25,35 @@ _MOST_PIECES = 16
 
 def vectorizable(loop: For) -> bool:
     """Whether a vector loop can be emitted as vector code; if not, it runs one iteration at a time."""
-    return constant_extent(loop) is not None and _lanewise(loop.body, frozenset({loop.var.name}))
+    return _lanewise(loop.body, frozenset({loop.var.name}))
 
 
 def vector_loop(fn: Function, scope: Scope, loop: For, emit: Emit, repeat: Repeat) -> None:
     """Emit a loop that is `vectorizable`."""
-    count, lanes = constant_extent(loop) or 0, _width(loop, fn.target)
+    count, lanes = constant_extent(loop), _width(loop, fn.target)
     lower = index(fn, scope, loop.lower)
-    full = count // lanes
 
-    def piece(first: Value, width: int) -> None:
+    def piece(first: Value, width: int, body: Stmt = loop.body) -> None:
         if width == 1:
-            emit(fn, scope.bind(loop.var.name, first), loop.body)
+            emit(fn, scope.bind(loop.var.name, first), body)
         else:
-            emit(fn, replace(scope, lanes=Lanes(loop.var.name, first, width)), loop.body)
+            emit(fn, replace(scope, lanes=Lanes(loop.var.name, first, width)), body)
+
+    def start(number: Value) -> Value:
+        return binary(fn, "add", lower, binary(fn, "mul", number, literal(lanes, INDEX)))
 
     def full_piece(number: Value) -> None:
-        piece(binary(fn, "add", lower, binary(fn, "mul", number, literal(lanes, INDEX))), lanes)
+        piece(start(number), lanes)
 
+    if count is None:
+        rest = binary(fn, "max", binary(fn, "sub", index(fn, scope, loop.upper), lower), literal(0, INDEX))
+        whole = binary(fn, "floordiv", rest, literal(lanes, INDEX))
+        repeat(fn, literal(0, INDEX), whole, full_piece)
+        inside = If(compare("lt", loop.var, loop.upper), loop.body)
+        with fn.when(binary(fn, "ne", rest, binary(fn, "mul", whole, literal(lanes, INDEX)))):
+            piece(start(whole), lanes, inside)
+        return
+    full = count // lanes
     if full > _MOST_PIECES:
         repeat(fn, literal(0, INDEX), literal(full, INDEX), full_piece)
     else:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorlang.ir.affine import Affine, add, scale
-from tensorlang.ir.expr import COMPARE, Binary, Expr, Var, binary, cast
+from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, cast
 from tensorlang.te.autodiff.digits import Digits
 from tensorlang.te.autodiff.space import Space
 from tensorlang.te.axis import Axis, AxisKind
@@ -150,7 +150,8 @@ class _System:
 
     def _holds(self, row: Affine) -> Expr:
         """The condition `row = 0`."""
-        return binary("eq", *self.space.sides(row))
+        left, right = self.space.sides(row)
+        return binary("eq", right, left) if isinstance(left, Const) else binary("eq", left, right)
 
     def _range(self, name: str) -> list[Expr]:
         """What a solved unknown needs: to be an integer, inside its range. What is known to hold is left out."""

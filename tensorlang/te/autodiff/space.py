@@ -120,13 +120,17 @@ class Space:
         """The expression of a form, in int64 if one of its terms is."""
         terms = sorted((c, name) for name, c in form.items() if name)
         terms.sort(key=lambda term: (term[0] < 0, term[1] not in self.bounds))
-        total: Expr = constant(0)
-        for count, name in terms:
-            term = self._terms.get(name, Var(name))
-            product = term * abs(count)
-            total = total + product if count > 0 else total - product
         shift = form.get("", 0)
-        return total + shift if shift >= 0 else total - (-shift)
+        lead = 0 if terms and terms[0][0] > 0 else max(shift, 0)  # 7 - i, not -i + 7
+        total: Expr = constant(lead)
+        for count, name in terms:
+            product = self._terms.get(name, Var(name)) * abs(count)
+            if isinstance(total, Const) and total.value == 0:
+                total = product if count > 0 else -product
+            else:
+                total = total + product if count > 0 else total - product
+        rest = shift - lead
+        return total + rest if rest >= 0 else total - (-rest)
 
     def sides(self, form: Affine) -> tuple[Expr, Expr]:
         """Two expressions without minus signs, of which `form` is the difference."""

@@ -83,7 +83,7 @@ def _bound(node: ast.expr, expressions: Expressions) -> Expr:
         raise fault(
             node,
             f"the bound {ast.unparse(node)} is not affine; bounds are sums of loop variables and sizes times "
-            "constants, // and % by constants, and te.min and te.max of such",
+            "constants, // by constants, and te.min and te.max of such",
         )
     return Cast(expr, INDEX) if expr.dtype != INDEX else expr
 
@@ -98,9 +98,8 @@ def _is_affine(expr: Expr) -> bool:
         case Binary(op="add" | "sub" | "min" | "max"):
             return _is_affine(expr.a) and _is_affine(expr.b)
         case Binary(op="mul"):
-            return (_is_affine(expr.a) and _is_affine(expr.b)) and (
-                isinstance(expr.a, Const) or isinstance(expr.b, Const)
-            )
-        case Binary(op="floordiv" | "floormod"):
+            constant = isinstance(expr.a, Const) or isinstance(expr.b, Const)
+            return constant and _is_affine(expr.a) and _is_affine(expr.b)
+        case Binary(op="floordiv"):
             return _is_affine(expr.a) and isinstance(expr.b, Const) and expr.b.value > 0
     return False

@@ -16,6 +16,7 @@ from tensorlang.ir.expr import Buffer, Const, Expr, Var
 from tensorlang.ir.stmt import Stmt
 from tensorlang.location import caller
 from tensorlang.te.check import check_tensor_name
+from tensorlang.te.define import current_tag
 from tensorlang.te.hybrid.plain import as_python
 from tensorlang.te.hybrid.scope import Array, Binding, Captured, Constant, Frame, Scope
 from tensorlang.te.hybrid.source import Source, read_source
@@ -97,7 +98,7 @@ class Script:
     def _operation(self, body: Stmt, arrays: list[Array], given: Mapping[str, Any], where: Any) -> HybridOp:
         outputs = tuple(a.storage for a in arrays if isinstance(a.storage, Buffer))
         updates = tuple(given.get(a.name) for a in arrays)
-        return HybridOp(self.name, outputs, body, updates, location=where)
+        return HybridOp(self.name, outputs, body, updates, current_tag(""), where)
 
     def _parameter(self, name: str, value: Any) -> Binding:
         match value:

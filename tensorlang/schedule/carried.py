@@ -1,0 +1,92 @@
+"""Tiles that outlive one iteration: rolling buffers, double buffers, and the folded memory that holds them.
+
+A rolling buffer keeps the rows that the next iteration needs again, and computes only the new ones. A double buffer
+is filled one iteration ahead. Both live outside the loop at which their stage is computed, and reuse memory; that no
+value is overwritten before its last use is proven from the accesses (polyhedral.folding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from math import prod
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.stmt import INDEX
+from tensorlang.polyhedral.footprint import Box
+from tensorlang.polyhedral.statement import Access, Statement
+from tensorlang.schedule.relation import AxisRange, constant
+
+
+def only_new(
+    stage: str, loop: str, reach: AxisRange, boxes: Sequence[Box | None], values: Sequence[Expr]
+) -> tuple[list[Expr], tuple[int, ...]]:
+    """The guard that leaves out of a tile what the iteration before has computed, and the modulus of every dimension.
+
+    `boxes` are the tiles by dimension, `values` the elements in them. The modulus is 0 where the tile stays in place.
+    Raises BadArgument when a tile does not move evenly with the loop.
+    """
+    new: list[Expr] = []
+    moduli: list[int] = []
+    for box, value in zip(boxes, values, strict=True):
+        step = 0 if box is None else _step(stage, loop, box)
+        size = None if box is None else constant(box.size)
+        if box is None or step == 0:
+            moduli.append(0)
+            continue
+        if size is None:
+            raise BadArgument("", f"a rolling buffer of {stage} needs a constant tile, and its size depends on sizes")
+        moduli.append(size)
+        local = binary("sub", value, box.base)
+        new.append(binary("ge", local, size - step) if step > 0 else binary("lt", local, -step))
+    first = binary("eq", Var(loop, INDEX), reach.lower)
+    return [reduce(partial(binary, "or"), [first, *new])], tuple(moduli)
+
+
+def _step(stage: str, loop: str, box: Box) -> int:
+    """By how much a tile moves from one iteration of a loop to the next."""
+    moved = substitute(box.base, {loop: binary("add", Var(loop, INDEX), 1)})
+    step = simplify(binary("sub", moved, box.base), {})
+    if not isinstance(step, Const):
+        raise BadArgument("", f"the tile of {stage} does not move evenly with the loop {loop}: its base is {box.base}")
+    return int(step.value)
+
+
+def padded(shape: tuple[Expr, ...], axis: int, factor: int, offset: int) -> tuple[Expr, ...]:
+    """The shape with dimension `axis + 1` padded so that the stride of `axis` is `k * factor + offset`, if that can be."""
+    sizes = [constant(e) for e in shape[axis + 1 :]]
+    if not sizes or None in sizes:
+        return shape
+    known = [size for size in sizes if size is not None]
+    inner = prod(known[1:])
+    for extent in range(known[0], known[0] + factor):
+        if extent * inner % factor == offset % factor:
+            return (*shape[: axis + 1], Const(extent, INDEX), *shape[axis + 2 :])
+    return shape
+
+
+def one_ahead(loop: str) -> dict[str, Expr]:
+    """What the loop stands for in a stage that is computed one iteration before its tile is read."""
+    return {loop: binary("add", Var(loop, INDEX), 1)}
+
+
+def in_place_of(access: Access, arrays: Mapping[str, Expr]) -> Access:
+    """An access to a double buffer, with the number of the tile in front of its index."""
+    if access.array not in arrays or access.index is None:
+        return access
+    return replace(access, index=(arrays[access.array], *access.index))
+
+
+def with_tile(statement: Statement, loop: str, reach: AxisRange, arrays: Sequence[str], ahead: bool) -> Statement:
+    """A statement whose accesses to some double buffers name the tile: that of its loop, or the one after."""
+    at: Expr = binary("sub", Var(loop, INDEX), reach.lower)
+    tile = simplify(binary("add", at, 1) if ahead else at, {})
+    tiles = dict.fromkeys(arrays, tile)
+    return replace(
+        statement,
+        writes=tuple(in_place_of(w, tiles) for w in statement.writes),
+        reads=tuple(in_place_of(r, tiles) for r in statement.reads),
+    )

@@ -1,0 +1,109 @@
+"""compute_inline of an operation that runs inside a hybrid one: its elements are computed where they are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.construct import block
+from tensorlang.ir.expr import Expr, Load, Var, rewrite, substitute
+from tensorlang.ir.index import to_index
+from tensorlang.ir.stmt import Allocate, For, If, Seq, Stmt, Store, map_children, map_exprs
+from tensorlang.ir.stmt import walk as walk_stmt
+from tensorlang.polyhedral.extract import unproven_among
+from tensorlang.polyhedral.ordered import sources
+from tensorlang.schedule import order
+from tensorlang.schedule.members import member_of
+from tensorlang.schedule.order import LoopNode, Order
+from tensorlang.schedule.state import ScheduleState, Strand
+from tensorlang.te.operation import HybridOp, Member
+
+
+def inline_member(state: ScheduleState, stage: str, name: str) -> ScheduleState:
+    """Return the state in which every load of a member's arrays has become the value that the member stores there.
+
+    A member stores each element once, from elements that never change again: a later read gives the same value.
+    """
+    op = state.program[stage]
+    member = member_of(op, name)
+    assert isinstance(op, HybridOp) and member is not None
+    _check(state, op, member)
+    stores = {s.buffer.name: s for s in walk_stmt(op.body) if isinstance(s, Store) and s.buffer.name in member.arrays}
+
+    def value(node: Expr) -> Expr | None:
+        store = stores.get(node.buffer.name) if isinstance(node, Load) else None
+        if store is None or not isinstance(node, Load):
+            return None
+        at = {v.name: to_index(i) for v, i in zip(store.index, node.index, strict=True) if isinstance(v, Var)}
+        return substitute(store.value, at)
+
+    kept = _without(map_exprs(op.body, lambda e: rewrite(e, value)), set(member.arrays))
+    assert kept is not None
+    rest = tuple(m for m in op.members if m.op is not member.op)
+    return _removed(state, op, replace(op, body=kept, members=rest), set(member.arrays))
+
+
+def _check(state: ScheduleState, op: HybridOp, member: Member) -> None:
+    """Refuse states, reductions, and reads at an element that only a run knows."""
+    name = member.op.name
+    if set(member.arrays) & {b.name for b in op.outputs}:
+        raise BadArgument("", f"{name} computes a state of {op.name}, which must be stored")
+    if member.op.reduction is not None:
+        raise BadArgument("", f"{name} is a reduction and must be stored")
+    for source in sources(op).values():
+        loops = [loop.var.name for loop in source.loops]
+        exprs = (source.store.value, *source.store.index, *source.conditions)
+        for load, _ in unproven_among(exprs, loops, state.sizes):
+            if load.buffer.name in member.arrays:
+                raise BadArgument("", f"{load} is read at an index that is not affine: {name} must be stored")
+
+
+def _without(stmt: Stmt, arrays: set[str]) -> Stmt | None:
+    """A statement without the stores to some arrays, and without what is empty then."""
+    match stmt:
+        case Store():
+            return None if stmt.buffer.name in arrays else stmt
+        case Seq():
+            kept = [s for s in (_without(s, arrays) for s in stmt.body) if s is not None]
+            return block(kept) if kept else None
+        case Allocate() if stmt.buffer.name in arrays:
+            return _without(stmt.body, arrays)
+        case For() | Allocate():
+            body = _without(stmt.body, arrays)
+            return None if body is None else map_children(stmt, lambda _: body)
+        case If():
+            then = _without(stmt.then, arrays)
+            return None if then is None else replace(stmt, then=then)
+    return stmt
+
+
+def _removed(state: ScheduleState, old: HybridOp, new: HybridOp, arrays: set[str]) -> ScheduleState:
+    """The stage without the statements that stored the arrays; what is left keeps its loops."""
+    current = state.stages[old.name]
+    kept = [n for n, s in sources(old).items() if s.store.buffer.name not in arrays]
+    number = dict(zip(kept, sources(new), strict=True))
+    strands = {
+        name: replace(strand, source=number[strand.source])
+        for name, strand in current.strands.items()
+        if strand.source in number
+    }
+    tree = _pruned(current.order, strands)
+    gone = set(current.leaves) - set(order.axes(tree))
+    for other in state.attached_to(old.name):
+        assert other.attach is not None
+        if other.attach.axis in gone:
+            raise BadArgument("", f"{other.name} is computed at loop {other.attach.axis}, which would be empty")
+    notes = {axis: note for axis, note in current.annotations.items() if axis not in gone}
+    stage = replace(current, order=tree, strands=strands, annotations=notes)
+    return replace(state, program=state.program.replacing({old.name: new})).with_stage(stage)
+
+
+def _pruned(nodes: Order, strands: dict[str, Strand]) -> Order:
+    """The tree without other statements and without loops around nothing."""
+    kept: list[LoopNode | str] = []
+    for node in nodes:
+        if isinstance(node, str):
+            kept += [node] if node in strands else []
+        elif body := _pruned(node.body, strands):
+            kept.append(LoopNode(node.axis, body))
+    return tuple(kept)

@@ -1,0 +1,93 @@
+"""Stages of operations that run inside a hybrid one: their axes, by the loops that those are there."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tensorlang.schedule import order
+from tensorlang.schedule.state import ScheduleState
+from tensorlang.polyhedral.ordered import sources
+from tensorlang.te.axis import Axis
+from tensorlang.te.operation import HybridOp, Member, Operation, Tensor
+
+C = TypeVar("C", bound=type[Any])
+
+
+def member_of(op: Operation, key: Any) -> Member | None:
+    """The member of a hybrid operation that a tensor, an operation or a name stands for."""
+    wanted = key.op if isinstance(key, Tensor) else key
+    if not isinstance(op, HybridOp):
+        return None
+    return next((m for m in op.members if wanted is m.op or wanted == m.op.name or wanted in m.arrays), None)
+
+
+def host_of(program: Mapping[str, Operation], name: str) -> str:
+    """The stage that has a member of this name; the name itself when there is none."""
+    return next((op.name for op in program.values() if member_of(op, name)), name)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Whose axes are meant in a stage: those of `member` by name, and those of all `members` as objects."""
+
+    member: Member | None
+    members: tuple[Member, ...]
+
+    def loop(self, axis: Any) -> Any:
+        """The loop of an axis; anything else stays what it is."""
+        match axis:
+            case str():
+                return axis if self.member is None else self.member.loops.get(axis, axis)
+            case list() | tuple():
+                return tuple(self.loop(a) for a in axis)
+            case Axis():
+                mine = () if self.member is None else (self.member,)
+                owners = (m for m in (*mine, *self.members) if any(a is axis for a in (*m.op.axis, *m.op.reduce_axis)))
+                owner = next(owners, None)
+                return axis if owner is None else owner.loops[axis.name]
+        return axis
+
+
+def leaves_of(state: ScheduleState, stage: str, member: Member) -> tuple[str, ...]:
+    """The loops around the statements of a member, outer ones first."""
+    current, op = state.stages[stage], state.program[stage]
+    assert isinstance(op, HybridOp)
+    own = {member.loops[a.name] for a in member.op.axes}
+    every = set(member.loops.values())
+    mine: set[str] = set()
+    for name, strand in current.strands.items():
+        loops = {loop.var.name for loop in sources(op)[strand.source].loops}
+        if own <= loops <= every:
+            mine |= set(order.around(current.order, name))
+    return tuple(a for a in current.leaves if a in mine)
+
+
+def by_own_names(cls: C) -> C:
+    """Let the methods of a class that take axes take a member's own: `self.inside` translates them."""
+    for name, function in list(vars(cls).items()):
+        if inspect.isfunction(function):
+            axes = [k for k, a in function.__annotations__.items() if "AxisLike" in str(a) and k != "return"]
+            if axes:
+                setattr(cls, name, _translating(function, axes))
+    return cls
+
+
+def _translating(function: Callable[..., Any], axes: list[str]) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        inside: Inside | None = self.inside
+        if inside is None:
+            return function(self, *args, **kwargs)
+        bound = signature.bind(self, *args, **kwargs)
+        for name in axes:
+            if name in bound.arguments:
+                bound.arguments[name] = inside.loop(bound.arguments[name])
+        return function(*bound.args, **bound.kwargs)
+
+    return method

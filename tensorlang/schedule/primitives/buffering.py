@@ -1,0 +1,205 @@
+"""How arrays use memory: rolling_buffer, double_buffer, fold_storage, storage_align."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Expr, to_text
+from tensorlang.polyhedral.folding import window
+from tensorlang.schedule.check import legal_places
+from tensorlang.schedule.derive import derive
+from tensorlang.schedule.names import nearest
+from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.relation import constant
+from tensorlang.schedule.state import ScheduleState
+from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
+from tensorlang.te.program import local_arrays
+
+_MOST = 64  # the largest modulus that fold_storage looks for
+
+
+def _buffered(state: ScheduleState, stage: str, how: str, word: str) -> ScheduleState:
+    state.compute_op(stage)
+    current = state.stages[stage]
+    if current.attach is None:
+        places = [p for p in legal_places(state, stage) if "compute_at" in p]
+        raise BadArgument("", f"{word} needs a stage that is computed inside a loop, and {stage} is not", legal=places)
+    return state.with_stage(replace(current, buffering=how))
+
+
+@primitive("rolling_buffer")
+@dataclass(frozen=True, slots=True)
+class RollingBuffer:
+    """Keep what neighbouring tiles share: compute only the new part of each tile, in memory that is used in turn.
+
+    Rewrite: `for i: P[i:i+3]; C` -> `for i: if i == 0: P[0:3] else: P[i+2]; C`, P in three rows taken modulo 3.
+    Legal when: the stage is computed inside a loop along which its tile moves evenly; the loop stays sequential; no
+    value is overwritten before its last use.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((34, 32), name="A")
+        >>> B = te.compute((34, 32), lambda i, j: A[i, j] * 2, name="B")
+        >>> C = te.compute((32, 32), lambda i, j: B[i, j] + B[i + 1, j] + B[i + 2, j], name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].compute_at(s[C], "i")
+        >>> s[B].rolling_buffer()
+    """
+
+    stage: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        return _buffered(state, self.stage, "rolling", "rolling_buffer"), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].rolling_buffer()"
+
+
+@primitive("double_buffer")
+@dataclass(frozen=True, slots=True)
+class DoubleBuffer:
+    """Compute each tile one iteration before it is read, in two buffers used in turn.
+
+    Rewrite: `for k: P[k]; C[k]` -> `P[0]; for k: P[k + 1] into the other half; C[k]`.
+    Legal when: the stage is computed inside a sequential loop, and what it reads is there one iteration earlier.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] * 2, name="B")
+        >>> C = te.compute((64,), lambda i: B[i] + 1, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i_o, i_i = s[C].split("i", factor=16)
+        >>> s[B].compute_at(s[C], i_o)
+        >>> s[B].double_buffer()
+    """
+
+    stage: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        return _buffered(state, self.stage, "double", "double_buffer"), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].double_buffer()"
+
+
+@primitive("fold_storage")
+@dataclass(frozen=True, slots=True)
+class FoldStorage:
+    """Let elements of an intermediate array share memory: the index of a dimension is taken modulo `factor`.
+
+    Without a factor, the smallest one is chosen that loses no value.
+    Rewrite: `T[i]` -> `T[i % factor]`.
+    Legal when: no element is overwritten before its last use, proven from the order of all its writes and reads.
+    Example:
+        >>> from tensorlang import te
+        >>> @te.hybrid.script
+        ... def smooth(A):
+        ...     out = output_tensor((30,), "float32")
+        ...     t = allocate((32,), "float32")
+        ...     for i in range(32):
+        ...         t[i] = A[i] * 2.0
+        ...         if i >= 2:
+        ...             out[i - 2] = t[i] + t[i - 2]
+        ...     return out
+        >>> A = te.placeholder((32,), name="A")
+        >>> s = te.create_schedule(smooth(A).op)
+        >>> s["smooth"].fold_storage("t", 0)
+        3
+    """
+
+    stage: str
+    array: str
+    dim: int
+    factor: int | None
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = state.looped(self.stage)
+        known = {b.name: b for b in (*buffers(op), *(local_arrays(op) if isinstance(op, HybridOp) else ()))}
+        name = self.array if self.array in known else f"{self.stage}.{self.array}"
+        if name not in known:
+            raise BadArgument("", f"{self.stage} makes no array {self.array!r}; {nearest(self.array, known)}")
+        if name in state.program.storage and _is_argument(state, name):
+            raise BadArgument("", f"{name} belongs to the caller; only intermediate arrays can be folded")
+        rank = len(known[name].shape)
+        if not 0 <= self.dim < rank:
+            raise BadArgument("", f"dim must be between 0 and {rank - 1}, got {self.dim}")
+        if self.factor is not None and self.factor < 1:
+            raise BadArgument("", f"factor must be at least 1, got {self.factor}")
+        current = state.stages[self.stage]
+        factor = self.factor if self.factor is not None else self._smallest(state, name)
+        moduli = list(current.folds.get(name, (0,) * rank))
+        moduli[self.dim] = factor
+        return state.with_stage(replace(current, folds={**current.folds, name: tuple(moduli)})), (str(factor),)
+
+    def _smallest(self, state: ScheduleState, name: str) -> int:
+        scop = derive(state).scop
+        shape = next(a.shape for a in scop.arrays if a.name == name)
+        own = len(state.program.buffers[name].shape) if name in state.program.buffers else len(shape)
+        found = window(scop, name, len(shape) - own + self.dim if own != len(shape) else self.dim, _MOST)
+        if found is None:
+            raise BadArgument("", f"no factor up to {_MOST} keeps every value of {name} until its last use")
+        return found
+
+    def text(self) -> str:
+        factor = "" if self.factor is None else f", {self.factor}"
+        return f"s[{self.stage!r}].fold_storage({self.array!r}, {self.dim}{factor})"
+
+
+@primitive("storage_align")
+@dataclass(frozen=True, slots=True)
+class StorageAlign:
+    """Pad an intermediate array so that the stride of a dimension is `k * factor + offset`.
+
+    Rewrite: `T: float32[16, 100]` -> storage_align(axis 0, 16, 4) -> `T: float32[16, 100 + 0]`, of stride 6 * 16 + 4.
+    Legal when: the stage is no output, its tile has a constant size, and padding the next dimension can reach the
+    stride.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((16, 100), name="A")
+        >>> B = te.compute((16, 100), lambda i, j: A[i, j] * 2, name="B")
+        >>> C = te.compute((16, 100), lambda i, j: B[i, j] + 1, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].storage_align(B.op.axis[0], 16, 8)
+    """
+
+    stage: str
+    axis: str
+    factor: int
+    offset: int
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = state.compute_op(self.stage)
+        if self.stage in state.program.outputs:
+            raise BadArgument("", f"{self.stage} is an output, whose layout is the caller's", legal=["cache_write first"])
+        names = [a.name for a in op.axes]
+        if self.axis not in names:
+            raise BadArgument("", f"{self.axis} is no axis of {self.stage}; {nearest(self.axis, names)}")
+        if self.factor < 1:
+            raise BadArgument("", f"factor must be at least 1, got {self.factor}")
+        place = names.index(self.axis)
+        current, aligned = state.stages[self.stage], dict(state.stages[self.stage].aligned)
+        aligned |= {b.name: (place, self.factor, self.offset) for b in buffers(op)}
+        made = state.with_stage(replace(current, aligned=aligned))
+        for b in buffers(op):
+            inside = len(op.axes) - place - 1
+            shape = derive(made).plans[b.name].buffer.shape
+            self._check(shape[len(shape) - inside :])
+        return made, ()
+
+    def _check(self, inside: tuple[Expr, ...]) -> None:
+        stride = 1
+        for extent in inside:
+            size = constant(extent)
+            if size is None:
+                raise BadArgument("", f"storage_align needs constant sizes inside {self.axis}, got {to_text(extent)}")
+            stride *= size
+        if stride % self.factor != self.offset % self.factor:
+            raise BadArgument("", f"no padding inside {self.axis} gives a stride of {self.factor} * k + {self.offset}")
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].storage_align({self.axis!r}, {self.factor}, {self.offset})"
+
+
+def _is_argument(state: ScheduleState, buffer: str) -> bool:
+    root, _ = state.program.storage[buffer]
+    return isinstance(state.program[state.program.producer[root]], PlaceholderOp) or state.program.is_output(buffer)

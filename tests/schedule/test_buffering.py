@@ -1,0 +1,156 @@
+"""Rolling, double and folded buffers, and padded strides: equal results, no recomputation, and refusals with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tensorlang import lower, te
+from tensorlang.errors import BadArgument, IllegalParallel, OverwrittenValue, UncoveredRead
+from tensorlang.schedule import Schedule
+from tensorlang.testing.check import check_schedule
+
+
+def blur(rows: int = 34, columns: int = 40) -> tuple[Schedule, list[te.Tensor], te.Tensor, te.Tensor]:
+    a = te.placeholder((rows, columns), name="A")
+    b = te.compute((rows, columns), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((rows - 2, columns - 2), lambda i, j: b[i, j] + b[i + 1, j + 1] + b[i + 2, j + 2], name="C")
+    return te.create_schedule(c.op), [a, c], b, c
+
+
+def note(s: Schedule, stage: str) -> Any:
+    return next(n for n in s.explain().stages if n.stage == stage)
+
+
+def test_a_rolling_buffer_computes_every_row_once() -> None:
+    s, args, b, c = blur()
+    s[b].compute_at(s[c], "i")
+    assert note(s, "B").recomputed == pytest.approx(32 * 3 / 34)
+    s[b].rolling_buffer()
+    assert note(s, "B").recomputed == 1.0
+    assert note(s, "B").shape == ("3", "40")
+    assert "B[(i + 2) % 3, j] = A[i + 2, j] * 2.0" in str(lower(s, args))
+    check_schedule(s, args)
+
+
+@pytest.mark.parametrize("rows, columns", [(34, 40), (7, 5), (3, 3)])
+@pytest.mark.parametrize("factors", [(4, 8), (1, 3), (5, 1)])
+@pytest.mark.parametrize("how", ["rolling_buffer", "double_buffer"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_tiles_that_outlive_an_iteration_equal_the_reference(
+    rows: int, columns: int, factors: tuple[int, int], how: str, axis: int
+) -> None:
+    s, args, b, c = blur(rows, columns)
+    axes = s[c].tile("i", "j", *factors)
+    s[b].compute_at(s[c], axes[axis])
+    getattr(s[b], how)()
+    check_schedule(s, args)
+
+
+def test_a_loop_that_carries_tiles_stays_sequential() -> None:
+    s, args, b, c = blur()
+    axes = s[c].tile("i", "j", 4, 8)
+    s[b].compute_at(s[c], axes[1])
+    s[b].double_buffer()
+    with pytest.raises(IllegalParallel, match=r"B\[0, 0, 0\] is written and read"):
+        s[c].parallel(axes[1])
+    s[c].parallel(axes[0])
+    check_schedule(s, args)
+
+
+def test_a_reduction_can_roll() -> None:
+    a = te.placeholder((20, 9), name="A")
+    k = te.reduce_axis((0, 9), "k")
+    b = te.compute((20,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    c = te.compute((18,), lambda i: b[i] + b[i + 2], name="C")
+    s = te.create_schedule(c.op)
+    s[b].compute_at(s[c], "i")
+    s[b].rolling_buffer()
+    check_schedule(s, [a, c])
+
+
+def test_symbolic_rows_roll() -> None:
+    n = te.var("n")
+    a = te.placeholder((n + 2, 8), name="A")
+    b = te.compute((n + 2, 8), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((n, 8), lambda i, j: b[i, j] + b[i + 2, j], name="C")
+    s = te.create_schedule(c.op)
+    s[b].compute_at(s[c], "i")
+    s[b].rolling_buffer()
+    for size in (0, 1, 13):
+        check_schedule(s, [a, c], sizes={"n": size})
+
+
+def test_a_producer_of_a_double_buffer_must_be_there_one_tile_earlier() -> None:
+    a = te.placeholder((64,), name="A")
+    p = te.compute((64,), lambda i: a[i] + 1, name="P")
+    b = te.compute((64,), lambda i: p[i] * 2, name="B")
+    c = te.compute((64,), lambda i: b[i] + 3, name="C")
+    s = te.create_schedule(c.op)
+    outer, _ = s[c].split("i", factor=16)
+    s[b].compute_at(s[c], outer)
+    s[b].double_buffer()
+    with pytest.raises(UncoveredRead):
+        s[p].compute_at(s[c], outer)
+    check_schedule(s, [a, c])
+
+
+def test_buffers_need_a_place() -> None:
+    s, _, b, _ = blur()
+    for how in ("rolling_buffer", "double_buffer"):
+        with pytest.raises(BadArgument, match="needs a stage that is computed inside a loop") as caught:
+            getattr(s[b], how)()
+        assert "s['B'].compute_at(s['C'], 'i')" in caught.value.legal
+
+
+def test_folding_finds_the_smallest_window_and_refuses_a_smaller_one() -> None:
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+
+    @te.hybrid.script
+    def smooth(a: te.Tensor, n: te.Var) -> te.Tensor:
+        out = output_tensor((n,), "float32")  # type: ignore[name-defined]  # noqa: F821
+        t = allocate((n + 3,), "float32")  # type: ignore[name-defined]  # noqa: F821
+        for i in range(n):
+            t[i] = a[i] * 2.0
+            if i >= 3:
+                out[i] = t[i] + t[i - 3]
+        return out
+
+    out = smooth(a, n)
+    s = te.create_schedule(out.op)
+    with pytest.raises(OverwrittenValue) as caught:
+        s["smooth"].fold_storage("t", 0, 3)
+    assert caught.value.witness is not None and caught.value.witness.element == "smooth.t[0]"
+    assert s["smooth"].fold_storage("t", 0) == 4
+    check_schedule(s, [a, out], sizes={"n": 19})
+
+
+def test_folding_of_a_whole_stage_is_refused_when_its_reader_comes_late() -> None:
+    s, _, b, _ = blur()
+    with pytest.raises(OverwrittenValue, match="overwrites the memory of B"):
+        s[b].fold_storage(b, 0, 4)
+    with pytest.raises(BadArgument, match="belongs to the caller"):
+        s["C"].fold_storage("C", 0, 4)
+    with pytest.raises(BadArgument, match="makes no array 'D'"):
+        s["C"].fold_storage("D", 0, 4)
+
+
+@pytest.mark.parametrize("factor, offset, width", [(16, 0, 48), (16, 8, 40), (32, 1, 65), (1, 0, 40)])
+def test_aligned_strides(factor: int, offset: int, width: int) -> None:
+    s, args, b, _ = blur()
+    s[b].storage_align(b.op.axis[0], factor, offset)
+    assert note(s, "B").shape == ("34", str(width))
+    check_schedule(s, args)
+
+
+def test_alignment_that_no_padding_reaches() -> None:
+    a = te.placeholder((4, 5, 6), name="A")
+    b = te.compute((4, 5, 6), lambda i, j, k: a[i, j, k] + 1, name="B")
+    c = te.compute((4, 5, 6), lambda i, j, k: b[i, j, k] + 1, name="C")
+    s = te.create_schedule(c.op)
+    with pytest.raises(BadArgument, match="no padding inside i gives a stride"):
+        s[b].storage_align("i", 4, 1)
+    with pytest.raises(BadArgument, match="C is an output"):
+        s[c].storage_align("i", 4, 0)
