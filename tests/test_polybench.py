@@ -10,6 +10,7 @@ import pytest
 import tensorlang
 from examples.polybench import KERNELS
 from examples.polybench.case import Arrays, Case, Mistake, Sizes
+from tensorlang.errors import IllegalOrder
 from tensorlang.schedule import Schedule
 
 SUITE = """correlation covariance gemm gemver gesummv symm syr2k syrk trmm 2mm 3mm atax bicg doitgen mvt cholesky durbin
@@ -107,6 +108,21 @@ def test_mistakes_are_refused(case: Case, name: str) -> None:
     witness = caught.value.witness
     assert witness is not None
     assert (witness.kind, witness.element, witness.distance) == (mistake.kind, mistake.element, mistake.distance)
+
+
+REORDERED = [(case, m) for case in KERNELS.values() for m in case.mistakes.values() if m.error is IllegalOrder]
+
+
+@pytest.mark.parametrize(("case", "mistake"), REORDERED, ids=[case.name for case, _ in REORDERED])
+def test_refused_orders_compute_something_else(case: Case, mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorlang.schedule.schedule.verify", lambda state: None)
+    monkeypatch.setenv("TENSORLANG_CHECK", "0")
+    declared = case.declare(case.sizes)
+    s = declared.create_schedule()
+    mistake.steps(s)
+    given = draw(case, case.sizes)
+    got = declared.call(tensorlang.build(s, declared.args, "interpreter"), case.sizes, given)
+    assert not all(np.allclose(got[name], wanted) for name, wanted in case.run(case.sizes, given).items())
 
 
 def test_many_kernels_come_with_a_mistake() -> None:

@@ -12,16 +12,7 @@ from tensorlang.schedule import Schedule, Stage
 
 @te.hybrid.script
 def two_mm(
-    ni: Size,
-    nj: Size,
-    nk: Size,
-    nl: Size,
-    alpha: Scalar,
-    beta: Scalar,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor,
+    ni: Size, nj: Size, nk: Size, nl: Size, alpha: Scalar, beta: Scalar, A: Tensor, B: Tensor, C: Tensor, D: Tensor
 ) -> Tensor:
     """D = alpha A B C + beta D."""
     tmp = te.allocate((ni, nj), "float64")

@@ -14,15 +14,7 @@ from tensorlang.schedule import Schedule
 
 @te.hybrid.script
 def deriche(
-    w: Size,
-    h: Size,
-    a1: Scalar,
-    a2: Scalar,
-    a3: Scalar,
-    a4: Scalar,
-    b1: Scalar,
-    b2: Scalar,
-    image: Tensor,
+    w: Size, h: Size, a1: Scalar, a2: Scalar, a3: Scalar, a4: Scalar, b1: Scalar, b2: Scalar, image: Tensor
 ) -> Tensor:
     """Deriche's recursive smoothing: along the rows to and fro, then along the columns of the result."""
     out = te.output_tensor((w, h), "float64")

@@ -11,17 +11,7 @@ from tensorlang.schedule import Schedule
 
 
 @te.hybrid.script
-def adi(
-    tsteps: Size,
-    n: Size,
-    a: Scalar,
-    b: Scalar,
-    c: Scalar,
-    d: Scalar,
-    e: Scalar,
-    f: Scalar,
-    u: Tensor,
-) -> Tensor:
+def adi(tsteps: Size, n: Size, a: Scalar, b: Scalar, c: Scalar, d: Scalar, e: Scalar, f: Scalar, u: Tensor) -> Tensor:
     """Heat on a square by alternating directions: every step solves tridiagonal systems by columns, then by rows."""
     v = te.allocate((n, n), "float64")
     p = te.allocate((n, n), "float64")

@@ -54,6 +54,7 @@ def _schedules(file: str) -> list[tuple[str, Any]]:
     """The schedules that a file, or one function in it, makes."""
     from tensorlang.autotune.files import load_file, load_function
     from tensorlang.schedule import Schedule
+    from tensorlang.te.operation import Tensor
 
     if file.endswith(".py"):
         names = vars(load_file(Path(file)))
@@ -67,18 +68,17 @@ def _schedules(file: str) -> list[tuple[str, Any]]:
     schedules = [s for s in several if isinstance(s, Schedule)]
     if len(schedules) > 1:
         return [(f"{name}[{k}]", s) for k, s in enumerate(schedules)]
-    return [(name, schedules[0] if schedules else _default(several, file))]
+    if not schedules and not any(isinstance(t, Tensor) for t in several):
+        raise click.UsageError(f"{file} must return a schedule or computed tensors, got {made!r}")
+    return [(name, schedules[0] if schedules else _default(several))]
 
 
-def _default(made: list[Any], file: str) -> Any:
+def _default(tensors: list[Any]) -> Any:
     """The default schedule of the tensors that a function returned."""
     from tensorlang.schedule import create_schedule
-    from tensorlang.te.operation import PlaceholderOp, Tensor
+    from tensorlang.te.operation import PlaceholderOp
 
-    outputs = [t for t in made if isinstance(t, Tensor) and not isinstance(t.op, PlaceholderOp)]
-    if not outputs:
-        raise click.UsageError(f"{file} must return a schedule or computed tensors, got {made!r}")
-    return create_schedule(outputs)
+    return create_schedule([t for t in tensors if not isinstance(t.op, PlaceholderOp)])
 
 
 def _sizes(text: str) -> Mapping[str, int]:

@@ -26,7 +26,7 @@ class Storage:
         """Return the buffer and the local index of a global element, at the given values of loops and own axes."""
         plan = self.plans[name]
         bases = (substitute(b, dict(values)) for b in plan.base)
-        copies = tuple(simple(binary("sub", axes[axis], low)) for axis, low in plan.copies)
+        copies = (simple(binary("sub", axes[axis], substitute(low, dict(values)))) for axis, low in plan.copies)
         tile = () if plan.tile is None else (substitute(plan.tile, dict(values)),)
         local = [*copies, *tile, *(simple(binary("sub", i, b)) for i, b in zip(index, bases, strict=True))]
         for k, modulus in enumerate(plan.moduli):

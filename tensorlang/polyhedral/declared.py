@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import TypeAlias
 
 from tensorlang import dtypes
@@ -38,6 +39,9 @@ class Declared:
     families: tuple[Family, ...]
     ordered: isl.UnionMap
     parameters: Mapping[str, Expr]
+    op: HybridOp
+    strict: bool
+    facts: tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,25 @@ def declared(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fac
     for array in dict.fromkeys(t.array for t in touches if t.writes):
         families += reader.families(array, [t for t in touches if t.array == array])
     ordered = [f.pairs for f in families if f.kind != "reduction"]
-    return Declared(tuple(families), isl.union(ordered).coalesce(), reader.namer.parameters)
+    return Declared(tuple(families), isl.union(ordered).coalesce(), reader.namer.parameters, op, strict, facts)
+
+
+@lru_cache(maxsize=64)
+def nearest(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fact, ...]) -> tuple[Family, ...]:
+    """Return the dependences access by access, each source with the first of its sinks only: what a reader expects.
+
+    A flow through `A[i - 1, j]` is one family, `(0, 1, 0)`, and not the closure of it.
+    """
+    reader = _Reader(op, sizes, strict, facts)
+    touches = [t for s in sources(op).values() for t in reader.touches(s)]
+    found = []
+    for a, b in product(touches, touches):
+        if a.array == b.array and (a.writes or b.writes):
+            same_reducer = a.writes and b.writes and bool(a.reducer) and a.reducer == b.reducer
+            kind = "reduction" if same_reducer else "anti" if not a.writes else "output" if b.writes else "flow"
+            for family in reader.family(kind, a.array, [a], [b], later=True):
+                found.append(replace(family, pairs=family.pairs.lexmin()))
+    return tuple(found)
 
 
 class _Reader:
@@ -126,13 +148,13 @@ class _Reader:
         for reducer in dict.fromkeys(t.reducer for t in writes):
             mine = [t for t in writes if t.reducer == reducer]
             others = [t for t in writes if not reducer or t.reducer != reducer]
-            yield from self._family("flow", array, mine, reads, later=True)
-            yield from self._family("anti", array, reads, mine, later=True)
-            yield from self._family("output", array, mine, others, later=True)
+            yield from self.family("flow", array, mine, reads, later=True)
+            yield from self.family("anti", array, reads, mine, later=True)
+            yield from self.family("output", array, mine, others, later=True)
             if reducer:
-                yield from self._family("reduction", array, mine, mine, later=False)
+                yield from self.family("reduction", array, mine, mine, later=False)
 
-    def _family(
+    def family(
         self, kind: str, array: str, first: Sequence[_Touch], then: Sequence[_Touch], later: bool
     ) -> Iterator[Family]:
         parts = [self._meet(array, a, b, later) for a in _alike(first) for b in _alike(then)]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import dims, index_text
-from tensorlang.polyhedral.declared import Family
+from tensorlang.polyhedral.declared import Family, nearest
 from tensorlang.polyhedral.legality import Dependences, TimeSpace, dependences
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
 
@@ -18,6 +18,8 @@ Span: TypeAlias = tuple[int | None, int | None]  # least and greatest; None: no 
 @dataclass(frozen=True, slots=True)
 class Distance:
     """A dependence between two statements; `spans` holds, per axis that both have, how far the sink is from the source.
+
+    Where a source has many sinks, the nearest counts.
 
     Kind is flow, anti, output or reduction.
     """
@@ -48,14 +50,13 @@ def distances(scop: Scop) -> list[Distance]:
     """Return every dependence of a scop between two statements that has an instance, reductions included."""
     space = TimeSpace(scop)
     arrays = {a.name: a for a in scop.arrays}
-    found: dict[tuple[str, str, str, str], Distance] = {}
+    ordered: list[Distance] = []
     for stage, known in scop.declared:
         points = {s.source: tuple(a for a, _ in s.point) for s in scop.statements if s.stage == stage}
-        for declared in known.families:
-            for pairs in isl.maps_of(declared.pairs):
-                distance = _declared(stage, declared, pairs, points)
-                if distance is not None:
-                    found[distance.kind, distance.array, distance.source, distance.sink] = distance
+        for near in nearest(known.op, scop.sizes, known.strict, known.facts):
+            for pairs in isl.maps_of(near.pairs):
+                ordered += _declared(stage, near, pairs, points)
+    found: dict[tuple[str, str, str, str], Distance] = {}
     for family in (*dependences(scop), *_updates(scop)):
         for source, sink in _statement_pairs(family):
             key = (family.kind, family.array, source.name, sink.name)
@@ -67,20 +68,18 @@ def distances(scop: Scop) -> list[Distance]:
                 pairs = pairs.intersect(isl.lex_lt(space.length))
             if not pairs.is_empty():
                 found[key] = Distance(*key, *_spans(pairs, source, sink, space))
-    return list(found.values())
+    return [*dict.fromkeys(ordered), *found.values()]
 
 
-def _declared(stage: str, family: Family, pairs: isl.Map, points: dict[str, tuple[str, ...]]) -> Distance | None:
-    """A dependence of a hybrid operation between two of its statements; None when it has no instance."""
+def _declared(
+    stage: str, family: Family, pairs: isl.Map, points: dict[str, tuple[str, ...]]
+) -> Iterator[Distance]:
+    """A dependence of a hybrid operation between two of its statements, if both still run."""
     source, sink = isl.names_of(pairs)
-    if source not in points or sink not in points:
-        return None
-    if family.kind == "reduction" and source == sink:
-        pairs = pairs.intersect(isl.lex_lt_within(pairs))
-    if pairs.is_empty():
-        return None
-    names = _common_prefix(points[source], points[sink])
-    return Distance(family.kind, family.array, f"{stage}.{source}", f"{stage}.{sink}", names, _apart(pairs, len(names)))
+    if source in points and sink in points:
+        names = _common_prefix(points[source], points[sink])
+        ends = f"{stage}.{source}", f"{stage}.{sink}"
+        yield Distance(family.kind, family.array, *ends, names, _apart(pairs, len(names)))
 
 
 def _common_prefix(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def band_dependences(scop: Scop, loops: Sequence[str], reductions: bool = False)
     space = TimeSpace(scop)
     columns = tuple(vector.index(loop) for loop in loops)
     inside = _inside(space.length, vector[: min(columns)])
-    for kind, array, pairs in _families(scop, space, reductions):
+    for kind, array, pairs in time_pairs(scop, space, reductions):
         here = pairs.intersect(inside)
         if kind == "reduction":
             here = here.intersect(isl.lex_lt(space.length))
@@ -53,7 +53,7 @@ def band_dependences(scop: Scop, loops: Sequence[str], reductions: bool = False)
             yield BandDependence(kind, array, here, distances, space, columns)
 
 
-def _families(scop: Scop, space: TimeSpace, reductions: bool) -> Iterator[tuple[str, str, isl.Map]]:
+def time_pairs(scop: Scop, space: TimeSpace, reductions: bool) -> Iterator[tuple[str, str, isl.Map]]:
     """Kind, array and pairs of time vectors of all dependences."""
     for stage, known in scop.declared:
         time = space.instances(stage)

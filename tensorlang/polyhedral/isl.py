@@ -15,6 +15,9 @@ import islpy
 Set: TypeAlias = Any
 Map: TypeAlias = Any
 UnionMap: TypeAlias = Any
+UnionSet: TypeAlias = Any
+Aff: TypeAlias = Any
+ScheduleNode: TypeAlias = Any
 PwAff: TypeAlias = Any
 AstExpr: TypeAlias = Any
 AstNode: TypeAlias = Any
@@ -22,6 +25,7 @@ AstNode: TypeAlias = Any
 DIM = islpy.dim_type
 ExprType = islpy.ast_expr_type
 NodeType = islpy.ast_node_type
+ScheduleNodeType = islpy.schedule_node_type
 OpType = islpy.ast_expr_op_type
 AstBuild = islpy.AstBuild
 Schedule = islpy.Schedule
@@ -76,11 +80,6 @@ def unnamed(pairs: Map) -> Map:
     return pairs.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)
 
 
-def lex_lt_within(pairs: Map) -> Map:
-    """The lexicographic order on the tuple that is both the domain and the range of a map."""
-    return islpy.Map.lex_lt(pairs.get_space().domain())
-
-
 def lex_lt(dims: int) -> Map:
     """Vectors of `dims` entries -> lexicographically later ones."""
     return islpy.Map.lex_lt(islpy.Space.set_alloc(islpy.DEFAULT_CONTEXT, 0, dims))
@@ -110,6 +109,23 @@ def nonnegative_rows(distances: Set) -> Set:
     for k in range(1 + distances.dim(DIM.param)):  # the constant and the parameters come first
         rows = rows.fix_val(DIM.set, k, islpy.Val(0))
     return islpy.Set(str(rows.unwrap().range().reset_tuple_id()).replace("rat: ", ""))
+
+
+def no_pairs() -> UnionMap:
+    """The empty union map."""
+    return islpy.UnionMap("{ }")
+
+
+def as_union(pairs: Map) -> UnionMap:
+    """A map as a union map."""
+    return islpy.UnionMap.from_map(pairs)
+
+
+def schedule_of(instances: UnionSet, context: Set, order: UnionMap, reductions: UnionMap) -> Any:
+    """isl's schedule of instances: pairs of `order` forward and close, those of `reductions` not at the same time."""
+    both = order.union(reductions)
+    wanted = islpy.ScheduleConstraints.on_domain(instances).set_context(context).set_validity(order)
+    return wanted.set_proximity(both).set_coincidence(both).compute_schedule()
 
 
 @contextmanager

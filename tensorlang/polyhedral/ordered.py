@@ -10,6 +10,7 @@ from itertools import count
 from tensorlang.errors import DefinitionError, InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Load, Unary, Var, binary, fold_integers, rewrite, same, walk
 from tensorlang.ir.index import to_index
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Seq, Stmt, Store
 from tensorlang.polyhedral.affine_text import Namer, index_text
 from tensorlang.te.operation import HybridOp
@@ -119,7 +120,7 @@ def _source(name: str, store: Store, place: _Place) -> Source:
         low = _extreme(to_index(loop.lower), ends, 0)
         last = _extreme(binary("sub", to_index(loop.upper), 1), ends, 1)
         ends[loop.var.name] = low, last
-        extent = _folded(binary("add", binary("sub", last, low), 1))
+        extent = simplify(binary("add", binary("sub", last, low), 1))
         hull[loop.var.name] = low, extent
     return Source(name, store, place.loops, hull, (), place.conditions, _reducer(store, place.conditions), place.scopes)
 

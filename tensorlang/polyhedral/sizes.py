@@ -42,7 +42,7 @@ def sizes_text(found: Iterable[isl.Set], space: TimeSpace) -> str:
         return "all"
     _, _, body = str(total).partition(": ")
     names = {name: _name(expr) for name, expr in space.namer.parameters.items()}
-    text = re.sub(r"\bp\d+\b", lambda found: names.get(found[0], found[0]), body.removesuffix("}").strip())
+    text = re.sub(r"\b[a-zA-Z_]\w*\b", lambda found: names.get(found[0], found[0]), body.removesuffix("}").strip())
     return text if len(text) <= _LONGEST else ""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorlang.errors import Instance, Witness
-from tensorlang.ir.expr import Const, Expr, substitute, to_text
+from tensorlang.ir.expr import Const, Expr, Load, Var, substitute, to_text, walk
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, evaluate
@@ -44,6 +44,14 @@ class Touch:
         """What is touched, as text."""
         return element_text(self.access, self.values)
 
+    def text(self) -> str:
+        """The access in the names of the loops: `A[idx[i] + 1]`."""
+        if self.access.index is None:
+            return f"all of {self.access.array}"
+        prefix = f"{self.statement.stage}."
+        short: dict[str, Expr] = {n: Var(n.removeprefix(prefix), INDEX) for n in self.statement.loops}
+        return f"{self.access.array}[{', '.join(to_text(substitute(i, short)) for i in self.access.index)}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Clash:
@@ -65,7 +73,14 @@ class Clash:
 
     def unseen(self) -> tuple[Touch, ...]:
         """Those of the two whose element isl cannot tell: it was taken as any element."""
-        return tuple(t for t in (self.source, self.sink) if is_unknown(t.element))
+        found = {t.text(): t for t in (self.source, self.sink) if is_unknown(t.element)}
+        return tuple(found.values())
+
+    def hidden_by_data(self) -> tuple[str, ...]:
+        """The statements of which isl cannot tell when they run: they count as running always."""
+        space = self.violation.space
+        both = {t.statement.name: t.statement for t in (self.source, self.sink)}
+        return tuple(name for name, s in both.items() if any(map(_reads_memory, s.domain)) and not space.is_visible(s))
 
 
 def explain(violation: Violation) -> Witness:
@@ -81,6 +96,10 @@ def clash(violation: Violation) -> Clash:
     first, then = locate(space, source, bound), locate(space, sink, bound)
     a, b = _accesses(violation.array, first, then)
     return Clash(violation, a, b, bound)
+
+
+def _reads_memory(condition: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(condition))
 
 
 def _accesses(array: str, first: Located, then: Located) -> tuple[Touch, Touch]:

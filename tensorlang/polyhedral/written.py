@@ -73,7 +73,9 @@ def _unwritten(reading: _Reading, found: Sequence[Source], namer: Namer) -> isl.
     known = [text for text in index if text is not None]
     if not exact or len(known) < len(index):
         return None
-    earlier = [text for writer in _nearest_first(reading, found) for text in writer.before(reading, known, names, namer)]
+    earlier = [
+        text for writer in _nearest_first(reading, found) for text in writer.before(reading, known, names, namer)
+    ]
     missing = _set(names, [where, namer.context()], namer)
     for text in earlier:
         if missing.is_empty():
@@ -98,9 +100,7 @@ class _Writer:
     source: Source
     shared: int
 
-    def before(
-        self, reading: _Reading, index: Sequence[str], names: dict[str, str], namer: Namer
-    ) -> Iterator[str]:
+    def before(self, reading: _Reading, index: Sequence[str], names: dict[str, str], namer: Namer) -> Iterator[str]:
         """Conditions on a read's loops: this store wrote its element in the same iterations of the first `k` shared
         loops, and earlier in the next one (or earlier in the body of the last).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -21,15 +22,17 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered
 from tensorlang.polyhedral.folding import Overwritten, overwritten
 from tensorlang.polyhedral.legality import Violation, violations
-from tensorlang.polyhedral.statement import Access, Scop, Statement
-from tensorlang.polyhedral.witness import explain
+from tensorlang.polyhedral.ordered import sources
+from tensorlang.polyhedral.sizes import failing_sizes
+from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
+from tensorlang.polyhedral.witness import Clash, clash
 from tensorlang.schedule import order
 from tensorlang.schedule.derive import Derived, derive
 from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState
 from tensorlang.schedule.tile_match import Mismatch
 from tensorlang.schedule.tile_plan import tile_fault
-from tensorlang.te.operation import buffers
+from tensorlang.te.operation import HybridOp, buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +76,14 @@ class Uncovered:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A dependence that runs backwards, or a race."""
+    """Dependences that run backwards, or races."""
 
     derived: Derived
-    violation: Violation
+    violations: tuple[Violation, ...]
 
     def error(self, state: ScheduleState) -> ScheduleError:
         """The error to raise."""
-        return _refusal(state, self.derived, self.violation)
+        return _refusal(state, self.derived, self.violations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,7 @@ def _fault(state: ScheduleState) -> Fault | None:
         return Uncovered(gap)
     broken = violations(derived.scop)
     if broken:
-        return Broken(derived, broken[0])
+        return Broken(derived, tuple(broken))
     lost = overwritten(derived.scop)
     if lost is not None:
         return Lost(lost)
@@ -193,32 +196,45 @@ def acyclic(state: ScheduleState, stage: str, host: str) -> bool:
         host = attach.stage
 
 
-def _refusal(state: ScheduleState, derived: Derived, violation: Violation) -> ScheduleError:
+def _refusal(state: ScheduleState, derived: Derived, broken: Sequence[Violation]) -> ScheduleError:
     """Name the annotation that breaks a dependence, or else the order itself."""
     plain = [replace(s, lanes=()) for s in derived.scop.statements]
     serial = replace(derived.scop, statements=tuple(plain), unordered=frozenset())
-    witness = explain(violation)
+    violation, found = broken[0], clash(broken[0])
+    witness = replace(found.witness(), sizes_text=failing_sizes(broken))
+    notes = _notes(state, found)
     if violations(serial):
         why = f"{_subject(witness)} would run before what it needs"
-        return IllegalOrder("", why, witness=witness, legal=["keep the order of the loops as it is"])
+        return IllegalOrder("", "\n".join([why, *notes]), witness=witness)
     stage, axis, note = _guilty(state, derived.scop, violation.array)
-    what = "updated" if violation.kind == "reduction" else "written and read"
+    what = "updated" if violation.kind == "reduction" or is_update(state, found) else "written and read"
     why = f"iterations of {axis} would run at the same time, but {witness.element} is {what} by two of them"
     word = {LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorize", LoopKind.BOUND: "bind"}[note.kind]
     thread = f", {note.thread!r}" if note.thread else ""
     legal = [f"s[{stage!r}].{word}({a!r}{thread})" for a in free_axes(state, stage, axis)]
-    if violation.kind == "reduction":
-        legal += _rfactor_first(state, stage, axis, word)
-    return IllegalParallel("", why, witness=witness, legal=legal)
+    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, legal=legal)
 
 
-def _rfactor_first(state: ScheduleState, stage: str, axis: str, word: str) -> list[str]:
-    """How partial results make a reduce axis free of the dependence between its updates."""
-    if state.attached_to(stage):
-        return []
-    if constant(state.axis_ranges(stage)[axis].extent) is None:
-        return [f"split {axis} by a constant factor, s.rfactor the inner axis, then {word} the axis of partial results"]
-    return [f"s.rfactor({stage!r}, {axis!r})", f"then {word} {axis!r} of the partial results"]
+def _notes(state: ScheduleState, found: Clash) -> list[str]:
+    """What a user may not expect: an order that is kept on demand, and accesses that isl cannot follow."""
+    notes = []
+    if state.strict and is_update(state, found):
+        notes.append("the schedule is strict: floating-point updates of one element keep the order of the program")
+    for touch in found.unseen():
+        notes.append(f"{touch.text()} in {touch.statement.name} depends on data: it counts as any element")
+    notes += [f"whether {name} runs depends on data: it counts as running" for name in found.hidden_by_data()]
+    return notes
+
+
+def is_update(state: ScheduleState, found: Clash) -> bool:
+    """Whether two runs update one element by the same reducer."""
+    a, b = found.source.statement, found.sink.statement
+    op = state.program[a.stage]
+    if a.stage != b.stage or not isinstance(op, HybridOp):
+        return a.stage == b.stage and a.role is b.role is Role.UPDATE
+    first, then = (sources(op)[s.source].reducer for s in (a, b))
+    written = {w.array for w in a.writes} & {w.array for w in b.writes}
+    return bool(first) and first == then and found.violation.kind == "output" and found.violation.array in written
 
 
 def _subject(witness: Witness) -> str:

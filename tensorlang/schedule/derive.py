@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, same, substitute, variables, walk
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, substitute, walk
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
@@ -26,12 +26,12 @@ from tensorlang.schedule.relation import (
     SplitRelation,
     backward,
     constant,
-    made_values,
     ranges,
     simple,
     split_factor,
     symbolic,
 )
+from tensorlang.schedule.scopes import copies, loops_of_scope
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.schedule.statements import is_true, ordered_statement, statements_of
 from tensorlang.te.axis import AxisKind
@@ -251,38 +251,18 @@ class _Derivation:
         users = [n for n, s in plan.stage.strands.items() if local.name in arrays_of(found[s.source])]
         first = found[plan.stage.strands[users[0]].source] if users else None
         scope = first.scopes[local.name] if first else ()
-        shared = self._loops_of_scope(plan.stage, users, scope)
-        inside = {f"{plan.stage.name}.{a}" for a in shared}
-        points = [dict(self.statements[plan.by_strand[n]].point) for n in users]
-        copies: list[tuple[str, Expr]] = []
-        extents: list[Expr] = []
-        for name in scope:
-            values = [p[name] for p in points]
-            if variables(values[0]) <= inside | self.state.sizes and all(same(v, values[0]) for v in values):
-                continue
-            assert first is not None
-            low, extent = first.hull[name]
-            copies.append((name, low))
-            extents.append(extent)
-        shape = (*extents, *(symbolic(e) for e in local.shape))
-        owner = f"{plan.stage.name}.{shared[-1]}" if shared else None
+        shared = loops_of_scope(self.state, plan.stage, users, scope)
+        hulls = {name: first.hull[name] for name in scope} if first else {}
+        known = {loop.name: loop.range for loop in plan.own}
+        around = [f"{plan.stage.name}.{a}" for a in shared]
+        runs = [self.statements[plan.by_strand[n]] for n in users]
+        kept = copies(runs, around, hulls, known, self.state.sizes)
+        shape = (*(extent for _, extent in kept.values()), *(symbolic(e) for e in local.shape))
+        owner = around[-1] if around else None
         base = (ZERO,) * len(local.shape)
-        made = BufferPlan(replace(local, shape=shape), base, owner, False, tuple(copies))
+        firsts = tuple((name, low) for name, (low, _) in kept.items())
+        made = BufferPlan(replace(local, shape=shape), base, owner, False, firsts)
         self.buffers[local.name] = self._folded(plan.stage, made, len(scope))
-
-    def _loops_of_scope(self, stage: StageState, users: Sequence[str], scope: Sequence[str]) -> list[str]:
-        """The loops around all of some statements that the loops of a scope decide, for all of them the same way."""
-        found: list[str] = []
-        values = [
-            made_values(stage.strands[n].relations, self.state.strand_ranges(stage.name, n)) | {s: Var(s, INDEX) for s in scope}
-            for n in users
-        ]
-        for axis in _common([order.around(stage.order, n) for n in users]):
-            at = [simplify(v[axis]) if axis in v else Var(axis, INDEX) for v in values]
-            if not all(same(a, at[0]) and variables(a) <= {*scope, *self.state.sizes} for a in at):
-                break
-            found.append(axis)
-        return found
 
     def _boxes(self, op: Operation, prefix: tuple[LoopPlan, ...]) -> list[Box | None]:
         names = tuple(p.name for p in prefix)
@@ -466,16 +446,6 @@ def arrays_of(source: Source) -> set[str]:
     """Names of the arrays that a statement touches."""
     loads = [n for e in (*source.conditions, *source.store.index, source.store.value) for n in walk(e)]
     return {n.buffer.name for n in loads if isinstance(n, Load)} | {source.store.buffer.name}
-
-
-def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The longest path that all begin with."""
-    shared: list[str] = []
-    for level in zip(*paths, strict=False):
-        if len(set(level)) > 1:
-            break
-        shared.append(level[0])
-    return tuple(shared)
 
 
 def _base(box: Box | None) -> Expr:

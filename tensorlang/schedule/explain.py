@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tensorlang import config, dtypes
-from tensorlang.errors import BadArgument
+from tensorlang.errors import BadArgument, ScheduleError
 from tensorlang.ir.expr import Const, Expr, substitute, to_text
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
@@ -15,11 +15,13 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.count import instances, points
 from tensorlang.polyhedral.distances import Distance, distances
 from tensorlang.polyhedral.footprint import Box, Reader, needed
-from tensorlang.polyhedral.legality import violations
+from tensorlang.polyhedral.legality import Violation, violations
 from tensorlang.polyhedral.nest import Loop
 from tensorlang.polyhedral.nest import loops as loops_of
 from tensorlang.polyhedral.statement import Role, Scop, Statement
+from tensorlang.schedule.check import is_legal
 from tensorlang.schedule.derive import BufferPlan, Derived, derive
+from tensorlang.schedule.primitives.loops import Reorder
 from tensorlang.schedule.state import ScheduleState
 
 
@@ -85,10 +87,10 @@ def explain(state: ScheduleState, title: str, sizes: Mapping[str, int] | None = 
             raise BadArgument("", f"{name} is no size of the program; there are {', '.join(sorted(state.sizes)) or 'none'}")
     derived = derive(state)
     found = distances(derived.scop)
-    return Explanation(title, tuple(found), tuple(_loop_notes(derived)), tuple(_stage_notes(state, derived, known)))
+    return Explanation(title, tuple(found), tuple(_loop_notes(state, derived)), tuple(_stage_notes(state, derived, known)))
 
 
-def _loop_notes(derived: Derived) -> Iterator[LoopNote]:
+def _loop_notes(state: ScheduleState, derived: Derived) -> Iterator[LoopNote]:
     """Every loop, tested by itself: which dependences would break if its iterations ran at once, or outside the next."""
     plain = [replace(s, lanes=()) for s in derived.scop.statements]
     scop = replace(derived.scop, statements=tuple(plain), unordered=frozenset())
@@ -96,32 +98,42 @@ def _loop_notes(derived: Derived) -> Iterator[LoopNote]:
     for s in scop.statements:
         for k, name in enumerate(s.loops):
             around.setdefault(name, s.loops[:k])
-    for loop in loops_of(derived.tree):
+    named = {loop.name: loop for loop in loops_of(derived.tree)}
+    for loop in named.values():
         outer = around.get(loop.name, ())
         broken = violations(replace(scop, unordered=frozenset({loop.name})))
         kinds = {v.kind for v in broken}
         order = "parallel" if not broken else "reduction" if kinds == {"reduction"} else "sequential"
-        because = ", ".join(dict.fromkeys(f"{v.kind} through {v.array}" for v in broken))
-        movable = bool(outer) and _may_swap(scop, outer[-1], loop.name)
+        because = ", ".join(f"{_listed(kinds)} through {array}" for array, kinds in _by_array(broken).items())
+        movable = bool(outer) and _may_swap(state, named[outer[-1]], loop)
         yield LoopNote(loop.stage, loop.axis, len(outer), _runs(loop), order, movable, because)
+
+
+def _by_array(broken: Sequence[Violation]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for v in broken:
+        if v.kind not in found.setdefault(v.array, []):
+            found[v.array].append(v.kind)
+    return found
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _runs(loop: Loop) -> str:
     return loop.thread or loop.kind.value if loop.kind is not LoopKind.SERIAL else ""
 
 
-def _may_swap(scop: Scop, outer: str, inner: str) -> bool:
-    """Whether two neighbouring loops may change places: every statement in the outer one must be in both."""
-    swapped = []
-    for s in scop.statements:
-        if outer not in s.time:
-            swapped.append(s)
-            continue
-        if inner not in s.time:
-            return False
-        names: dict[int | str, int | str] = {outer: inner, inner: outer}
-        swapped.append(replace(s, time=tuple(names.get(part, part) for part in s.time)))
-    return not violations(replace(scop, statements=tuple(swapped)))
+def _may_swap(state: ScheduleState, outer: Loop, inner: Loop) -> bool:
+    """Whether two loops, one directly inside the other, may change places."""
+    if outer.stage != inner.stage:
+        return False
+    try:
+        swapped, _ = Reorder(inner.stage, (inner.axis, outer.axis)).apply(state)
+    except ScheduleError:
+        return False
+    return is_legal(swapped)
 
 
 def _stage_notes(state: ScheduleState, derived: Derived, sizes: Mapping[str, int]) -> Iterator[StageNote]:
@@ -163,7 +175,9 @@ def _within(box: Box | None, whole: Expr, sizes: Mapping[str, int]) -> Expr:
     """The size of a box, which counts tiles as full, cut to that of the array."""
     limit = _fixed(whole, sizes)
     size = limit if box is None else _fixed(box.size, sizes)
-    return limit if isinstance(size, Const) and isinstance(limit, Const) and size.value > limit.value else size
+    if not isinstance(size, Const):
+        return limit
+    return limit if isinstance(limit, Const) and size.value > limit.value else size
 
 
 def _fixed(expr: Expr, sizes: Mapping[str, int]) -> Expr:
@@ -195,10 +209,12 @@ def _recomputed(statements: Sequence[Statement], scop: Scop, sizes: Mapping[str,
 def _lines(found: Explanation) -> Iterator[str]:
     yield found.title
     yield "dependences"
+    merged: dict[tuple[str, str, str, str, tuple[str, ...]], list[str]] = {}
     for d in found.dependences:
-        axes = f" in ({', '.join(d.axes)})" if d.axes else ""
-        apart = f"  distance {d.text()}{axes}" if d.spans else ""
-        yield f"  {d.kind:<9} {d.source} -> {d.sink} through {d.array}{apart}"
+        merged.setdefault((d.kind, d.source, d.sink, d.array, d.axes), []).append(d.text())
+    for (kind, source, sink, array, axes), texts in merged.items():
+        apart = f"  distance {' '.join(dict.fromkeys(texts))} in ({', '.join(axes)})" if axes else ""
+        yield f"  {kind:<9} {source} -> {sink} through {array}{apart}"
     if not found.dependences:
         yield "  none"
     yield "loops"
@@ -218,7 +234,7 @@ def _loop_line(loop: LoopNote) -> str:
         "sequential": f"sequential: carries {loop.because}",
     }[loop.order]
     runs = f" [{loop.runs}]" if loop.runs else ""
-    swap = "; may change places with the loop around it" if loop.movable else ""
+    swap = "; permutable with the loop around it" if loop.movable else ""
     return f"{loop.stage}.{loop.axis}{runs}  {why}{swap}"
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.state import ScheduleState
-from tensorlang.polyhedral.ordered import sources
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import HybridOp, Member, Operation, Tensor
 

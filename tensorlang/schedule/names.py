@@ -7,7 +7,6 @@ from difflib import get_close_matches
 
 ABSENT = {
     "create_group": "schedule the stages one by one",
-    "env_threads": "use bind on the axes",
     "pragma": "use unroll, vectorize or parallel",
     "prefetch": "the CPU prefetches by itself; use cache_read to pack",
     "set_store_predicate": "stores are guarded by the extents; use te.if_then_else in the body",

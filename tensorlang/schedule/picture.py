@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -21,6 +22,7 @@ _SMALL = 8  # the value of a symbolic size that is not given
 _MOST = 14  # points shown along an axis
 _STEP = 44  # pixels from point to point
 _MARGIN = 56
+_RADIUS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,8 @@ def draw(
     if len(shown) != 2:
         raise BadArgument("", f"a picture has two axes, got {len(shown)}: {', '.join(shown)}")
     first, second = shown
-    arrows = tuple(
-        (d, kind)
-        for kind, d in _uniform(distances(derived.scop), chosen.name, (first, second))
-    )
+    found = _uniform(distances(derived.scop), chosen.name, (first, second))
+    arrows = tuple({d: (d, kind) for kind, d in sorted(found)}.values())  # of a flow and an anti arrow, the flow
     return Picture(chosen.name, (first, second), tuple(_visits(chosen, (first, second), known)), arrows)
 
 
@@ -163,16 +163,23 @@ def _svg(p: Picture) -> Iterator[str]:
         for at in p.order:
             to = (at[0] + a, at[1] + b)
             if to in place:
-                (x, y), (u, v) = place[at], place[to]
+                (x, y), (u, v) = place[at], _before(place[at], place[to])
                 yield (
                     f'<line x1="{x}" y1="{y}" x2="{u}" y2="{v}" stroke="#c0392b" stroke-width="1" '
                     f'stroke-dasharray="{"4 3" if kind == "anti" else "none"}" marker-end="url(#tip)"/>'
                 )
     for number, at in enumerate(p.order):
         x, y = place[at]
-        yield f'<circle cx="{x}" cy="{y}" r="8" fill="#2c6aa0"/>'
+        yield f'<circle cx="{x}" cy="{y}" r="{_RADIUS}" fill="#2c6aa0"/>'
         yield f'<text x="{x}" y="{y + 3}" fill="white" font-size="8" text-anchor="middle">{number}</text>'
     yield "</svg>"
+
+
+def _before(start: Point, end: Point) -> Point:
+    """Where an arrow ends: at the rim of the circle."""
+    length = math.hypot(end[0] - start[0], end[1] - start[1])
+    short = (length - _RADIUS - 2) / length
+    return round(start[0] + short * (end[0] - start[0])), round(start[1] + short * (end[1] - start[1]))
 
 
 def _at(rows: Sequence[int], columns: Sequence[int], a: int, b: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from tensorlang.location import caller
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
+from tensorlang.schedule.auto_order import AutoOrder, auto_order
 from tensorlang.schedule.check import verify
 from tensorlang.schedule.explain import explain
 from tensorlang.schedule.index_text import print_index
@@ -19,11 +20,12 @@ from tensorlang.schedule.members import Inside, by_own_names, host_of, leaves_of
 from tensorlang.schedule.names import absent, nearest
 from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
+from tensorlang.schedule.repair import Refused, repaired
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
 from tensorlang.te.axis import Axis
 from tensorlang.te.intrinsic import TensorIntrin
-from tensorlang.te.operation import HybridOp, Member, Operation, Tensor
+from tensorlang.te.operation import ComputeOp, HybridOp, Member, Operation, Tensor
 from tensorlang.te.program import Program, canonical
 
 AxisLike = Axis | str
@@ -193,7 +195,8 @@ class Schedule:
             if check:
                 verify(state)
         except ScheduleError as error:
-            raise _completed(error, step.text(), self._trace) from None
+            found = repaired(Refused(step, self._state, self._trace.steps, self._original), error)
+            raise _completed(found, step.text(), self._trace) from None
         self._state, self._trace = state, self._trace.then(step)
         return made
 
@@ -223,6 +226,16 @@ class Schedule:
         except ScheduleError as error:
             self._state, self._trace = before
             raise _completed(error, asked, self._trace) from None
+
+    def auto_order(self, parallel: bool = False, tile: int | None = None) -> AutoOrder:
+        """Bring every stage into the order that isl's scheduler proposes, by steps of the trace like any other.
+
+        The proposal keeps dependences short and finds loops that may run in parallel or be tiled. `parallel`: run the
+        outermost such loop in parallel, or a wavefront. `tile`: the size of square tiles of permutable loops. Returns
+        the steps, and what of the proposal was left out and why; printing the result shows both.
+        """
+        stages = [op.name for op in self.program.ops if isinstance(op, ComputeOp | HybridOp)]
+        return auto_order(self, stages, parallel, tile)
 
     def _tensor(self, name: str) -> Tensor:
         return self.program[name].output(0)
@@ -342,7 +355,7 @@ class Stage:
         `other` is the second loop; None: of the same name in the other stage.
         """
         second = "" if stage is None else self.schedule.name_of(stage)
-        return self._axes(p.FuseWith(self.name, str(axis), second, str(axis if other is None else other)))[0]
+        return self._axes(p.FuseWith(self.name, str(axis), str(axis if other is None else other), second))[0]
 
     def peel(self, axis: AxisLike, first: int = 0, last: int = 0) -> tuple[Axis, ...]:
         """Run the first and last iterations of an axis apart; returns the axes of all parts. See Peel."""
@@ -423,8 +436,12 @@ class Stage:
 
     def bind(self, ivar: AxisLike, thread_ivar: AxisLike) -> None:
         """Bind an axis to a thread axis (te.thread_axis or its tag). See Bind."""
-        tag = thread_ivar.thread or thread_ivar.name if isinstance(thread_ivar, Axis) else str(thread_ivar)
-        self.schedule.apply(p.Bind(self.name, str(ivar), tag))
+        self.schedule.apply(p.Bind(self.name, str(ivar), _thread(thread_ivar)))
+
+    def env_threads(self, threads: Any) -> None:
+        """Launch threads once around the time loop of a scan. See EnvThreads."""
+        several = threads if isinstance(threads, list | tuple) else [threads]
+        self.schedule.apply(p.EnvThreads(self.name, tuple(map(_thread, several))))
 
     def compute_at(self, parent: Any, scope: AxisLike) -> None:
         """Compute the stage inside the loop `scope` of `parent`. See ComputeAt."""
@@ -485,6 +502,11 @@ class Stage:
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {', '.join(str(a) for a in self.leaf_iter_vars)})"
+
+
+def _thread(axis: AxisLike) -> str:
+    """The tag of a thread axis."""
+    return axis.thread or axis.name if isinstance(axis, Axis) else str(axis)
 
 
 def _parameters(function: Callable[..., Any], wanted: Sequence[str]) -> tuple[str, ...]:

@@ -65,7 +65,8 @@ class StageState:
     The stage of a compute operation is a chain of loops around one strand of its name; the initialisation of a
     reduction is derived, just outside the first reduce loop, or outside the loop `init_at`. `buffering` says how the
     array of an attached stage is kept: `tile` (anew in each iteration), `rolling` or `double`. By array, `folds` gives
-    the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride.
+    the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride. `launched` are the
+    threads that all loops of a scan share.
     """
 
     name: str
@@ -79,6 +80,7 @@ class StageState:
     folds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     aligned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     tensorized: Tensorized | None = None
+    launched: tuple[str, ...] = ()
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:

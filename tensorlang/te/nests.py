@@ -89,9 +89,7 @@ class Nests:
             body = For(var, to_index(axis.lower), _end(axis), LoopKind.SERIAL, body, var.name)
         return body
 
-    def reduction(
-        self, reduce: Reduce, over: Over, inner: Over, target: Load, conditions: Sequence[Expr] = ()
-    ) -> Stmt:
+    def reduction(self, reduce: Reduce, over: Over, inner: Over, target: Load, conditions: Sequence[Expr] = ()) -> Stmt:
         """Reduce into an element, where `conditions` (over loops) hold; where they do not, its value has no meaning.
         `inner` has the reduce axes beside those of the element.
 

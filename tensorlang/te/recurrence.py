@@ -17,7 +17,7 @@ from tensorlang.te.check import check_read, check_tensor_name
 from tensorlang.te.define import axis_names, current_tag, known_sizes
 from tensorlang.te.domain import shape_of
 from tensorlang.te.nests import Nests, Over, negated
-from tensorlang.te.operation import HybridOp, Read, Reduce, Tensor
+from tensorlang.te.operation import HybridOp, Read, Reduce
 
 _FIRST_TRIES = ("float32", "int32", "bool")
 
@@ -74,7 +74,9 @@ def recurrence(
     """
     where, checked = caller(), check_tensor_name(name)
     if not callable(fcompute):
-        raise DefinitionError(f"{checked} needs a function from itself and indices to an element, got {fcompute!r}", where)
+        raise DefinitionError(
+            f"{checked} needs a function from itself and indices to an element, got {fcompute!r}", where
+        )
     extents = shape_of(shape, checked)
     names = axis_names(functools.partial(fcompute, None), len(extents), varargs_names, checked)
     axes = tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True))
@@ -130,7 +132,9 @@ class _Body:
             if self._result(dtype) == dtype:
                 return dtype
         found = ", ".join(f"{d} gives {self._result(d) or 'none'}" for d in candidates)
-        raise DefinitionError(f"the dtype of {self.name} does not follow from its body ({found}); give dtype=", self.where)
+        raise DefinitionError(
+            f"the dtype of {self.name} does not follow from its body ({found}); give dtype=", self.where
+        )
 
     def _result(self, dtype: str) -> str:
         """The dtype that the body computes from elements of `dtype`; empty when it cannot."""
@@ -222,7 +226,10 @@ class _Lifted:
         check_one_value(reduce, self.body.name, self.body.where)
         for part in reduce.children():
             if any(isinstance(node, Reduce) for node in walk(part)):
-                raise DefinitionError(f"{self.body.name} has a reduction inside a reduction; reduce over both axes at once", self.body.where)
+                raise DefinitionError(
+                    f"{self.body.name} has a reduction inside a reduction; reduce over both axes at once",
+                    self.body.where,
+                )
         word = reduce.reducer.name
         scalar = Buffer(self.nests.fresh(word), (), reduce.dtype, "local")
         self.scalars.append(scalar)
@@ -248,7 +255,7 @@ def check_one_value(reduce: Reduce, name: str, where: Location | None) -> None:
 
 
 def _check_names(body: _Body, elements: tuple[Expr, ...]) -> set[str]:
-    """Return the sizes in scope, after checking that every variable is an axis, a reduce axis in its reduction, or one."""
+    """Return the sizes in scope, after checking that every variable is one of them, an axis, or reduced over."""
     axes = {a.name for a in body.axes}
     tensors = {n.tensor for e in elements for n in walk(e) if isinstance(n, Read)}
     sizes = {n.name for a in body.axes for n in walk(a.extent) if isinstance(n, Var)}
@@ -271,7 +278,9 @@ def _check_names(body: _Body, elements: tuple[Expr, ...]) -> set[str]:
             body.where,
         )
     if axes & sizes:
-        raise DefinitionError(f"axis {min(axes & sizes)} of {body.name} has the name of a size; rename one of them", body.where)
+        raise DefinitionError(
+            f"axis {min(axes & sizes)} of {body.name} has the name of a size; rename one of them", body.where
+        )
     return sizes
 
 

@@ -44,8 +44,15 @@ def scan(
     """
     where, checked = caller(), check_tensor_name(name)
     several = isinstance(init, list | tuple)
-    groups = [_tensors(word, given, checked, where) for word, given in
-              (("init", init), ("update", update), ("state_placeholder", state_placeholder), ("inputs", inputs or ()))]
+    groups = [
+        _tensors(word, given, checked, where)
+        for word, given in (
+            ("init", init),
+            ("update", update),
+            ("state_placeholder", state_placeholder),
+            ("inputs", inputs or ()),
+        )
+    ]
     if not groups[0] or len({len(g) for g in groups[:3]}) != 1:
         counts = ", ".join(str(len(g)) for g in groups[:3])
         raise DefinitionError(
@@ -89,7 +96,9 @@ def _check_states(name: str, states: Sequence[State], where: Location) -> None:
                 where,
             )
         if not _equal(s.init.shape[:1], first.init.shape[:1]) or not _equal(s.update.shape[:1], first.update.shape[:1]):
-            raise DefinitionError(f"the states of {name} have different numbers of time steps, or of first values", where)
+            raise DefinitionError(
+                f"the states of {name} have different numbers of time steps, or of first values", where
+            )
     for part in ("update", "placeholder"):
         tensors = [getattr(s, part) for s in states]
         if len(set(tensors)) < len(tensors):
@@ -107,4 +116,6 @@ def _misfit(
     name: str, what: str, got: Tensor, state: Tensor, wanted: Sequence[Expr], where: Location
 ) -> DefinitionError:
     shape, needed = (f"({', '.join(map(to_text, s))})" for s in (got.shape, wanted))
-    return DefinitionError(f"{what} {got.name} of {name} has shape {shape}; the state {state.name} needs {needed}", where)
+    return DefinitionError(
+        f"{what} {got.name} of {name} has shape {shape}; the state {state.name} needs {needed}", where
+    )

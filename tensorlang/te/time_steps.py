@@ -36,7 +36,7 @@ def scan_operation(
     """Return the operation of a scan whose states fit together."""
     steps = _steps(name, states, where)
     starts = _starts(states)
-    _check_times(name, states, steps, where)
+    _check_times(name, states, steps)
     return _Writer(name, states, starts, steps).operation(tag, attrs, where)
 
 
@@ -46,7 +46,9 @@ def _steps(name: str, states: Sequence[State], where: Location) -> list[ComputeO
     dependent = _dependent([s.update.op for s in states], held)
     for s in states:
         if _dependent([s.init.op], held):
-            raise DefinitionError(f"the init {s.init.name} of {name} depends on a state; it comes before all of them", where)
+            raise DefinitionError(
+                f"the init {s.init.name} of {name} depends on a state; it comes before all of them", where
+            )
     updates = {id(s.update.op) for s in states}
     steps: list[ComputeOp] = []
     for op in producers_first([s.update.op for s in states]).values():
@@ -87,7 +89,7 @@ def _reads(op: ComputeOp) -> Iterator[Read]:
     return (node for body in op.body for node in walk(body) if isinstance(node, Read))
 
 
-def _check_times(name: str, states: Sequence[State], steps: Sequence[ComputeOp], where: Location) -> None:
+def _check_times(name: str, states: Sequence[State], steps: Sequence[ComputeOp]) -> None:
     """Refuse a read of a state at the time that is being computed, or later."""
     update = {s.placeholder: s.update for s in states}
     for op in steps:
@@ -98,7 +100,7 @@ def _check_times(name: str, states: Sequence[State], steps: Sequence[ComputeOp],
             ahead = None if form is None else add(form, {op.axes[0].name: 1}, -1)
             if ahead is not None and is_constant(ahead) and ahead.get("", 0) >= 0:
                 raise DefinitionError(
-                    f"{op.name} reads {read} of {name} at time {to_text(read.index[0])}, which is not computed before it; "
+                    f"{op.name} reads the state {read} of {name}, which is not computed before it; "
                     f"read an earlier time, or {update[read.tensor].name} instead of the state",
                     op.location,
                 )
@@ -113,6 +115,7 @@ class _Writer:
         self.starts = starts
         self.steps = steps
         self.members: list[Member] = []
+        self.computed = {s.init: k for k, s in reversed(list(enumerate(states))) if s.init.op in starts}
         members = [*starts, *steps]
         shape = states[0].placeholder.shape
         inner = {a.name for op in members for a in (*op.axes[1:], *op.reduce_axes)}
@@ -134,7 +137,7 @@ class _Writer:
         """All statements: arrays that only serve one time step are new in each."""
         step: Stmt = block([self._nest(op, self.time.name, self.nests.places) for op in self.steps])
         first = [self._start(op) for op in self.starts]
-        copied = [self._copy(k) for k, s in enumerate(self.states) if s.init.op not in self.starts]
+        copied = [self._copy(k) for k in range(len(self.states)) if k not in self.computed.values()]
         for buffer in reversed(self.passing.values()):
             step = Allocate(buffer, step)
         over = Over((self.time,), {self.time.name: self.time.name})
@@ -169,7 +172,7 @@ class _Writer:
         """The first values that one operation computes, as far as there are time steps."""
         axis, time = op.axes[0], self.nests.fresh(op.axes[0].name)
         over = Over((axis,), {axis.name: time})
-        targets = {s.init: _whole(b) for s, b in zip(self.states, self.outputs, strict=True)}
+        targets = {init: _whole(self.outputs[k]) for init, k in self.computed.items()}
         return self.nests.around([axis], over, self._nest(op, time, targets, self._in_time(over.index(axis))))
 
     def _in_time(self, time: Var) -> tuple[Expr, ...]:

@@ -151,7 +151,9 @@ class _Writing:
                 return te.compute(source.shape, lambda *i: source(*i) + 1, name="Y")
             case 1:
                 k = te.reduce_axis((0, 3), "k")
-                return te.compute(source.shape, lambda *i: te.sum(source(*i[:-1], k) - k.astype(self.dtype), axis=k), name="Y")
+                return te.compute(
+                    source.shape, lambda *i: te.sum(source(*i[:-1], k) - k.astype(self.dtype), axis=k), name="Y"
+                )
         return source
 
     def followed(self, results: tuple[te.Tensor, ...]) -> tuple[te.Tensor, ...]:

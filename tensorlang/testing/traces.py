@@ -165,7 +165,7 @@ class _Drawing:
     def fuse_with(self, stage: str, leaves: Sequence[str]) -> Steps:
         state = self.schedule.state
         pairs = [
-            p.FuseWith(stage, a, "", b)
+            p.FuseWith(stage, a, b, "")
             for axis in leaves
             for around in [[loop.axis for loop in order.loops_at(order.siblings(state.stages[stage].order, axis))]]
             for a, b in pairwise(around)
@@ -176,7 +176,7 @@ class _Drawing:
         if not others:
             return ()
         other = self.pick(others)
-        return (p.FuseWith(stage, leaves[0], other, state.stages[other].leaves[0]),)
+        return (p.FuseWith(stage, leaves[0], state.stages[other].leaves[0], other),)
 
     def rfactor(self, stage: str, leaves: Sequence[str]) -> Steps:
         reduced = self.reduced(stage, leaves)

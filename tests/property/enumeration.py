@@ -11,7 +11,7 @@ from typing import Any
 from tensorlang.ir.expr import Binary, Const, Expr, Unary
 from tensorlang.polyhedral.affine_text import evaluate
 from tensorlang.polyhedral.nest import loops
-from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
+from tensorlang.polyhedral.statement import Access, Role, Statement
 from tensorlang.schedule.derive import Derived
 
 Values = dict[str, int]
@@ -91,84 +91,6 @@ def runs_before(a: Event, b: Event, unordered: frozenset[str]) -> bool:
             blocked = unordered | set(a[0].lanes) | set(b[0].lanes)
             return x < y and loop not in blocked and other not in blocked
     return False
-
-
-@dataclass(frozen=True)
-class Touch:
-    """One access of one instance to one element."""
-
-    event: Event
-    access: Access
-    writes: bool
-
-
-class Order(Enum):
-    """What the program demands of two touches of one element."""
-
-    BEFORE = "before"
-    AFTER = "after"
-    EITHER = "either"
-    NONE = "none"
-
-
-def demanded(a: Touch, b: Touch) -> Order:
-    """The order of two touches of one element in the program as declared."""
-    if a.event == b.event or not (a.writes or b.writes):
-        return Order.NONE
-    if a.access.updates != b.access.updates:
-        return _order(a.access.updates, b.access.updates)
-    one, other = a.event[0], b.event[0]
-    if one.stage != other.stage:
-        assert a.writes != b.writes
-        return Order.BEFORE if a.writes else Order.AFTER
-    if one.role is Role.ORDERED or (one.role is other.role is Role.UPDATE and a.access.origin):
-        if a.writes and b.writes and a.access.reducer and a.access.reducer == b.access.reducer:
-            return Order.EITHER
-        return _order(*([evaluate(o, t.event[1]) for o in t.access.origin] for t in (a, b)))
-    if one.role is other.role:
-        return Order.EITHER if one.role is Role.UPDATE else Order.NONE
-    return Order.BEFORE if one.role is Role.INIT else Order.AFTER
-
-
-def _order(a: Any, b: Any) -> Order:
-    return Order.NONE if a == b else Order.BEFORE if a < b else Order.AFTER
-
-
-def touches(derived: Derived, sizes: Values) -> dict[tuple[str, tuple[int, ...]], list[Touch]]:
-    """All accesses by the element that they touch."""
-    shapes = {a.name: tuple(evaluate(e, sizes) for e in a.shape) for a in derived.scop.arrays}
-    found: dict[tuple[str, tuple[int, ...]], list[Touch]] = {}
-    for event in events(derived, sizes):
-        statement, values = event
-        for accesses, writes in ((statement.writes, True), (statement.reads, False)):
-            for access in accesses:
-                for at in element(access, values, shapes[access.array]):
-                    found.setdefault((access.array, at), []).append(Touch(event, access, writes))
-    return found
-
-
-def broken(derived: Derived, sizes: Values | None = None) -> Iterator[tuple[Event, Event]]:
-    """The pairs of instances that a schedule gets wrong: the first must come first, or either, and neither does."""
-    unordered = derived.scop.unordered
-    for found in touches(derived, sizes or {}).values():
-        for a, b in combinations(found, 2):
-            forward = runs_before(a.event, b.event, unordered)
-            backward = runs_before(b.event, a.event, unordered)
-            match demanded(a, b):
-                case Order.BEFORE if not forward:
-                    yield a.event, b.event
-                case Order.AFTER if not backward:
-                    yield b.event, a.event
-                case Order.EITHER if not (forward or backward):
-                    yield a.event, b.event
-
-
-def covered(derived: Derived, sizes: Values | None = None) -> bool:
-    """True when every read of a tile-local array is inside its loop, and finds an element that is computed there."""
-    if any(not set(r.version) <= set(s.loops) for s in derived.scop.statements for r in s.reads):
-        return False  # even if the read never runs
-    found = touches(derived, sizes or {}).values()
-    return all(any(t.writes for t in group) for group in found if any(t.access.version for t in group))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tensorlang import lower, te
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.primitive import REGISTRY
 from tensorlang.testing.check import check_schedule
+from tests.intrinsics import tile_matmul
 from tests.programs import Case, argmax, chain, matmul, plane_sum, row_sum, stencil, two_consumers, with_extern
 
 n, m = te.var("n"), te.var("m")
@@ -124,6 +125,12 @@ EXAMPLES: dict[str, Example] = {
         argmax,
         lambda s: s.cache_write("T", "local"),
         lambda s: s["T.local"].compute_at(s["T"], "i"),
+    ),
+    "tensorize": (
+        matmul,
+        lambda s: s["C"].tile("i", "j", 2, 4, tail="peel"),
+        lambda s: s["C"].reorder("i_o", "j_o", "i_i", "j_i", "k"),
+        lambda s: s["C"].tensorize("i_i", tile_matmul(2, 4, 8)),
     ),
     "rfactor": (row_sum, lambda s: s["B"].split("k", factor=4), lambda s: s.rfactor("B", "k_i")),
     "rfactor with a tail": (

@@ -1,7 +1,7 @@
 """All primitives by family. Importing this package registers them."""
 
 from tensorlang.schedule.primitives.affine import Affine, TileBy
-from tensorlang.schedule.primitives.annotate import Bind, Parallel, Unroll, Vectorize
+from tensorlang.schedule.primitives.annotate import Bind, EnvThreads, Parallel, Unroll, Vectorize
 from tensorlang.schedule.primitives.assume import Assume, Strict
 from tensorlang.schedule.primitives.buffering import DoubleBuffer, FoldStorage, RollingBuffer, StorageAlign
 from tensorlang.schedule.primitives.cut import Partition, Peel
@@ -26,6 +26,7 @@ __all__ = [
     "ComputeInline",
     "ComputeRoot",
     "DecomposeReduction",
+    "EnvThreads",
     "DoubleBuffer",
     "Fission",
     "FoldStorage",

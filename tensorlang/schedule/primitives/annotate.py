@@ -1,16 +1,19 @@
-"""How the iterations of a loop run: vectorize, unroll, parallel, bind."""
+"""How the iterations of a loop run: vectorize, unroll, parallel, bind, env_threads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import same, to_text
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import order
 from tensorlang.schedule.derive import ranges_in_place
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, argument_text, primitive
 from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, ScheduleState
+from tensorlang.te.operation import HybridOp
 
 THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
 
@@ -131,7 +134,7 @@ class Bind:
     """Bind an axis to a thread axis of the device (`blockIdx.x`, `threadIdx.x`, ...).
 
     Rewrite: `for i in range(n)` -> `threadIdx.x i in range(n)`.
-    Legal when: no dependence joins two iterations, and no loop around is bound to the same thread axis.
+    Legal when: no dependence joins two iterations, and no loop around or inside is bound to the same thread axis.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100,), name="A")
@@ -145,12 +148,80 @@ class Bind:
     thread: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        if self.thread not in THREADS:
-            raise BadArgument("", f"unknown thread axis {self.thread!r}; there are {', '.join(THREADS)}")
-        taken = [a for a, n in state.stage(self.stage).annotations.items() if n.thread == self.thread]
-        if taken and self.thread != "vthread":
-            raise BadArgument("", f"{self.thread} is bound to axis {taken[0]} of {self.stage} already")
-        return _annotate(state, self.stage, self.axis, Annotation(LoopKind.BOUND, self.thread)), ()
+        _require_thread(self.thread)
+        bound = _annotate(state, self.stage, self.axis, Annotation(LoopKind.BOUND, self.thread))
+        tree = bound.stages[self.stage].order
+        for other in _bound_to(bound, self.stage, self.thread):
+            together = self.axis in order.path(tree, other) or other in order.path(tree, self.axis)
+            if other != self.axis and together and self.thread != "vthread":
+                raise BadArgument("", f"{self.thread} is bound to axis {other} of {self.stage} already")
+        _require_one_launch(bound, self.stage)
+        return bound, ()
 
     def text(self) -> str:
         return f"s[{self.stage!r}].bind({self.axis!r}, {self.thread!r})"
+
+
+@primitive("env_threads")
+@dataclass(frozen=True, slots=True)
+class EnvThreads:
+    """Launch threads of the device once, around the time loop of a scan, for all loops bound to them.
+
+    Rewrite: none; loops that are bound to one of the threads share it from then on, in every time step.
+    Legal when: the operation is a scan, and the loops bound to one thread axis have one extent.
+    Example:
+        >>> from tensorlang import te
+        >>> X = te.placeholder((10, 32), name="X")
+        >>> state = te.placeholder((10, 32), name="state")
+        >>> init = te.compute((1, 32), lambda t, i: X[t, i], name="init")
+        >>> update = te.compute((10, 32), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+        >>> S = te.scan(init, update, state, inputs=[X])
+        >>> s = te.create_schedule(S.op)
+        >>> s[S].env_threads([te.thread_axis("threadIdx.x")])
+        >>> s[update].bind(update.op.axis[1], te.thread_axis("threadIdx.x"))
+    """
+
+    stage: str
+    threads: tuple[str, ...]
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = state.looped(self.stage)
+        if not isinstance(op, HybridOp) or op.time is None:
+            raise BadArgument("", f"env_threads is for scans, and {self.stage} is none; bind its axes")
+        current = state.stages[self.stage]
+        for thread in self.threads:
+            _require_thread(thread)
+            if thread in current.launched or self.threads.count(thread) > 1:
+                raise BadArgument("", f"{thread} is launched around {self.stage} already")
+        launched = state.with_stage(replace(current, launched=(*current.launched, *self.threads)))
+        _require_one_launch(launched, self.stage)
+        return launched, ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].env_threads({argument_text(self.threads)})"
+
+
+def _require_thread(thread: str) -> None:
+    if thread not in THREADS:
+        raise BadArgument("", f"unknown thread axis {thread!r}; there are {', '.join(THREADS)}")
+
+
+def _bound_to(state: ScheduleState, stage: str, thread: str) -> list[str]:
+    """The loops of a stage that are bound to a thread axis."""
+    return [a for a, note in state.stages[stage].annotations.items() if note.thread == thread]
+
+
+def _require_one_launch(state: ScheduleState, stage: str) -> None:
+    """Threads that are launched once have one number, whatever loops run on them."""
+    known = state.axis_ranges(stage)
+    for thread in state.stages[stage].launched:
+        first, *others = _bound_to(state, stage, thread) or [""]
+        for axis in others:
+            wanted, got = (simplify(known[a].extent) for a in (first, axis))
+            if not same(wanted, got):
+                raise BadArgument(
+                    "",
+                    f"{thread} is launched once for all of {stage}: {first} runs on {to_text(wanted)} threads, "
+                    f"and {axis} would run on {to_text(got)}",
+                    legal=[f"split {axis} so that the part that is bound has the extent {to_text(wanted)}"],
+                )

@@ -61,7 +61,9 @@ class Assume:
         if not dtypes.info(buffer.dtype).is_integer:
             raise BadArgument("", f"facts are about indices, and {self.array} holds {buffer.dtype}")
         if self.fact == "monotonic" and len(buffer.shape) != 1:
-            raise BadArgument("", f"monotonic is about arrays of one dimension, and {self.array} has {len(buffer.shape)}")
+            raise BadArgument(
+                "", f"monotonic is about arrays of one dimension, and {self.array} has {len(buffer.shape)}"
+            )
         updated = [n for n, (root, times) in program.storage.items() if root == self.array and times]
         if updated:
             raise BadArgument("", f"{self.array} is updated in place ({updated[0]}), so the fact may not stay true")

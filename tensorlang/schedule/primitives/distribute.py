@@ -91,7 +91,7 @@ class FuseWith:
 
     Rewrite: `for i in range(n): S(i)`, `for j in range(m): T(j)` -> `for i_fused in range(max(n, m)): S; T`, each
     where its own range allows. The loops stand in the same body of one hybrid stage; the new one, where the first was.
-    With `other`, they are the outermost loops of two stages, which become one hybrid stage of the name of `stage`:
+    With `second`, they are the outermost loops of two stages, which become one hybrid stage of the name of `stage`:
     all of its statements are scheduled there, and an array that nobody else needs becomes a local one of it.
     Legal when: no statement comes before what it needs.
     Example:
@@ -107,12 +107,12 @@ class FuseWith:
     stage: str
     axis: str
     other: str
-    other_axis: str
+    second: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        axis, other = self.axis, self.other_axis
+        axis, other = self.axis, self.other
         state.leaf(self.stage, axis)
-        if self.other:
+        if self.second:
             state, other = self._joined(state)
         elif isinstance(state.looped(self.stage), ComputeOp):
             raise BadArgument("", f"{self.stage} is a stage of te.compute: it has no loops side by side")
@@ -131,19 +131,19 @@ class FuseWith:
         return state.with_stage(_merged(stage, axis, other, made, shared_range(known[axis], known[other]))), (made,)
 
     def _joined(self, state: ScheduleState) -> tuple[ScheduleState, str]:
-        if self.other == self.stage:
+        if self.second == self.stage:
             raise BadArgument("", f"{self.stage} is one stage: name two of its loops instead")
-        state.leaf(self.other, self.other_axis)
-        for stage, axis in ((self.stage, self.axis), (self.other, self.other_axis)):
+        state.leaf(self.second, self.other)
+        for stage, axis in ((self.stage, self.axis), (self.second, self.other)):
             first = [node.axis for node in order.loops_at(state.stages[stage].order)]
             if axis not in first:
                 raise BadArgument("", f"{axis} is not an outermost loop of {stage}; there are {', '.join(first)}")
-        state, names = joined(state, self.stage, self.other)
-        return state, names.get(self.other_axis, self.other_axis)
+        state, names = joined(state, self.stage, self.second)
+        return state, names.get(self.other, self.other)
 
     def text(self) -> str:
-        where = f", stage=s[{self.other!r}]" if self.other else ""
-        return f"s[{self.stage!r}].fuse_with({self.axis!r}, {self.other_axis!r}{where})"
+        where = f", stage=s[{self.second!r}]" if self.second else ""
+        return f"s[{self.stage!r}].fuse_with({self.axis!r}, {self.other!r}{where})"
 
 
 def _merged(stage: StageState, axis: str, other: str, made: str, reach: AxisRange) -> StageState:

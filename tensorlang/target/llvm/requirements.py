@@ -11,7 +11,7 @@ from tensorlang.ir.stmt import MachineCode, stmt_exprs
 from tensorlang.target.detect import target_cpu
 from tensorlang.target.spec import Target
 
-# The first row whose text the name of an LLVM intrinsic begins with; each group of features is enough on its own.
+# The first row as whose texts the name of an LLVM intrinsic begins and ends; each group of features is enough.
 _FEATURES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("llvm.x86.avx512.vpdp", "512", ("avx512vnni",)),
     ("llvm.x86.avx512.vpdp", "", ("avx512vnni avx512vl", "avxvnni")),
@@ -69,8 +69,8 @@ def _lacking(name: str, code: MachineCode, features: frozenset[str]) -> Iterator
     """What a CPU with `features` lacks to run an LLVM intrinsic; code with one that the table misses declares it."""
     if name.split(".")[1] not in _ARCHITECTURES:
         return
-    for prefix, part, groups in _FEATURES:
-        if name.startswith(prefix) and part in name:
+    for prefix, end, groups in _FEATURES:
+        if name.startswith(prefix) and name.endswith(end):
             if not any(set(group.split()) <= features for group in groups):
                 yield " or ".join(group.replace(" ", " and ") for group in groups)
             return

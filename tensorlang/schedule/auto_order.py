@@ -1,0 +1,319 @@
+"""isl's order of a stage, replayed as named steps: reorder, reverse, shift, fuse_with, fission, skew, affine.
+
+The steps are ordinary ones, each proven when it is applied. What they cannot express, or what the proof refuses, is
+left out and named; the steps so far stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tensorlang import config
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.expr import Const, Expr, binary
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.stmt import INDEX
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.scheduler import Band, Member, Node, Series, propose
+from tensorlang.schedule import order
+from tensorlang.schedule import primitives as p
+from tensorlang.schedule.check import too_complex
+from tensorlang.schedule.derive import derive
+from tensorlang.schedule.index_text import print_index
+from tensorlang.schedule.matrix import Matrix, Row, identity, inverse
+from tensorlang.schedule.primitive import Outputs, Primitive
+from tensorlang.schedule.primitives.loops import nested
+from tensorlang.schedule.relation import constant
+from tensorlang.schedule.state import ScheduleState, StageState
+
+
+class Scheduled(Protocol):
+    """What takes the steps: a Schedule."""
+
+    @property
+    def state(self) -> ScheduleState: ...
+
+    def apply(self, step: Primitive) -> Outputs: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AutoOrder:
+    """What auto_order did: the steps, and what of isl's order it left out."""
+
+    steps: tuple[Primitive, ...]
+    left_out: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [step.text() for step in self.steps] or ["the loops stay as they are"]
+        return "\n".join([*lines, *(f"left out: {text}" for text in self.left_out)])
+
+
+class _Inexpressible(Exception):
+    """A part of isl's order that the steps cannot make; the text says which."""
+
+
+@dataclass(slots=True)
+class _Thread:
+    """One statement on its way: its loops as they were, the axes that they are now, and the rows that are done."""
+
+    name: str
+    axes: dict[int, str]
+    rows: list[Row] = field(default_factory=list)
+    starts: list[Expr] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One row of a statement in terms of what is done: a loop of its own, forwards or backwards, and the rest."""
+
+    loop: int
+    sign: int
+    start: Expr
+    skews: Row
+
+
+def auto_order(target: Scheduled, stages: Iterable[str], parallel: bool, tile: int | None) -> AutoOrder:
+    """Bring stages into isl's order."""
+    steps: list[Primitive] = []
+    left_out: list[str] = []
+    for name in stages:
+        replay = _Replay(target, name, parallel, tile, steps, left_out)
+        if target.state.stages[name].attach is not None or target.state.stages[name].annotations:
+            left_out.append(f"{name}: it is annotated, or computed inside another stage")
+            continue
+        try:
+            with isl.budget(config.get("budget")):
+                node = propose(derive(target.state).scop, name)
+        except isl.BudgetExceeded:
+            raise too_complex("", f"isl's scheduler for {name}") from None
+        replay.run(node)
+    return AutoOrder(tuple(steps), tuple(left_out))
+
+
+@dataclass(slots=True)
+class _Replay:
+    """The replay of one stage."""
+
+    target: Scheduled
+    name: str
+    parallel: bool
+    tile: int | None
+    steps: list[Primitive]
+    left_out: list[str]
+
+    @property
+    def stage(self) -> StageState:
+        return self.target.state.stages[self.name]
+
+    def apply(self, step: Primitive) -> Outputs:
+        """Apply a step and return the axes that it makes."""
+        made = self.target.apply(step)
+        self.steps.append(step)
+        return made
+
+    def run(self, node: Node) -> None:
+        threads = {}
+        for strand in self.stage.strands:
+            path = order.around(self.stage.order, strand)
+            name = strand if strand == self.name else f"{self.name}.{strand}"
+            threads[name] = _Thread(strand, dict(enumerate(path)))
+        self.visit(node, threads, (), self.parallel)
+
+    def visit(self, node: Node, threads: dict[str, _Thread], done: tuple[str, ...], parallel: bool) -> None:
+        """Bring some statements into an order inside the loops that are done."""
+        if isinstance(node, Band):
+            self.band(node, threads, done, parallel)
+        elif isinstance(node, Series):
+            try:
+                self.separate([[threads[n] for n in names] for names, _ in node.groups])
+            except (_Inexpressible, ScheduleError) as error:
+                self.leave_out("statements one after the other", threads, error)
+                return
+            for names, child in node.groups:
+                self.visit(child, {n: threads[n] for n in names}, done, parallel)
+
+    def leave_out(self, what: str, threads: dict[str, _Thread], error: Exception) -> None:
+        why = error.why if isinstance(error, ScheduleError) else str(error)
+        self.left_out.append(f"{self.name}, {what} of {', '.join(t.name for t in threads.values())}: {why}")
+
+    def band(self, band: Band, threads: dict[str, _Thread], done: tuple[str, ...], parallel: bool) -> None:
+        made: list[str] = []
+        kept: list[Member] = []
+        try:
+            if not self.as_matrix(band, threads, made):
+                for member in band.members:
+                    made.append(self.member(member, threads, (*done, *made)))
+                    kept.append(member)
+            else:
+                kept += band.members
+        except (_Inexpressible, ScheduleError) as error:
+            self.leave_out(f"loop {len(made) + 1} of a band", threads, error)
+            return
+        if made:
+            inner = self.finish(band, kept, tuple(made), parallel)
+            self.visit(band.child, threads, (*done, *made), parallel and inner)
+
+    def as_matrix(self, band: Band, threads: dict[str, _Thread], made: list[str]) -> bool:
+        """One affine step, where all statements share the loops and the rows are no skew of them in their order."""
+        first = next(iter(threads.values()))
+        rows = {tuple(member.positions[n].factors for member in band.members) for n in threads if _known(band, n)}
+        if len(rows) != 1 or len({tuple(t.axes.items()) for t in threads.values()}) != 1 or first.rows:
+            return False
+        (matrix,) = rows
+        axes = tuple(first.axes[k] for k in sorted(first.axes))
+        square = len(matrix) == len(axes) and inverse(matrix) is not None
+        starts = [member.positions[n].start for member in band.members for n in threads]
+        if not square or _is_skew(matrix) or any(constant(s) != 0 for s in starts):
+            return False
+        if nested(self.stage, axes) != axes:
+            return False
+        if sorted(matrix, reverse=True) == list(identity(len(axes))):
+            made += [axes[row.index(1)] for row in matrix]
+            self.apply(p.Reorder(self.name, tuple(made)))
+        else:
+            made += self.apply(p.Affine(self.name, axes, matrix))
+        for thread in threads.values():
+            thread.axes = {}
+        return True
+
+    def member(self, member: Member, threads: dict[str, _Thread], done: tuple[str, ...]) -> str:
+        """Make one loop of all statements from a loop of each."""
+        moves = {name: _move(member, name, thread) for name, thread in threads.items()}
+        if len({move.skews for move in moves.values()}) > 1:
+            raise _Inexpressible("its statements are skewed by different factors")
+        least = _least([move.start for move in moves.values()])
+        loops: dict[str, tuple[int, Expr]] = {}
+        for name, thread in threads.items():
+            move = moves[name]
+            want = (move.sign, simplify(binary("sub", move.start, least)))
+            if loops.setdefault(thread.axes[move.loop], want) != want:
+                raise _Inexpressible(f"loop {thread.axes[move.loop]} would be shifted for some of its statements")
+        if len(loops) > 1 and any(sign < 0 for sign, _ in loops.values()):
+            raise _Inexpressible("a reversed loop would be fused with another")
+        made = self.together([self.placed(axis, sign, by, done) for axis, (sign, by) in loops.items()])
+        skews = next(iter(moves.values())).skews
+        for outer, factor in zip(done, skews, strict=True):
+            if factor:
+                (made,) = self.apply(p.Skew(self.name, made, outer, factor))
+        for name, thread in threads.items():
+            del thread.axes[moves[name].loop]
+            position = member.positions[name]
+            thread.rows.append(position.factors)
+            thread.starts.append(position.start)
+        return made
+
+    def placed(self, axis: str, sign: int, by: Expr, done: tuple[str, ...]) -> str:
+        """A loop directly inside those that are done, backwards or shifted."""
+        path = order.path(self.stage.order, axis)
+        if path[: len(done)] != done:
+            raise _Inexpressible(f"loop {axis} is not inside {', '.join(done)}")
+        between = path[len(done) : -1]
+        if between:
+            self.apply(p.Reorder(self.name, (axis, *between)))
+        if sign < 0:
+            (axis,) = self.apply(p.Reverse(self.name, axis))
+        elif constant(by) != 0:
+            (axis,) = self.apply(p.Shift(self.name, axis, print_index(by), ""))
+        return axis
+
+    def together(self, axes: Sequence[str]) -> str:
+        first, *others = [a for a in self.stage.leaves if a in axes]
+        for other in others:
+            (first,) = self.apply(p.FuseWith(self.name, first, other=other, second=""))
+        return first
+
+    def separate(self, groups: Sequence[Sequence[_Thread]]) -> None:
+        """Give every group loops of its own, where two of them share one that is not done yet.
+
+        The order of the nests is not changed: where isl has another, both are legal.
+        """
+        number = {thread.name: k for k, group in enumerate(groups) for thread in group}
+        pending = {axis for group in groups for thread in group for axis in thread.axes.values()}
+        for axis in reversed([a for a in self.stage.leaves if a in pending]):
+            rest = axis
+            while (cut := self.border(rest, number)) is not None:
+                kept, rest = self.apply(p.Fission(self.name, rest, cut))
+                for thread in (t for group in groups for t in group):
+                    if rest in order.around(self.stage.order, thread.name):
+                        thread.axes = {k: rest if a == kept else a for k, a in thread.axes.items()}
+
+    def border(self, axis: str, number: dict[str, int]) -> str | None:
+        """The last child of a loop before those of another group; None when all are of one."""
+        body = order.find(self.stage.order, axis).body
+        groups = [{number.get(s, -1) for s in order.statements((node,))} for node in body]
+        if len(set().union(*groups)) == 1:
+            return None
+        if any(len(found) > 1 for found in groups):
+            raise _Inexpressible(f"loop {axis} would be taken apart deeper than its children")
+        k = next(k for k in range(1, len(groups)) if groups[k] != groups[k - 1])
+        node = body[k - 1]
+        return node if isinstance(node, str) else node.axis
+
+    def finish(self, band: Band, kept: Sequence[Member], axes: tuple[str, ...], parallel: bool) -> bool:
+        """Tile a band and run a loop of it in parallel, as asked; returns whether a parallel loop is still wanted."""
+        tilable = band.permutable and len(axes) > 1
+        if self.tile is not None and tilable:
+            sizes, shifts = (self.tile,) * len(axes), (0,) * len(axes)
+            axes = self.tried([p.TileBy(self.name, axes, identity(len(axes)), sizes, shifts)], f"tiles of {axes}") or axes
+        free = next((k for k, member in enumerate(kept) if member.coincident), None)
+        if not parallel:
+            return False
+        if free is not None:
+            return self.tried([p.Parallel(self.name, axes[free])], f"threads of {axes[free]}") is None
+        if not tilable:
+            return True
+        return self.tried(p.plan_wavefront(self.target.state, self.name, axes[:2]), "a wavefront") is None
+
+    def tried(self, steps: Sequence[Primitive], what: str) -> Outputs | None:
+        """Apply steps; None, and a note, when one is refused. Returns what the first makes."""
+        made: list[Outputs] = []
+        try:
+            for step in steps:
+                made.append(self.apply(step))
+        except ScheduleError as error:
+            self.left_out.append(f"{self.name}, {what}: {error.why}")
+            return None
+        return made[0]
+
+
+def _least(starts: Sequence[Expr]) -> Expr:
+    """The least of some starts, or the first where they depend on sizes."""
+    known = [constant(simplify(s)) for s in starts]
+    numbers = [k for k in known if k is not None]
+    return Const(min(numbers), INDEX) if len(numbers) == len(known) else starts[0]
+
+
+def _known(band: Band, name: str) -> bool:
+    return all(name in member.positions for member in band.members)
+
+
+def _is_skew(matrix: Matrix) -> bool:
+    """Whether every row is an axis in turn, plus multiples of those before it."""
+    return all(row[k] == 1 and not any(row[k + 1 :]) for k, row in enumerate(matrix))
+
+
+def _move(member: Member, name: str, thread: _Thread) -> _Move:
+    """Take the rows that are done out of a row: what is left must be one loop."""
+    position = member.positions.get(name)
+    if position is None:
+        raise _Inexpressible(f"the position of {thread.name} divides")
+    factors, start = list(position.factors), position.start
+    skews = [0] * len(thread.rows)
+    for k in reversed(range(len(thread.rows))):
+        own = _own(thread.rows, k)
+        factor = factors[own] * thread.rows[k][own]
+        skews[k] = factor
+        factors = [f - factor * g for f, g in zip(factors, thread.rows[k], strict=True)]
+        start = simplify(binary("sub", start, binary("mul", thread.starts[k], factor)))
+    left = [k for k, f in enumerate(factors) if f]
+    if len(left) != 1 or abs(factors[left[0]]) != 1 or left[0] not in thread.axes:
+        raise _Inexpressible(f"the row {position.factors} of {thread.name} is no skew of one of its loops")
+    return _Move(left[0], factors[left[0]], start, tuple(skews))
+
+
+def _own(rows: Sequence[Row], number: int) -> int:
+    """The loop that a row brought in: the rows before it do without."""
+    before = {k for row in rows[:number] for k, f in enumerate(row) if f}
+    return next(k for k, f in enumerate(rows[number]) if f and k not in before)

@@ -1,0 +1,77 @@
+"""Where the local arrays of hybrid operations live: inside which loops, and in how many copies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tensorlang.ir.expr import Expr, Var, same, variables
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.stmt import INDEX
+from tensorlang.polyhedral.footprint import Box, Reader, needed
+from tensorlang.polyhedral.statement import Statement
+from tensorlang.schedule import order
+from tensorlang.schedule.relation import AxisRange, constant, made_values
+from tensorlang.schedule.state import ScheduleState, StageState
+
+
+def loops_of_scope(
+    state: ScheduleState, stage: StageState, users: Sequence[str], scope: Collection[str]
+) -> tuple[str, ...]:
+    """The loops around some statements, outermost first, of which one iteration holds all that a scope holds.
+
+    `scope` names loops of the operation: theirs are the iterations that have an array of their own. A loop made of
+    others, or not in the same way for all statements, would lose what must last longer.
+    """
+    found: list[str] = []
+    values = [made_values(stage.strands[n].relations, state.strand_ranges(stage.name, n)) for n in users]
+    for axis in shared_path([order.around(stage.order, n) for n in users]):
+        at = [simplify(v.get(axis, Var(axis, INDEX))) for v in values]
+        if not all(same(a, at[0]) and variables(a) <= {*scope, *state.sizes} for a in at):
+            break
+        found.append(axis)
+    return tuple(found)
+
+
+def shared_path(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The longest path that all begin with."""
+    shared: list[str] = []
+    for level in zip(*paths, strict=False):
+        if len(set(level)) > 1:
+            break
+        shared.append(level[0])
+    return tuple(shared)
+
+
+def copies(
+    statements: Sequence[Statement],
+    around: Sequence[str],
+    hulls: Mapping[str, tuple[Expr, Expr]],
+    known: Mapping[str, AxisRange],
+    sizes: frozenset[str],
+) -> dict[str, tuple[Expr, Expr]]:
+    """The loops of a scope that the loops `around` do not decide, each with the first value and the number of copies.
+
+    `hulls` gives the (lower, extent) of the loops of the scope; `known` the ranges of all loops around the statements.
+    """
+    points = [dict(s.point) for s in statements]
+    free = [n for n in hulls if not _decided([p[n] for p in points], {*around, *sizes})]
+    readers = [
+        Reader(tuple(p[n] for n in free), tuple((a, known[a].lower, known[a].upper) for a in s.loops[len(around) :]))
+        for s, p in zip(statements, points, strict=True)
+    ]
+    tile = [(a, known[a].lower, known[a].upper) for a in around]
+    boxes = needed(readers, tile, len(free), sizes) if around else [None] * len(free)
+    return {n: _smaller(box, hulls[n]) for n, box in zip(free, boxes, strict=True)}
+
+
+def _decided(values: Sequence[Expr], names: Collection[str]) -> bool:
+    return variables(values[0]) <= set(names) and all(same(v, values[0]) for v in values)
+
+
+def _smaller(box: Box | None, hull: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    """The box of a tile where it is surely smaller than all that there is."""
+    part = constant(box.size) if box is not None else None
+    whole = constant(hull[1])
+    if box is None or part is None or (whole is not None and whole <= part):
+        return hull
+    return box.base, box.size

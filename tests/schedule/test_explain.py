@@ -1,0 +1,130 @@
+"""What s.explain() says of a schedule, in words, as data, and as a picture."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from tensorlang import te
+from tensorlang.errors import BadArgument
+from tensorlang.schedule import Schedule
+
+
+def seidel() -> Schedule:
+    t, n = te.var("t"), te.var("n")
+    a = te.placeholder((n, n), "float64", name="A")
+
+    @te.hybrid.script
+    def sweep(a: te.Tensor, t: te.Var) -> None:
+        n = a.shape[0]
+        for step in range(t):
+            for i in range(1, n - 1):
+                for j in range(1, n - 1):
+                    a[i, j] = (a[i - 1, j] + a[i, j - 1] + a[i, j] + a[i, j + 1] + a[i + 1, j]) / 5.0
+
+    return te.create_schedule(sweep(a, t).op)
+
+
+def rows() -> Schedule:
+    a = te.placeholder((64, 64), name="A")
+    b = te.compute((64, 64), lambda i, j: a[i, j] * 2, name="B")
+    k = te.reduce_axis((0, 62), "k")
+    c = te.compute((62,), lambda i: te.sum(b[i, k] + b[i + 2, k + 2], axis=k), name="C")
+    return te.create_schedule(c.op)
+
+
+def test_distances_name_the_nearest_pairs_of_each_access() -> None:
+    found = {(d.kind, d.text()) for d in seidel().explain().dependences}
+    assert ("flow", "(0, 1, 0)") in found
+    assert ("flow", "(1, 0, -1)") in found
+    assert ("anti", "(0, 0, 1)") in found
+    assert ("output", "(1, 0, 0)") in found
+    assert not any(text.startswith("(0..") for _, text in found)
+
+
+def test_loops_say_what_they_carry() -> None:
+    s = rows()
+    text = str(s.explain())
+    assert "C.i  parallel: no dependence between its iterations" in text
+    assert "C.k  reduction: carries reduction through C; any order, not at once" in text
+    assert "B.j  parallel: no dependence between its iterations; permutable with the loop around it" in text
+    assert "sweep.step  sequential: carries flow, anti and output through A" in str(seidel().explain())
+
+
+def test_permutable_loops_are_those_that_may_be_exchanged() -> None:
+    s = seidel()
+    before = {n.axis: n.movable for n in s.explain().loops}
+    assert before == {"step": False, "i": False, "j": True}
+    i = s["sweep"].skew("i", by="step", factor=1)
+    j = s["sweep"].skew("j", by="step", factor=1)
+    assert {n.axis: n.movable for n in s.explain().loops} == {"step": False, str(i): True, str(j): True}
+    s["sweep"].reorder(j, "step")
+
+
+def test_recomputation_is_counted() -> None:
+    s = rows()
+    i_o, _ = s["C"].split("i", factor=8)
+    s["B"].compute_at(s["C"], i_o)
+    (b,) = [n for n in s.explain().stages if n.stage == "B"]
+    assert b.place == "at i_o of C"
+    assert b.shape == ("10", "64") and b.bytes == 2560
+    assert b.reads == (("A", "10 x 64"),)
+    assert b.recomputed == pytest.approx((7 * 10 + 8) / 64)
+
+
+def test_sizes_give_symbolic_programs_numbers() -> None:
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] * 2, name="B")
+    c = te.compute((n - 2,), lambda i: b[i] + b[i + 2], name="C")
+    s = te.create_schedule(c.op)
+    i_o, _ = s[c].split("i", factor=8)
+    s[b].compute_at(s[c], i_o)
+    assert "recomputation depends on the sizes" in str(s.explain())
+    (note,) = [x for x in s.explain(sizes={"n": 34}).stages if x.stage == "B"]
+    assert note.recomputed == pytest.approx(4 * 10 / 34)
+    with pytest.raises(BadArgument, match="m is no size of the program; there are n"):
+        s.explain(sizes={"m": 3})
+
+
+def test_the_explanation_is_data_too() -> None:
+    data = json.loads(json.dumps(rows().explain().to_json()))
+    assert data["loops"][-1] == {
+        "stage": "C", "axis": "k", "depth": 1, "runs": "", "order": "reduction", "movable": True,
+        "because": "reduction through C",
+    }  # fmt: skip
+
+
+def test_the_picture_shows_points_in_order_and_arrows() -> None:
+    s = seidel()
+    s["sweep"].skew("i", by="step", factor=1)
+    root = ElementTree.fromstring(s.explain(as_="svg", axes=("step", "i"), sizes={"t": 3, "n": 6}))
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f"{space}circle")) == 3 * 4
+    numbers = [t.text for t in root.findall(f"{space}text")][-12:]
+    assert numbers == [str(k) for k in range(12)]
+    assert len(root.findall(f"{space}line")) > 12
+
+
+def test_the_order_of_the_picture_is_that_of_the_schedule() -> None:
+    a = te.placeholder((4, 6), name="A")
+    b = te.compute((4, 6), lambda i, j: a[i, j] + 1, name="B")
+    s = te.create_schedule(b.op)
+    s[b].reorder("j", "i")
+    root = ElementTree.fromstring(s.explain(as_="svg"))
+    path = root.find("{http://www.w3.org/2000/svg}polyline")
+    assert path is not None
+    first, second = path.attrib["points"].split()[:2]
+    assert first.split(",")[0] == second.split(",")[0], "the first step goes down a column"
+
+
+def test_unknown_forms_and_axes_are_refused() -> None:
+    s = seidel()
+    with pytest.raises(BadArgument, match="unknown form 'png'; there are text and svg"):
+        s.explain(as_="png")
+    with pytest.raises(BadArgument, match="has no axis 'x'"):
+        s.explain(as_="svg", axes=("x", "i"))
+    with pytest.raises(BadArgument, match="no statement 'S9'"):
+        s.explain(as_="svg", statement="S9")
