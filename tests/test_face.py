@@ -20,7 +20,7 @@ OFFERED = {
         "get_global_func DefinitionError ScheduleError TargetError TensorlangError __version__"
     ),
     "tensorlang.te": (
-        "create_prim_func gradient "
+        "create_prim_func gradient scan recurrence "
         "create_schedule placeholder compute extern reduce_axis var size_var const thread_axis tag_scope comm_reducer "
         "sum prod min max all any if_then_else div floordiv floormod truncdiv truncmod indexdiv indexmod min_value "
         "max_value infinity abs ceil clz copysign cos cosh erf exp exp10 exp2 floor fmod hypot isfinite isinf isnan "

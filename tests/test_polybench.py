@@ -12,6 +12,7 @@ from examples.polybench import KERNELS
 from examples.polybench.case import Arrays, Case, Mistake, Sizes
 from tensorlang.errors import IllegalOrder
 from tensorlang.schedule import Schedule
+from tensorlang.te.reference import evaluate
 
 SUITE = """correlation covariance gemm gemver gesummv symm syr2k syrk trmm 2mm 3mm atax bicg doitgen mvt cholesky durbin
 gramschmidt lu ludcmp trisolv deriche floyd-warshall nussinov adi fdtd-2d heat-3d jacobi-1d jacobi-2d seidel-2d"""
@@ -73,6 +74,15 @@ def test_the_law_sees_every_element(case: Case) -> None:
             wrong = array.copy()
             wrong[place] += 1
             assert not obeys(case, given, {**got, name: wrong}), f"{name}{list(place)} can be anything"
+
+
+@kernels
+def test_the_reference_is_the_plain_python_run(case: Case) -> None:
+    program = case.declare().create_schedule().program
+    given = draw(case, case.sizes)
+    got = evaluate(program, given, case.sizes)
+    for array, wanted in zip(got.values(), case.run(case.sizes, given).values(), strict=True):
+        np.testing.assert_array_equal(array, wanted)
 
 
 @kernels

@@ -21,6 +21,7 @@ from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.interpret_expr import Source, text
 from tensorlang.ir.stmt import (
     Allocate,
+    AtomicUpdate,
     CallMachine,
     CallPython,
     Fail,
@@ -29,6 +30,7 @@ from tensorlang.ir.stmt import (
     Kernel,
     Let,
     LoopKind,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -138,6 +140,10 @@ class _Writer:
             case Store():
                 index = "".join(f"{self.expr(i)}, " for i in stmt.index)
                 self.line(indent, f"{self.source.buffers[stmt.buffer.name]}_store({index}{self.expr(stmt.value)})")
+            case AtomicUpdate():
+                self.stmt(stmt.stored, indent, loops)
+            case Prefetch():
+                self.line(indent, "pass")
             case If():
                 self.line(indent, f"if {self.expr(stmt.cond)}:")
                 self.stmt(stmt.then, indent + 1, loops)

@@ -10,6 +10,10 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, For, Kernel, Let, LoopKind, Seq, Stmt, map_exprs
 
 
+UNROLL_FULL = "llvm_unroll_full"
+"""The pragma of a loop that the compiler of the target has to copy, all iterations."""
+
+
 def constant_extent(loop: For) -> int | None:
     """How many iterations a loop has, if its bounds differ by a constant."""
     return constant_difference(loop.upper, loop.lower)

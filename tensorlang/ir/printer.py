@@ -5,13 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorlang.ir.expr import Const
-from tensorlang.ir.stmt import Allocate, CallMachine, CallPython, Fail, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store
+from tensorlang.ir.stmt import (
+    Allocate,
+    AtomicUpdate,
+    CallMachine,
+    CallPython,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 
 
 def kernel_text(kernel: Kernel) -> str:
     """Return a kernel as readable text, one statement a line."""
     params = [str(p) for p in kernel.params] + [f"{v.name}: size" for v in kernel.sizes]
     lines = [f"kernel {kernel.name}({', '.join(params)}):", *(f"  {line}" for line in _lines(kernel.body))]
+    for text in kernel.imports:
+        lines += ["import llvm:", *(f"  {line}" for line in text.strip().splitlines())]
     return "\n".join(lines) + "\n"
 
 
@@ -25,15 +42,25 @@ def _indent(stmt: Stmt) -> Iterator[str]:
         yield f"  {line}"
 
 
+def _store_text(stmt: Store) -> str:
+    return f"{stmt.buffer.name}[{', '.join(map(str, stmt.index))}] = {stmt.value}"
+
+
 def _lines(stmt: Stmt) -> Iterator[str]:
     match stmt:
         case For():
             start = "" if isinstance(stmt.lower, Const) and stmt.lower.value == 0 else f"{stmt.lower}, "
             word = "for" if stmt.kind is LoopKind.SERIAL else stmt.thread or stmt.kind.value
+            for name, value in stmt.pragmas:
+                yield f"pragma {name} = {value}"
             yield f"{word} {stmt.var} in range({start}{stmt.upper}):"
             yield from _indent(stmt.body)
         case Store():
-            yield f"{stmt.buffer.name}[{', '.join(map(str, stmt.index))}] = {stmt.value}"
+            yield _store_text(stmt)
+        case AtomicUpdate():
+            yield f"atomic {_store_text(stmt.stored)}"
+        case Prefetch():
+            yield f"prefetch {stmt.buffer.name}[{', '.join(map(str, stmt.index))}]"
         case If():
             yield f"if {stmt.cond}:"
             yield from _indent(stmt.then)

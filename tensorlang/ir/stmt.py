@@ -8,11 +8,11 @@ running it serially in order gives the right result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from tensorlang.ir.expr import Buffer, Expr, Load, Var, rewrite
+from tensorlang.ir.expr import Buffer, Expr, Load, Var, binary, rewrite
 
 INDEX = "int64"
 
@@ -32,7 +32,8 @@ class For:
     """`for var in range(lower, upper)`. `axis` names its schedule axis; `thread` the tag of a BOUND loop.
 
     A VECTORIZED loop holds no other loop than UNROLLED or SERIAL ones whose bounds do not use `var`. An UNROLLED
-    loop that survives lowering has constant extent.
+    loop that survives lowering has constant extent. `pragmas` are wishes about the code, with their values: they do
+    not change what the loop does.
     """
 
     var: Var
@@ -42,6 +43,7 @@ class For:
     body: Stmt
     axis: str = ""
     thread: str = ""
+    pragmas: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,29 @@ class Store:
     buffer: Buffer
     index: tuple[Expr, ...]
     value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicUpdate:
+    """`buffer[index] = buffer[index] op value` (operators of ir.expr.Binary) in one step, that others do not cut."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    op: str
+    value: Expr
+
+    @property
+    def stored(self) -> Store:
+        """The same as an ordinary store, for when nobody else is at the element."""
+        return Store(self.buffer, self.index, binary(self.op, Load(self.buffer, self.index), self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Bring an element closer to the CPU. It changes no value, and may lie outside the buffer."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +182,7 @@ class CallMachine:
     meaning: Stmt
 
 
-Stmt: TypeAlias = For | Store | If | Seq | Allocate | Let | Fail | CallPython | CallMachine
+Stmt: TypeAlias = For | Store | AtomicUpdate | Prefetch | If | Seq | Allocate | Let | Fail | CallPython | CallMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +190,8 @@ class Kernel:
     """One function: `params` are the caller's arrays in order, `sizes` int64 scalars bound from their shapes.
 
     `outputs` names the params that are written. `noalias` promises that written params overlap no other.
-    `callbacks` holds the Python functions of CallPython by name, and is not part of its identity.
+    `callbacks` holds the Python functions of CallPython by name, and is not part of its identity. `imports` are texts
+    of LLVM IR whose functions machine code may call.
     """
 
     name: str
@@ -174,6 +200,7 @@ class Kernel:
     outputs: tuple[str, ...]
     body: Stmt
     callbacks: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    imports: tuple[str, ...] = ()
 
 
 def children(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -187,7 +214,7 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
             return stmt.body
         case CallMachine():
             return (stmt.meaning,)
-        case Store() | Fail() | CallPython():
+        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython():
             return ()
 
 
@@ -202,7 +229,7 @@ def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
     """Rebuild a statement with `function` applied to its direct sub-statements."""
     match stmt:
         case For():
-            return For(stmt.var, stmt.lower, stmt.upper, stmt.kind, function(stmt.body), stmt.axis, stmt.thread)
+            return replace(stmt, body=function(stmt.body))
         case Allocate():
             return Allocate(stmt.buffer, function(stmt.body))
         case Let():
@@ -214,7 +241,7 @@ def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
             return Seq(tuple(function(s) for s in stmt.body))
         case CallMachine():
             return CallMachine(stmt.code, stmt.views, function(stmt.meaning))
-        case Store() | Fail() | CallPython():
+        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython():
             return stmt
 
 
@@ -224,13 +251,17 @@ def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
     def visit(s: Stmt) -> Stmt:
         match s:
             case For():
-                return For(s.var, function(s.lower), function(s.upper), s.kind, visit(s.body), s.axis, s.thread)
+                return replace(s, lower=function(s.lower), upper=function(s.upper), body=visit(s.body))
             case Let():
                 return Let(s.var, function(s.value), visit(s.body))
             case If():
                 return If(function(s.cond), visit(s.then), None if s.orelse is None else visit(s.orelse))
             case Store():
                 return Store(s.buffer, tuple(function(i) for i in s.index), function(s.value))
+            case AtomicUpdate():
+                return replace(s, index=tuple(function(i) for i in s.index), value=function(s.value))
+            case Prefetch():
+                return Prefetch(s.buffer, tuple(function(i) for i in s.index))
             case CallMachine():
                 views = (View(v.buffer, tuple(function(i) for i in v.index), v.dims, v.steps) for v in s.views)
                 return CallMachine(s.code, tuple(views), visit(s.meaning))
@@ -249,8 +280,10 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
             yield stmt.value
         case If():
             yield stmt.cond
-        case Store():
+        case Store() | AtomicUpdate():
             yield from (*stmt.index, stmt.value)
+        case Prefetch():
+            yield from stmt.index
         case CallMachine():
             for view in stmt.views:
                 yield from view.index
@@ -270,6 +303,8 @@ def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
         match s:
             case Store():
                 return Store(place(s.buffer), s.index, s.value)
+            case AtomicUpdate() | Prefetch():
+                return replace(s, buffer=place(s.buffer))
             case Allocate():
                 return Allocate(place(s.buffer), visit(s.body))
             case CallPython():

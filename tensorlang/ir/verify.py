@@ -30,6 +30,7 @@ from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import (
     INDEX,
     Allocate,
+    AtomicUpdate,
     CallMachine,
     CallPython,
     Fail,
@@ -38,6 +39,7 @@ from tensorlang.ir.stmt import (
     Kernel,
     Let,
     LoopKind,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -94,6 +96,10 @@ class _Checker:
                 self._for(stmt, lane)
             case Store():
                 self._store(stmt)
+            case AtomicUpdate():
+                self._store(stmt.stored)
+            case Prefetch():
+                self._access(stmt, stmt.buffer, stmt.index)
             case If():
                 self._typed(stmt, stmt.cond, "bool", "the condition")
                 self.stmt(stmt.then, lane)

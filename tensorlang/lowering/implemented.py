@@ -175,7 +175,7 @@ def _check_order(scop: Scop, runs: Sequence[Run]) -> None:
     arrays = tuple(replace(a, shape=(_ZERO,) * width.get(a.name, 0) + a.shape) for a in scop.arrays)
     statements = tuple(_as_run(scop.statements[r.statement], r, k) for k, r in enumerate(runs))
     unordered = frozenset(_unique(name, k) for k, r in enumerate(runs) for name in r.unordered)
-    broken = violations(Scop(statements, arrays, scop.sizes, unordered, scop.declared))
+    broken = violations(Scop(statements, arrays, scop.sizes, unordered, scop.declared, atomic=scop.atomic))
     if broken:
         raise InternalError(f"the generated order breaks a {broken[0].kind} dependence through {broken[0].array}")
 
@@ -209,4 +209,5 @@ def _as_run(statement: Statement, run: Run, number: int) -> Statement:
         tuple(p if isinstance(p, int) else _unique(p, number) for p in run.time),
         tuple(_unique(name, number) for name in run.lanes),
         statement.source,
+        placing=tuple(substitute(c, rename) for c in run.conditions),
     )

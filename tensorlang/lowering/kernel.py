@@ -43,6 +43,7 @@ def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Sto
             return tile_calls(scanned.tiles[number], state, derived, values, storage)
         statement = derived.scop.statements[number]
         op = state.program[statement.stage]
-        return build_leaf(op, statement, values, storage, sizes)
+        shared = statement.stage in derived.scop.atomic and bool(derived.scop.unordered & set(statement.loops))
+        return build_leaf(op, statement, values, storage, sizes, atomic=shared)
 
     return leaf

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Unary, Var, binary, cast, rewrite, substitute, to_text, walk
 from tensorlang.ir.index import to_index
-from tensorlang.ir.stmt import INDEX, CallPython, Fail, If, Let, Seq, Stmt, Store
+from tensorlang.ir.stmt import INDEX, AtomicUpdate, CallPython, Fail, If, Let, Seq, Stmt, Store
 from tensorlang.lowering.storage import Storage
 from tensorlang.polyhedral.extract import GuardedLoad, unproven, unproven_among
-from tensorlang.polyhedral.ordered import sources
+from tensorlang.polyhedral.ordered import own_element, sources, updated
 from tensorlang.polyhedral.scan import invisible
 from tensorlang.polyhedral.statement import Role, Statement
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, Reduce, buffers
@@ -20,12 +20,17 @@ Element: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
 
 
 def build_leaf(
-    op: Operation, statement: Statement, values: Mapping[str, Expr], storage: Storage, sizes: frozenset[str]
+    op: Operation,
+    statement: Statement,
+    values: Mapping[str, Expr],
+    storage: Storage,
+    sizes: frozenset[str],
+    atomic: bool = False,
 ) -> Stmt:
     """Return the loop IR of one statement instance; `values` gives the loops around it.
 
     The conditions that isl did not see are tested here: around the checks of data-dependent reads, or inside
-    them if they read memory themselves.
+    them if they read memory themselves. `atomic`: threads may meet at the element that an update touches.
     """
     if isinstance(op, ExternOp):
         arrays = tuple(b for b in op.inputs if isinstance(b, Buffer)) + buffers(op)
@@ -40,7 +45,7 @@ def build_leaf(
     hidden = [_loads(substitute(c, dict(values)), values, storage, axes) for c in invisible(statement, sizes)]
     in_memory = [c for c in hidden if _reads_memory(c)]
     if isinstance(op, HybridOp):
-        checked = _ordered(op, statement, axes, in_memory, localized, values, storage, sizes)
+        checked = _ordered(op, statement, axes, in_memory, localized, values, storage, sizes, atomic)
         return _guarded(checked, (c for c in hidden if not _reads_memory(c)))
     own = {n: binary("add", v, 1) if n == statement.ahead else v for n, v in values.items()}
     targets = [storage.place(b.name, tuple(axes[a.name] for a in op.axes), own, axes) for b in buffers(op)]
@@ -54,7 +59,11 @@ def build_leaf(
             results = [localized(cast(e, d)) for e, d in zip(used, op.dtypes, strict=True)]
         case _:
             results = _combined(op, targets, localized)
-    stores = _guarded(_store_all(targets, results), in_memory)
+    if atomic and statement.role is Role.UPDATE:
+        stored: Stmt = _atomic(op, targets[0], localized)
+    else:
+        stored = _store_all(targets, results)
+    stores = _guarded(stored, in_memory)
     checked = _checked(op.name, unproven(op, sizes, used), "reads", stores, localized)
     return _guarded(checked, (c for c in hidden if not _reads_memory(c)))
 
@@ -68,6 +77,7 @@ def _ordered(
     values: Mapping[str, Expr],
     storage: Storage,
     sizes: frozenset[str],
+    atomic: bool,
 ) -> Stmt:
     """The store of a hybrid statement, its data-dependent accesses tested: the reads first, then the element stored."""
     source = sources(op)[statement.source]
@@ -75,7 +85,12 @@ def _ordered(
     index = tuple(localized(to_index(i)) for i in store.index)
     buffer, at = storage.place(store.buffer.name, index, values, axes)
     names = [loop.var.name for loop in source.loops]
-    body: Stmt = Store(buffer, at, localized(store.value))
+    update = updated(store.value, own_element(store)) if atomic and source.reducer else None
+    body: Stmt
+    if update is None:
+        body = Store(buffer, at, localized(store.value))
+    else:
+        body = AtomicUpdate(buffer, at, update[0], localized(update[1]))
     written = Load(store.buffer, store.index)
     body = _checked(op.name, unproven_among([written], names, sizes)[:1], "writes", body, localized)
     loads = unproven_among([store.value, *store.index], names, sizes)
@@ -117,6 +132,18 @@ def _combined(op: ComputeOp, targets: list[Element], localized: Localize) -> lis
         env[var.name] = localized(source)
     chosen = [e for body in op.body if isinstance(body, Reduce) for e in (reducer.result[body.index],)]
     return [substitute(e, env) for e in chosen]
+
+
+def _atomic(op: ComputeOp, target: Element, localized: Localize) -> Stmt:
+    """The update of a reduction in one step."""
+    reduction = op.reduction
+    assert reduction is not None
+    (lhs,), (rhs,) = reduction.reducer.lhs, reduction.reducer.rhs
+    update = updated(reduction.reducer.result[0], lhs)
+    assert update is not None
+    word, value = update
+    buffer, index = target
+    return AtomicUpdate(buffer, index, word, localized(substitute(value, {rhs.name: reduction.sources[0]})))
 
 
 def _store_all(targets: list[Element], results: list[Expr]) -> Stmt:

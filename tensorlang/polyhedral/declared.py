@@ -34,10 +34,11 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """All dependences of one operation. `ordered` holds those of all families but the reductions together."""
+    """All dependences of one operation. `direct` holds those of all families but the reductions together, without pairs
+    that follow from two others: an order that keeps these keeps all."""
 
     families: tuple[Family, ...]
-    ordered: isl.UnionMap
+    direct: isl.UnionMap
     parameters: Mapping[str, Expr]
     op: HybridOp
     strict: bool
@@ -72,8 +73,9 @@ def declared(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fac
     families: list[Family] = []
     for array in dict.fromkeys(t.array for t in touches if t.writes):
         families += reader.families(array, [t for t in touches if t.array == array])
-    ordered = [f.pairs for f in families if f.kind != "reduction"]
-    return Declared(tuple(families), isl.union(ordered).coalesce(), reader.namer.parameters, op, strict, facts)
+    ordered = isl.union([f.pairs for f in families if f.kind != "reduction"]).coalesce()
+    direct = ordered.subtract(ordered.apply_range(ordered)).coalesce()
+    return Declared(tuple(families), direct, reader.namer.parameters, op, strict, facts)
 
 
 @lru_cache(maxsize=64)

@@ -85,14 +85,18 @@ class TimeSpace:
         return index, extra
 
     def instances(self, stage: str) -> isl.UnionMap:
-        """`time -> S0[i, j]`: the statements of a hybrid stage, in the axes in which they were declared."""
+        """`time -> S0[i, j]`: the statements of a hybrid stage, in the axes in which they were declared.
+
+        The declared dependences know which instances exist; here more may appear, at times of their own.
+        """
         pieces = []
         for s in self.scop.statements:
             if s.stage == stage:
                 names = dims(s.loops)
                 point = [index_text(value, names, self.namer) for _, value in s.point]
                 at = f"{s.source}[{', '.join(str(p) for p in point)}]"
-                pieces.append(f"[{self.vector(s)}] -> {at} : {self.domains[s.name]}")
+                where, _ = conditions_text(s.placing, names, self.namer)
+                pieces.append(f"[{self.vector(s)}] -> {at} : {where}")
         return isl.make_union_map(f"{self.namer.prefix()}{{ {'; '.join(pieces)} }}")
 
     def aligned(self, pairs: isl.Map) -> isl.Map:
@@ -124,9 +128,9 @@ def _lanes_last(statement: Statement) -> tuple[int | str, ...]:
     return rest + statement.lanes
 
 
-def before(space: TimeSpace) -> isl.Map:
-    """Time -> later time, for pairs whose order is certain."""
-    blocked = _unordered_prefixes(space)
+def before(space: TimeSpace, atomic: bool = False) -> isl.Map:
+    """Time -> later time, for pairs whose order is certain; `atomic`: or that may meet, if not in one vector."""
+    blocked = _unordered_prefixes(space, frozenset() if atomic else space.scop.unordered)
     return _before(space.length, tuple((d, tuple(texts)) for d, texts in sorted(blocked.items())))
 
 
@@ -143,12 +147,12 @@ def _before(n: int, blocked: tuple[tuple[int, tuple[str, ...]], ...]) -> isl.Map
     return order
 
 
-def _unordered_prefixes(space: TimeSpace) -> dict[int, list[str]]:
-    """Per time dim: the static positions above each unordered loop at that dim, as conditions on `a`."""
+def _unordered_prefixes(space: TimeSpace, loops: frozenset[str]) -> dict[int, list[str]]:
+    """Per time dim: the static positions above each unordered loop (or lane) at that dim, as conditions on `a`."""
     found: dict[int, list[str]] = {}
     for statement in space.scop.statements:
         vector = space.vectors[statement.name]
-        unordered = space.scop.unordered | set(statement.lanes)
+        unordered = loops | set(statement.lanes)
         for d, part in enumerate(vector):
             if isinstance(part, str) and part in unordered:
                 statics = [f"a{k} = {p}" for k, p in enumerate(vector[:d]) if isinstance(p, int)]
@@ -162,7 +166,8 @@ def _unordered_prefixes(space: TimeSpace) -> dict[int, list[str]]:
 class Dependences:
     """Accesses through one array that must keep an order: every pair of a source and a sink that meet in an element.
 
-    `ordered`: only pairs whose source comes first in the program as declared. Kind `reduction`: either order will do.
+    `ordered`: only pairs whose source comes first in the program as declared. Kind `reduction`: either order will do,
+    and if they are `atomic` no order.
     """
 
     kind: str
@@ -170,6 +175,7 @@ class Dependences:
     sources: tuple[tuple[Statement, Access], ...]
     sinks: tuple[tuple[Statement, Access], ...]
     ordered: bool = False
+    atomic: bool = False
 
     def pairs(self, space: TimeSpace, arrays: dict[str, Array]) -> isl.Map:
         """The pairs of time vectors."""
@@ -202,9 +208,10 @@ def violations(scop: Scop) -> list[Violation]:
     order = before(space)
     found = [v for stage, known in scop.declared for v in _disordered(stage, known, space, order)]
     for family in families:
-        bad = family.pairs(space, arrays).subtract(order)
         if family.kind == "reduction":
-            bad = bad.subtract(order.reverse()).subtract(_same_time(space.length))
+            bad = _together(family.pairs(space, arrays), space, order, family.atomic)
+        else:
+            bad = family.pairs(space, arrays).subtract(order)
         if not bad.is_empty():
             found.append(Violation(family.kind, family.array, bad, space))
     return found
@@ -218,18 +225,18 @@ def _disordered(stage: str, known: Declared, space: TimeSpace, order: isl.Map) -
     def in_time(pairs: isl.UnionMap) -> isl.Map | None:
         return isl.one_map(time.apply_range(pairs).apply_range(back))
 
-    every = in_time(known.ordered)
+    every = in_time(known.direct)
     if every is not None and not every.subtract(order).is_empty():
         for family in known.families:
             pairs = None if family.kind == "reduction" else in_time(family.pairs)
             bad = None if pairs is None else pairs.subtract(order)
             if bad is not None and not bad.is_empty():
                 yield Violation(family.kind, family.array, space.aligned(bad), space)
-    concurrent = any(space.scop.unordered & set(s.loops) or s.lanes for s in space.scop.statements if s.stage == stage)
+    concurrent = any(_may_meet(s, space.scop) for s in space.scop.statements if s.stage == stage)
     for family in known.families if concurrent else ():
         pairs = in_time(family.pairs) if family.kind == "reduction" else None
         if pairs is not None:
-            bad = pairs.subtract(order).subtract(order.reverse()).subtract(_same_time(space.length))
+            bad = _together(pairs, space, order, stage in space.scop.atomic)
             if not bad.is_empty():
                 yield Violation(family.kind, family.array, space.aligned(bad), space)
 
@@ -289,9 +296,21 @@ def _within_epoch(name: str, writes: list[Touch], reads: list[Touch], scop: Scop
 
 def _reduction(name: str, updates: list[Touch], scop: Scop) -> Iterator[Dependences]:
     """Updates that may run at the same time; all others are ordered by the loops, one way or the other."""
-    concurrent = tuple((s, a) for s, a in updates if scop.unordered & set(s.loops) or s.lanes)
+    concurrent = tuple((s, a) for s, a in updates if _may_meet(s, scop))
     if concurrent:
-        yield Dependences("reduction", name, concurrent, concurrent)
+        atomic = all(s.stage in scop.atomic for s, _ in concurrent)
+        yield Dependences("reduction", name, concurrent, concurrent, atomic=atomic)
+
+
+def _may_meet(statement: Statement, scop: Scop) -> bool:
+    """Whether two updates by a statement may run at once, and must not."""
+    return bool(statement.lanes or (scop.unordered & set(statement.loops) and statement.stage not in scop.atomic))
+
+
+def _together(pairs: isl.Map, space: TimeSpace, order: isl.Map, atomic: bool) -> isl.Map:
+    """The pairs of updates that would run at once."""
+    apart = before(space, atomic=True) if atomic else order
+    return pairs.subtract(apart).subtract(apart.reverse()).subtract(_same_time(space.length))
 
 
 def _same_time(n: int) -> isl.Map:

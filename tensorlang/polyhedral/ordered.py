@@ -176,22 +176,26 @@ def _reducer(store: Store, conditions: Sequence[Expr]) -> str:
 
     The value may read other elements of A: those reads keep their order with every update.
     """
-    value = store.value
-    if not isinstance(value, Binary) or value.op not in REDUCERS:
+    own = own_element(store)
+    update = updated(store.value, own)
+    if update is None:
         return ""
-    if _is_element(value.a, store):
-        rest = value.b
-    elif value.op not in _RIGHT_ONLY and _is_element(value.b, store):
-        rest = value.a
-    else:
-        return ""
+    op, rest = update
     needed = (n for e in (*conditions, *store.index, rest) for n in walk(e))
-    return "" if any(_is_element(n, store) for n in needed) else REDUCERS[value.op]
+    return "" if any(same(n, own) for n in needed) else REDUCERS[op]
 
 
-def _is_element(expr: Expr, store: Store) -> bool:
-    return (
-        isinstance(expr, Load)
-        and expr.buffer.name == store.buffer.name
-        and all(same(a, b) for a, b in zip(expr.index, store.index, strict=True))
-    )
+def own_element(store: Store) -> Load:
+    """The element that a store writes, as a read."""
+    return Load(store.buffer, store.index)
+
+
+def updated(value: Expr, element: Expr) -> tuple[str, Expr] | None:
+    """The operator and the operand of `element op operand`; None when a value is not of that form."""
+    if not isinstance(value, Binary) or value.op not in REDUCERS:
+        return None
+    if same(value.a, element):
+        return value.op, value.b
+    if value.op not in _RIGHT_ONLY and same(value.b, element):
+        return value.op, value.a
+    return None

@@ -20,6 +20,7 @@ class Role(Enum):
     INIT = "init"
     UPDATE = "update"
     EXTERN = "extern"
+    PREFETCH = "prefetch"
     ORDERED = "ordered"
 
 
@@ -51,7 +52,8 @@ class Statement:
     `point` gives the stage's own axes from the loops. `time` is the schedule: static positions and loop
     names in turn; loops of `unordered` prove no order (parallel, bound); `lanes` are vectorised loops. `source` names
     the statement of a hybrid operation that this is. `ahead` is a loop that counts the tiles one too low for this
-    statement, which makes the next one.
+    statement, which makes the next one. `placing` are the conditions that make the loops
+    around a hybrid statement tell its instances apart.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Statement:
     lanes: tuple[str, ...] = ()
     source: str = ""
     ahead: str = ""
+    placing: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ class Fold:
 class Scop:
     """All statements of a scheduled program, the arrays, the sizes, and the loops that prove no order.
 
-    `declared` holds, by stage, the dependences of hybrid operations, over the axes in which they were declared.
+    `declared` holds, by stage, the dependences of hybrid operations, over the axes in which they were declared. Updates
+    of the stages `atomic` may meet in such a loop (though not in the lanes of a vector).
     """
 
     statements: tuple[Statement, ...]
@@ -104,3 +108,4 @@ class Scop:
     unordered: frozenset[str] = frozenset()
     declared: tuple[tuple[str, Declared], ...] = ()
     folds: tuple[Fold, ...] = ()
+    atomic: frozenset[str] = frozenset()

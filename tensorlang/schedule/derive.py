@@ -26,6 +26,7 @@ from tensorlang.schedule.relation import (
     SplitRelation,
     backward,
     constant,
+    implied,
     ranges,
     simple,
     split_factor,
@@ -225,19 +226,22 @@ class _Derivation:
             inside = order.around(stage.order, name)
             leaf: dict[str, Expr] = {a: Var(f"{stage.name}.{a}", INDEX) for a in inside}
             reach = self.state.strand_ranges(stage.name, name)
-            value, guards = backward(strand.relations, reach, leaf)
+            free = implied((loop.var.name for loop in source.loops), strand.relations)
+            value, guards = backward(strand.relations, reach, leaf, free)
+            held = [c for loop in own if loop.axis in inside and loop.axis not in free for c in _bounds(loop)]
+            placing = [*held, *guards]
             axes = {loop.var.name: simplify(value[loop.var.name], limits) for loop in source.loops}
             for loop in source.loops:
                 var = Var(loop.var.name, INDEX)
                 ends = [binary("ge", var, to_index(loop.lower)), binary("lt", var, to_index(loop.upper))]
                 guards += [substitute(c, axes) for c in ends]
-            guards += [substitute(c, axes) for c in strand.where]
+            parts = [substitute(c, axes) for c in strand.where]
+            guards += parts
             guards = [g for g in (simplify(g, limits) for g in guards) if not is_true(g)]
             names = tuple(f"{stage.name}.{a}" for a in inside)
             plan.by_strand[name] = len(self.statements)
-            self.statements.append(
-                ordered_statement(stage.name, name, source, names, axes, guards, limits, written, self.state.strict)
-            )
+            made = ordered_statement(stage.name, name, source, names, axes, guards, limits, written, self.state.strict)
+            self.statements.append(replace(made, placing=(*placing, *parts)))
         self._plan_buffers(op, (), None)
         for local in local_arrays(op):
             self._plan_local(op, local, plan)
@@ -414,7 +418,9 @@ class _Derivation:
             done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
         unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
         arrays, declared = tuple(self._arrays()), tuple(self._declared())
-        return Scop(tuple(done), arrays, self.state.sizes, unordered, declared, tuple(self.folds))
+        # An intrinsic updates its tile with ordinary stores.
+        atomic = frozenset(s.name for s in self.state.stages.values() if s.atomic and s.tensorized is None)
+        return Scop(tuple(done), arrays, self.state.sizes, unordered, declared, tuple(self.folds), atomic)
 
     def _declared(self) -> Iterator[tuple[str, Declared]]:
         """The dependences of hybrid operations; an array updated in place has the name of the one it was."""

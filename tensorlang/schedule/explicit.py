@@ -48,7 +48,7 @@ def explicit(state: ScheduleState, stage: str) -> ScheduleState:
         return state
     _require_explicable(state, op)
     current = state.stages[stage]
-    made = HybridOp(op.name, buffers(op), _body(op), (None,), op.tag, op.location)
+    made = HybridOp(op.name, buffers(op), _body(op), (None,), op.tag, op.location, op.attrs, op.axes)
     hybrid = _with_init(state, op, current) if op.reduction is not None else _in_order(current)
     return replace(state, program=state.program.replacing({stage: made})).with_stage(hybrid)
 
@@ -192,7 +192,8 @@ def _part(state: ScheduleState, name: str, names: Mapping[str, str]) -> _Part:
     }
     notes: dict[str, Annotation] = {names.get(a, a): note for a, note in stage.annotations.items()}
     moved = replace(stage, order=order.renamed(stage.order, dict(names)), strands=strands, annotations=notes)
-    return _Part(replace(op, body=visit(map_exprs(op.body, lambda e: rewrite(e, var)))), moved)
+    members = tuple(replace(m, loops={a: names.get(v, v) for a, v in m.loops.items()}) for m in op.members)
+    return _Part(replace(op, body=visit(map_exprs(op.body, lambda e: rewrite(e, var))), members=members), moved)
 
 
 def _joined_stage(name: str, first: _Part, second: _Part) -> StageState:
@@ -232,7 +233,8 @@ def _joined_op(
     for buffer in reversed(local):
         body = Allocate(buffer, body)
     own = first if first.name == name else second
-    return HybridOp(name, tuple(kept), body, tuple(kept.values()), own.tag, own.location)
+    members = (*first.members, *second.members)
+    return replace(own, name=name, outputs=tuple(kept), body=body, updates=tuple(kept.values()), members=members)
 
 
 def _require_joinable(first: HybridOp, second: HybridOp, updated: Mapping[str, Buffer], wanted: set[str]) -> None:

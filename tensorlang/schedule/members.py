@@ -25,9 +25,9 @@ def member_of(op: Operation, key: Any) -> Member | None:
     return next((m for m in op.members if wanted is m.op or wanted == m.op.name or wanted in m.arrays), None)
 
 
-def host_of(program: Mapping[str, Operation], name: str) -> str:
-    """The stage that has a member of this name; the name itself when there is none."""
-    return next((op.name for op in program.values() if member_of(op, name)), name)
+def host_of(program: Mapping[str, Operation], key: Any) -> str | None:
+    """The stage that a tensor, an operation or a name is a member of."""
+    return next((op.name for op in program.values() if member_of(op, key) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ the range of every axis (forwards), and from values of the leaf axes the values 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -159,10 +159,27 @@ def renamed(relation: Relation, names: Mapping[str, str]) -> Relation:
 
 def hull(a: AxisRange, b: AxisRange) -> AxisRange:
     """The smallest range that holds two."""
-    if a == b or (same(a.lower, b.lower) and same(a.extent, b.extent)):
+    if a is b or (same(a.lower, b.lower) and same(a.extent, b.extent)):
         return a
     lower = simple(binary("min", a.lower, b.lower))
     return AxisRange(lower, simple(binary("sub", simple(binary("max", a.upper, b.upper)), lower)))
+
+
+def implied(own: Iterable[str], relations: Sequence[Relation]) -> set[str]:
+    """The axes whose range follows from the ranges of a statement's own axes, and needs no bound of its own."""
+    found = set(own)
+    for relation in relations:
+        match relation:
+            case SplitRelation() if relation.parent in found:
+                found.add(relation.outer)
+            case SkewRelation() if {relation.axis, relation.by} <= found:
+                found.add(relation.skewed)
+            case FuseRelation() | ShiftRelation() | ReverseRelation() | AffineRelation() | BandRelation():
+                old, new = made_by(relation)
+                found |= set(new) if set(old) <= found else set()
+            case _:
+                pass
+    return found
 
 
 def simple(expr: Expr) -> Expr:
@@ -293,9 +310,15 @@ def ranges(roots: Mapping[str, AxisRange], relations: Sequence[Relation]) -> dic
 
 
 def backward(
-    relations: Sequence[Relation], known: Mapping[str, AxisRange], leaf: Mapping[str, Expr]
+    relations: Sequence[Relation],
+    known: Mapping[str, AxisRange],
+    leaf: Mapping[str, Expr],
+    free: Collection[str] = (),
 ) -> tuple[dict[str, Expr], list[Expr]]:
-    """Return the value of every axis from the leaves, and the conditions that keep parents in their range."""
+    """Return the value of every axis from the leaves, and the conditions that keep parents in their range.
+
+    Axes in `free` need no condition: their range follows from one that the caller adds.
+    """
     value, guards = dict(leaf), list[Expr]()
     for relation in reversed(relations):
         match relation:
@@ -306,7 +329,8 @@ def backward(
                 if isinstance(relation, PartsRelation):
                     whole = binary("add", whole, parent.lower)
                 value[relation.parent] = simple(whole)
-                guards += _split_guards(relation, parent, constant(factor), value[relation.parent])
+                if relation.parent not in free:
+                    guards += _split_guards(relation, parent, constant(factor), value[relation.parent])
             case FuseRelation():
                 fused, inner = value[relation.fused], known[relation.inner]
                 a = binary("add", binary("floordiv", fused, inner.extent), known[relation.outer].lower)
@@ -316,7 +340,8 @@ def backward(
                 axis = known[relation.axis]
                 at = binary("sub", value[relation.skewed], binary("mul", value[relation.by], relation.factor))
                 value[relation.axis] = simple(at)
-                guards += [binary("ge", at, axis.lower), binary("lt", at, axis.upper)]
+                if relation.axis not in free:
+                    guards += [binary("ge", at, axis.lower), binary("lt", at, axis.upper)]
             case ShiftRelation():
                 at = value[relation.shifted]
                 value[relation.axis] = simple(binary("sub", at, relation.by))
@@ -329,7 +354,8 @@ def backward(
                 for name, row in zip(relation.axes, relation.inverse, strict=True):
                     value[name] = _combination(row, made)
                     reach = known[name]
-                    guards += [binary("ge", value[name], reach.lower), binary("lt", value[name], reach.upper)]
+                    if name not in free:
+                        guards += [binary("ge", value[name], reach.lower), binary("lt", value[name], reach.upper)]
             case BandRelation():
                 points = [value[a] for a in relation.axes]
                 rows = zip(relation.tiles, relation.rows, relation.shifts, relation.sizes, strict=True)

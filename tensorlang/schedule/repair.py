@@ -73,7 +73,7 @@ class Refused:
 
 
 def repaired(refused: Refused, error: ScheduleError) -> ScheduleError:
-    """Return the error with legal alternatives, where it has none yet and some are found."""
+    """Return the error with legal alternatives to the step, as far as some are found."""
     match error:
         case IllegalOrder() if not error.legal:
             legal = _proven(_reordered(refused))
@@ -81,7 +81,6 @@ def repaired(refused: Refused, error: ScheduleError) -> ScheduleError:
             legal = [*error.legal, *_factored(refused, error)] or _proven(_parallelized(refused))
         case _:
             return error
-    legal = legal or [f"leave the loops as they are, without {refused.step.text()}"]
     return type(error)(error.asked, error.why, witness=error.witness, legal=legal)
 
 

@@ -95,10 +95,11 @@ class Schedule:
             return key.name
         if isinstance(key, str):
             name = self.program.producer.get(key, key)
-            name = name if name in self.program.by_name else host_of(self.program.by_name, name)
         else:
             op = key.op if isinstance(key, Tensor) else key
             name = self._names.get(id(op), getattr(op, "name", repr(key)))
+        if name not in self.program.by_name:
+            name = host_of(self.program.by_name, key) or name
         if name not in self.program.by_name:  # its arrays may live on in a stage that it was fused with
             name = self.program.producer.get(name) or self.program.producer.get(f"{name}.v0", name)
         if name not in self.program.by_name:
@@ -145,7 +146,7 @@ class Schedule:
         return [made.op.output(k) for k in range(made.op.num_outputs)] if made.op.num_outputs > 1 else made
 
     def assume(self, fact: str, array: Any, low: int | None = None, high: int | None = None) -> None:
-        """State a fact about an index array: `injective`, `monotonic`, or `range` (low <= element < high). See Assume."""
+        """State a fact about an index array: `injective`, `monotonic`, `range` (low <= element < high). See Assume."""
         self.apply(p.Assume(fact, self.buffer_of(array), whole(low), whole(high)))
 
     def strict(self) -> None:
@@ -355,6 +356,7 @@ class Stage:
         `other` is the second loop; None: of the same name in the other stage.
         """
         second = "" if stage is None else self.schedule.name_of(stage)
+        second = "" if second == self.name else second
         return self._axes(p.FuseWith(self.name, str(axis), str(axis if other is None else other), second))[0]
 
     def peel(self, axis: AxisLike, first: int = 0, last: int = 0) -> tuple[Axis, ...]:
@@ -429,6 +431,10 @@ class Stage:
     def parallel(self, var: AxisLike) -> None:
         """Share an axis among CPU threads. See Parallel."""
         self.schedule.apply(p.Parallel(self.name, str(var)))
+
+    def atomic(self) -> None:
+        """Update elements atomically, so that threads may share a reduction. See Atomic."""
+        self.schedule.apply(p.Atomic(self.name))
 
     def tensorize(self, var: AxisLike, tensor_intrin: TensorIntrin) -> None:
         """Run the loops at and below an axis as an intrinsic. See Tensorize."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
+from typing import TypeAlias
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr
@@ -31,10 +32,11 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """Computed inside the loop `axis` of `stage`."""
+    """Computed inside the loop `axis` of `stage`: before it, for what an iteration needs; `after` it, of what it made."""
 
     stage: str
     axis: str
+    after: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,18 @@ class Tensorized:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class Prefetched:
+    """In each iteration of the loop `axis`, what the one `offset` later reads of `tensor` is prefetched."""
+
+    tensor: str
+    axis: str
+    offset: int
+
+
+Pragmas: TypeAlias = tuple[tuple[str, int | str], ...]
+
+
 @dataclass(frozen=True)
 class StageState:
     """The loops of one operation, as a tree; its statements by name, and what is asked of loops and memory.
@@ -66,7 +80,8 @@ class StageState:
     reduction is derived, just outside the first reduce loop, or outside the loop `init_at`. `buffering` says how the
     array of an attached stage is kept: `tile` (anew in each iteration), `rolling` or `double`. By array, `folds` gives
     the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride. `launched` are the
-    threads that all loops of a scan share.
+    threads that all loops of a scan share. `pragmas` are wishes about the code of a loop, `predicates` the conditions
+    (as text) under which elements are stored. `atomic`: updates of one element may meet in a parallel loop.
     """
 
     name: str
@@ -81,6 +96,10 @@ class StageState:
     aligned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     tensorized: Tensorized | None = None
     launched: tuple[str, ...] = ()
+    pragmas: Mapping[str, Pragmas] = field(default_factory=dict)
+    prefetched: tuple[Prefetched, ...] = ()
+    predicates: tuple[str, ...] = ()
+    atomic: bool = False
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
@@ -207,15 +226,16 @@ class ScheduleState:
 
     def strand_ranges(self, stage: str, strand: str) -> dict[str, AxisRange]:
         """Ranges of all axes of one statement."""
-        chosen = self.stages[stage].strands[strand]
+        chosen, op = self.stages[stage].strands[strand], self.program[stage]
+        if isinstance(op, HybridOp):
+            return _hybrid_ranges(op, chosen.source, chosen.relations)
         return ranges(self.own_ranges(stage, strand), chosen.relations)
 
     def own_ranges(self, stage: str, strand: str) -> dict[str, AxisRange]:
         """Ranges of the axes that a statement has in the operation: boxes over the sizes."""
         op = self.program[stage]
         if isinstance(op, HybridOp):
-            source = sources(op)[self.stages[stage].strands[strand].source]
-            return {name: AxisRange(*bounds) for name, bounds in source.hull.items()}
+            return _hybrid_ranges(op, self.stages[stage].strands[strand].source, ())
         return {a.name: AxisRange(symbolic(a.lower), symbolic(a.extent)) for a in (*op.axis, *op.reduce_axis)}
 
     def axis_kinds(self, stage: str) -> dict[str, AxisKind]:
@@ -241,6 +261,12 @@ class ScheduleState:
     def attached_to(self, stage: str) -> list[StageState]:
         """Stages computed inside loops of a stage, in program order."""
         return [s for s in self.stages.values() if s.attach is not None and s.attach.stage == stage]
+
+
+@lru_cache(maxsize=4096)
+def _hybrid_ranges(op: HybridOp, source: str, relations: tuple[Relation, ...]) -> dict[str, AxisRange]:
+    """Ranges of all axes of a statement of a hybrid operation."""
+    return ranges({name: AxisRange(*bounds) for name, bounds in sources(op)[source].hull.items()}, relations)
 
 
 def initial_state(program: Program) -> ScheduleState:

@@ -6,7 +6,7 @@ there `base + step * t`: the base is an expression of the loops around, and `t` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -113,12 +113,17 @@ def _tile_axis(axis: Axis, value: Expr, inner: Mapping[str, TileLoop], reduce: b
     return TileAxis(axis.name, reduce, simple(base), step, extent)
 
 
-def match_tile(tile: Tile, declared: ComputeOp) -> dict[str, TileView]:
-    """Return the tile of each array of an intrinsic's computation, by the names there; Mismatch says what differs."""
+def match_tile(tile: Tile, declared: ComputeOp, check: Callable[[dict[str, TileView]], None]) -> dict[str, TileView]:
+    """Return the tile of each array of an intrinsic's computation, by the names there; Mismatch says what differs.
+
+    `check` raises Mismatch where the tiles do not lie in memory as they must; axes are then paired otherwise.
+    """
     first: Mismatch | None = None
     for pairs in _pairings(tile.axes, declared):
         try:
-            return _match_along(tile, declared, pairs)
+            views = _match_along(tile, declared, pairs)
+            check(views)
+            return views
         except Mismatch as mismatch:
             first = first or mismatch
     assert first is not None
@@ -159,7 +164,8 @@ def _sizes_differ(ours: list[TileAxis], theirs: list[tuple[Axis, int, bool]]) ->
         if alone and wanted:
             own, (axis, n) = alone[0], wanted[0]
             return Mismatch(
-                f"{kind} {own.name} has extent {own.extent} below the loop, the intrinsic covers {n} ({axis.name} there)",
+                f"{kind} {own.name} has extent {own.extent} below the loop, the intrinsic covers {n} "
+                f"({axis.name} there)",
                 f"split {own.name} by {n}, and have the other loops around the tensorized one (reorder)",
             )
         if alone:
@@ -196,8 +202,8 @@ def _match_along(tile: Tile, declared: ComputeOp, pairs: Mapping[str, TileAxis])
     return matcher.views
 
 
-def match_outputs(tile: Tile, declared: ComputeOp) -> dict[str, TileView]:
-    """Return the tile of each output alone: that of the statement that starts a reduction."""
+def match_outputs(tile: Tile, declared: ComputeOp, like: Mapping[str, TileView]) -> dict[str, TileView]:
+    """Return the tile of each output alone, going along the dimensions as in `like`: where a reduction starts."""
     first: Mismatch | None = None
     for pairs in _pairings([a for a in tile.axes if not a.reduce], declared, spatial=True):
         env: dict[str, Expr] = {a.name: Const(0, INDEX) for a in declared.axes}
@@ -207,7 +213,8 @@ def match_outputs(tile: Tile, declared: ComputeOp) -> dict[str, TileView]:
         except Mismatch as mismatch:
             first = first or mismatch
         else:
-            return matcher.views
+            if all((v.dims, v.steps) == (like[n].dims, like[n].steps) for n, v in matcher.views.items()):
+                return matcher.views
     assert first is not None
     raise first
 

@@ -78,71 +78,95 @@ def tile_plans(state: ScheduleState, derived: Derived) -> list[TilePlan]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a stage is tensorized: the loop, its statements by number, and the tile of the one that computes."""
+
+    loop: Loop
+    numbers: tuple[int, ...]
+    main: int
+    tile: Tile
+    inner: tuple[TileLoop, ...]
+
+
+def tile_site(state: ScheduleState, derived: Derived, stage: str, axis: str) -> Site:
+    """Return the tile at and below a loop; Mismatch when it is none."""
+    op = state.compute_op(stage)
+    loop = next(x for x in loops(derived.tree) if (x.stage, x.name) == (stage, f"{stage}.{axis}"))
+    below, numbers = list(loops(loop)), tuple(leaves(loop))
+    _check_below(derived, stage, loop, below)
+    mains = [k for k in numbers if derived.scop.statements[k].role in (Role.PURE, Role.UPDATE)]
+    if len(mains) != 1:
+        raise Mismatch(f"the loop {axis} runs {len(mains)} parts of {stage}, an intrinsic replaces one")
+    tile, inner = _tile(state, derived, op, mains[0], below)
+    return Site(loop, numbers, mains[0], tile, inner)
+
+
 def _stage_plans(state: ScheduleState, derived: Derived, stage: StageState, asked: Tensorized) -> list[TilePlan]:
     intrin = find_intrin(asked.intrinsic, asked.key)
-    op = state.program[stage.name]
-    assert intrin is not None and isinstance(op, ComputeOp)
+    assert intrin is not None
     if asked.axis not in stage.leaves:
         raise Mismatch(f"the loop {asked.axis} of {stage.name} runs as {intrin.name}, and has to stay a loop")
-    loop = next(x for x in loops(derived.tree) if (x.stage, x.name) == (stage.name, f"{stage.name}.{asked.axis}"))
-    below = list(loops(loop))
-    _check_below(derived, stage.name, loop, below)
-    numbers = list(leaves(loop))
-    statements = derived.scop.statements
-    mains = [k for k in numbers if statements[k].role in (Role.PURE, Role.UPDATE)]
-    if len(mains) != 1:
-        raise Mismatch(f"the loop {asked.axis} runs {len(mains)} parts of {stage.name}, an intrinsic replaces one")
-    main = mains[0]
-    tile, inner = _tile(state, derived, op, main, below)
-    _check_strict(state, op, tile)
-    views = match_tile(tile, intrin.op)
-    check_layout(derived, intrin, views)
-    whole = len(numbers) > 1 or op.reduction is None
-    if op.reduction is not None and intrin.op.reduction is not None:
-        alike = all(map(same, op.reduction.start(), intrin.op.reduction.start()))
-        if whole and not alike:
-            raise Mismatch("the stage starts its reduction from another value than the intrinsic")
-        if not whole and intrin.update is None:
-            raise Mismatch(
-                f"{op.name} is initialised outside of {asked.axis}, so that its tiles add to what is there, and "
-                f"{intrin.name} declares no update",
-                "return (body, reset, update) from fcompute, or put all reduce loops inside (reorder)",
-            )
-    outer = tuple(n for n in statements[main].loops if n not in {t.name for t in inner})
-    covered: tuple[Covered, ...] = (Covered(main, inner),)
+    site = tile_site(state, derived, stage.name, asked.axis)
+    op, statements = site.tile.op, derived.scop.statements
+    _check_strict(state, op, site.tile)
+    views = match_tile(site.tile, intrin.op, lambda found: check_layout(derived, intrin, found))
+    outer = tuple(n for n in statements[site.main].loops if n not in {t.name for t in site.inner})
+    covered: tuple[Covered, ...] = (Covered(site.main, site.inner),)
+    whole = len(site.numbers) > 1 or op.reduction is None
+    alike = _start_alike(op, intrin.op)
+    _check_start(op, intrin, asked.axis, whole, alike)
     variants: tuple[Variant, ...] = ("body",) if whole else ("update",)
-    if whole and len(numbers) > 1:
-        first = next(k for k in numbers if statements[k].role is Role.INIT)
-        covered = (Covered(first, _inner_loops(statements[first], below)), *covered)
+    if len(site.numbers) > 1:
+        first = next(k for k in site.numbers if statements[k].role is Role.INIT)
+        covered = (Covered(first, _inner_loops(statements[first], loops(site.loop))), *covered)
         variants = ("reset", "update") if intrin.reset and intrin.update else variants
-    plan = _plan(state, derived, stage.name, intrin, variants, loop.name, outer, covered, views)
-    starts = [] if whole or intrin.reset is None or not alike else _start_plans(state, derived, op, intrin, inner)
-    return [plan, *starts]
+    plan = _plan(state, derived, stage.name, intrin, variants, site.loop.name, outer, covered, views)
+    if whole or intrin.reset is None or not alike:
+        return [plan]
+    return [plan, *_start_plans(state, derived, intrin, site, views)]
+
+
+def _start_alike(op: ComputeOp, declared: ComputeOp) -> bool:
+    """Whether two reductions start from the same values."""
+    if op.reduction is None or declared.reduction is None:
+        return True
+    return all(map(same, op.reduction.start(), declared.reduction.start()))
+
+
+def _check_start(op: ComputeOp, intrin: TensorIntrin, axis: str, whole: bool, alike: bool) -> None:
+    if whole and not alike:
+        raise Mismatch(f"{op.name} starts its reduction from another value than {intrin.name}")
+    if not whole and intrin.update is None:
+        raise Mismatch(
+            f"{op.name} is initialised outside of {axis}, so that its tiles add to what is there, and {intrin.name} "
+            "declares no update",
+            "return (body, reset, update) from fcompute, or put all reduce loops inside (reorder)",
+        )
 
 
 def _start_plans(
-    state: ScheduleState, derived: Derived, op: ComputeOp, intrin: TensorIntrin, inner: tuple[TileLoop, ...]
+    state: ScheduleState, derived: Derived, intrin: TensorIntrin, site: Site, views: Mapping[str, TileView]
 ) -> list[TilePlan]:
     """The plan of the initialisation by the intrinsic's reset, if its loops are those of the tile."""
-    statements = derived.scop.statements
+    op, statements = site.tile.op, derived.scop.statements
     number = next(k for k, s in enumerate(statements) if s.stage == op.name and s.role is Role.INIT)
-    statement, axes = statements[number], {t.axis for t in inner}
+    statement, axes = statements[number], {t.axis for t in site.inner}
     named = {loop.name: loop for loop in loops(derived.tree)}
     below: list[Loop] = []
     for name in reversed(statement.loops):
         if named[name].axis not in axes or named[name].stage != op.name:
             break
         below.insert(0, named[name])
-    spatial = {a.axis for a in inner if a.axis in {named[n].axis for n in statement.loops}}
+    spatial = {a.axis for a in site.inner if a.axis in {named[n].axis for n in statement.loops}}
     alone = not below or list(leaves(below[0])) == [number]
     if {x.axis for x in below} != spatial or not alone or any(x.kind is not LoopKind.SERIAL for x in below):
         return []
-    tile, loops_inside = _tile(state, derived, op, number, below)
-    views = match_outputs(tile, intrin.op)
+    tile, inner = _tile(state, derived, op, number, below)
+    starts = match_outputs(tile, intrin.op, views)
     node = below[0].name if below else number
     outer = tuple(n for n in statement.loops if n not in {x.name for x in below})
-    covered = (Covered(number, loops_inside),)
-    return [_plan(state, derived, op.name, intrin, ("reset",), node, outer, covered, views)]
+    return [_plan(state, derived, op.name, intrin, ("reset",), node, outer, (Covered(number, inner),), starts)]
 
 
 def _check_below(derived: Derived, stage: str, loop: Loop, below: Sequence[Loop]) -> None:

@@ -151,11 +151,11 @@ def _width(dtype: str) -> tuple[bool, int, str]:
 
 
 def _leaves(expr: Expr) -> set[str]:
-    """The dtypes of the tensors and variables that a value is made from."""
+    """The dtypes that a value is made from, those of casts included (many come from the dtype that is tried)."""
     match expr:
-        case Read() | Var() | Cast():
+        case Read() | Var() | Const():
             return {expr.dtype}
-        case Load() | Const():
+        case Load():
             return set()
         case Select():
             return _leaves(expr.then) | _leaves(expr.orelse)
@@ -163,7 +163,8 @@ def _leaves(expr: Expr) -> set[str]:
             return {"bool"}
         case Reduce():
             return {d for source in expr.sources for d in _leaves(source)}
-    return {d for child in expr.children() for d in _leaves(child)}
+    own = {expr.dtype} if isinstance(expr, Cast) else set()
+    return own | {d for child in expr.children() for d in _leaves(child)}
 
 
 def _operation(body: _Body, outputs: tuple[Buffer, ...], tag: str, attrs: Mapping[str, Any]) -> HybridOp:
@@ -207,7 +208,8 @@ class _Lifted:
         """The expression with scalars for reductions; `conditions` are those under which it is computed."""
         match expr:
             case Reduce():
-                return self._known(expr, conditions) or self._scalar(expr, conditions)
+                known = self._known(expr, conditions)
+                return self._scalar(expr, conditions) if known is None else known
             case Select():
                 cond = self.plain(expr.cond, conditions)
                 then = self.plain(expr.then, (*conditions, cond))
@@ -224,12 +226,6 @@ class _Lifted:
 
     def _scalar(self, reduce: Reduce, conditions: tuple[Expr, ...]) -> Load:
         check_one_value(reduce, self.body.name, self.body.where)
-        for part in reduce.children():
-            if any(isinstance(node, Reduce) for node in walk(part)):
-                raise DefinitionError(
-                    f"{self.body.name} has a reduction inside a reduction; reduce over both axes at once",
-                    self.body.where,
-                )
         word = reduce.reducer.name
         scalar = Buffer(self.nests.fresh(word), (), reduce.dtype, "local")
         self.scalars.append(scalar)

@@ -174,7 +174,7 @@ class _Writing:
     def item(self, loops: tuple[Var, ...], local: tuple[Buffer, ...]) -> Stmt:
         deeper = ["loop"] * (5 if not loops else 3) if len(loops) < _DEPTH else []
         inside = ["if", "local"] if loops else []
-        match self.pick([*deeper, *inside, "store", "store"]):
+        match self.pick(["store", "store", *deeper, *inside]):
             case "loop":
                 return self.loop(loops, local)
             case "if" if self.data and self.below(4) == 0:

@@ -20,6 +20,7 @@ from tensorlang.schedule.primitive import Decision, Primitive
 from tensorlang.schedule.primitives.placement import users
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
+from tensorlang.testing.tiles import intrinsic_of
 
 try:
     from hypothesis import strategies as st
@@ -46,15 +47,16 @@ def schedules(
     max_steps: int = 8,
     threads: bool = False,
     check: bool = True,
+    favoured: Sequence[str] = (),
 ) -> Schedule:
-    """Draw a schedule of up to `max_steps` steps. `threads` may bind axes.
+    """Draw a schedule of up to `max_steps` steps. `threads` may bind axes; `favoured` primitives are tried most.
 
     `check=False` keeps steps that only the analysis would refuse, and asks for more of them: reduce axes in parallel,
     stages inside loops that not all of their readers share. About a quarter of such schedules are illegal.
     """
     schedule = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
     for _ in range(draw(st.integers(1 if check else (max_steps + 1) // 2, max_steps))):
-        for step in _Drawing(draw, schedule, check).steps(threads):
+        for step in _Drawing(draw, schedule, check, favoured).steps(threads):
             try:
                 schedule.advance(step, check)
             except ScheduleError:
@@ -69,10 +71,11 @@ class _Drawing:
     draw: Draw
     schedule: Schedule
     check: bool
+    favoured: Sequence[str]
 
     def steps(self, threads: bool) -> Steps:
         """The steps of one kind at one place; none where there is nothing to do."""
-        weights = WEIGHTS if self.check else WEIGHTS | BOLD
+        weights = (WEIGHTS if self.check else WEIGHTS | BOLD) | dict.fromkeys(self.favoured, FAVOUR)
         kind = self.pick([k for k, weight in weights.items() for _ in range(weight) if threads or k != "bind"])
         stage = self.stage(bold=not self.check and kind in BOLD)
         leaves = self.schedule.state.stages[stage].leaves
@@ -182,6 +185,11 @@ class _Drawing:
         reduced = self.reduced(stage, leaves)
         return (p.RFactor(stage, self.pick(reduced), self.below(2)),) if reduced else ()
 
+    def tensorize(self, stage: str, leaves: Sequence[str]) -> Steps:
+        axis = self.pick(leaves)
+        fits = intrinsic_of(self.schedule, stage, axis) if isinstance(self.schedule.program[stage], ComputeOp) else None
+        return () if fits is None else (p.Tensorize(stage, axis, fits.name, fits.key),)
+
     def layout(self, stage: str, leaves: Sequence[str]) -> Steps:
         rank = len(self.schedule.program[stage].axis)
         if rank not in LAYOUTS:
@@ -214,15 +222,20 @@ MAKERS: dict[str, Maker] = {
     "partition": lambda d, stage, leaves: (p.Partition(stage, d.pick(leaves), (str(1 + d.below(4)),)),),
     "decompose_reduction": lambda d, stage, leaves: (p.DecomposeReduction(stage, d.pick(leaves)),),
     "transform_layout": _Drawing.layout,
+    "tensorize": _Drawing.tensorize,
 }
 """Name of a primitive in traces -> the steps to try on a stage with these leaves."""
 
 WEIGHTS: dict[str, int] = {
     "split": 5, "fuse": 2, "reorder": 3, "skew": 1, "vectorize": 3, "unroll": 1, "parallel": 3, "bind": 3,
     "compute_at": 6, "compute_root": 1, "compute_inline": 1, "set_scope": 1, "cache_read": 2, "cache_write": 2,
-    "rfactor": 2, "transform_layout": 2,
+    "rfactor": 2, "transform_layout": 2, "shift": 2, "reverse": 1, "fission": 1, "fuse_with": 2, "peel": 1,
+    "partition": 1, "decompose_reduction": 1, "tensorize": 2,
 }  # fmt: skip
 """How often each is tried."""
+
+FAVOUR = 10
+"""How often those are tried that a test is about."""
 
 BOLD: dict[str, int] = {
     "vectorize": 6,
@@ -231,5 +244,6 @@ BOLD: dict[str, int] = {
     "compute_at": 12,
     "compute_root": 2,
     "compute_inline": 1,
+    "tensorize": 0,
 }
 """How often those are tried that may be illegal, when nothing checks them."""

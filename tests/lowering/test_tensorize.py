@@ -95,7 +95,7 @@ def test_random_tiles_of_a_matmul_agree_with_the_reference(data: st.DataObject) 
     tile = [data.draw(st.integers(1, size), label=f"tile of {name}") for size, name in zip(sizes, "mnk")]
     symbolic = data.draw(st.booleans(), label="symbolic")
     shape = [te.var("M"), te.var("N"), te.var("K")] if symbolic else sizes
-    s, args = matmul(*shape, "int32")
+    s, args = matmul(shape[0], shape[1], shape[2], "int32")
     for axis, factor in zip("ijk", tile):
         s["C"].split(axis, factor=factor, tail="peel")
     outer = data.draw(st.permutations(["i_o", "j_o", "k_o"]), label="outer loops")

@@ -35,8 +35,9 @@ def holds(condition: Expr, values: Values) -> bool:
     raise AssertionError(condition)
 
 
-def events(derived: Derived, sizes: Values) -> Iterator[Event]:
+def events(derived: Derived, sizes: Values | None = None) -> Iterator[Event]:
     """Every instance of every statement."""
+    sizes = sizes or {}
     bounds = {loop.name: (evaluate(loop.lower, sizes), evaluate(loop.upper, sizes)) for loop in loops(derived.tree)}
     for statement in derived.scop.statements:
         for point in product(*(range(*bounds[name]) for name in statement.loops)):

@@ -137,8 +137,8 @@ def test_what_classic_te_has_and_tensorlang_lacks_says_what_to_do() -> None:
     A = te.placeholder((8,), name="A")
     B = te.compute((8,), lambda i: A[i] + 1, name="B")
     s = te.create_schedule(B.op)
-    with pytest.raises(AttributeError, match=r"a Stage has no 'double_buffer': classic te has it.*use cache_read"):
-        s[B].double_buffer  # type: ignore[unused-ignore]
+    with pytest.raises(AttributeError, match=r"a Stage has no 'prefetch': classic te has it.*use cache_read"):
+        s[B].prefetch  # type: ignore[unused-ignore]
     with pytest.raises(AttributeError, match="a Schedule has no 'create_group': classic te has it"):
         s.create_group
     with pytest.raises(AttributeError, match=r"a Stage has no 'splat'$"):

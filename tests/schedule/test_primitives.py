@@ -33,6 +33,16 @@ def transposed(extent: te.Var | int = 10) -> Case:
     return Case(te.create_schedule(C.op), (A, C))
 
 
+def scanned() -> Case:
+    """The state doubled, and X added, in every time step."""
+    X, state = te.placeholder((6, 8), name="X"), te.placeholder((6, 8), name="state")
+    init = te.compute((1, 8), lambda t, i: X[t, i], name="init")
+    double = te.compute((6, 8), lambda t, i: state[t - 1, i] * 2, name="double")
+    update = te.compute((6, 8), lambda t, i: double[t, i] + X[t, i], name="update")
+    S = te.scan(init, update, state, name="S")
+    return Case(te.create_schedule(S.op), (X, S))
+
+
 def packed(s: Schedule) -> None:
     """The usual way of a fast matmul: packed panels, a register tile in a cache, vectors and threads."""
     T = s.cache_write("C", "local")
@@ -92,6 +102,12 @@ EXAMPLES: dict[str, Example] = {
         lambda s: s["C"].bind("i_o", "blockIdx.x"),
         lambda s: s["C"].bind("i_i", "threadIdx.x"),
     ),
+    "env_threads and bind": (
+        scanned,
+        lambda s: s["S"].env_threads(["threadIdx.x"]),
+        lambda s: s["init"].bind("i", "threadIdx.x"),
+        lambda s: s["update"].bind("i", "threadIdx.x"),
+    ),
     "compute_at": (stencil, lambda s: s["C"].split("i", factor=6), lambda s: s["B"].compute_at(s["C"], "i_o")),
     "compute_at a tile of any extent": (
         lambda: transposed(n),
@@ -112,6 +128,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "compute_root": (stencil, lambda s: s["B"].compute_at(s["C"], "i"), lambda s: s["B"].compute_root()),
     "compute_inline": (padded, lambda s: s["B"].compute_inline()),
+    "compute_inline in a scan": (scanned, lambda s: s["double"].compute_inline()),
     "set_scope": (chain, lambda s: s["B"].compute_at(s["C"], "i"), lambda s: s["B"].set_scope("local")),
     "cache_read": (matmul, lambda s: s.cache_read("A", "local", ["C"]), lambda s: s["A.local"].compute_at(s["C"], "i")),
     "cache_read for one of two": (two_consumers, lambda s: s.cache_read("B", "global", ["D"])),

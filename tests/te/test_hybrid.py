@@ -58,7 +58,7 @@ def trapezoid(a: Any) -> Any:
         for j in range(m):
             c[i, j] = 0
         for j in te.range(te.max(i - 1, 0), min(i + 2, m)):
-            for k in range(j // 2, te.min(i, j) + 1):
+            for k in te.range(j // 2, te.min(i, j) + 1):
                 c[i, j] += a[i, j] * k
     return c
 
@@ -124,6 +124,23 @@ def test_a_loop_does_not_take_the_name_of_a_size() -> None:
             a[n] += 1
 
     assert [f.var.name for f in loops_of(named(a).op)] == ["n_1"]
+
+
+def test_what_does_nothing_is_left_out() -> None:
+    @te.hybrid.script
+    def idle(a: Any) -> None:
+        for i in range(len(a)):
+            unused = i + 1
+            scratch = te.allocate((3,), "float32")  # noqa: F841
+            if a[i] > unused:
+                pass
+            elif i > 3:
+                for _j in range(i):
+                    pass
+        a[0] = 1
+
+    assert str(op_of(idle, a=floats(5)).body).startswith("Store(")
+    agree(idle, a=floats(5))
 
 
 def test_deep_nests() -> None:
@@ -210,6 +227,25 @@ def test_conditions_of_loops_stay_and_those_of_data_are_stored_before() -> None:
     assert [str(c) for c in conditions if not any(isinstance(n, Load) for n in walk(c))] == ["i > 0", "i > 1"]
 
 
+@te.hybrid.script
+def mixed_comparisons(a: Any, b: Any, flag: Any) -> Any:
+    c = te.output_tensor(a.shape, "int32")
+    for i in range(len(a)):
+        c[i] = 0
+        if a[i] > i * 0.5 and b[i] < i + 300 and not flag:
+            c[i] += 1
+        if i / 2 < a[i] + b[i] or -i >= b[i] - 5:
+            c[i] += 2
+        if flag or 1 < a[i] <= b[i] != 3:
+            c[i] += 4
+    return c
+
+
+def test_comparisons_between_numbers_and_elements() -> None:
+    for flag in (True, False):
+        agree(mixed_comparisons, a=floats(9), b=whole(9, high=9, dtype="uint8"), flag=np.array(flag))
+
+
 def test_a_branch_that_is_known_is_taken_when_the_script_is_read() -> None:
     @te.hybrid.script
     def scaled(a: Any, scale: float = 1.0) -> Any:
@@ -224,6 +260,22 @@ def test_a_branch_that_is_known_is_taken_when_the_script_is_read() -> None:
 
     agree(scaled, a=floats(5))
     agree(scaled, a=floats(5), scale=2.5)
+
+    @te.hybrid.script
+    def optional(a: Any, bias: Any = None, mode: str = "plus") -> Any:
+        c = te.output_tensor(a.shape, a.dtype)
+        for i in range(len(a)):
+            c[i] = a[i]
+            if bias is not None and mode == "plus":
+                if mode != "minus":
+                    c[i] += bias[i]
+            elif bias is None or a[i] > 1:
+                c[i] *= 2
+        return c
+
+    agree(optional, a=floats(5))
+    agree(optional, a=floats(5), bias=floats(5) + 1)
+    agree(optional, a=floats(5), bias=floats(5) + 1, mode="minus")
     assert not [s for s in walk_stmt(op_of(scaled, a=floats(5), scale=2.5).body) if isinstance(s, If)]
 
 

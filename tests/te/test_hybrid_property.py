@@ -17,14 +17,14 @@ _DEEPEST = 4
 
 
 class Writer:
-    """Writes the lines of one script. Loop variables come with the interval of their values."""
+    """Writes the lines of one script, with as many statements as it has room for."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, room: int = 40) -> None:
         self.random = random
+        self.room = room
         self.lines: list[str] = []
-        self.loops: list[tuple[str, int, int]] = []
+        self.loops: list[str] = []
         self.scalars: list[str] = []
-        self.arrays = ["out", "tmp"]
         self.count = 0
 
     def line(self, depth: int, text: str) -> None:
@@ -48,12 +48,14 @@ class Writer:
     def block(self, depth: int) -> None:
         """One to three statements; scalars that they make end with them."""
         known = list(self.scalars)
-        for _ in range(self.random.randint(1, 3)):
+        for _ in range(self.random.randint(1, 3) if self.room > 0 else 1):
             self.statement(depth)
         self.scalars = known
 
     def statement(self, depth: int) -> None:
-        kind = self.random.choice(["loop", "loop", "if", "scalar", "store", "store"] if depth < _DEEPEST else ["store"])
+        self.room -= 1
+        deeper = depth < _DEEPEST and self.room > 0
+        kind = self.random.choice(["loop", "loop", "if", "scalar", "store", "store"] if deeper else ["store"])
         if kind == "loop":
             self.loop(depth)
         elif kind == "if":
@@ -85,21 +87,21 @@ class Writer:
         """A loop over a rectangle, a triangle or a trapezoid, in steps of any sign."""
         self.count += 1
         name = self.random.choice([f"i{self.count}", "i", "j"])
-        if name in [v for v, _, _ in self.loops]:
+        if name in self.loops:
             name = f"i{self.count}"
         ranges = ["range(n)", "range(1, n - 1)", "range(n - 1, -1, -1)", "range(0, n, 2)", "te.range(n - 1, 0, -2)"]
-        for outer, _, _ in self.loops:
+        for outer in self.loops:
             ranges += [f"range({outer})", f"range({outer}, n)", f"range({outer} + 1)", f"range({outer}, -1, -1)"]
-            ranges += [f"range(te.max({outer} - 1, 0), min({outer} + 2, n))", f"parallel({outer} // 2, n)"]
+            ranges += [f"range(te.max({outer} - 1, 0), min({outer} + 2, n))", f"te.serial({outer} // 2, n)"]
         self.line(depth, f"for {name} in {self.random.choice(ranges)}:")
-        self.loops.append((name, 0, SIZE - 1))
+        self.loops.append(name)
         self.block(depth + 1)
         self.loops.pop()
 
     def index(self) -> str:
         """An expression with values from 0 below n."""
         choices = ["0", "n - 1", str(SIZE // 2), f"w[{self.random.randint(0, SIZE - 1)}]"]
-        for name, _, _ in self.loops:
+        for name in self.loops:
             choices += [name, name, f"n - 1 - {name}", f"({name} + 1) % n", f"w[{name}]", f"{name} // 2"]
         return self.random.choice(choices)
 
@@ -113,7 +115,7 @@ class Writer:
 
     def value(self, depth: int) -> str:
         if depth == 0 or self.random.random() < 0.2:
-            atoms = [self.element(), self.element(), "2", "0.5", *self.scalars, *(v for v, _, _ in self.loops)]
+            atoms = [self.element(), self.element(), "2", "0.5", *self.scalars, *self.loops]
             return self.random.choice(atoms)
         a, b = self.value(depth - 1), self.value(depth - 1)
         forms = [f"{a} + {b}", f"{a} - {b}", f"({a}) * 0.5", f"te.max({a}, {b})", f"abs({a})", f"-({a})"]
@@ -123,9 +125,9 @@ class Writer:
     def condition(self) -> str:
         """A comparison of loop variables, of data, or several."""
         tests = [f"{self.element()} > {self.random.randint(-1, 2)}", "n > 2"]
-        for name, _, _ in self.loops:
+        for name in self.loops:
             tests += [f"{name} < n - 2", f"1 <= {name} < 4", f"{name} % 2 == 0", f"not {name} > 1"]
-            tests += [f"{name} != {other}" for other, _, _ in self.loops]
+            tests += [f"{name} != {other}" for other in self.loops]
         first, second = self.random.choice(tests), self.random.choice(tests)
         return self.random.choice([first, first, f"{first} and {second}", f"({first} or {second})"])
 

@@ -68,7 +68,7 @@ def test_scripts_on_targets(name: str, target: str) -> None:
 @settings(max_examples=15)
 @given(st.randoms(use_true_random=False))
 def test_random_scripts_on_targets(random: Random) -> None:
-    text = Writer(random).script()
+    text = Writer(random, room=6).script()
     note(text)
     script, arguments = from_text(text, "script"), arrays(len(text))
     wanted = as_python(script, arguments)

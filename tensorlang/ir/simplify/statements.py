@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.ir.simplify.conditions import negated
@@ -12,6 +13,7 @@ from tensorlang.ir.simplify.integers import extreme
 from tensorlang.ir.simplify.scope import Scope
 from tensorlang.ir.stmt import (
     Allocate,
+    AtomicUpdate,
     CallMachine,
     CallPython,
     Fail,
@@ -20,6 +22,7 @@ from tensorlang.ir.stmt import (
     Kernel,
     Let,
     LoopKind,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -37,7 +40,7 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Range] | None = None) -> Stmt
 def simplify_kernel(kernel: Kernel) -> Kernel:
     """Return the kernel with its body simplified; sizes are at least zero."""
     body = simplify_stmt(kernel.body, {size.name: (0, None) for size in kernel.sizes})
-    return Kernel(kernel.name, kernel.params, kernel.sizes, kernel.outputs, body, kernel.callbacks)
+    return replace(kernel, body=body)
 
 
 def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
@@ -48,6 +51,11 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
         case Store():
             index = tuple([scope.value(i) for i in stmt.index])
             return Store(stmt.buffer, index, scope.value(stmt.value))
+        case AtomicUpdate():
+            index = tuple([scope.value(i) for i in stmt.index])
+            return replace(stmt, index=index, value=scope.value(stmt.value))
+        case Prefetch():
+            return Prefetch(stmt.buffer, tuple([scope.value(i) for i in stmt.index]))
         case If():
             return _if(scope, stmt)
         case Seq():
@@ -123,7 +131,7 @@ def _for(scope: Scope, stmt: For) -> Stmt | None:
     if body is None:
         return None
     emit = scope.atoms.emit
-    return For(stmt.var, emit(lower, "int64"), emit(upper, "int64"), stmt.kind, body, stmt.axis, stmt.thread)
+    return replace(stmt, lower=emit(lower, "int64"), upper=emit(upper, "int64"), body=body)
 
 
 def _bound(scope: Scope, bound: Expr, made: str) -> Form:

@@ -3,6 +3,7 @@
 from tensorlang.schedule.primitives.affine import Affine, TileBy
 from tensorlang.schedule.primitives.annotate import Bind, EnvThreads, Parallel, Unroll, Vectorize
 from tensorlang.schedule.primitives.assume import Assume, Strict
+from tensorlang.schedule.primitives.atomic import Atomic
 from tensorlang.schedule.primitives.buffering import DoubleBuffer, FoldStorage, RollingBuffer, StorageAlign
 from tensorlang.schedule.primitives.cut import Partition, Peel
 from tensorlang.schedule.primitives.distribute import Fission, FuseWith
@@ -19,6 +20,7 @@ from tensorlang.schedule.primitives.time_tile import plan_time_tile, plan_wavefr
 __all__ = [
     "Affine",
     "Assume",
+    "Atomic",
     "Bind",
     "CacheRead",
     "CacheWrite",

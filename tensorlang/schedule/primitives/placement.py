@@ -167,8 +167,8 @@ class ComputeInline:
     stage: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        host = host_of(state.program.by_name, self.stage)
-        if host != self.stage:
+        host = None if self.stage in state.program.by_name else host_of(state.program.by_name, self.stage)
+        if host is not None:
             return inline_member(state, host, self.stage), ()
         op = state.compute_op(self.stage)
         require_internal(state, self.stage, "compute_inline")

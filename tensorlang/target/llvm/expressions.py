@@ -120,6 +120,13 @@ def place(fn: Function, scope: Scope, access: Load) -> Place:
     return Place(dtype, storage.pointer, lanes.width, None, offsets)
 
 
+def address(fn: Function, scope: Scope, access: Load) -> str:
+    """Where an element is, for the first lane; it may lie outside of its array."""
+    lanes, indices = scope.lanes, tuple(scope.expanded(i) for i in access.index)
+    storage = scope.storage(access.buffer)
+    return _pointer(fn, storage, _offset(fn, scope.scalar(lanes.first) if lanes else scope, storage, indices), False)
+
+
 def coefficient(scope: Scope, expr: Expr) -> int | None:
     """How much an index grows from one lane to the next; None when that is not one constant."""
     match expr:

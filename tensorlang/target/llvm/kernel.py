@@ -37,6 +37,8 @@ def emit_kernel(kernel: Kernel, target: Target) -> Emitted:
     scope = Scope(sizes, {})
     buffers = {p.name: storage(fn, scope, p, pointers[p.name], aligned=False) for p in kernel.params}
     scope, block = open_frame(fn, Scope(sizes, buffers), kernel.body)
+    for text in kernel.imports:
+        module.add_source(text)
     emitter = Emitter(kernel.sizes)
     emitter.emit(fn, scope, kernel.body)
     close_frame(fn, block)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tensorlang.ir.expr import Expr, Load, Var, walk
-from tensorlang.ir.stmt import Allocate, CallMachine, CallPython, For, If, Let, Stmt, Store
+from tensorlang.ir.stmt import Allocate, AtomicUpdate, CallMachine, CallPython, For, If, Let, Prefetch, Stmt, Store
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.runtime.openmp import LIMIT_SYMBOL
 from tensorlang.target.llvm.arithmetic import binary
@@ -87,9 +87,12 @@ def _used(body: Stmt) -> tuple[set[str], set[str]]:
     for stmt in statements(body):
         expressions: tuple[Expr, ...] = ()
         match stmt:
-            case Store():
+            case Store() | AtomicUpdate():
                 buffers.add(stmt.buffer.name)
                 expressions = (*stmt.index, stmt.value)
+            case Prefetch():
+                buffers.add(stmt.buffer.name)
+                expressions = stmt.index
             case For():
                 expressions = (stmt.lower, stmt.upper)
             case If():

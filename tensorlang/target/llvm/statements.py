@@ -7,12 +7,27 @@ from dataclasses import replace
 
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Load, Var
-from tensorlang.ir.loops import constant_extent
-from tensorlang.ir.stmt import Allocate, CallMachine, CallPython, Fail, For, If, Let, LoopKind, Seq, Stmt, Store
+from tensorlang.ir.loops import UNROLL_FULL, constant_extent
+from tensorlang.ir.stmt import (
+    Allocate,
+    AtomicUpdate,
+    CallMachine,
+    CallPython,
+    Fail,
+    For,
+    If,
+    Let,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+)
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.target.llvm import memory
 from tensorlang.target.llvm.arithmetic import binary, unary
-from tensorlang.target.llvm.expressions import index, place, value
+from tensorlang.target.llvm.atomic import atomic_update
+from tensorlang.target.llvm.expressions import address, index, place, value
 from tensorlang.target.llvm.parallel import parallel_loop
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
@@ -21,6 +36,8 @@ from tensorlang.target.llvm.vector import vector_loop, vectorizable
 
 _MOST_COPIES = 64
 """An unrolled loop of more iterations stays a loop."""
+_READ_DATA_TO_KEEP = "i32 0, i32 3, i32 1"
+"""What a prefetch is for: a read, of data, that stays in the nearest cache."""
 
 
 class Emitter:
@@ -35,6 +52,10 @@ class Emitter:
         match stmt:
             case Store():
                 self._store(fn, scope, stmt)
+            case AtomicUpdate():
+                atomic_update(fn, scope, stmt)
+            case Prefetch():
+                self._prefetch(fn, scope, stmt)
             case Seq():
                 for part in stmt.body:
                     self.emit(fn, scope, part)
@@ -64,6 +85,11 @@ class Emitter:
             where = replace(where, width=result.lanes, step=literal(1, INDEX))
         memory.store(fn, where, result, mask)
 
+    def _prefetch(self, fn: Function, scope: Scope, stmt: Prefetch) -> None:
+        callee = fn.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
+        where = address(fn, scope, Load(stmt.buffer, stmt.index))
+        fn.do(f"call void {callee}(ptr {where}, {_READ_DATA_TO_KEEP})")
+
     def _loop(self, fn: Function, scope: Scope, stmt: For) -> None:
         def iteration(at: Value) -> None:
             self.emit(fn, scope.bind(stmt.var.name, at), stmt.body)
@@ -85,7 +111,8 @@ class Emitter:
                     iteration(binary(fn, "add", lower, literal(number, INDEX)))
             case _:
                 lower, upper = index(fn, scope, stmt.lower), index(fn, scope, stmt.upper)
-                repeat(fn, lower, upper, iteration, shaped=_is_shaped(stmt.body))
+                shaped = "full" if (UNROLL_FULL, 1) in stmt.pragmas else "kept" if _is_shaped(stmt.body) else ""
+                repeat(fn, lower, upper, iteration, shaped)
 
     def _if(self, fn: Function, scope: Scope, stmt: If) -> None:
         test = value(fn, scope, stmt.cond)
@@ -161,8 +188,11 @@ class Emitter:
         self.emit(fn, inner, stmt.code.body)
 
 
-def repeat(fn: Function, lower: Value, upper: Value, body: Callable[[Value], None], shaped: bool = False) -> None:
-    """Emit `for v in range(lower, upper)`, the test at the end; `shaped` loops are not unrolled further."""
+def repeat(fn: Function, lower: Value, upper: Value, body: Callable[[Value], None], shaped: str = "") -> None:
+    """Emit `for v in range(lower, upper)`, the test at the end.
+
+    LLVM may unroll the loop as it likes, not at all (`shaped` is kept), or has to (full).
+    """
     head, latch, end = fn.fresh("loop"), fn.fresh("next"), fn.fresh("end")
     if lower.integer is not None and upper.integer is not None and lower.integer < upper.integer:
         fn.jump(head)

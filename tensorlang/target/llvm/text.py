@@ -15,8 +15,11 @@ from tensorlang import dtypes
 from tensorlang.target.spec import Target
 
 INDEX = "int64"
-_LOOP_SHAPED = '!{!"llvm.loop.unroll.disable"}'
-_LOOP_FREE = '!{!"llvm.loop.vectorize.enable", i1 false}'
+_LOOP_SHAPES = {
+    "": '!{!"llvm.loop.vectorize.enable", i1 false}',
+    "kept": '!{!"llvm.loop.unroll.disable"}',
+    "full": '!{!"llvm.loop.unroll.full"}',
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +129,10 @@ class Module:
         self.names.add(name)
         return name
 
-    def loop_metadata(self, shaped: bool) -> str:
-        """Metadata of a new loop; `shaped` loops are not unrolled any further."""
+    def loop_metadata(self, shape: str) -> str:
+        """Metadata of a new loop: one that LLVM may unroll, leaves as it is (kept), or has to unroll (full)."""
         number = len(self.metadata)
-        self.metadata.append(f"!{number} = distinct !{{!{number}, {_LOOP_SHAPED if shaped else _LOOP_FREE}}}")
+        self.metadata.append(f"!{number} = distinct !{{!{number}, {_LOOP_SHAPES[shape]}}}")
         return f", !llvm.loop !{number}"
 
     def text(self) -> str:

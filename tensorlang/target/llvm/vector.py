@@ -9,7 +9,7 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Expr, Load, Var, walk
 from tensorlang.ir.expr import binary as compare
 from tensorlang.ir.loops import constant_extent
-from tensorlang.ir.stmt import Fail, For, If, Let, LoopKind, Seq, Stmt, Store, children
+from tensorlang.ir.stmt import Fail, For, If, Let, LoopKind, Prefetch, Seq, Stmt, Store, children
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index
@@ -66,7 +66,7 @@ def vector_loop(fn: Function, scope: Scope, loop: For, emit: Emit, repeat: Repea
 def _lanewise(stmt: Stmt, names: frozenset[str]) -> bool:
     """Whether every statement can run in all lanes before the next; `names` differ between lanes."""
     match stmt:
-        case Store() | Fail():
+        case Store() | Prefetch() | Fail():
             return True
         case Let():
             inner = names | {stmt.var.name} if _mentions(stmt.value, names) else names

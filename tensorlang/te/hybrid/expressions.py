@@ -168,22 +168,29 @@ class Expressions:
                 return values.inverted(self.scalar(node.operand))
             case _:
                 operand = self.value(node.operand)
-                return ~values.condition(operand) if isinstance(operand, Expr | values.Weak) else not operand
+                return not operand if values.is_known(operand) else ~self.condition(node.operand)
 
     def _logical(self, node: ast.BoolOp) -> Value:
-        parts = [self.value(part) for part in node.values]
-        if all(values.is_known(part) for part in parts):
-            return all(parts) if isinstance(node.op, ast.And) else any(parts)
-        join = values.conjunction if isinstance(node.op, ast.And) else values.disjunction
-        return join([self.condition(part) for part in node.values])
+        both = isinstance(node.op, ast.And)
+        open_parts: list[Expr] = []
+        for part in node.values:
+            value = self.value(part)
+            if not values.is_known(value):
+                open_parts.append(self.condition(part))
+            elif bool(value) is not both:
+                return not both
+        join = values.conjunction if both else values.disjunction
+        return join(open_parts) if open_parts else both
 
     def _compare(self, node: ast.Compare) -> Value:
+        match node:
+            case ast.Compare(ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+                return (self.value(node.left) is None) == isinstance(op, ast.Is)
+            case ast.Compare(ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.Constant(value=str() as text)]):
+                return (self.value(node.left) == text) == isinstance(op, ast.Eq)
         if any(type(op) not in _COMPARE for op in node.ops):
-            raise self.source.fault(node, "a script compares with ==, !=, <, <=, > and >=")
-        operands = [self.value(part) for part in (node.left, *node.comparators)]
+            raise self.source.fault(node, "a script compares with ==, !=, <, <=, > and >=; with None, by is")
         ops = [_COMPARE[type(op)] for op in node.ops]
-        if all(isinstance(part, str) for part in operands):
-            return all(_same(op, a, b) for op, a, b in zip(ops, operands, operands[1:]))
         numbers = [self.scalar(part) for part in (node.left, *node.comparators)]
         parts = [values.binary(op, a, b) for op, a, b in zip(ops, numbers, numbers[1:])]
         if all(is_number(part) for part in parts):
@@ -277,7 +284,3 @@ class Expressions:
             return dtypes.canonical(thing)
         except DefinitionError as error:
             raise self.source.fault(node, error.message) from None
-
-
-def _same(op: str, a: Any, b: Any) -> bool:
-    return bool((a == b) == (op == "eq"))

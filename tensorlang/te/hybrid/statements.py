@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, walk
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Seq, Stmt, Store
 from tensorlang.te.domain import shape_of
@@ -37,6 +36,8 @@ _ABSENT: dict[type[ast.stmt], str] = {
     ast.Match: "match; use if and elif",
     ast.AnnAssign: "annotated assignments; leave the annotation out, and cast: x = float32(0)",
 }
+
+_NOTHING = Seq(())
 
 
 class Retype(Exception):
@@ -82,14 +83,10 @@ class Statements:
         """A block; its scalars and arrays are allocated around it."""
         frame = Frame(what, statements, dict(names or {}))
         self.scope.enter(frame)
-        found: list[Stmt] = []
-        for statement in statements:
-            made = self.statement(statement)
-            found += made.body if isinstance(made, Seq) else (made,)
+        result = _sequence([self.statement(s) for s in statements])
         self.scope.leave()
-        result = block(found) if found else Seq(())
         for buffer in reversed(frame.arrays):
-            result = Allocate(buffer, result)
+            result = _unless_empty(result, Allocate(buffer, result))
         return result
 
     def statement(self, node: ast.stmt) -> Stmt:
@@ -119,7 +116,7 @@ class Statements:
             case ast.AugAssign():
                 return self._augmented(node)
             case ast.Pass() | ast.Assert() | ast.Expr(value=ast.Constant()):
-                return Seq(())
+                return _NOTHING
             case ast.Expr(value=ast.Call() as call):
                 self.expressions.value(call)
                 raise self.source.fault(node, "the result is not used; assign it to a name or an element")
@@ -149,7 +146,7 @@ class Statements:
         self.loops.add(var.name)
         constant = Constant(values.Weak(head.value(var)), f"the variable of the loop in line {node.lineno}")
         body = self.block(node.body, f"the loop over {name} of line {node.lineno}", {name: constant})
-        return For(var, head.lower, head.upper, head.kind, body, var.name, head.thread)
+        return _unless_empty(body, For(var, head.lower, head.upper, head.kind, body, var.name, head.thread))
 
     def _if(self, node: ast.If) -> Stmt:
         tests = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else None
@@ -166,18 +163,20 @@ class Statements:
         if not plain and not data:
             return self._inline(node.body)
         then = self._branch(node.body, "if", node)
-        orelse = self._branch(node.orelse, "else", node) if node.orelse else None
-        return self._guard(plain, data, then, orelse)
+        orelse = self._branch(node.orelse, "else", node)
+        return self._guard(plain, data, then, None if orelse == _NOTHING else orelse)
 
     def _inline(self, statements: list[ast.stmt]) -> Stmt:
         """A branch that is known to be taken: its statements stand in the block around."""
-        return block([self.statement(s) for s in statements]) if statements else Seq(())
+        return _sequence([self.statement(s) for s in statements])
 
     def _branch(self, statements: list[ast.stmt], word: str, node: ast.If) -> Stmt:
-        return self.block(statements, f"the {word} of line {node.lineno}") if statements else Seq(())
+        return self.block(statements, f"the {word} of line {node.lineno}")
 
     def _guard(self, plain: list[Expr], data: list[Expr], then: Stmt, orelse: Stmt | None) -> Stmt:
         """Branches on conditions of loop variables and sizes (`plain`), and on conditions that read arrays."""
+        if orelse is None and then == _NOTHING:
+            return _NOTHING
         affine = values.conjunction(plain) if plain else None
         if not data:
             assert affine is not None
@@ -226,7 +225,7 @@ class Statements:
             raise self.source.fault(target, "assign one name or element a line; only a shape can be unpacked")
         if len(found) != len(names):
             raise self.source.fault(target, f"{len(names)} names for {len(found)} values")
-        return block([self._assigned(name, value) for name, value in zip(names, found)])
+        return _sequence([self._assigned(name, value) for name, value in zip(names, found)])
 
     def _assign(self, target: ast.Name, node: ast.expr) -> Stmt:
         word = self.scope.captured.word(node.func) if isinstance(node, ast.Call) else None
@@ -253,7 +252,7 @@ class Statements:
         frame = self.scope.frames[-1]
         if not values.reads_memory(value) and frame.assignments(target.id) == 1:
             self.scope.bind(target.id, Constant(value, "assigned once"))
-            return Seq(())
+            return _NOTHING
         if not is_scalar(value):
             raise self.source.fault(target, f"{target.id} is assigned more than once, but {value!r} is no number")
         scalar = self._declare(target, value)
@@ -307,7 +306,7 @@ class Statements:
             raise self.source.fault(node, "an output is made at the top of the script, outside loops and ifs")
         else:
             self.made[target.id] = array
-        return Seq(())
+        return _NOTHING
 
     def _shape(self, node: ast.expr, name: str) -> tuple[Expr, ...]:
         value = self.expressions.value(node)
@@ -329,3 +328,14 @@ class Statements:
         if len(names) != len(parts) or len(set(names)) != len(names):
             raise self.source.fault(node, "a script returns arrays by name, each once: return C, or return C, D")
         return Returned(names, node)
+
+
+def _sequence(statements: list[Stmt]) -> Stmt:
+    """Statements one after the other, without sequences in sequences."""
+    flat = [part for made in statements for part in (made.body if isinstance(made, Seq) else (made,))]
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def _unless_empty(body: Stmt, stmt: Stmt) -> Stmt:
+    """A statement around `body`; nothing, if that does nothing."""
+    return _NOTHING if body == _NOTHING else stmt

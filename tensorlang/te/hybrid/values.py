@@ -119,9 +119,9 @@ def binary(op: str, a: Value, b: Value) -> Value:
         return _power(a, b)
     kinds = [weak_kind(v) for v in (a, b)]
     if None in kinds:
-        if op in COMPARE and isinstance(a, Weak) != isinstance(b, Weak):
+        if op in COMPARE and all(_is_integer(v) for v in (a, b)):
             # Python compares its own integers with any others exactly.
-            return ir.binary(op, *(_exactly(v) for v in (a, b)))
+            return ir.binary(op, *(v.expr if isinstance(v, Weak) else v for v in (a, b)))
         return ir.binary(op, *operands([a, b], ""))
     python = "float64" if op == "div" else python_dtype([k for k in kinds if k is not None])
     return weakened(ir.binary(op, to_dtype(a, python), to_dtype(b, python)))
@@ -136,8 +136,9 @@ def _folded(op: str, a: Any, b: Any) -> Value:
         raise DefinitionError(f"Python has no {op} of {a!r} and {b!r}") from None
 
 
-def _exactly(value: Value) -> Any:
-    return value.expr if isinstance(value, Weak) and value.expr.dtype == "int64" else value
+def _is_integer(value: Value) -> bool:
+    expr = value.expr if isinstance(value, Weak) else value
+    return isinstance(expr, Expr) and dtypes.info(expr.dtype).is_integer
 
 
 def _power(a: Value, b: Value) -> Value:

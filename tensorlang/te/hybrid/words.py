@@ -53,7 +53,7 @@ def bind(tag: str, extent: Any) -> builtins.range:
 
 
 def output_tensor(shape: Any, dtype: Any = "float32") -> Array:
-    """An array that the script makes and returns; zero where it is not written yet."""
+    """An array that the script makes and returns. Elements are written before they are read."""
     return np.zeros(shape, dtypes.info(dtypes.canonical(dtype)).numpy)
 
 

@@ -81,7 +81,7 @@ def check(s: Any, A: te.Tensor, B: te.Tensor, C: te.Tensor) -> None:
     tvm.testing.assert_allclose(c.numpy(), np.dot(a, b.T), rtol=1e-3)
 
 
-def intrin_gemv(m: int, l: int) -> TensorIntrin:
+def intrin_gemv(m: int, l: int) -> TensorIntrin:  # noqa: E741
     a = te.placeholder((l,), name="a")
     b = te.placeholder((m, l), name="b")
     k = te.reduce_axis((0, l), name="k")
