@@ -16,6 +16,7 @@ from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.pipeline import lower_state
 from tensorlang.polyhedral.nest import nest_text
 from tensorlang.runtime.executable import Executable
+from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.target.backend import backend
@@ -92,7 +93,13 @@ def build(
     for form in executable.source_forms:
         if form != "loops":
             dump.write("target", form, partial(executable.source, form))
-    return executable
+    return executable.require(_facts(s, signature))
+
+
+def _facts(s: Schedule, signature: Sequence[Buffer | Var]) -> list[FactCheck]:
+    """What the schedule assumes about the arguments of a call."""
+    places = {arg.name: k for k, arg in enumerate(signature) if isinstance(arg, Buffer)}
+    return [FactCheck(f.kind, f.array, places[f.array], f.low, f.high) for f in s.state.facts if f.array in places]
 
 
 def _schedule_tree(s: Schedule) -> str:

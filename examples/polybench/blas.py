@@ -246,7 +246,7 @@ CASES = (
         schedule=gemver_schedule,
         mistakes={
             "the product before the matrix": Mistake(
-                lambda s: s["gemver"].fuse_with("i", "i_1"), IllegalOrder, "flow", "A[1, 0]", ()
+                lambda s: s["gemver"].fuse_with("i", "i_1"), IllegalOrder, "flow", "A[1, 0]"
             ),
         },
         scalars=_SCALARS,

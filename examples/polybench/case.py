@@ -70,7 +70,7 @@ class Mistake:
     error: type[ScheduleError]
     kind: str
     element: str
-    distance: tuple[int, ...] | None = None
+    distance: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

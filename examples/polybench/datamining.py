@@ -148,7 +148,7 @@ CASES = (
         schedule=covariance_schedule,
         mistakes={
             "the products before the table is centred": Mistake(
-                lambda s: s["covariance"].fuse_with("i_1", "i_2"), IllegalOrder, "flow", "data[1, 0]", ()
+                lambda s: s["covariance"].fuse_with("i_1", "i_2"), IllegalOrder, "flow", "data[1, 0]"
             ),
         },
         prepare=samples,

@@ -224,7 +224,7 @@ CASES = (
         law=two_mm_law,
         schedule=two_mm_schedule,
         mistakes={
-            "half a row of the first product": Mistake(_half_a_row, IllegalOrder, "flow", "two_mm.tmp[0, 1]", ()),
+            "half a row of the first product": Mistake(_half_a_row, IllegalOrder, "flow", "two_mm.tmp[0, 1]"),
         },
         scalars={"alpha": ALPHA, "beta": BETA},
     ),

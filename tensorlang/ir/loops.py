@@ -9,7 +9,12 @@ from tensorlang.ir.expr import Const, Expr, Load, Var, binary, substitute, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, For, Kernel, Let, LoopKind, Seq, Stmt, map_exprs
 
-
+MOST_UNROLLED = "auto_unroll_max_step"
+UNROLL_EXPLICIT = "unroll_explicit"
+STRIDED = "parallel_stride_pattern"
+"""Pragmas of a loop: the most stores that copying it may make, whether that is done here or by the compiler of the
+target, and whether threads take its iterations in turn."""
+ASKED = (MOST_UNROLLED, UNROLL_EXPLICIT, STRIDED)
 UNROLL_FULL = "llvm_unroll_full"
 """The pragma of a loop that the compiler of the target has to copy, all iterations."""
 

@@ -43,7 +43,7 @@ class For:
     body: Stmt
     axis: str = ""
     thread: str = ""
-    pragmas: tuple[tuple[str, int], ...] = ()
+    pragmas: tuple[tuple[str, int | str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

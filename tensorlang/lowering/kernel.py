@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
 from tensorlang.lowering.leaf import build_leaf
+from tensorlang.lowering.prefetch import prefetches
 from tensorlang.lowering.storage import Storage
 from tensorlang.lowering.tensorize import Scanned, tile_calls
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.schedule.check import too_complex
 from tensorlang.schedule.derive import Derived
-from tensorlang.schedule.state import ScheduleState
+from tensorlang.schedule.state import IMPORT_LLVM, ScheduleState
 from tensorlang.te.operation import ExternOp, PlaceholderOp, buffers
 
 
@@ -32,7 +33,9 @@ def make_kernel(state: ScheduleState, derived: Derived, scanned: Scanned, params
     callbacks = tuple((op.name, op.function) for op in program.ops if isinstance(op, ExternOp))
     sizes = tuple(Var(v.name, INDEX) for v in program.sizes)
     arrays = tuple(derived.plans[p].buffer for p in params)
-    return Kernel(name, arrays, sizes, outputs, body, callbacks)
+    asked = [p for s in state.stages.values() for pragmas in s.pragmas.values() for p in pragmas]
+    imports = tuple(dict.fromkeys(str(text) for word, text in asked if word == IMPORT_LLVM))
+    return Kernel(name, arrays, sizes, outputs, body, callbacks, imports)
 
 
 def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Storage) -> LeafBuilder:
@@ -41,6 +44,8 @@ def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Sto
     def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:
         if number in scanned.tiles:
             return tile_calls(scanned.tiles[number], state, derived, values, storage)
+        if number in derived.prefetches:
+            return prefetches(derived.prefetches[number], values, storage)
         statement = derived.scop.statements[number]
         op = state.program[statement.stage]
         shared = statement.stage in derived.scop.atomic and bool(derived.scop.unordered & set(statement.loops))

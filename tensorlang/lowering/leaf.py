@@ -99,7 +99,8 @@ def _ordered(
 
 
 def _guarded(stmt: Stmt, conditions: Iterable[Expr]) -> Stmt:
-    for condition in conditions:
+    """The statement under conditions, the first one tested first: a later one may read what it decides."""
+    for condition in reversed(list(conditions)):
         stmt = If(condition, stmt)
     return stmt
 

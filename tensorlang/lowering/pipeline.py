@@ -21,6 +21,7 @@ from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.implemented import check_implemented
 from tensorlang.lowering.kernel import make_kernel
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
+from tensorlang.lowering.passes.pragmas import unroll_as_asked
 from tensorlang.lowering.passes.unroll import unroll, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.tensorize import Scanned, with_tiles
@@ -34,6 +35,7 @@ Pass = Callable[[Kernel], Kernel]
 LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify_kernel),
     ("vector_tails", vector_tails),
+    ("pragmas", unroll_as_asked),
     ("unroll_tails", unroll_tails),
     ("hoist_tests", hoist_tests),
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tensorlang.ir.expr import Buffer, Expr, binary, substitute
-from tensorlang.ir.stmt import Allocate, Stmt
+from tensorlang.ir.stmt import Allocate, Stmt, map_children, walk, with_buffers
 from tensorlang.schedule.derive import BufferPlan
 from tensorlang.schedule.relation import simple
+from tensorlang.te.program import unique
 
 
 class Storage:
@@ -37,5 +39,21 @@ class Storage:
     def owned_by(self, loop: str | None, body: Stmt) -> Stmt:
         """Wrap a body in the allocations of the buffers that live as long as one iteration of `loop`."""
         for plan in reversed(self.by_loop.get(loop, [])):
-            body = Allocate(plan.buffer, body)
+            body = Allocate(plan.buffer, _apart(body, plan.buffer))
         return body
+
+
+def _apart(body: Stmt, buffer: Buffer) -> Stmt:
+    """Rename allocations of the same buffer further in.
+
+    They belong to iterations of the loop in one branch, where isl has dropped the loop in another.
+    """
+    taken = {s.buffer.name for s in walk(body) if isinstance(s, Allocate)}
+
+    def visit(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, Allocate) or stmt.buffer.name != buffer.name:
+            return map_children(stmt, visit)
+        other = replace(stmt.buffer, name=unique(buffer.name, taken))
+        return with_buffers(stmt, lambda b: other if b.name == buffer.name else b)
+
+    return visit(body) if buffer.name in taken else body

@@ -33,7 +33,7 @@ from tensorlang.polyhedral.statement import Scop, Statement
 from tensorlang.schedule.derive import Derived
 from tensorlang.schedule.relation import simple
 from tensorlang.schedule.state import ScheduleState
-from tensorlang.schedule.tile_layout import array_strides
+from tensorlang.schedule.tile_layout import array_strides, leading
 from tensorlang.schedule.tile_match import Mismatch
 from tensorlang.schedule.tile_plan import Covered, TilePlan, tile_plans
 from tensorlang.te.intrinsic import Variant, is_plain
@@ -141,7 +141,8 @@ def _view(plan: TilePlan, name: str, values: Mapping[str, Expr], storage: Storag
     tile = plan.views[name]
     index = tuple(simple(substitute(i, dict(values))) for i in tile.index)
     buffer, local = storage.place(tile.array, index, values, {})
-    return View(buffer, local, tile.dims, tile.steps)
+    lead = leading(storage.plans[tile.array])
+    return View(buffer, local, tuple(d if d < 0 else d + lead for d in tile.dims), tile.steps)
 
 
 def _call(code: MachineCode, views: tuple[View, ...], meaning: list[Stmt]) -> Stmt:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import Witness
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.legality import TimeSpace
-from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
+from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
 from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
 
 
@@ -43,6 +43,24 @@ def uncovered(scop: Scop) -> Gap | None:
     return None
 
 
+def unwritten(scop: Scop, whole: Scop, array: str) -> Gap | None:
+    """Return the first element of an array that `whole` writes and a scop does not; None when it writes all of them."""
+    space, full = TimeSpace(scop), TimeSpace(whole)
+    arrays = {a.name: a for a in whole.arrays}
+    made = [t for t in _first_writes(scop, array) if space.is_exact(*t)]
+    for s, w in _first_writes(whole, array):
+        gap = _missing(full, s, w, space.make(space.text(made, arrays)) if made else None, arrays)
+        if gap is not None:
+            return gap
+    return None
+
+
+def _first_writes(scop: Scop, array: str) -> list[tuple[Statement, Access]]:
+    """The writes of an array, but for updates of what others wrote."""
+    found = [(s, w) for s in scop.statements for w in s.writes if w.array == array]
+    return [t for t in found if t[0].role is not Role.UPDATE]
+
+
 def _gap(
     space: TimeSpace,
     s: Statement,
@@ -50,9 +68,16 @@ def _gap(
     writers: list[tuple[Statement, Access]],
     arrays: dict[str, Array],
 ) -> Gap | None:
-    read = space.make(space.text([(s, r)], arrays))
-    missing = read.subtract_range(space.make(space.text(writers, arrays)).range()) if writers else read
-    return None if missing.is_empty() else Gap(r.array, s.name, _witness(space, missing, r))
+    return _missing(space, s, r, space.make(space.text(writers, arrays)) if writers else None, arrays)
+
+
+def _missing(
+    space: TimeSpace, s: Statement, access: Access, written: isl.Map | None, arrays: dict[str, Array]
+) -> Gap | None:
+    """The first run of an access to an element that nothing writes."""
+    touched = space.make(space.text([(s, access)], arrays))
+    missing = touched if written is None else touched.subtract_range(written.range())
+    return None if missing.is_empty() else Gap(access.array, s.name, _witness(space, missing, access))
 
 
 def first_instance(scop: Scop, statement: Statement, read: Access) -> Witness | None:

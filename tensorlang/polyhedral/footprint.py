@@ -56,6 +56,37 @@ def _dimension(
         if piece is None:
             return None
         pieces.append(piece)
+    return _box(pieces, prefix, namer, sizes)
+
+
+def placed(
+    axes: Sequence[str],
+    placement: Sequence[tuple[str, Expr]],
+    prefix: Sequence[tuple[str, Expr, Expr]],
+    sizes: frozenset[str],
+) -> list[Box | None]:
+    """Return, per axis, the smallest box that holds every point which belongs to the tile at `prefix`.
+
+    `placement` gives loops of the tile as expressions of the axes. The ranges of the axes are not used.
+    """
+    namer = Namer(sizes | {name for name, _, _ in prefix})
+    names = {name: f"l{k}" for k, name in enumerate(axes)}
+    tests = []
+    for loop, value in placement:
+        text = index_text(value, names, namer)
+        if text is not None:
+            tests.append(f"{text} = {namer.parameter(Var(loop, INDEX))}")
+    found = []
+    for name in axes:
+        where = " and ".join([f"x = {names[name]}", *tests])
+        found.append(_box([f"[x] : exists {', '.join(names.values())} : {where}"], prefix, namer, sizes))
+    return found
+
+
+def _box(
+    pieces: Sequence[str], prefix: Sequence[tuple[str, Expr, Expr]], namer: Namer, sizes: frozenset[str]
+) -> Box | None:
+    """The box around sets of integers, where it moves with the tile and its size does not depend on it."""
     tile = [f"{index_text(lo, {}, namer)} <= {namer.parameter(Var(n, INDEX))} < {index_text(hi, {}, namer)}"
             for n, lo, hi in prefix]  # fmt: skip
     need = isl.make_set(f"{namer.prefix()}{{ {'; '.join(pieces)} }}")

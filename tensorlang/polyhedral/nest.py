@@ -31,6 +31,7 @@ class Loop:
     thread: str
     peel: tuple[tuple[str, int], ...]
     body: Tree
+    pragmas: tuple[tuple[str, int | str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

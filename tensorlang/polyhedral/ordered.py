@@ -9,7 +9,9 @@ from itertools import count
 
 from tensorlang.errors import DefinitionError, InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Load, Unary, Var, binary, fold_integers, rewrite, same, walk
+from tensorlang.ir.extremes import extreme
 from tensorlang.ir.index import to_index
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Seq, Stmt, Store
 from tensorlang.polyhedral.affine_text import Namer, index_text
@@ -117,35 +119,12 @@ def _source(name: str, store: Store, place: _Place) -> Source:
     hull: dict[str, tuple[Expr, Expr]] = {}
     ends: dict[str, tuple[Expr, Expr]] = {}
     for loop in place.loops:
-        low = _extreme(to_index(loop.lower), ends, 0)
-        last = _extreme(binary("sub", to_index(loop.upper), 1), ends, 1)
+        low = extreme(to_index(loop.lower), ends, greatest=False)
+        last = extreme(binary("sub", to_index(loop.upper), 1), ends, greatest=True)
         ends[loop.var.name] = low, last
         extent = simplify(binary("add", binary("sub", last, low), 1))
-        hull[loop.var.name] = low, extent
+        hull[loop.var.name] = simplify(low), simplify(extent)
     return Source(name, store, place.loops, hull, (), place.conditions, _reducer(store, place.conditions), place.scopes)
-
-
-def _extreme(expr: Expr, ends: Mapping[str, tuple[Expr, Expr]], side: int) -> Expr:
-    """The least (side 0) or greatest (side 1) value of a bound, from those of the loops it depends on."""
-    match expr:
-        case Var() if expr.name in ends:
-            return ends[expr.name][side]
-        case Binary(op="sub"):
-            return _folded(binary("sub", _extreme(expr.a, ends, side), _extreme(expr.b, ends, 1 - side)))
-        case Binary(op="mul"):
-            factor, rest = (expr.a, expr.b) if isinstance(expr.a, Const) else (expr.b, expr.a)
-            if isinstance(factor, Const) and int(factor.value) < 0:
-                side = 1 - side
-            return _folded(binary("mul", _extreme(rest, ends, side), factor))
-        case Binary():
-            return _folded(binary(expr.op, _extreme(expr.a, ends, side), _extreme(expr.b, ends, side)))
-        case Unary(op="neg"):
-            return Unary("neg", _extreme(expr.a, ends, 1 - side), INDEX)
-    return expr
-
-
-def _folded(expr: Expr) -> Expr:
-    return rewrite(expr, lambda e: fold_integers(e.op, e.a, e.b) if isinstance(e, Binary) else None)
 
 
 def _require_affine(op: HybridOp, loop: For, place: _Place) -> None:

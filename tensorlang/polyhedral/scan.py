@@ -189,7 +189,7 @@ class _Walker:
             limit = binary("floordiv", binary("add", binary("sub", limit, first), step - 1), step)
             first = Const(0, INDEX)
         body = self._iteration([node.for_get_body()], loop, (*path, var.name))
-        return For(var, first, limit, loop.kind, body, loop.axis, loop.thread)
+        return For(var, first, limit, loop.kind, body, loop.axis, loop.thread, loop.pragmas)
 
     def _user(self, node: isl.AstNode) -> Stmt:
         call = node.user_get_expr()

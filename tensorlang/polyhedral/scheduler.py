@@ -1,4 +1,4 @@
-"""isl's scheduler: an order of the statements of a stage that keeps dependences short, with parallel and tilable loops."""
+"""isl's scheduler: an order of the statements of a stage with short dependences, and parallel and tilable loops."""
 
 from __future__ import annotations
 

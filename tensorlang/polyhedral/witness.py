@@ -44,6 +44,10 @@ class Touch:
         """What is touched, as text."""
         return element_text(self.access, self.values)
 
+    def is_own(self) -> bool:
+        """Whether the element is one that the statement writes."""
+        return any(element_text(w, self.values) == self.element for w in self.statement.writes)
+
     def text(self) -> str:
         """The access in the names of the loops: `A[idx[i] + 1]`."""
         if self.access.index is None:

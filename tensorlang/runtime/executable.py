@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from tensorlang import config
 from tensorlang.errors import TargetError
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
 from tensorlang.runtime.arrays import Array, plain_arrays
+from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.timer import TimeEvaluator
 from tensorlang.target.spec import Target
 
@@ -55,6 +57,12 @@ class Executable:
         """Run on NumPy arrays or CPU tensors that speak DLPack; ArgumentError says what does not fit."""
         self._entry(*args)
 
+    def require(self, facts: Sequence[FactCheck]) -> Executable:
+        """Test facts about arguments on each call that runs with TENSORLANG_CHECK=1; returns the kernel itself."""
+        if facts:
+            self._entry = _tested(self._entry, tuple(facts))
+        return self
+
     def __getitem__(self, name: str) -> Executable:
         """Return this function by its name, as classic modules do."""
         if name != self.entry_name:
@@ -98,6 +106,19 @@ class Executable:
     def __repr__(self) -> str:
         params = ", ".join(str(p) for p in self.signature)
         return f"Executable({self.entry_name}({params}), target={str(self.target)!r})"
+
+
+def _tested(entry: Callable[..., None], facts: Sequence[FactCheck]) -> Callable[..., None]:
+    """An entry that tests facts first; arguments of the wrong number or kind are left to the entry to refuse."""
+
+    def tested(*args: Any) -> None:
+        if config.get("check"):
+            for fact in facts:
+                if fact.position < len(args):
+                    fact(args[fact.position])
+        entry(*args)
+
+    return tested
 
 
 def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[..., None]:

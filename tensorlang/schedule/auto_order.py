@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tensorlang import config
-from tensorlang.errors import ScheduleError
+from tensorlang.errors import BadArgument, ScheduleError
 from tensorlang.ir.expr import Const, Expr, binary
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
@@ -19,7 +19,7 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scheduler import Band, Member, Node, Series, propose
 from tensorlang.schedule import order
 from tensorlang.schedule import primitives as p
-from tensorlang.schedule.check import too_complex
+from tensorlang.schedule.check import too_complex, verify
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.matrix import Matrix, Row, identity, inverse
@@ -35,7 +35,7 @@ class Scheduled(Protocol):
     @property
     def state(self) -> ScheduleState: ...
 
-    def apply(self, step: Primitive) -> Outputs: ...
+    def advance(self, step: Primitive, check: bool) -> Outputs: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,10 @@ class _Replay:
         return self.target.state.stages[self.name]
 
     def apply(self, step: Primitive) -> Outputs:
-        """Apply a step and return the axes that it makes."""
-        made = self.target.apply(step)
+        """Apply a step and return the axes that it makes; a refusal is not worth a search for repairs."""
+        state, _ = step.apply(self.target.state)
+        verify(state)
+        made = self.target.advance(step, check=False)
         self.steps.append(step)
         return made
 
@@ -126,36 +128,45 @@ class _Replay:
         if isinstance(node, Band):
             self.band(node, threads, done, parallel)
         elif isinstance(node, Series):
+            groups = [{n: threads[n] for n in names if n in threads} for names, _ in node.groups]
             try:
-                self.separate([[threads[n] for n in names] for names, _ in node.groups])
+                self.separate([list(group.values()) for group in groups])
             except (_Inexpressible, ScheduleError) as error:
                 self.leave_out("statements one after the other", threads, error)
                 return
-            for names, child in node.groups:
-                self.visit(child, {n: threads[n] for n in names}, done, parallel)
+            for group, (_, child) in zip(groups, node.groups, strict=True):
+                if group:
+                    self.visit(child, group, done, parallel)
 
     def leave_out(self, what: str, threads: dict[str, _Thread], error: Exception) -> None:
         why = error.why if isinstance(error, ScheduleError) else str(error)
         self.left_out.append(f"{self.name}, {what} of {', '.join(t.name for t in threads.values())}: {why}")
 
     def band(self, band: Band, threads: dict[str, _Thread], done: tuple[str, ...], parallel: bool) -> None:
-        made: list[str] = []
-        kept: list[Member] = []
-        try:
-            if not self.as_matrix(band, threads, made):
-                for member in band.members:
-                    made.append(self.member(member, threads, (*done, *made)))
-                    kept.append(member)
-            else:
-                kept += band.members
-        except (_Inexpressible, ScheduleError) as error:
-            self.leave_out(f"loop {len(made) + 1} of a band", threads, error)
-            return
-        if made:
-            inner = self.finish(band, kept, tuple(made), parallel)
-            self.visit(band.child, threads, (*done, *made), parallel and inner)
+        """Make the loops of a band, outermost first, as many as can be made.
 
-    def as_matrix(self, band: Band, threads: dict[str, _Thread], made: list[str]) -> bool:
+        A statement without a loop for a member stays where it is, beside the loop of the others.
+        """
+        made: list[tuple[str, Member]] = []
+        shared, active = 0, threads
+        try:
+            if self.as_matrix(band, threads, made):
+                shared = len(made)
+            else:
+                for member in band.members:
+                    moves = {n: move for n, t in active.items() if (move := _move(member, n, t)) is not None}
+                    if moves:
+                        active = {n: active[n] for n in moves}
+                        made.append((self.member(member, active, moves, (*done, *(a for a, _ in made))), member))
+                        shared = len(made) if len(active) == len(threads) else shared
+        except (_Inexpressible, ScheduleError) as error:
+            self.leave_out(f"loop {len(made) + 1} of a band", active, error)
+            self.finish(band, made, shared, parallel)
+            return
+        inner = self.finish(band, made, shared, parallel)
+        self.visit(band.child, active, (*done, *(a for a, _ in made)), inner)
+
+    def as_matrix(self, band: Band, threads: dict[str, _Thread], made: list[tuple[str, Member]]) -> bool:
         """One affine step, where all statements share the loops and the rows are no skew of them in their order."""
         first = next(iter(threads.values()))
         rows = {tuple(member.positions[n].factors for member in band.members) for n in threads if _known(band, n)}
@@ -167,20 +178,22 @@ class _Replay:
         starts = [member.positions[n].start for member in band.members for n in threads]
         if not square or _is_skew(matrix) or any(constant(s) != 0 for s in starts):
             return False
-        if nested(self.stage, axes) != axes:
+        if not _perfect(self.stage, axes):
             return False
         if sorted(matrix, reverse=True) == list(identity(len(axes))):
-            made += [axes[row.index(1)] for row in matrix]
-            self.apply(p.Reorder(self.name, tuple(made)))
+            axes = tuple(axes[row.index(1)] for row in matrix)
+            self.apply(p.Reorder(self.name, axes))
         else:
-            made += self.apply(p.Affine(self.name, axes, matrix))
+            axes = self.apply(p.Affine(self.name, axes, matrix))
+        made += zip(axes, band.members, strict=True)
         for thread in threads.values():
             thread.axes = {}
         return True
 
-    def member(self, member: Member, threads: dict[str, _Thread], done: tuple[str, ...]) -> str:
+    def member(
+        self, member: Member, threads: dict[str, _Thread], moves: dict[str, _Move], done: tuple[str, ...]
+    ) -> str:
         """Make one loop of all statements from a loop of each."""
-        moves = {name: _move(member, name, thread) for name, thread in threads.items()}
         if len({move.skews for move in moves.values()}) > 1:
             raise _Inexpressible("its statements are skewed by different factors")
         least = _least([move.start for move in moves.values()])
@@ -251,20 +264,20 @@ class _Replay:
         node = body[k - 1]
         return node if isinstance(node, str) else node.axis
 
-    def finish(self, band: Band, kept: Sequence[Member], axes: tuple[str, ...], parallel: bool) -> bool:
-        """Tile a band and run a loop of it in parallel, as asked; returns whether a parallel loop is still wanted."""
-        tilable = band.permutable and len(axes) > 1
+    def finish(self, band: Band, made: Sequence[tuple[str, Member]], shared: int, parallel: bool) -> bool:
+        """Tile the loops that all statements share, and run one in parallel; returns whether one is still wanted."""
+        axes = tuple(axis for axis, _ in made)
+        tilable = band.permutable and shared > 1
         if self.tile is not None and tilable:
-            sizes, shifts = (self.tile,) * len(axes), (0,) * len(axes)
-            axes = self.tried([p.TileBy(self.name, axes, identity(len(axes)), sizes, shifts)], f"tiles of {axes}") or axes
-        free = next((k for k, member in enumerate(kept) if member.coincident), None)
-        if not parallel:
-            return False
-        if free is not None:
-            return self.tried([p.Parallel(self.name, axes[free])], f"threads of {axes[free]}") is None
-        if not tilable:
-            return True
-        return self.tried(p.plan_wavefront(self.target.state, self.name, axes[:2]), "a wavefront") is None
+            step = p.TileBy(self.name, axes[:shared], identity(shared), (self.tile,) * shared, (0,) * shared)
+            tiles = self.tried([step], f"tiles of {', '.join(axes[:shared])}")
+            axes = axes if tiles is None else (*tiles, *axes[shared:])
+        free = next((axis for axis, (_, member) in zip(axes, made, strict=True) if member.coincident), None)
+        if parallel and free is not None:
+            return self.tried([p.Parallel(self.name, free)], f"threads of {free}") is None
+        if parallel and tilable:
+            return self.tried(p.plan_wavefront(self.target.state, self.name, axes[:2]), "a wavefront") is None
+        return parallel
 
     def tried(self, steps: Sequence[Primitive], what: str) -> Outputs | None:
         """Apply steps; None, and a note, when one is refused. Returns what the first makes."""
@@ -289,13 +302,21 @@ def _known(band: Band, name: str) -> bool:
     return all(name in member.positions for member in band.members)
 
 
+def _perfect(stage: StageState, axes: tuple[str, ...]) -> bool:
+    """Whether some loops are perfectly nested neighbours, outermost first."""
+    try:
+        return nested(stage, axes) == axes
+    except BadArgument:
+        return False
+
+
 def _is_skew(matrix: Matrix) -> bool:
     """Whether every row is an axis in turn, plus multiples of those before it."""
     return all(row[k] == 1 and not any(row[k + 1 :]) for k, row in enumerate(matrix))
 
 
-def _move(member: Member, name: str, thread: _Thread) -> _Move:
-    """Take the rows that are done out of a row: what is left must be one loop."""
+def _move(member: Member, name: str, thread: _Thread) -> _Move | None:
+    """Take the rows that are done out of a row: what is left must be one loop; None when nothing is."""
     position = member.positions.get(name)
     if position is None:
         raise _Inexpressible(f"the position of {thread.name} divides")
@@ -308,6 +329,8 @@ def _move(member: Member, name: str, thread: _Thread) -> _Move:
         factors = [f - factor * g for f, g in zip(factors, thread.rows[k], strict=True)]
         start = simplify(binary("sub", start, binary("mul", thread.starts[k], factor)))
     left = [k for k, f in enumerate(factors) if f]
+    if not left:
+        return None
     if len(left) != 1 or abs(factors[left[0]]) != 1 or left[0] not in thread.axes:
         raise _Inexpressible(f"the row {position.factors} of {thread.name} is no skew of one of its loops")
     return _Move(left[0], factors[left[0]], start, tuple(skews))

@@ -19,7 +19,7 @@ from tensorlang.errors import (
 )
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered
+from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered, unwritten
 from tensorlang.polyhedral.folding import Overwritten, overwritten
 from tensorlang.polyhedral.legality import Violation, violations
 from tensorlang.polyhedral.ordered import sources
@@ -66,12 +66,27 @@ class Uncovered:
     def error(self, state: ScheduleState) -> ScheduleError:
         """The error to raise."""
         producer = state.program.producer[self.gap.array]
+        element = self.gap.witness.element
+        stored_in_part = state.stages[producer].predicates
         return UncoveredRead(
             "",
-            f"{self.gap.reader} reads {self.gap.witness.element}, which {producer} does not compute there",
+            f"{self.gap.reader} reads {element}, which {producer} does not {'store' if stored_in_part else 'compute there'}",
             witness=self.gap.witness,
-            legal=legal_places(state, producer),
+            legal=[f"a predicate that holds for {element}"] if stored_in_part else legal_places(state, producer),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """An element that the caller gets, and that is not written."""
+
+    gap: Gap
+
+    def error(self, state: ScheduleState) -> ScheduleError:
+        """The error to raise."""
+        element = self.gap.witness.element
+        why = f"{element} would not be written, and all of {self.gap.array} is needed"
+        return UncoveredRead("", why, witness=self.gap.witness, legal=["compute and store all of it"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +129,7 @@ class Lost:
         )
 
 
-Fault: TypeAlias = OutOfReach | Lost | Uncovered | Broken | Untiled
+Fault: TypeAlias = OutOfReach | Lost | Uncovered | Incomplete | Broken | Untiled
 
 
 def verify(state: ScheduleState) -> None:
@@ -154,6 +169,9 @@ def _fault(state: ScheduleState) -> Fault | None:
     gap = uncovered(derived.scop)
     if gap is not None:
         return Uncovered(gap)
+    incomplete = _incomplete(state, derived)
+    if incomplete is not None:
+        return incomplete
     broken = violations(derived.scop)
     if broken:
         return Broken(derived, tuple(broken))
@@ -162,6 +180,27 @@ def _fault(state: ScheduleState) -> Fault | None:
         return Lost(lost)
     untiled = tile_fault(state, derived)
     return None if untiled is None else Untiled(untiled)
+
+
+def _incomplete(state: ScheduleState, derived: Derived) -> Incomplete | None:
+    """The outputs, and what is updated in place, are written whole."""
+    for stage in state.stages.values():
+        after = stage.attach is not None and stage.attach.after
+        if not after and not stage.predicates:
+            continue
+        plain = replace(stage, predicates=(), attach=None if after else stage.attach)
+        whole = derive(state.with_stage(plain))
+        for buffer in buffers(state.program[stage.name]):
+            if _wanted_whole(state, buffer.name):
+                gap = unwritten(derived.scop, whole.scop, buffer.name)
+                if gap is not None:
+                    return Incomplete(gap)
+    return None
+
+
+def _wanted_whole(state: ScheduleState, buffer: str) -> bool:
+    roots = [root for name, (root, _) in state.program.storage.items() if name != buffer]
+    return state.program.is_output(buffer) or buffer in roots
 
 
 def _out_of_reach(state: ScheduleState, derived: Derived) -> OutOfReach | None:
@@ -233,8 +272,7 @@ def is_update(state: ScheduleState, found: Clash) -> bool:
     if a.stage != b.stage or not isinstance(op, HybridOp):
         return a.stage == b.stage and a.role is b.role is Role.UPDATE
     first, then = (sources(op)[s.source].reducer for s in (a, b))
-    written = {w.array for w in a.writes} & {w.array for w in b.writes}
-    return bool(first) and first == then and found.violation.kind == "output" and found.violation.array in written
+    return bool(first) and first == then and all(t.is_own() for t in (found.source, found.sink))
 
 
 def _subject(witness: Witness) -> str:

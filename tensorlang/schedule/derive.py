@@ -5,20 +5,25 @@ Consumers come first: the region that a tile of consumers needs decides the loop
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, substitute, walk
 from tensorlang.ir.index import to_index
+from tensorlang.ir.loops import ASKED
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral.declared import Declared, declared
-from tensorlang.polyhedral.footprint import Box, Reader, needed
+from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
 from tensorlang.polyhedral.ordered import Source, sources
 from tensorlang.polyhedral.statement import Access, Array, Fold, Scop, Statement
 from tensorlang.schedule import order
+from tensorlang.schedule.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.carried import one_ahead, only_new, padded, with_tile
+from tensorlang.schedule.following import Placement, following_placement, own_placement, same_iteration
+from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.relation import (
     ZERO,
     AxisRange,
@@ -33,11 +38,11 @@ from tensorlang.schedule.relation import (
     symbolic,
 )
 from tensorlang.schedule.scopes import copies, loops_of_scope
-from tensorlang.schedule.state import ScheduleState, StageState
+from tensorlang.schedule.state import PARTITION_HINT, Attach, ScheduleState, StageState
 from tensorlang.schedule.statements import is_true, ordered_statement, statements_of
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, buffers
-from tensorlang.te.program import local_arrays
+from tensorlang.te.program import local_arrays, read_buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class LoopPlan:
     kind: LoopKind
     thread: str
     peel: tuple[tuple[str, int], ...] = ()
+    pragmas: tuple[tuple[str, int | str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ class StagePlan:
     first_reduce: int | None
     statements: list[int] = field(default_factory=list)
     by_strand: dict[str, int] = field(default_factory=dict)
+    prefetches: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def is_carried(self) -> bool:
@@ -95,7 +102,15 @@ class StagePlan:
     @property
     def home(self) -> tuple[LoopPlan, ...]:
         """The loops in whose iterations the array of the stage lives."""
+        if self.is_whole:
+            return ()
         return self.prefix[:-1] if self.is_carried else self.prefix
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the array is computed, and kept: at the root, or part by part after its producer."""
+        attach = self.stage.attach
+        return attach is None or attach.after
 
     def path(self, axis: str) -> tuple[LoopPlan, ...]:
         """All loops down to and including that over `axis`, those around the stage first."""
@@ -105,11 +120,12 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A schedule state, ready for isl: the statements, their tree, the buffers by name."""
+    """A schedule state, ready for isl: the statements, their tree, the buffers by name, and what prefetches bring."""
 
     scop: Scop
     tree: Tree
     plans: dict[str, BufferPlan]
+    prefetches: Mapping[int, PrefetchPlan]
 
 
 def derive(state: ScheduleState) -> Derived:
@@ -131,19 +147,44 @@ class _Derivation:
         self.statements: list[Statement] = []
         self.buffers: dict[str, BufferPlan] = {}
         self.folds: list[Fold] = []
+        self.prefetches: dict[int, PrefetchPlan] = {}
+        self.placements: dict[str, Placement] = {}
 
     def run(self) -> Derived:
         program = self.state.program
         for op in reversed(program.ops):
-            if not isinstance(op, PlaceholderOp):
+            if not isinstance(op, PlaceholderOp) and op.name not in self.stages:
                 self._stage(op, self.state.stages[op.name])
         for op in program.ops:
             if isinstance(op, PlaceholderOp):
                 self._plan_buffers(op, (), None)
+        for plan in self.stages.values():
+            self._prefetch(plan)
         roots = [op.name for op in program.ops if op.name in self.stages and self.stages[op.name].stage.attach is None]
         tree = sequence([self._nest(name) for name in roots])
         scop = self._scop(tree)
-        return Derived(scop, tree, self._with_updates())
+        return Derived(scop, tree, self._with_updates(), self.prefetches)
+
+    def _prefetch(self, plan: StagePlan) -> None:
+        """Put the prefetches that are asked for in the loops of a stage."""
+        stage = plan.stage
+        for asked in stage.prefetched:
+            loops = plan.path(asked.axis)
+            maker = self.stages.get(self.state.program.producer.get(asked.tensor, ""))
+            if maker is not None and any(loop.name == loops[-1].name for loop in maker.prefix):
+                where = f"{asked.axis} of {stage.name}"
+                raise BadArgument("", f"{asked.tensor} is computed inside the loop {where}: it has nothing to prefetch there")
+            numbers = [*plan.statements, *plan.by_strand.values()]
+            around = [(loop.name, loop.range) for loop in loops]
+            known = {loop.name: loop.range for p in self.stages.values() for loop in plan_all(p)}
+            rank = len(self.state.program.buffers[asked.tensor].shape) if asked.tensor in self.buffers else 0
+            own = [self.statements[k] for k in numbers]
+            made, what = plan_prefetch(stage.name, asked, around, own, known, rank, self.state.sizes)
+            number = len(self.statements)
+            made = replace(made, name=f"{made.name}{len(self.prefetches)}")
+            self.statements.append(made)
+            self.prefetches[number] = what
+            plan.prefetches.setdefault(asked.axis, []).append(number)
 
     def _with_updates(self) -> dict[str, BufferPlan]:
         """An array updated in place lives where it did before; an output, or an input, in the caller's array."""
@@ -157,13 +198,19 @@ class _Derivation:
         if isinstance(op, HybridOp):
             self._hybrid(op, stage)
             return
-        prefix = self._prefix(stage)
-        boxes: list[Box | None] = self._boxes(op, prefix) if stage.attach else [None] * len(op.shape)
-        plan, values, guards = self._loops(op, stage, prefix, boxes)
+        where: list[Expr] = []
+        boxes: list[Box | None] = [None] * len(op.shape)
+        if stage.attach is not None and stage.attach.after:
+            prefix, boxes, where = self._following(op, stage.attach)
+        else:
+            prefix = self._prefix(stage)
+            boxes = self._boxes(op, prefix) if stage.attach else boxes
+        plan, values, guards = self._loops(op, stage, prefix, boxes, where)
         self.stages[op.name] = plan
-        bases = tuple(_base(b) for b in boxes)
-        owner = plan.home[-1].name if plan.home else None
-        self._plan_buffers(op, bases, owner, boxes)
+        if plan.is_whole:
+            self._plan_buffers(op, (), None)
+        else:
+            self._plan_buffers(op, tuple(_base(b) for b in boxes), plan.home[-1].name if plan.home else None, boxes)
         limits = _limits((*plan.prefix, *plan.own, *plan.init))
         if plan.is_carried:
             values, guards = self._carried(op, plan, boxes, values, guards)
@@ -172,6 +219,33 @@ class _Derivation:
             self.statements.append(replace(statement, ahead=prefix[-1].name) if plan.is_ahead else statement)
         if plan.is_ahead:
             self._number_tiles(op, plan)
+
+    def _following(self, op: Operation, attach: Attach) -> tuple[tuple[LoopPlan, ...], list[Box | None], list[Expr]]:
+        """The loops of a producer around a consumer, the box of its points in one iteration, and which those are."""
+        program, host = self.state.program, self.state.stages[attach.stage]
+        maker = program[host.name]
+        if host.attach is not None or not isinstance(maker, ComputeOp) or not isinstance(op, ComputeOp):
+            why = f"{op.name} is computed after tiles of {host.name}, which has to be a te.compute stage at the root"
+            raise BadArgument("", why, legal=[f"s[{op.name!r}].compute_root() first"])
+        if host.name not in self.stages:
+            self._stage(maker, host)
+            kinds, known = self.state.axis_kinds(host.name), self.state.axis_ranges(host.name)
+            self.placements[host.name] = own_placement(host, known, kinds)
+        for name in dict.fromkeys(program.producer[b] for b in read_buffers(op)):
+            before = self.state.stages.get(name)
+            if before is not None and before.attach is not None and before.attach.after and name not in self.stages:
+                self._stage(program[name], before)  # its place decides where this one is ready
+        prefix = self.stages[host.name].path(attach.axis)
+        made = {
+            b: (program[producer].axis, self.placements[producer])
+            for b, producer in program.producer.items()
+            if producer in self.placements
+        }
+        placement = following_placement(op, [loop.name for loop in prefix], made)
+        self.placements[op.name] = placement
+        around = [(p.name, p.range.lower, p.range.upper) for p in prefix]
+        boxes = placed([a.name for a in op.axes], list(placement.items()), around, self.state.sizes)
+        return prefix, boxes, same_iteration(placement)
 
     def _carried(
         self,
@@ -283,9 +357,17 @@ class _Derivation:
         return needed(readers, around, len(op.shape), self.state.sizes)
 
     def _loops(
-        self, op: Operation, stage: StageState, prefix: tuple[LoopPlan, ...], boxes: list[Box | None]
+        self,
+        op: Operation,
+        stage: StageState,
+        prefix: tuple[LoopPlan, ...],
+        boxes: list[Box | None],
+        where: Sequence[Expr],
     ) -> tuple[StagePlan, dict[str, Expr], list[Expr]]:
-        """The loop plans of a stage, the value of each of its own axes, and its guards."""
+        """The loop plans of a stage, the value of each of its own axes, and its guards.
+
+        `where`: conditions over its own axes.
+        """
         roots: dict[str, AxisRange] = {}
         offset: dict[str, Expr] = {}
         for axis, box in zip(op.axis, boxes, strict=isinstance(op, ComputeOp)):
@@ -307,6 +389,9 @@ class _Derivation:
             if axis.name in offset:
                 value[axis.name] = simple(binary("add", offset[axis.name], value[axis.name]))
                 guards += [binary("ge", value[axis.name], 0), binary("lt", value[axis.name], symbolic(axis.extent))]
+        known_names = names_lookup(value, {}, self.state.sizes)
+        guards += [parse_condition(text, known_names) for text in stage.predicates]
+        guards += [substitute(c, value) for c in where]
         limits = _limits((*prefix, *loops))
         axes = {a.name: simplify(value[a.name], limits) for a in (*op.axis, *op.reduce_axis)}
         guards = [g for g in (simplify(g, limits) for g in guards) if not is_true(g)]
@@ -316,7 +401,8 @@ class _Derivation:
         note = stage.annotations.get(axis)
         kind, thread = (note.kind, note.thread) if note else (LoopKind.SERIAL, "")
         peel = _points(stage, axis, known)
-        return LoopPlan(f"{stage.name}.{axis}{suffix}", axis, known[axis], kind, thread, peel)
+        pragmas = tuple((word, value) for word, value in stage.pragmas.get(axis, ()) if word in ASKED)
+        return LoopPlan(f"{stage.name}.{axis}{suffix}", axis, known[axis], kind, thread, peel, pragmas)
 
     def _plan_buffers(
         self,
@@ -369,7 +455,8 @@ class _Derivation:
     def _chain(self, plan: StagePlan, begin: int, end: int, body: Tree) -> Tree:
         """Own loops `begin..end` around a body, each with the producers that are computed inside it."""
         for loop in reversed(plan.own[begin:end]):
-            body = _wrap(loop, plan.stage.name, sequence([*self._attached(plan, loop.axis), body]))
+            inside = [*self._attached(plan, loop.axis), body, *self._placed_at(plan, loop.axis, after=True)]
+            body = _wrap(loop, plan.stage.name, sequence(inside))
         return body
 
     def _body(self, plan: StagePlan, nodes: order.Order) -> list[Tree]:
@@ -385,14 +472,14 @@ class _Derivation:
         return made
 
     def _attached(self, plan: StagePlan, axis: str) -> list[Tree]:
-        return [
-            self._nest(op.name)
-            for op in self.state.program.ops
-            if op.name in self.stages and self._is_inside(self.stages[op.name].stage, plan.stage.name, axis)
-        ]
+        """What runs at the start of each iteration of a loop."""
+        prefetches: list[Tree] = [Leaf(number) for number in plan.prefetches.get(axis, ())]
+        return [*prefetches, *self._placed_at(plan, axis, after=False)]
 
-    def _is_inside(self, stage: StageState, host: str, axis: str) -> bool:
-        return stage.attach is not None and (stage.attach.stage, stage.attach.axis) == (host, axis)
+    def _placed_at(self, plan: StagePlan, axis: str, after: bool) -> list[Tree]:
+        place = Attach(plan.stage.name, axis, after)
+        found = [op.name for op in self.state.program.ops if op.name in self.stages]
+        return [self._nest(name) for name in found if self.stages[name].stage.attach == place]
 
     def _scop(self, tree: Tree) -> Scop:
         time = dict(times(tree))
@@ -438,7 +525,7 @@ class _Derivation:
                 shape = tuple(symbolic(e) for e in b.shape)
                 plan = self.stages.get(op.name)
                 tiles = (plan.prefix[-1].range.extent,) if plan is not None and plan.is_ahead else ()
-                partial = plan is not None and bool(plan.prefix)
+                partial = plan is not None and bool(plan.prefix or plan.stage.predicates)
                 yield Array(b.name, (*tiles, *shape), isinstance(op, PlaceholderOp), partial)
             if isinstance(op, HybridOp):
                 scopes = {n: (s, scope) for s in sources(op).values() for n, scope in s.scopes.items()}
@@ -476,7 +563,8 @@ def _bounds(loop: LoopPlan, ahead: bool = False) -> tuple[Expr, Expr]:
 
 def _wrap(loop: LoopPlan, stage: str, body: Tree) -> Loop:
     bounds = loop.range
-    return Loop(loop.name, loop.axis, stage, bounds.lower, bounds.upper, loop.kind, loop.thread, loop.peel, body)
+    limits = bounds.lower, bounds.upper
+    return Loop(loop.name, loop.axis, stage, *limits, loop.kind, loop.thread, loop.peel, body, loop.pragmas)
 
 
 def plan_all(plan: StagePlan) -> tuple[LoopPlan, ...]:
@@ -496,8 +584,11 @@ def plan_loops(plan: StagePlan) -> tuple[tuple[str, ...], tuple[str, ...], dict[
 def _points(stage: StageState, axis: str, known: dict[str, AxisRange]) -> tuple[tuple[str, int], ...]:
     """The point loops of a peeled split whose outer axis is `axis`: full when all of them run whole."""
     whole = len(stage.strands) == 1 and stage.name in stage.strands
+    hinted = (PARTITION_HINT, 1) in stage.pragmas.get(axis, ())
     for relation in stage.all_relations:
-        if isinstance(relation, SplitRelation | PartsRelation) and relation.outer == axis and relation.tail == "peel":
+        if not isinstance(relation, SplitRelation | PartsRelation) or relation.outer != axis:
+            continue
+        if hinted or relation.tail == "peel":
             factor = constant(split_factor(relation, known[relation.parent]))
             low, extent = constant(known[relation.parent].lower), constant(known[relation.parent].extent)
             below = _leaves_of(stage, relation.inner)

@@ -138,7 +138,8 @@ def _may_swap(state: ScheduleState, outer: Loop, inner: Loop) -> bool:
 
 def _stage_notes(state: ScheduleState, derived: Derived, sizes: Mapping[str, int]) -> Iterator[StageNote]:
     for name, stage in state.stages.items():
-        where = "at the root" if stage.attach is None else f"at {stage.attach.axis} of {stage.attach.stage}"
+        word = "after" if stage.attach is not None and stage.attach.after else "at"
+        where = "at the root" if stage.attach is None else f"{word} {stage.attach.axis} of {stage.attach.stage}"
         own = [s for s in derived.scop.statements if s.stage == name]
         reads = _reads(own, derived, sizes)
         for array in dict.fromkeys(w.array for s in own for w in s.writes):

@@ -33,7 +33,7 @@ from tensorlang.schedule.relation import (
     renamed,
     symbolic,
 )
-from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState, Strand
+from tensorlang.schedule.state import ScheduleState, StageState, Strand
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Reduce, Tensor, buffers
 from tensorlang.te.program import Program, read_buffers, unique
@@ -63,8 +63,9 @@ def _require_explicable(state: ScheduleState, op: ComputeOp) -> None:
             "", f"{op.name} is computed inside {where}; this step is for stages at the root",
             legal=[f"s[{op.name!r}].compute_root() first"],
         )  # fmt: skip
-    if stage.tensorized is not None:
-        raise BadArgument("", f"{op.name} runs as the intrinsic {stage.tensorized.intrinsic}; take this step before")
+    asked = "tensorize" if stage.tensorized else "set_store_predicate" if stage.predicates else ""
+    if asked:
+        raise BadArgument("", f"{op.name} has been given to {asked}, which is for stages of te.compute alone")
     known = state.axis_ranges(op.name)
     for relation in stage.relations:
         size = {FuseRelation: "inner", PartsRelation: "parent"}.get(type(relation))
@@ -158,7 +159,9 @@ def joined(state: ScheduleState, stage: str, other: str) -> tuple[ScheduleState,
     stages[stage] = _joined_stage(stage, first, second)
     for name, s in stages.items():
         if s.attach is not None and s.attach.stage == other:
-            stages[name] = replace(s, attach=Attach(stage, names.get(s.attach.axis, s.attach.axis)))
+            stages[name] = replace(
+                s, attach=replace(s.attach, stage=stage, axis=names.get(s.attach.axis, s.attach.axis))
+            )
     stages = {o.name: stages[o.name] for o in program.ops if o.name in stages}
     return replace(state, program=program, stages=stages), names
 
@@ -190,8 +193,14 @@ def _part(state: ScheduleState, name: str, names: Mapping[str, str]) -> _Part:
         n: Strand(s.source, tuple(renamed(r, names) for r in s.relations), tuple(rewrite(c, var) for c in s.where))
         for n, s in stage.strands.items()
     }
-    notes: dict[str, Annotation] = {names.get(a, a): note for a, note in stage.annotations.items()}
-    moved = replace(stage, order=order.renamed(stage.order, dict(names)), strands=strands, annotations=notes)
+    moved = replace(
+        stage,
+        order=order.renamed(stage.order, dict(names)),
+        strands=strands,
+        annotations={names.get(a, a): note for a, note in stage.annotations.items()},
+        pragmas={names.get(a, a): words for a, words in stage.pragmas.items()},
+        prefetched=tuple(replace(p, axis=names.get(p.axis, p.axis)) for p in stage.prefetched),
+    )
     members = tuple(replace(m, loops={a: names.get(v, v) for a, v in m.loops.items()}) for m in op.members)
     return _Part(replace(op, body=visit(map_exprs(op.body, lambda e: rewrite(e, var))), members=members), moved)
 
@@ -203,9 +212,20 @@ def _joined_stage(name: str, first: _Part, second: _Part) -> StageState:
     names = {n: numbers[n] + n.removeprefix(s.source) for n, s in second.stage.strands.items()}
     later = {names[n]: replace(s, source=numbers[n]) for n, s in second.stage.strands.items()}
     tree = (*first.stage.order, *order.with_statements(second.stage.order, names))
-    notes = {**first.stage.annotations, **second.stage.annotations}
-    own = first.stage if first.op.name == name else second.stage
-    return StageState(name, tree, {**first.stage.strands, **later}, notes, scope=own.scope)
+    a, b = first.stage, second.stage
+    return StageState(
+        name,
+        tree,
+        {**a.strands, **later},
+        {**a.annotations, **b.annotations},
+        scope=(a if first.op.name == name else b).scope,
+        folds={**a.folds, **b.folds},
+        aligned={**a.aligned, **b.aligned},
+        launched=(*a.launched, *b.launched),
+        pragmas={**a.pragmas, **b.pragmas},
+        prefetched=(*a.prefetched, *b.prefetched),
+        atomic=a.atomic or b.atomic,
+    )
 
 
 def _joined_op(

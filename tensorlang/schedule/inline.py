@@ -1,4 +1,4 @@
-"""compute_inline of an operation that runs inside a hybrid one: its elements are computed where they are read."""
+"""compute_inline and set_scope of an operation that runs inside a hybrid one, and makes local arrays there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Expr, Load, Var, rewrite, substitute
 from tensorlang.ir.index import to_index
-from tensorlang.ir.stmt import Allocate, For, If, Seq, Stmt, Store, map_children, map_exprs
+from tensorlang.ir.stmt import Allocate, For, If, Seq, Stmt, Store, map_children, map_exprs, with_buffers
 from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.polyhedral.extract import unproven_among
 from tensorlang.polyhedral.ordered import sources
@@ -27,8 +27,8 @@ def inline_member(state: ScheduleState, stage: str, name: str) -> ScheduleState:
     op = state.program[stage]
     member = member_of(op, name)
     assert isinstance(op, HybridOp) and member is not None
+    stores = _stores(op, member)
     _check(state, op, member)
-    stores = {s.buffer.name: s for s in walk_stmt(op.body) if isinstance(s, Store) and s.buffer.name in member.arrays}
 
     def value(node: Expr) -> Expr | None:
         store = stores.get(node.buffer.name) if isinstance(node, Load) else None
@@ -43,13 +43,34 @@ def inline_member(state: ScheduleState, stage: str, name: str) -> ScheduleState:
     return _removed(state, op, replace(op, body=kept, members=rest), set(member.arrays))
 
 
-def _check(state: ScheduleState, op: HybridOp, member: Member) -> None:
-    """Refuse states, reductions, and reads at an element that only a run knows."""
-    name = member.op.name
-    if set(member.arrays) & {b.name for b in op.outputs}:
-        raise BadArgument("", f"{name} computes a state of {op.name}, which must be stored")
+def member_in_scope(state: ScheduleState, stage: str, name: str, scope: str) -> ScheduleState:
+    """Return the state in which the arrays of a member are in another memory."""
+    op = state.program[stage]
+    member = member_of(op, name)
+    assert isinstance(op, HybridOp) and member is not None
+    _require_local(op, member)
+    body = with_buffers(op.body, lambda b: replace(b, scope=scope) if b.name in member.arrays else b)
+    return replace(state, program=state.program.replacing({stage: replace(op, body=body)}))
+
+
+def _require_local(op: HybridOp, member: Member) -> None:
+    arrays = [s.buffer.name for s in walk_stmt(op.body) if isinstance(s, Allocate)]
+    owners = [array for m in op.members for array in m.arrays]
+    if any(a not in arrays or owners.count(a) > 1 for a in member.arrays):
+        raise BadArgument("", f"{member.op.name} computes a state, which must be stored in full")
+
+
+def _stores(op: HybridOp, member: Member) -> dict[str, Store]:
+    """The one store of every array of a member."""
+    _require_local(op, member)
     if member.op.reduction is not None:
-        raise BadArgument("", f"{name} is a reduction and must be stored")
+        raise BadArgument("", f"{member.op.name} is a reduction and must be stored")
+    return {s.buffer.name: s for s in walk_stmt(op.body) if isinstance(s, Store) and s.buffer.name in member.arrays}
+
+
+def _check(state: ScheduleState, op: HybridOp, member: Member) -> None:
+    """Refuse reads at an element that only a run knows."""
+    name = member.op.name
     for source in sources(op).values():
         loops = [loop.var.name for loop in source.loops]
         exprs = (source.store.value, *source.store.index, *source.conditions)
@@ -94,7 +115,9 @@ def _removed(state: ScheduleState, old: HybridOp, new: HybridOp, arrays: set[str
         if other.attach.axis in gone:
             raise BadArgument("", f"{other.name} is computed at loop {other.attach.axis}, which would be empty")
     notes = {axis: note for axis, note in current.annotations.items() if axis not in gone}
-    stage = replace(current, order=tree, strands=strands, annotations=notes)
+    folds = {array: fold for array, fold in current.folds.items() if array not in arrays}
+    aligned = {array: stride for array, stride in current.aligned.items() if array not in arrays}
+    stage = replace(current, order=tree, strands=strands, annotations=notes, folds=folds, aligned=aligned)
     return replace(state, program=state.program.replacing({old.name: new})).with_stage(stage)
 
 

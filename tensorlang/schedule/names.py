@@ -6,17 +6,19 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 ABSENT = {
-    "create_group": "schedule the stages one by one",
-    "pragma": "use unroll, vectorize or parallel",
-    "prefetch": "the CPU prefetches by itself; use cache_read to pack",
-    "set_store_predicate": "stores are guarded by the extents; use te.if_then_else in the body",
+    "annotate": "use pragma",
+    "blockize": "tensorize takes the loop itself",
+    "get_block": "s[C] is the stage of C",
+    "get_loops": "s[C].leaf_iter_vars are the loops of a stage",
+    "loop_partition": "use partition, or split(..., tail='peel')",
+    "sample_categorical": "use sample_choice",
 }
 
 
 def absent(owner: str, name: str) -> AttributeError:
-    """The error for an attribute that classic te has and tensorlang lacks, or that nobody has."""
+    """The error for an attribute that TVM's schedules have and tensorlang's lack, or that nobody has."""
     advice = ABSENT.get(name)
-    reason = f": classic te has it, tensorlang does not; {advice}" if advice else ""
+    reason = f": TVM has it, tensorlang does not; {advice}" if advice else ""
     return AttributeError(f"{owner} has no {name!r}{reason}")
 
 

@@ -157,6 +157,7 @@ _FITS: dict[Any, Callable[[Any], bool]] = {
     "str": lambda v: isinstance(v, str),
     "int": _is_int,
     "int | None": lambda v: v is None or _is_int(v),
+    "int | str | None": lambda v: v is None or isinstance(v, str) or _is_int(v),
     "tuple[str, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
     "tuple[int, ...]": lambda v: _is_row(v),
     "tuple[tuple[int, ...], ...]": lambda v: isinstance(v, tuple) and all(_is_row(x) for x in v),

@@ -197,9 +197,9 @@ def _skewed_first(state: ScheduleState, stage: str, axes: tuple[str, ...]) -> Dr
 def _shifted_first(state: ScheduleState, step: FuseWith, by: int, second: bool) -> Draft:
     """The same fusion after one of the loops has been moved back by some iterations."""
     draft = Draft(state)
-    stage, axis = (step.other or step.stage, step.other_axis) if second else (step.stage, step.axis)
+    stage, axis = (step.second or step.stage, step.other) if second else (step.stage, step.axis)
     (shifted,) = draft.add(Shift(stage, axis, str(by), ""))
-    draft.add(replace(step, other_axis=shifted) if second else replace(step, axis=shifted))
+    draft.add(replace(step, other=shifted) if second else replace(step, axis=shifted))
     return draft
 
 
@@ -244,7 +244,7 @@ def _renamed(step: Primitive, stage: str, names: dict[str, str]) -> Primitive:
     changed = {}
     for part in fields(step):  # type: ignore[arg-type]
         value = getattr(step, part.name)
-        if part.name in ("axis", "by", "other_axis", "after") and isinstance(value, str):
+        if part.name in ("axis", "by", "other", "after") and isinstance(value, str):
             changed[part.name] = names.get(value, value)
         elif part.name == "axes":
             changed[part.name] = tuple(names.get(a, a) for a in value)
@@ -300,8 +300,8 @@ def _parallelized(refused: Refused) -> Iterator[Attempt]:
         case _:
             return
     if isinstance(step, Parallel):
-        for axes in _neighbours(before, stage, axis):
-            yield partial(_wavefront, before, stage, axes)
+        for pair in _neighbours(before, stage, axis):
+            yield partial(_wavefront, before, stage, pair)
 
 
 def _neighbours(state: ScheduleState, stage: str, axis: str) -> Iterator[tuple[str, str]]:

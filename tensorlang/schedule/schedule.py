@@ -6,15 +6,18 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tensorlang import config
 from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError
 from tensorlang.ir.expr import Expr, ExprLike, as_expr
 from tensorlang.location import caller
+from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.auto_order import AutoOrder, auto_order
-from tensorlang.schedule.check import verify
+from tensorlang.schedule.check import too_complex, verify
 from tensorlang.schedule.explain import explain
+from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.members import Inside, by_own_names, host_of, leaves_of, member_of
 from tensorlang.schedule.names import absent, nearest
@@ -41,12 +44,23 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], stri
     if not outputs:
         raise DefinitionError("create_schedule needs at least one operation", caller())
     program, names = canonical(outputs)
-    check_bounds(program)
-    check_written(program)
+    check_program(program)
     made = Schedule(program, names, outputs)
     if strict:
         made.strict()
+    if any(stage.annotations for stage in made.state.stages.values()):
+        made.prove("create_schedule")
     return made
+
+
+def check_program(program: Program) -> None:
+    """Prove that a program reads and writes inside its arrays, and nothing before it is written."""
+    try:
+        with isl.budget(config.get("budget")):
+            check_bounds(program)
+    except isl.BudgetExceeded:
+        raise too_complex("create_schedule", "the proof of bounds") from None
+    check_written(program)
 
 
 class Schedule:
@@ -140,6 +154,15 @@ class Schedule:
         made = self._tensor(self.apply(p.CacheWrite(name, scope))[0])
         return [made.op.output(k) for k in range(made.op.num_outputs)] if several else made
 
+    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
+        """Group the stages from `inputs` (without them, unless asked) to `outputs` (with them); see Group."""
+        ends = [self.name_of(o) for o in (outputs if isinstance(outputs, list | tuple) else [outputs])]
+        starts = [self.name_of(i) for i in (inputs if isinstance(inputs, list | tuple) else [inputs])]
+        try:
+            return Group(self, members_between(self.program, ends, starts, include_inputs))
+        except ScheduleError as error:
+            raise _completed(error, f"s.create_group({ends}, {starts})", self._trace) from None
+
     def rfactor(self, tensor: Any, axis: AxisLike, factor_axis: int = 0) -> Any:
         """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results."""
         made = self._tensor(self.apply(p.RFactor(self.name_of(tensor), str(axis), factor_axis))[0])
@@ -176,6 +199,13 @@ class Schedule:
         """Apply one step and prove the result legal; on a refusal the schedule stays as it was."""
         return self.advance(step, check=True)
 
+    def prove(self, asked: str) -> None:
+        """Prove the current state legal; `asked` is what the error names when it is not."""
+        try:
+            verify(self._state)
+        except ScheduleError as error:
+            raise _completed(error, asked, self._trace) from None
+
     def replay(self, trace: Trace, check: str = "every") -> None:
         """Apply the steps of a trace; `check` is `every` step, or the `final` state only. All or nothing."""
         before = self._state, self._trace
@@ -210,8 +240,9 @@ class Schedule:
     ) -> Any:
         """Explain the schedule: dependences with distances, what each loop may do and why, memory and recomputation.
 
-        The result (an Explanation) prints as text, and has `to_json()`. `as_="svg"` draws the iteration space of a statement along two
-        axes instead, with dependence arrows and the order of visits, as SVG text. `sizes` gives symbolic sizes numbers.
+        The result (an Explanation) prints as text, and has `to_json()`. `as_="svg"` draws the iteration space of a
+        statement along two axes instead, with dependence arrows and the order of visits, as SVG text. `sizes` gives
+        symbolic sizes numbers.
         """
         if as_ == "text":
             return explain(self._state, repr(self), sizes)
@@ -432,6 +463,19 @@ class Stage:
         """Share an axis among CPU threads. See Parallel."""
         self.schedule.apply(p.Parallel(self.name, str(var)))
 
+    def set_store_predicate(self, predicate: ExprLike | str) -> None:
+        """Store only the elements for which a condition holds. See SetStorePredicate."""
+        self.schedule.apply(p.SetStorePredicate(self.name, _size_text(predicate)))
+
+    def pragma(self, var: AxisLike, pragma_type: str, pragma_value: Any = None) -> None:
+        """Ask for something about the code of a loop. See Pragma."""
+        value = int(pragma_value) if isinstance(pragma_value, bool) else whole(pragma_value)
+        self.schedule.apply(p.Pragma(self.name, str(var), pragma_type, value))
+
+    def prefetch(self, tensor: Any, var: AxisLike, offset: int) -> None:
+        """Prefetch what the iteration `offset` later of a loop reads of a tensor. See Prefetch."""
+        self.schedule.apply(p.Prefetch(self.name, self.schedule.buffer_of(tensor), str(var), whole(offset)))
+
     def atomic(self) -> None:
         """Update elements atomically, so that threads may share a reduction. See Atomic."""
         self.schedule.apply(p.Atomic(self.name))
@@ -452,12 +496,21 @@ class Stage:
     def compute_at(self, parent: Any, scope: AxisLike) -> None:
         """Compute the stage inside the loop `scope` of `parent`. See ComputeAt."""
         host = self.schedule[parent]
-        loop = scope if host.inside is None else host.inside.loop(scope)
-        self.schedule.apply(p.ComputeAt(self.name, host.name, str(loop)))
+        loop = str(scope if host.inside is None else host.inside.loop(scope))
+        if self.member is None or host.member is None or host.name != self.name:
+            self.schedule.apply(p.ComputeAt(self.name, host.name, loop))
+            return
+        producer, consumer = self.member, host.member
+        asked = f"s[{self._stored!r}].compute_at(s[{host._stored!r}], {loop!r})"
+        self.schedule.compose(asked, lambda state: p.plan_gather(state, self.name, producer, consumer, loop))
+
+    def reverse_compute_at(self, parent: Any, scope: AxisLike) -> None:
+        """Compute the stage inside the loop `scope` of its producer `parent`. See ReverseComputeAt."""
+        self.schedule.apply(p.ReverseComputeAt(self.name, self.schedule.name_of(parent), str(scope)))
 
     def compute_inline(self) -> None:
         """Compute elements where they are read. See ComputeInline."""
-        self.schedule.apply(p.ComputeInline(self.name if self.member is None else self.member.arrays[0]))
+        self.schedule.apply(p.ComputeInline(self._stored))
 
     def compute_root(self) -> None:
         """Compute the stage as a whole, before its consumers. See ComputeRoot."""
@@ -465,7 +518,7 @@ class Stage:
 
     def set_scope(self, scope: str) -> None:
         """Choose the memory of the stage. See SetScope."""
-        self.schedule.apply(p.SetScope(self.name, scope))
+        self.schedule.apply(p.SetScope(self._stored, scope))
 
     def rolling_buffer(self) -> None:
         """Keep what neighbouring tiles share. See RollingBuffer."""
@@ -496,6 +549,11 @@ class Stage:
             results = mapping_function(*(Axis(n, a.extent) for n, a in zip(names, axes, strict=True)))
             index = [as_expr(r) for r in (results if isinstance(results, list | tuple) else [results])]
         return list(self._axes(p.TransformLayout(self.name, names, tuple(_texts(index)))))
+
+    @property
+    def _stored(self) -> str:
+        """What steps about memory name: a stage, or the array of a member."""
+        return self.name if self.member is None else self.member.arrays[0]
 
     def _axes(self, step: Primitive) -> tuple[Axis, ...]:
         made = self.schedule.apply(step)

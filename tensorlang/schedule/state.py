@@ -70,6 +70,9 @@ class Prefetched:
 
 
 Pragmas: TypeAlias = tuple[tuple[str, int | str], ...]
+PARTITION_HINT = "loop_partition_hint"
+IMPORT_LLVM = "import_llvm"
+"""Pragmas: generate full tiles of a split apart, and texts of LLVM IR for the kernel."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,10 @@ class StageState:
         """Return a compute stage with other loops."""
         ((name, strand),) = self.strands.items()
         kept = strand if relations is None else replace(strand, relations=relations)
-        return replace(self, order=order.chain(leaves, (name,)), strands={name: kept})
+        pragmas = {axis: asked for axis, asked in self.pragmas.items() if axis in leaves}
+        prefetched = tuple(asked for asked in self.prefetched if asked.axis in leaves)
+        made = replace(self, order=order.chain(leaves, (name,)), strands={name: kept})
+        return replace(made, pragmas=pragmas, prefetched=prefetched)
 
     def related(self, below: Iterable[str], relation: Relation) -> StageState:
         """Return the stage with a relation added to some of its statements."""
@@ -155,7 +161,8 @@ def _hybrid_stage(op: HybridOp) -> StageState:
             case For():
                 if stmt.kind is not LoopKind.SERIAL:
                     notes[stmt.var.name] = Annotation(stmt.kind, stmt.thread)
-                return (order.LoopNode(stmt.var.name, nodes(stmt.body)),)
+                body = nodes(stmt.body)
+                return (order.LoopNode(stmt.var.name, body),) if body else ()
             case Store():
                 return (f"S{next(numbers)}",)
             case _:

@@ -24,7 +24,10 @@ def check_layout(derived: Derived, intrin: TensorIntrin, views: Mapping[str, Til
     variables: dict[str, Expr] = {}
     for name, view in views.items():
         declared, plan = intrin.buffers[name], derived.plans[view.array]
-        _check_strides(declared, plan.buffer, view, variables)
+        folded = [d for d in view.dims if d >= 0 and plan.moduli and plan.moduli[d + leading(plan)]]
+        if folded:
+            raise Mismatch(f"{view.array} is folded along dimension {folded[0]}, where a tile would wrap around")
+        _check_strides(declared, plan, view, variables)
         _check_offset(declared, plan, view)
         if declared.scope and declared.scope != plan.buffer.scope:
             raise Mismatch(
@@ -44,15 +47,20 @@ def array_strides(buffer: Buffer) -> list[Expr]:
     return strides
 
 
-def tile_strides(buffer: Buffer, view: TileView) -> list[Expr | None]:
+def leading(plan: BufferPlan) -> int:
+    """How many dimensions a buffer has in front of those of its array: for copies, and for the tile of two."""
+    return len(plan.copies) + (plan.tile is not None)
+
+
+def _tile_strides(plan: BufferPlan, view: TileView) -> list[Expr | None]:
     """The distance in elements between neighbours of each dimension of a tile; None for one that has no neighbours."""
-    own = array_strides(buffer)
+    own = array_strides(plan.buffer)[leading(plan) :]
     pairs = zip(view.dims, view.steps, strict=True)
     return [None if d < 0 else simple(binary("mul", own[d], Const(n, INDEX))) for d, n in pairs]
 
 
-def _check_strides(declared: TileBuffer, buffer: Buffer, view: TileView, variables: dict[str, Expr]) -> None:
-    for k, (wanted, have) in enumerate(zip(declared.strides, tile_strides(buffer, view), strict=True)):
+def _check_strides(declared: TileBuffer, plan: BufferPlan, view: TileView, variables: dict[str, Expr]) -> None:
+    for k, (wanted, have) in enumerate(zip(declared.strides, _tile_strides(plan, view), strict=True)):
         if have is None:
             continue
         if isinstance(wanted, Var):
@@ -91,10 +99,13 @@ def _check_offset(declared: TileBuffer, plan: BufferPlan, view: TileView) -> Non
 
 def _offset_unit(plan: BufferPlan, view: TileView) -> int:
     """The largest number of which the offset of the first element is known to be a multiple; 0 for no offset."""
-    unit = 0
-    for index, base, stride in zip(view.index, plan.base, array_strides(plan.buffer), strict=True):
-        form = affine(simple(binary("sub", index, base)))
-        step = int(stride.value) if isinstance(stride, Const) else 1
+    steps = [int(s.value) if isinstance(s, Const) else 1 for s in array_strides(plan.buffer)]
+    lead, unit = leading(plan), 0
+    for step in steps[:lead]:
+        unit = gcd(unit, step)
+    moduli = plan.moduli[lead:] or (0,) * len(view.index)
+    for index, base, step, modulus in zip(view.index, plan.base, steps[lead:], moduli, strict=True):
+        form = None if modulus else affine(simple(binary("sub", index, base)))
         for factor in (form if form is not None else {"": 1}).values():
             unit = gcd(unit, factor * step)
     return unit

@@ -102,7 +102,8 @@ def _tile_axis(axis: Axis, value: Expr, inner: Mapping[str, TileLoop], reduce: b
             "tensorize before the axes are fused, or split instead of fusing",
         )
     base, factors = found
-    moving = sorted((abs(f), f, inner[name]) for name, f in factors.items() if inner[name].extent > 1)
+    inside = [(abs(f), f, inner[name]) for name, f in factors.items() if inner[name].extent > 1]
+    moving = sorted(inside, key=lambda part: part[0])
     step, extent = (moving[0][0] if moving else 1), 1
     for size, factor, loop in moving:
         if factor < 0 or size != step * extent:

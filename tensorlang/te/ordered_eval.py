@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Call, Load, Var, substitute, walk
+from tensorlang.ir.expr import Call, Load, Var, walk
+from tensorlang.ir.extremes import extreme
 from tensorlang.ir.interpret import run
 from tensorlang.ir.stmt import INDEX, For, Kernel, Stmt, Store, children, stmt_exprs
 from tensorlang.te.numpy_eval import extent
@@ -73,9 +73,6 @@ def longest_chain(op: HybridOp, sizes: Mapping[str, int]) -> tuple[int, float]:
 
 def _ends(loop: For, around: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> tuple[int, int]:
     """The least lower and the greatest upper bound of a loop."""
-    lows, highs = [], []
-    for corner in product(*around.values()):
-        values = {name: constant(v) for name, v in zip(around, corner, strict=True)}
-        lows.append(extent(substitute(loop.lower, values), sizes))
-        highs.append(extent(substitute(loop.upper, values), sizes))
-    return min(lows), max(highs)
+    ends = {name: (constant(low), constant(high)) for name, (low, high) in around.items()}
+    low, high = extreme(loop.lower, ends, greatest=False), extreme(loop.upper, ends, greatest=True)
+    return extent(low, sizes), extent(high, sizes)

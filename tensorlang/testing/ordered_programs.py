@@ -148,13 +148,17 @@ class _Writing:
         """An input of the operation: a placeholder, seldom a stage, or a sum."""
         match self.below(6):
             case 0:
-                return te.compute(source.shape, lambda *i: source(*i) + 1, name="Y")
+                made: te.Tensor = te.compute(source.shape, lambda *i: source(*i) + 1, name="Y")
             case 1:
                 k = te.reduce_axis((0, 3), "k")
-                return te.compute(
-                    source.shape, lambda *i: te.sum(source(*i[:-1], k) - k.astype(self.dtype), axis=k), name="Y"
-                )
-        return source
+                value = partial(self.difference, source, k)
+                made = te.compute(source.shape, lambda *i: te.sum(value(*i), axis=k), name="Y")
+            case _:
+                made = source
+        return made
+
+    def difference(self, source: te.Tensor, k: te.Axis, *index: Expr) -> Expr:
+        return source(*index[:-1], k) - k.astype(self.dtype)
 
     def followed(self, results: tuple[te.Tensor, ...]) -> tuple[te.Tensor, ...]:
         """The outputs: those of the operation, seldom what a stage makes of the first one."""

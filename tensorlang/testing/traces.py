@@ -35,6 +35,17 @@ LAYOUTS: dict[int, tuple[tuple[str, ...], ...]] = {
     2: (("a1", "a0"), ("a1 // 2", "a0", "a1 % 2"), ("a0 // 3", "a1 // 2", "a0 % 3", "a1 % 2")),
     3: (("a2", "a0", "a1"), ("a0", "a1 // 2", "a2", "a1 % 2")),
 }
+MATRICES = (
+    ((1, 0), (1, 1)),
+    ((1, 1), (0, 1)),
+    ((0, 1), (1, 0)),
+    ((1, 1), (1, 2)),
+    ((1, 0), (0, -1)),
+    ((-1, 0), (2, 1)),
+)
+"""Unimodular."""
+ROWS = (((1, 0), (0, 1)), ((1, 0), (1, 1)), ((1, 1), (1, -1)), ((1, 1), (0, 1)), ((1, 0), (2, 1)))
+"""Hyperplanes that cut tiles."""
 _TAILS = ("guard", "guard", "peel", "perfect")
 _SCOPES = ("global", "local")
 _THREADS = ("blockIdx.x", "threadIdx.x")
@@ -75,8 +86,9 @@ class _Drawing:
 
     def steps(self, threads: bool) -> Steps:
         """The steps of one kind at one place; none where there is nothing to do."""
-        weights = (WEIGHTS if self.check else WEIGHTS | BOLD) | dict.fromkeys(self.favoured, FAVOUR)
-        kind = self.pick([k for k, weight in weights.items() for _ in range(weight) if threads or k != "bind"])
+        weights = WEIGHTS if self.check else WEIGHTS | BOLD
+        kinds = [k for k, weight in weights.items() for _ in range(weight) if threads or k != "bind"]
+        kind = self.pick([*list(self.favoured) * FAVOUR, *kinds])
         stage = self.stage(bold=not self.check and kind in BOLD)
         leaves = self.schedule.state.stages[stage].leaves
         return MAKERS[kind](self, stage, leaves) if leaves else ()
@@ -138,6 +150,19 @@ class _Drawing:
         axis = self.pick(leaves)
         around = order.path(self.schedule.state.stages[stage].order, axis)
         return (p.Skew(stage, axis, self.pick(around), self.below(5) - 2),)
+
+    def affine(self, stage: str, leaves: Sequence[str]) -> Steps:
+        band = self.band(stage, leaves)
+        at = self.below(len(band))
+        return (p.Affine(stage, band[at : at + 2], self.pick(MATRICES)),) if at + 1 < len(band) else ()
+
+    def tile_by(self, stage: str, leaves: Sequence[str]) -> Steps:
+        band = self.band(stage, leaves)
+        at = self.below(len(band))
+        if at + 1 >= len(band):
+            return ()
+        sizes = (1 + self.below(3), 1 + self.below(3))
+        return (p.TileBy(stage, band[at : at + 2], self.pick(ROWS), sizes, (self.below(3), 0)),)
 
     def compute_at(self, stage: str, leaves: Sequence[str]) -> Steps:
         state = self.schedule.state
@@ -214,6 +239,8 @@ MAKERS: dict[str, Maker] = {
     "cache_read": _Drawing.cache_read,
     "cache_write": lambda d, stage, leaves: (p.CacheWrite(stage, d.pick(_SCOPES)),),
     "rfactor": _Drawing.rfactor,
+    "affine": _Drawing.affine,
+    "tile_by": _Drawing.tile_by,
     "shift": _Drawing.shift,
     "reverse": lambda d, stage, leaves: (p.Reverse(stage, d.pick(leaves)),),
     "fission": _Drawing.fission,
@@ -230,7 +257,7 @@ WEIGHTS: dict[str, int] = {
     "split": 5, "fuse": 2, "reorder": 3, "skew": 1, "vectorize": 3, "unroll": 1, "parallel": 3, "bind": 3,
     "compute_at": 6, "compute_root": 1, "compute_inline": 1, "set_scope": 1, "cache_read": 2, "cache_write": 2,
     "rfactor": 2, "transform_layout": 2, "shift": 2, "reverse": 1, "fission": 1, "fuse_with": 2, "peel": 1,
-    "partition": 1, "decompose_reduction": 1, "tensorize": 2,
+    "partition": 1, "decompose_reduction": 1, "affine": 1, "tile_by": 1, "tensorize": 2,
 }  # fmt: skip
 """How often each is tried."""
 

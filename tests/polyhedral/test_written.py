@@ -169,7 +169,7 @@ def test_the_verdict_is_that_of_running_the_loops(offsets: list[tuple[int, int]]
     """Reads at constant distances, guarded by the extents: refused exactly when a run meets an unwritten element."""
 
     def element(self: Any, i: Any, j: Any) -> Any:
-        total = te.const(1.0)
+        total: Any = te.const(1.0)
         for a, b in offsets:
             inside = te.all(i + a >= 0, i + a < rows, j + b >= 0, j + b < columns)
             total = total + te.if_then_else(inside, self[i + a, j + b], 0.0)

@@ -133,13 +133,13 @@ def test_states_are_kept_by_who_holds_them() -> None:
         s["C"].split("i", factor=4)
 
 
-def test_what_classic_te_has_and_tensorlang_lacks_says_what_to_do() -> None:
+def test_what_tvm_has_and_tensorlang_lacks_says_what_to_do() -> None:
     A = te.placeholder((8,), name="A")
     B = te.compute((8,), lambda i: A[i] + 1, name="B")
     s = te.create_schedule(B.op)
-    with pytest.raises(AttributeError, match=r"a Stage has no 'prefetch': classic te has it.*use cache_read"):
-        s[B].prefetch  # type: ignore[unused-ignore]
-    with pytest.raises(AttributeError, match="a Schedule has no 'create_group': classic te has it"):
-        s.create_group
+    with pytest.raises(AttributeError, match=r"a Stage has no 'annotate': TVM has it.*use pragma"):
+        s[B].annotate
+    with pytest.raises(AttributeError, match=r"a Schedule has no 'get_block': TVM has it.*s\[C\] is the stage"):
+        s.get_block
     with pytest.raises(AttributeError, match=r"a Stage has no 'splat'$"):
         s[B].splat

@@ -147,6 +147,23 @@ def test_a_stage_inside_a_scan_is_inlined_there() -> None:
     check_schedule(s, args, sizes={"T": 4})
 
 
+def test_an_array_of_a_time_step_in_another_memory() -> None:
+    p = gates()
+    s = te.create_schedule(p["result"].op)
+    s[p["product"]].set_scope("local")
+    assert "allocate rnn.product: float32[2, 8] in local" in str(tvm.lower(s, [p["X"], p["W"], p["result"]]))
+    check_schedule(s, [p["X"], p["W"], p["result"]], sizes={"T": 4})
+    replayed(s, p["result"])
+    _, _, update, result = cumulated(6, 8)
+    B = te.compute((6, 8), lambda t, i: result[t, i] * 2, name="B")
+    s = te.create_schedule(B.op)
+    s[B].fuse_with("t", "t", stage=s[result])
+    with pytest.raises(BadArgument, match="update computes a state, which must be stored in full"):
+        s[update].set_scope("local")
+    with pytest.raises(BadArgument, match="update computes a state, which must be stored in full"):
+        s[update].compute_inline()
+
+
 @pytest.mark.parametrize(
     ("stage", "text"),
     [
@@ -339,3 +356,70 @@ def test_a_scan_joined_with_its_consumer_keeps_its_stages() -> None:
     assert len(s[update].leaf_iter_vars) == 2
     s[update].split(update.op.axis[0], factor=2)
     check_schedule(s, [X, B])
+
+
+def two_stages() -> tuple[Any, Any, Any, Any]:
+    """X, the two stages of a time step, and the result: the example of classic te's tutorial of scans."""
+    m, n = te.var("m"), te.var("n")
+    X, state = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="state")
+    init = te.compute((1, n), lambda _, i: X[0, i], name="init")
+    double = te.compute((m, n), lambda t, i: state[t - 1, i] * 2, name="double")
+    update = te.compute((m, n), lambda t, i: double[t, i] + X[t, i], name="update")
+    return X, double, update, te.scan(init, update, state, inputs=[X], name="net")
+
+
+def test_a_stage_of_a_time_step_is_computed_in_a_loop_of_its_consumer() -> None:
+    X, double, update, result = two_stages()
+    s = te.create_schedule(result.op)
+    xo, xi = s[update].split(update.op.axis[1], factor=4)
+    s[double].compute_at(s[update], xo)
+    assert str(s).splitlines() == [
+        "s['net'].split('i_1', factor=4)",
+        "s['net'].split('i', factor=4)",
+        "s['net'].fuse_with('i_o', 'i_1_o')",
+    ]
+    assert [str(a) for a in s[double].leaf_iter_vars] == ["t", "i_o_fused", "i_i"]
+    s[update].vectorize(xi)
+    s[update].parallel("i_o_fused")
+    check_schedule(s, [X, result], sizes={"m": 5, "n": 11})
+    replayed(s, result)
+
+
+def test_a_reduction_of_a_time_step_is_computed_in_a_reordered_loop_of_its_consumer() -> None:
+    p = gates()
+    product, both = p["product"], p["both"]
+    s = te.create_schedule(p["result"].op)
+    io, _ = s[both].split(both.op.axis[2], nparts=2)
+    s[both].reorder(io, both.op.axis[1])
+    s[product].compute_at(s[both], io)
+    assert [str(a) for a in s[product].leaf_iter_vars] == ["t", "i_o_fused", "g", "i_i", "k"]
+    check_schedule(s, [p["X"], p["W"], p["result"]], sizes={"T": 4})
+
+
+def test_a_stage_of_a_time_step_at_the_time_loop_is_there_already() -> None:
+    X, double, update, result = two_stages()
+    s = te.create_schedule(result.op)
+    s[double].compute_at(s[update], update.op.axis[0])
+    assert str(s) == ""
+
+
+def test_a_stage_of_a_time_step_where_its_consumer_needs_other_elements() -> None:
+    """A sum needs the whole of what it adds up; and a loop of another stage is none of the consumer."""
+    p = gates()
+    update, product, both = p["update"], p["product"], p["both"]
+    state = te.placeholder((6, 4), name="state")
+    k = te.reduce_axis((0, 4), "k")
+    init = te.compute((1, 4), lambda t, i: 1.0, name="init")
+    double = te.compute((6, 4), lambda t, i: state[t - 1, i] * 2, name="double")
+    total = te.compute((6, 4), lambda t, i: te.sum(double[t, k], axis=k), name="total")
+    result = te.scan(init, total, state)
+    s = te.create_schedule(result.op)
+    with pytest.raises(BadArgument, match="loop i_1 of total does not run over elements of double one by one"):
+        s[double].compute_at(s[total], total.op.axis[1])
+    s = te.create_schedule(p["result"].op)
+    with pytest.raises(BadArgument, match="no loop of update"):
+        s[product].compute_at(s[update], both.op.axis[1])
+    with pytest.raises(IllegalOrder):  # the gates between the two would come too late
+        s[product].compute_at(s[both], both.op.axis[1])
+        s[p["keep"]].fuse_with(p["keep"].op.axis[1], product.op.axis[1])
+    assert "fuse_with" in str(s) or str(s) == ""

@@ -261,6 +261,13 @@ def test_a_script_of_computed_tensors() -> None:
     np.testing.assert_array_equal(got, recurrence(x * np.float32(2)) + np.float32(1))
 
 
+def test_a_script_takes_the_tag_of_the_scope_around() -> None:
+    with te.tag_scope("smoothing"):
+        tagged = seidel(te.placeholder((6,), name="a"), 1)
+    assert tagged.op.tag == "smoothing"
+    assert tagged.op.location.file == __file__
+
+
 def test_a_script_is_described_by_its_function() -> None:
     assert divided.__name__ == "divided" and (divided.__doc__ or "").startswith("Quotients")
     assert str(divided.signature) == "(a, b)"

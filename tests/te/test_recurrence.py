@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -240,7 +240,7 @@ def test_what_reads_no_earlier_element_is_a_compute_in_order() -> None:
 A = te.placeholder((8,), name="A")
 K = te.reduce_axis((0, 8), "k")
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "no function": (lambda: te.recurrence((8,), 3), "recurrence needs a function from itself and indices"),
+    "no function": (lambda: te.recurrence((8,), cast(Any, 3)), "recurrence needs a function from itself and indices"),
     "indices": (
         lambda: te.recurrence((8,), lambda self, i, j: A[i]),
         r"has 1 dimensions, but its function takes 2 indices \(i, j\)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -225,7 +225,7 @@ def _step(state: Any, shape: Any = (8, 4), back: int = 1) -> Any:
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "no tensor": (lambda: te.scan(1, _step(_state()), _state()), "init of scan must be tensors, got 1"),
+    "no tensor": (lambda: te.scan(cast(Any, 1), _step(_state()), _state()), "init of scan must be tensors, got 1"),
     "counts": (
         lambda: te.scan([_zeros((1, 4))] * 2, [_step(_state())], [_state()]),
         "one init, one update and one placeholder per state, got 2, 1, 1",

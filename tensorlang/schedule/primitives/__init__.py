@@ -7,10 +7,15 @@ from tensorlang.schedule.primitives.atomic import Atomic
 from tensorlang.schedule.primitives.buffering import DoubleBuffer, FoldStorage, RollingBuffer, StorageAlign
 from tensorlang.schedule.primitives.cut import Partition, Peel
 from tensorlang.schedule.primitives.distribute import Fission, FuseWith
+from tensorlang.schedule.primitives.gather import plan_gather
 from tensorlang.schedule.primitives.layout import TransformLayout
 from tensorlang.schedule.primitives.loops import Fuse, Reorder, Skew, Split
 from tensorlang.schedule.primitives.placement import ComputeAt, ComputeInline, ComputeRoot, SetScope
+from tensorlang.schedule.primitives.pragma import Pragma
+from tensorlang.schedule.primitives.predicate import SetStorePredicate
+from tensorlang.schedule.primitives.prefetch import Prefetch
 from tensorlang.schedule.primitives.reduction import DecomposeReduction, RFactor
+from tensorlang.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tensorlang.schedule.primitives.sample import SampleChoice
 from tensorlang.schedule.primitives.shift import Reverse, Shift
 from tensorlang.schedule.primitives.storage import CacheRead, CacheWrite
@@ -35,14 +40,18 @@ __all__ = [
     "Fuse",
     "FuseWith",
     "Parallel",
+    "Pragma",
+    "Prefetch",
     "Partition",
     "Peel",
     "RFactor",
     "Reorder",
     "Reverse",
+    "ReverseComputeAt",
     "RollingBuffer",
     "SampleChoice",
     "SetScope",
+    "SetStorePredicate",
     "Shift",
     "Skew",
     "Split",
@@ -53,6 +62,7 @@ __all__ = [
     "TransformLayout",
     "Unroll",
     "Vectorize",
+    "plan_gather",
     "plan_time_tile",
     "plan_wavefront",
 ]

@@ -22,7 +22,7 @@ _MOST = 64  # the largest modulus that fold_storage looks for
 def _buffered(state: ScheduleState, stage: str, how: str, word: str) -> ScheduleState:
     state.compute_op(stage)
     current = state.stages[stage]
-    if current.attach is None:
+    if current.attach is None or current.attach.after:
         places = [p for p in legal_places(state, stage) if "compute_at" in p]
         raise BadArgument("", f"{word} needs a stage that is computed inside a loop, and {stage} is not", legal=places)
     return state.with_stage(replace(current, buffering=how))

@@ -44,7 +44,8 @@ def cut(
     below = tuple(order.statements(loop.body))
     strands = {n: s for n, s in current.strands.items() if n not in below}
     taken, used = {*state.axis_ranges(stage), *state.sizes}, set(current.strands)
-    notes, nodes, made = dict(current.annotations), list[order.Node](), list[str]()
+    notes, pragmas = dict(current.annotations), dict(current.pragmas)
+    nodes, made = list[order.Node](), list[str]()
 
     def name_axis(wish: str) -> str:
         name = unique(wish, taken)
@@ -65,11 +66,13 @@ def cut(
             relations, where = (*old.relations, *inner, *steps), (*old.where, *part.where)
             strands[names.get(n, n)] = replace(old, relations=relations, where=where)
         notes |= {axes[a]: notes[a] for a in axes if a in notes}
+        pragmas |= {axes[a]: pragmas[a] for a in axes if a in pragmas}
         body = order.with_statements(order.renamed(loop.body, axes), names)
         nodes.append(order.LoopNode(last, body))
         made.append(last)
     tree = order.rebuild(current.order, axis, lambda _: tuple(nodes))
-    return state.with_stage(replace(current, order=tree, strands=strands, annotations=notes)), tuple(made)
+    parted = replace(current, order=tree, strands=strands, annotations=notes, pragmas=pragmas)
+    return state.with_stage(parted), tuple(made)
 
 
 def _statement_name(source: str, used: set[str]) -> str:

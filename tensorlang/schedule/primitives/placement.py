@@ -11,7 +11,7 @@ from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import order
 from tensorlang.schedule.bounds import RuntimeChecks, inside
 from tensorlang.schedule.check import acyclic, legal_places
-from tensorlang.schedule.inline import inline_member
+from tensorlang.schedule.inline import inline_member, member_in_scope
 from tensorlang.schedule.members import host_of
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.state import Attach, ScheduleState
@@ -119,7 +119,7 @@ class SetScope:
     """Choose the memory that holds a stage: global, local (registers or stack) or shared.
 
     Rewrite: `allocate T in global` -> `allocate T in local`.
-    Legal when: the stage is not an output.
+    Legal when: the stage is not an output; nor a state, if it is inside a scan.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((8,), name="A")
@@ -133,8 +133,11 @@ class SetScope:
     scope: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        require_internal(state, self.stage, "set_scope")
         require_scope(self.scope)
+        host = None if self.stage in state.program.by_name else host_of(state.program.by_name, self.stage)
+        if host is not None:
+            return member_in_scope(state, host, self.stage, self.scope), ()
+        require_internal(state, self.stage, "set_scope")
         return state.with_stage(replace(state.stage(self.stage), scope=self.scope)), ()
 
     def text(self) -> str:

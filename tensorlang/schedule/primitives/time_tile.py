@@ -68,9 +68,7 @@ def _row(found: Sequence[BandDependence], axis: int, axes: tuple[str, ...]) -> R
     raise _opposed(found, [unit], f"no skew of {axes[axis]} by {around} points forward along all dependences", axes)
 
 
-def _opposed(
-    found: Sequence[BandDependence], rows: Sequence[Row], why: str, axes: tuple[str, ...]
-) -> IllegalOrder:
+def _opposed(found: Sequence[BandDependence], rows: Sequence[Row], why: str, axes: tuple[str, ...]) -> IllegalOrder:
     """The error that shows the smallest pair which runs against one of some rows."""
     for dependence in found:
         for row in rows:

@@ -1,4 +1,5 @@
-"""Parallel loops: the body becomes a function, and a team of OpenMP threads shares the iterations out evenly.
+"""Parallel loops: the body becomes a function, and a team of OpenMP threads shares the iterations out evenly, in blocks or
+in turn.
 
 The team is not larger than the target's cores, the number of iterations, and the limit that the runtime sets
 (1 without an OpenMP library and in forked children); a team of one calls the body directly.
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tensorlang.ir.expr import Expr, Load, Var, walk
+from tensorlang.ir.loops import STRIDED
 from tensorlang.ir.stmt import Allocate, AtomicUpdate, CallMachine, CallPython, For, If, Let, Prefetch, Stmt, Store
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.runtime.openmp import LIMIT_SYMBOL
@@ -39,8 +41,9 @@ def parallel_loop(fn: Function, scope: Scope, loop: For, sizes: tuple[Var, ...],
     lower, upper = index(fn, scope, loop.lower), index(fn, scope, loop.upper)
     captured = _captured(scope, loop.body, sizes)
     base = fn.module.unique(f"{fn.name}.{identifier(loop.var.name)}")
-    _body_function(fn, base, captured, scope, loop, emit, repeat)
-    _team_function(fn, f"{base}.team", base, captured)
+    strided = dict(loop.pragmas).get(STRIDED, 0) == 1
+    _body_function(fn, base, captured, scope, loop, emit, repeat, strided)
+    _team_function(fn, f"{base}.team", base, captured, strided)
 
     def launch() -> None:
         slots = [("ptr", "%context"), ("i64", lower.text), ("i64", upper.text)]
@@ -50,7 +53,8 @@ def parallel_loop(fn: Function, scope: Scope, loop: For, sizes: tuple[Var, ...],
         labels = fn.fresh("alone"), fn.fresh("team"), fn.fresh("join")
         fn.branch(alone, labels[0], labels[1])
         fn.start(labels[0])
-        fn.do(f"call void @{base}({', '.join(f'{t} {o}' for t, o in slots)})")
+        whole = [*slots[:3], *([("i64", "1")] if strided else []), *slots[3:]]
+        fn.do(f"call void @{base}({', '.join(f'{t} {o}' for t, o in whole)})")
         fn.jump(labels[2])
         fn.start(labels[1])
         block = fn.alloca(f"[{len(slots)} x i64]", 8 * len(slots))
@@ -115,10 +119,18 @@ def _used(body: Stmt) -> tuple[set[str], set[str]]:
 
 
 def _body_function(
-    outer: Function, name: str, captured: list[_Captured], scope: Scope, loop: For, emit: Emit, repeat: Repeat
+    outer: Function,
+    name: str,
+    captured: list[_Captured],
+    scope: Scope,
+    loop: For,
+    emit: Emit,
+    repeat: Repeat,
+    strided: bool,
 ) -> None:
-    """Iterations `%lower` to `%upper` of the loop, with the captured names as parameters."""
-    declarations = ["ptr %context", "i64 %lower", "i64 %upper", *(c.declaration for c in captured)]
+    """Iterations `%lower` to `%upper` of the loop, or every `%step`-th, with the captured names as parameters."""
+    bounds = ["i64 %lower", "i64 %upper", *(["i64 %step"] if strided else [])]
+    declarations = ["ptr %context", *bounds, *(c.declaration for c in captured)]
     fn = Function(outer.module, name, declarations, internal=True)
     values = {c.name: Value(c.parameter, scope.values[c.name].dtype) for c in captured if c.type != "ptr"}
     inner = Scope(values, {}, in_parallel=True)
@@ -130,24 +142,35 @@ def _body_function(
     def iteration(value: Value) -> None:
         emit(fn, inner.bind(loop.var.name, value), loop.body)
 
-    repeat(fn, Value("%lower", INDEX), Value("%upper", INDEX), iteration)
+    lower, upper = Value("%lower", INDEX), Value("%upper", INDEX)
+    if strided:
+        step = Value("%step", INDEX)
+        rest = binary(fn, "sub", binary(fn, "add", binary(fn, "sub", upper, lower), step), literal(1, INDEX))
+        count = fn.value(f"sdiv i64 {rest.text}, {step.text}", INDEX)
+        turn = lambda number: iteration(binary(fn, "add", lower, binary(fn, "mul", number, step)))  # noqa: E731
+        repeat(fn, literal(0, INDEX), count, turn)
+    else:
+        repeat(fn, lower, upper, iteration)
     close_frame(fn, block)
     fn.finish()
 
 
-def _team_function(outer: Function, name: str, body: str, captured: list[_Captured]) -> None:
-    """What every thread of a team runs: its share of the iterations."""
+def _team_function(outer: Function, name: str, body: str, captured: list[_Captured], strided: bool) -> None:
+    """What every thread of a team runs: its share of the iterations, a block of them or every so many."""
     fn = Function(outer.module, name, ["ptr %block"], internal=True)
     types = ["ptr", "i64", "i64", *(c.type for c in captured)]
     loaded = [fn.op(f"load {t}, ptr {fn.field('%block', 8 * n)}, align 8") for n, t in enumerate(types)]
     lower, upper = Value(loaded[1], INDEX), Value(loaded[2], INDEX)
     thread, threads = _query(fn, "omp_get_thread_num"), _query(fn, "omp_get_num_threads")
-    count = binary(fn, "sub", upper, lower)
-    product = binary(fn, "mul", thread, count)
-    bounds = []
-    for share in (product, binary(fn, "add", product, count)):
-        done = fn.value(f"udiv i64 {share.text}, {threads.text}", INDEX)
-        bounds.append(binary(fn, "add", lower, done).text)
+    if strided:
+        types.insert(3, "i64")
+        bounds = [binary(fn, "add", lower, thread).text, upper.text, threads.text]
+    else:
+        count = binary(fn, "sub", upper, lower)
+        product = binary(fn, "mul", thread, count)
+        shares = (product, binary(fn, "add", product, count))
+        done = [fn.value(f"udiv i64 {share.text}, {threads.text}", INDEX) for share in shares]
+        bounds = [binary(fn, "add", lower, share).text for share in done]
     arguments = [loaded[0], *bounds, *loaded[3:]]
     fn.do(f"call void @{body}({', '.join(f'{t} {a}' for t, a in zip(types, arguments, strict=True))})")
     fn.do("ret void")

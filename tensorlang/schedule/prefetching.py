@@ -1,0 +1,60 @@
+"""What a prefetch brings closer: a box of elements, as a statement of its own at the start of a loop's body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Expr, Var, binary, substitute, to_text, variables
+from tensorlang.ir.stmt import INDEX
+from tensorlang.polyhedral.footprint import Box, Reader, needed
+from tensorlang.polyhedral.statement import Role, Statement
+from tensorlang.schedule.relation import AxisRange
+from tensorlang.schedule.state import Prefetched
+
+Around = Sequence[tuple[str, AxisRange]]
+"""Loops by name, outermost first, and their ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchPlan:
+    """The elements of an array that one iteration prefetches; a dimension without a box is needed whole."""
+
+    array: str
+    boxes: tuple[Box | None, ...]
+
+
+def plan_prefetch(
+    stage: str, asked: Prefetched, loops: Around, statements: Sequence[Statement], ranges: dict[str, AxisRange], rank: int,
+    sizes: frozenset[str],
+) -> tuple[Statement, PrefetchPlan]:  # fmt: skip
+    """Return the statement that prefetches in the body of the innermost of `loops`, and what it does.
+
+    `statements` are those of the stage, `ranges` those of all loops, `rank` that of the array.
+    Raises BadArgument when none of the statements in the loop reads the array.
+    """
+    names = tuple(name for name, _ in loops)
+    inside = [s for s in statements if s.loops[: len(names)] == names]
+    readers: list[Reader] = []
+    for s in inside:
+        inner = tuple((n, ranges[n].lower, ranges[n].upper) for n in s.loops[len(names) :])
+        readers += [Reader(r.index, inner) for r in s.reads if r.array == asked.tensor]
+    if not readers:
+        raise BadArgument("", f"{stage} does not read {asked.tensor} in its loop {asked.axis}: nothing to prefetch there")
+    around = [(name, reach.lower, reach.upper) for name, reach in loops]
+    later = {names[-1]: binary("add", Var(names[-1], INDEX), asked.offset)}
+    boxes = [
+        None if box is None else Box(substitute(box.base, later), box.size)
+        for box in needed(readers, around, rank, sizes)
+    ]
+    name = f"{stage}.prefetch"
+    domain = _shared_guards(inside, {*names, *sizes})
+    made = Statement(name, name, Role.PREFETCH, names, domain, (), (), (), ahead=inside[0].ahead)
+    return made, PrefetchPlan(asked.tensor, tuple(boxes))
+
+
+def _shared_guards(statements: Sequence[Statement], known: set[str]) -> tuple[Expr, ...]:
+    """The conditions on loops around that all statements have: nothing is prefetched where nothing runs."""
+    others = [set(map(to_text, s.domain)) for s in statements]
+    return tuple(g for g in statements[0].domain if variables(g) <= known and all(to_text(g) in o for o in others))

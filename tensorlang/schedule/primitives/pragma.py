@@ -1,0 +1,120 @@
+"""Wishes about the code of a loop: pragma."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.loops import MOST_UNROLLED, STRIDED, UNROLL_EXPLICIT
+from tensorlang.ir.stmt import LoopKind
+from tensorlang.schedule.names import nearest
+from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.relation import PartsRelation, SplitRelation
+from tensorlang.schedule.state import IMPORT_LLVM, PARTITION_HINT, ScheduleState
+
+Value = int | str | None
+
+
+@primitive("pragma")
+@dataclass(frozen=True, slots=True)
+class Pragma:
+    """Ask for something about the code of a loop. No pragma changes what the loop computes.
+
+    - `auto_unroll_max_step` N: copy serial loops of constant extent at and below the axis, inner ones first, while the
+      copies make at most N stores.
+    - `unroll_explicit` False: leave the copying of unrolled loops at and below the axis to LLVM; True: copy them here.
+    - `parallel_stride_pattern`: deal the iterations of a parallel loop out in turn, for loops whose work grows.
+    - `parallel_barrier_when_finish`: threads wait for each other at the end of a loop, as they always do.
+    - `loop_partition_hint`: generate full and partial tiles apart, as `split(..., tail="peel")` does.
+    - `import_llvm` TEXT: LLVM IR whose functions the kernel may call (tir.call_extern in an intrinsic).
+    Rewrite: `for i in range(n)` -> the same loop, in other code.
+    Legal when: the pragma is one of these, with the value that it takes.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((100, 4), name="A")
+        >>> B = te.compute((100, 4), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].pragma("i", "auto_unroll_max_step", 16)
+    """
+
+    stage: str
+    axis: str
+    pragma: str
+    value: int | str | None
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        state.looped(self.stage)
+        axis = state.leaf(self.stage, self.axis)
+        if self.pragma in _REFUSED:
+            raise BadArgument("", f"{self.pragma}: {_REFUSED[self.pragma]}")
+        if self.pragma not in _KNOWN:
+            raise BadArgument("", f"unknown pragma {self.pragma!r}; {nearest(self.pragma, _KNOWN)}")
+        value = _KNOWN[self.pragma](state, self.stage, axis, self.value)
+        current = state.stages[self.stage]
+        kept = tuple(p for p in current.pragmas.get(axis, ()) if p[0] != self.pragma)
+        pragmas = {**current.pragmas, axis: (*kept, (self.pragma, value))}
+        return state.with_stage(replace(current, pragmas=pragmas)), ()
+
+    def text(self) -> str:
+        value = "" if self.value is None else f", {self.value!r}"
+        return f"s[{self.stage!r}].pragma({self.axis!r}, {self.pragma!r}{value})"
+
+
+Check = Callable[[ScheduleState, str, str, Value], int | str]
+"""(state, stage, axis, value) -> the value to record; BadArgument when it makes no sense there."""
+
+
+def _step(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadArgument("", f"{MOST_UNROLLED} takes a number of stores, 0 or more; got {value!r}")
+    return value
+
+
+def _flag(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
+    if value not in (0, 1, None):
+        raise BadArgument("", f"this pragma takes True or False, got {value!r}")
+    return 1 if value is None else int(value)
+
+
+def _strided(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
+    kind = state.stages[stage].kind(axis)
+    if kind is not LoopKind.PARALLEL:
+        why = f"{STRIDED} says how threads share a parallel loop, and {axis} is {kind.value}"
+        raise BadArgument("", why, legal=[f"s[{stage!r}].parallel({axis!r}) first"])
+    return _flag(state, stage, axis, value)
+
+
+def _partition(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
+    splits = [r for r in state.stages[stage].all_relations if isinstance(r, SplitRelation | PartsRelation)]
+    outer = [r.outer for r in splits if r.outer in state.stages[stage].leaves]
+    if axis not in outer:
+        legal = [f"s[{stage!r}].pragma({a!r}, {PARTITION_HINT!r})" for a in outer]
+        raise BadArgument("", f"no tile of {stage} that a guard may cut starts at {axis}: split makes such axes", legal=legal)
+    return _flag(state, stage, axis, value)
+
+
+def _text(state: ScheduleState, stage: str, axis: str, value: Value) -> str:
+    if not isinstance(value, str) or "define" not in value:
+        shown = "nothing" if value is None else repr(value)[:40]
+        raise BadArgument("", f"{IMPORT_LLVM} takes LLVM IR text that defines functions, got {shown}")
+    return value
+
+
+_KNOWN: dict[str, Check] = {
+    MOST_UNROLLED: _step,
+    UNROLL_EXPLICIT: _flag,
+    STRIDED: _strided,
+    "parallel_barrier_when_finish": _flag,
+    PARTITION_HINT: _partition,
+    IMPORT_LLVM: _text,
+}
+
+_REFUSED = {
+    "parallel_launch_point": "threads are launched at the parallel loop itself; put parallel on an outer loop",
+    "import_c": "no C compiler is part of tensorlang; compile the file with `clang -S -emit-llvm` and import_llvm its text",
+    "debug_skip_region": "a kernel always runs all of its program; schedule the part that you want to see by itself",
+    "debug_keep_trivial_loop": "a loop of one iteration is never kept",
+    "tensor_core": "the CPU has none; see tensorize",
+}
+"""Pragmas of classic te that have no meaning here -> why."""

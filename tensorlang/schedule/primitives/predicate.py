@@ -1,0 +1,58 @@
+"""Which elements a stage stores: set_store_predicate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Expr, Var
+from tensorlang.schedule.index_text import parse_condition
+from tensorlang.schedule.names import nearest
+from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.state import ScheduleState
+from tensorlang.te.axis import AxisKind
+
+
+@primitive("set_store_predicate")
+@dataclass(frozen=True, slots=True)
+class SetStorePredicate:
+    """Compute and store only the elements for which a condition on axes and sizes holds.
+
+    Rewrite: `for i: B[i] = f(i)` -> `for i: if i % 2 == 0: B[i] = f(i)`.
+    Legal when: every element that is read, or that the caller gets, is still written; the condition uses no reduce
+    axis, since that would leave terms out of the sum.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((32,), name="A")
+        >>> B = te.compute((32,), lambda i: A[i] + 1, name="B")
+        >>> C = te.compute((16,), lambda i: B[2 * i], name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].set_store_predicate(B.op.axis[0] % 2 == 0)
+    """
+
+    stage: str
+    predicate: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        state.compute_op(self.stage)
+        kinds, used = state.axis_kinds(self.stage), set[str]()
+
+        def lookup(name: str) -> Expr:
+            if name not in kinds and name not in state.sizes:
+                raise BadArgument("", f"{name!r} is neither an axis of {self.stage} nor a size; {nearest(name, kinds)}")
+            used.add(name)
+            return Var(name)
+
+        parse_condition(self.predicate, lookup)
+        reduced = sorted(n for n in used if kinds.get(n) is AxisKind.REDUCE)
+        if reduced:
+            raise BadArgument(
+                "",
+                f"{reduced[0]} is a reduce axis of {self.stage}: without some of its iterations the values change",
+                legal=["put the condition into the definition: te.sum(..., where=...)"],
+            )
+        current = state.stages[self.stage]
+        return state.with_stage(replace(current, predicates=(*current.predicates, self.predicate))), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].set_store_predicate({self.predicate!r})"

@@ -1,0 +1,50 @@
+"""Elements that later iterations read, brought closer early: prefetch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.schedule.names import nearest
+from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.state import Prefetched, ScheduleState
+
+
+@primitive("prefetch")
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """At the start of each iteration of a loop, prefetch what the iteration `offset` later reads of a tensor.
+
+    Rewrite: `for i: S(A[i, :])` -> `for i: prefetch A[i + offset, 0], A[i + offset, 16], ...; S(A[i, :])`, one for every
+    cache line. No value changes, and beyond the end of an array a prefetch does nothing.
+    Legal when: the stage reads the tensor in the loop, and the tensor is not computed inside it.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((64, 64), name="A")
+        >>> B = te.compute((64, 64), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].prefetch(A, "i", 1)
+    """
+
+    stage: str
+    tensor: str
+    axis: str
+    offset: int
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        state.looped(self.stage)
+        program = state.program
+        if self.tensor not in program.buffers:
+            raise BadArgument("", f"no tensor {self.tensor!r}; {nearest(self.tensor, program.buffers)}")
+        if self.stage not in program.consumers[program.producer[self.tensor]]:
+            read = [b for b, producer in program.producer.items() if self.stage in program.consumers[producer]]
+            raise BadArgument("", f"{self.stage} does not read {self.tensor}; {nearest(self.tensor, read)}")
+        axis = state.leaf(self.stage, self.axis)
+        if isinstance(self.offset, bool) or not isinstance(self.offset, int):
+            raise BadArgument("", f"offset must be a whole number, got {self.offset!r}")
+        current = state.stages[self.stage]
+        asked = Prefetched(self.tensor, axis, self.offset)
+        return state.with_stage(replace(current, prefetched=(*current.prefetched, asked))), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].prefetch({self.tensor!r}, {self.axis!r}, {self.offset})"
