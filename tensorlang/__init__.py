@@ -20,18 +20,24 @@ offer(
         "cpu": "tensorlang.nd:cpu",
         "device": "tensorlang.nd:device",
         "get_global_func": "tensorlang.te.packed:get_global_func",
+        "ndarray": "tensorlang.nd",
         "register_func": "tensorlang.te.packed:register_func",
         "DefinitionError": "tensorlang.errors:DefinitionError",
         "ScheduleError": "tensorlang.errors:ScheduleError",
         "TargetError": "tensorlang.errors:TargetError",
+        "TVMError": "tensorlang.errors:TensorlangError",
         "TensorlangError": "tensorlang.errors:TensorlangError",
     },
 )
 offer(
     "tensorlang.te",
     {
+        "Schedule": "tensorlang.schedule:Schedule",
+        "Stage": "tensorlang.schedule:Stage",
         "create_schedule": "tensorlang.schedule:create_schedule",
         "create_prim_func": "tensorlang.driver:create_prim_func",
+        "schedule": "tensorlang.schedule",
+        "tensor": "tensorlang.te.operation",
     },
 )
 offer(
@@ -46,9 +52,9 @@ offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.llvm.instruction
 offer(
     "tensorlang.tir",
     {
+        "Buffer": "tensorlang.te.tile_buffer:TileBuffer",
         "Broadcast": "tensorlang.te.machine:broadcast",
         "Evaluate": "tensorlang.te.machine:evaluate",
-        "call_extern": "tensorlang.te.machine:call_extern",
         "call_intrin": "tensorlang.te.machine:call_intrin",
         "call_llvm_intrin": "tensorlang.te.machine:call_llvm_intrin",
         "call_llvm_pure_intrin": "tensorlang.te.machine:call_llvm_intrin",
@@ -58,32 +64,151 @@ offer(
         "stmt_seq": "tensorlang.te.machine:stmt_seq",
     },
 )
-offer("tensorlang.runtime", {"convert": "tensorlang.te.convert:convert"})
+offer(
+    "tensorlang.runtime",
+    {
+        "NDArray": "tensorlang.nd:NDArray",
+        "const": "tensorlang.te.machine:const",
+        "convert": "tensorlang.te.convert:convert",
+        "device": "tensorlang.nd:device",
+        "ndarray": "tensorlang.nd",
+    },
+)
 
 _NO_GPU = "GPU targets are not there yet; use the CPU (target='llvm') or target='interpreter'"
 _TUNER = "use tensorlang.autotune, or the command `tensorlang tune`"
 _GRAPH = "tensorlang has operators, not graphs; write the operator in te"
+_TARGET = "name the target by text, as in Target('llvm -mcpu=haswell')"
+_NO_LIBRARY = "kernels stay in this process; build them where they run, the cache on disk makes it quick"
 refuse(
     "tensorlang",
     {
-        **dict.fromkeys(("cuda", "gpu", "rocm", "opencl", "metal", "vulkan"), _NO_GPU),
+        **dict.fromkeys(("cuda", "gpu", "rocm", "opencl", "metal", "vulkan", "hexagon", "webgpu"), _NO_GPU),
         **dict.fromkeys(("autotvm", "auto_scheduler", "meta_schedule"), _TUNER),
         **dict.fromkeys(("relay", "relax"), _GRAPH),
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
+        "arith": "expressions are simplified on the way to loops; te.create_schedule proves bounds",
+        "context": "use tensorlang.cpu(0) or tensorlang.device('llvm', 0)",
         "contrib": "kernels take NumPy arrays and DLPack tensors as they are",
-        "ir": "te.Range and the expression classes are in tensorlang.te",
+        "error": "use tensorlang.errors; TVMError is tensorlang.TensorlangError",
+        "instrument": "TENSORLANG_LOG=passes times the passes, TENSORLANG_DUMP=folder writes every stage",
+        "ir": "te.Range and the expression classes are in tensorlang.te and tensorlang.tir",
         "rpc": "kernels run in this process, tuning in local worker processes",
-        "script": "write the program in te and schedule it",
+        "script": "write the program in te, or as a Python function with te.hybrid.script",
+        "transform": "the passes are fixed; settings are environment variables, listed in docs/reference.md",
     },
 )
 refuse(
     "tensorlang.te",
     {
-        "extern_primfunc": "use te.extern with a Python function",
+        "AXIS_SEPARATOR": "arrays have one flat memory; give transform_layout the indices alone",
+        "ScanOp": "te.scan makes a te.HybridOp; its scan_axis is the time loop",
+        "SpecializedCondition": "use partition or split(..., tail='peel') for cases of a loop, or build a kernel per size",
+        "TensorComputeOp": "declare the computation with te.compute and use tensorize",
+        "extern_primfunc": "use te.extern with a Python function, or te.hybrid.script",
+        "tag": "use te.tag_scope",
         "trace": "use te.extern with a Python function that prints",
     },
 )
-refuse("tensorlang.tir", {"Schedule": "use te.create_schedule", "PrimFunc": "use tensorlang.lower(s, args)"})
+_STATEMENTS = (
+    "Allocate AllocateConst AssertStmt AttrStmt Block BlockRealize BufferLoad BufferRealize BufferRegion BufferStore "
+    "DeclBuffer For ForKind IfThenElse Let LetStmt MatchBufferRegion Prefetch ProducerRealize ProducerStore SeqStmt Stmt "
+    "While stmt_list"
+)
+_INTRINSICS_OF_GPUS = (
+    "create_barriers mma_fill mma_store ptx_arrive_barrier ptx_arrive_barrier_expect_tx ptx_commit_group ptx_cp_async "
+    "ptx_cp_async_barrier ptx_cp_async_bulk ptx_init_barrier_thread_count ptx_ldmatrix ptx_mma ptx_mma_sp "
+    "ptx_wait_barrier ptx_wait_group tvm_bmma_sync tvm_fill_fragment tvm_load_matrix_sync tvm_mma_sync "
+    "tvm_store_matrix_sync tvm_thread_allreduce"
+)
+_RUNTIME_CALLS = (
+    "TVMBackendAllocWorkspace TVMBackendFreeWorkspace call_cpacked call_cpacked_lowered call_packed_lowered call_tir "
+    "isnullptr lookup_param ret tvm_check_return tvm_stack_alloca tvm_stack_make_array tvm_stack_make_shape "
+    "tvm_struct_get tvm_struct_set tvm_throw_last_error tvm_tuple undef"
+)
+_VECTORS = "vectors are made by s[C].vectorize, and in an intrinsic by vload, vstore and tir.Broadcast"
+refuse(
+    "tensorlang.tir",
+    {
+        **dict.fromkeys(
+            _STATEMENTS.split(), "write statements with te.hybrid.script, in an intrinsic with tir.ir_builder"
+        ),
+        **dict.fromkeys(_INTRINSICS_OF_GPUS.split(), _NO_GPU),
+        **dict.fromkeys(
+            _RUNTIME_CALLS.split(), "kernels check their arguments and call no runtime; te.extern calls Python"
+        ),
+        **dict.fromkeys(("Ramp", "Shuffle", "vectorcombine", "vectorhigh", "vectorlow", "vscale"), _VECTORS),
+        **dict.fromkeys(
+            ("address_of", "tvm_access_ptr", "type_annotation"), "use access_ptr of a tile in an intrinsic"
+        ),
+        **dict.fromkeys(
+            ("BijectiveLayout", "Layout", "bijective_layout", "layout", "IndexMap"),
+            "s[C].transform_layout takes the mapping as a Python function",
+        ),
+        **dict.fromkeys(
+            ("BlockDependenceInfo", "BlockScope", "ScheduleState", "StmtSRef"),
+            "s.explain() shows the dependences, s.state is the immutable state",
+        ),
+        **dict.fromkeys(
+            ("analysis", "stmt_functor", "transform", "usmp"),
+            "loop IR is internal; tensorlang.ir.expr.walk visits the nodes of an expression",
+        ),
+        **dict.fromkeys(("end_profile_intrinsic", "start_profile_intrinsic"), "time a kernel with its time_evaluator"),
+        **dict.fromkeys(
+            ("q_multiply_shift", "q_multiply_shift_per_axis"), "multiply as int64, add the rounding, shift_right"
+        ),
+        "CallEffectKind": "calls of an expression have no effects",
+        "CommReducer": "use te.comm_reducer",
+        "DataProducer": "use te.Tensor",
+        "PrimFunc": "use tensorlang.lower(s, args)",
+        "Schedule": "use te.create_schedule",
+        "ScheduleError": "use tensorlang.ScheduleError",
+        "StringImm": "use a Python str",
+        "TensorIntrin": "use te.decl_tensor_intrin",
+        "assume": "state facts about an index array with s.assume",
+        "nextafter": "use te.extern with numpy.nextafter",
+        "schedule": "use te.create_schedule",
+        "trace": "use te.extern with a Python function that prints",
+    },
+)
+refuse(
+    "tensorlang.runtime",
+    {
+        **dict.fromkeys(("Module", "load_module"), _NO_LIBRARY),
+        "DataType": "dtypes are text, as in 'float32'",
+        "PackedFunc": "functions are Python functions; see tensorlang.register_func",
+        "String": "use a Python str",
+    },
+)
+refuse("tensorlang.nd", {**dict.fromkeys(("cuda", "gpu"), _NO_GPU), "context": "use tensorlang.nd.device"})
+refuse(
+    "tensorlang.target",
+    {
+        **dict.fromkeys(("cuda", "rocm", "mali", "bifrost", "intel_graphics"), _NO_GPU),
+        **dict.fromkeys(("arm_cpu", "create", "riscv_cpu"), _TARGET),
+        "current": "pass the target to tensorlang.build",
+    },
+)
+refuse(
+    "Executable",
+    {
+        **dict.fromkeys(("export_library", "get_lib", "import_module", "imported_modules", "save"), _NO_LIBRARY),
+        "entry_func": "the executable is the function itself",
+        "get_function": "the executable is the function itself; f['name'] checks its name",
+        "type_key": "f.target is the target",
+    },
+)
+refuse(
+    "Lowered",
+    {
+        **dict.fromkeys(("body", "buffer_map", "params"), "print it, or look at its kernel"),
+        **dict.fromkeys(("astext", "script", "show"), "print it"),
+    },
+)
+refuse(
+    "ExternOp",
+    dict.fromkeys(("body", "input_placeholders", "output_placeholders"), "its function takes whole arrays"),
+)
 
 
 def __getattr__(name: str) -> Any:

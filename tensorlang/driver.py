@@ -14,6 +14,7 @@ from tensorlang.ir.stmt import INDEX, Kernel
 from tensorlang.location import caller
 from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.pipeline import lower_state
+from tensorlang.names import Explained
 from tensorlang.polyhedral.nest import nest_text
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
@@ -27,7 +28,7 @@ from tensorlang.te.program import Program, read_buffers
 
 
 @dataclass(frozen=True)
-class Lowered:
+class Lowered(Explained):
     """The loops of a schedule for its arguments; prints as the loop nest. `build` compiles it for any target."""
 
     kernel: Kernel
@@ -152,10 +153,6 @@ def _check_complete(s: Schedule, params: list[str]) -> None:
     wanted = [n for n in program.buffers if program.is_output(n) or n in used]
     external = [n for n in wanted if isinstance(program[program.producer[n]], PlaceholderOp)]
     given = {program.storage[p][0] for p in params}
-    missing = [
-        n
-        for n in wanted
-        if program.storage[n][0] not in given and (n in external or program.is_output(n))
-    ]
+    missing = [n for n in wanted if program.storage[n][0] not in given and (n in external or program.is_output(n))]
     if missing:
         raise DefinitionError(f"args lack {', '.join(missing)}: every input and every output is an argument", caller())

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, TargetError
+from tensorlang.names import lookup
 
 _ALIGNMENT = 64
 _CPU_KINDS = ("cpu", "llvm", "interpreter")
@@ -161,3 +162,7 @@ def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) 
 def numpyasarray(np_data: npt.NDArray[Any]) -> NDArray:
     """Return a view of a NumPy array, without a copy."""
     return NDArray(np_data)
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)

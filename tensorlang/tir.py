@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorlang.ir.expr import Const, Expr, ExprLike, Var
+from tensorlang.ir.expr import Call, Var
 from tensorlang.ir.expr import Expr as PrimExpr
 from tensorlang.names import listing, lookup
 from tensorlang.te import (
@@ -21,6 +21,7 @@ from tensorlang.te import (
     ceil,
     ceildiv,
     clz,
+    comm_reducer,
     copysign,
     cos,
     cosh,
@@ -71,23 +72,80 @@ from tensorlang.te import (
 )
 from tensorlang.te.axis import Axis as IterVar
 from tensorlang.te.domain import size_var
-from tensorlang.te.machine import const
-from tensorlang.te.math import cast, select, shift_left, shift_right
-from tensorlang.te.math import const as scalar_const
+from tensorlang.te.machine import call_extern, const
+from tensorlang.te.math import (
+    add,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    multiply,
+    shift_left,
+    shift_right,
+    subtract,
+)
+from tensorlang.te.nodes import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
+)
+from tensorlang.te.operation import Read as ProducerLoad
+from tensorlang.te.operation import Reduce
 from tensorlang.te.packed import call_packed
 
 __all__ = [
+    "EQ",
+    "GE",
+    "GT",
+    "LE",
+    "LT",
+    "NE",
+    "Add",
+    "And",
+    "Call",
     "Cast",
+    "Div",
     "FloatImm",
+    "FloorDiv",
+    "FloorMod",
     "IntImm",
     "IterVar",
+    "Max",
+    "Min",
+    "Mod",
+    "Mul",
+    "Not",
+    "Or",
     "PrimExpr",
+    "ProducerLoad",
+    "Reduce",
     "Select",
     "SizeVar",
+    "Sub",
     "Var",
     "abs",
     "acos",
     "acosh",
+    "add",
     "all",
     "any",
     "asin",
@@ -95,10 +153,17 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "call_extern",
     "call_packed",
+    "call_pure_extern",
     "ceil",
     "ceildiv",
     "clz",
+    "comm_reducer",
     "const",
     "copysign",
     "cos",
@@ -131,6 +196,7 @@ __all__ = [
     "max_value",
     "min",
     "min_value",
+    "multiply",
     "nearbyint",
     "popcount",
     "pow",
@@ -143,6 +209,7 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "subtract",
     "sum",
     "tan",
     "tanh",
@@ -151,37 +218,8 @@ __all__ = [
     "truncmod",
 ]
 
-Select = select
 SizeVar = size_var
-
-
-class _Literal(type):
-    """The class of IntImm and FloatImm: calling one makes a constant, and constants of its kind are its instances."""
-
-    kinds: tuple[type, ...]
-
-    def __call__(cls, dtype: str, value: Any) -> Const:
-        return scalar_const(value, dtype)
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Const) and isinstance(instance.value, cls.kinds)
-
-
-class IntImm(metaclass=_Literal):
-    """`IntImm(dtype, value)` is an integer constant."""
-
-    kinds = (int,)
-
-
-class FloatImm(metaclass=_Literal):
-    """`FloatImm(dtype, value)` is a floating-point constant."""
-
-    kinds = (float,)
-
-
-def Cast(dtype: str, value: ExprLike) -> Expr:
-    """Return `value` converted to `dtype`."""
-    return cast(value, dtype)
+call_pure_extern = call_extern
 
 
 def __getattr__(name: str) -> Any:

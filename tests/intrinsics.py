@@ -30,4 +30,5 @@ def tile_matmul(m: int, n: int, k: int, dtype: str = "float32", variants: int = 
         return (loops(True, True), loops(True, False), loops(False, True))[:variants]
 
     binds = {t: te.decl_buffer(t.shape, dtype, t.op.name, strides=[te.var(f"s{t.op.name}"), 1]) for t in (a, b, c)}
-    return te.decl_tensor_intrin(c.op, statements, f"tile_matmul_{m}_{n}_{k}", binds=binds)
+    made: TensorIntrin = te.decl_tensor_intrin(c.op, statements, f"tile_matmul_{m}_{n}_{k}", binds=binds)
+    return made

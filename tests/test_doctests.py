@@ -47,13 +47,14 @@ def test_every_primitive_documents_itself(key: str) -> None:
     text = inspect.cleandoc(cls.__doc__ or "")
     assert FORM.search(text), f"{cls.__name__} needs a sentence, then {', '.join(PARTS)}"
     assert [text.count(part) for part in PARTS] == [1, 1, 1]
-    assert is_dataclass(cls) and fields(cls)[0].type == "str"
+    assert is_dataclass(cls) and [f.type for f in fields(cls)[:1]] in (["str"], [])
 
 
 @pytest.mark.parametrize("key", REGISTRY)
 def test_every_primitive_has_a_method(key: str) -> None:
     """A step prints as a call of the method of its own name, on the schedule or on a stage."""
-    home = Stage if fields(REGISTRY[key])[0].name == "stage" and not hasattr(Schedule, key) else Schedule
+    first = [f.name for f in fields(REGISTRY[key])[:1]]
+    home = Stage if first == ["stage"] and not hasattr(Schedule, key) else Schedule
     method = getattr(home, key)
     assert inspect.getdoc(method)
     example = doctest.DocTestParser().get_examples(REGISTRY[key].__doc__ or "")

@@ -137,11 +137,8 @@ class _Writer:
         match stmt:
             case For():
                 self._for(stmt, indent, loops)
-            case Store():
-                index = "".join(f"{self.expr(i)}, " for i in stmt.index)
-                self.line(indent, f"{self.source.buffers[stmt.buffer.name]}_store({index}{self.expr(stmt.value)})")
-            case AtomicUpdate():
-                self.stmt(stmt.stored, indent, loops)
+            case Store() | AtomicUpdate():
+                self._store(stmt if isinstance(stmt, Store) else stmt.stored, indent)
             case Prefetch():
                 self.line(indent, "pass")
             case If():
@@ -166,6 +163,10 @@ class _Writer:
                 self._call_python(stmt, indent)
             case CallMachine():
                 self.stmt(stmt.meaning, indent, loops)
+
+    def _store(self, stmt: Store, indent: int) -> None:
+        index = "".join(f"{self.expr(i)}, " for i in stmt.index)
+        self.line(indent, f"{self.source.buffers[stmt.buffer.name]}_store({index}{self.expr(stmt.value)})")
 
     def _for(self, stmt: For, indent: int, loops: int) -> None:
         if loops == _DEEPEST:

@@ -42,7 +42,9 @@ def _indent(stmt: Stmt) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _store_text(stmt: Store) -> str:
+def _store_text(stmt: Store | AtomicUpdate) -> str:
+    if isinstance(stmt, AtomicUpdate):
+        return f"atomic {_store_text(stmt.stored)}"
     return f"{stmt.buffer.name}[{', '.join(map(str, stmt.index))}] = {stmt.value}"
 
 
@@ -55,10 +57,8 @@ def _lines(stmt: Stmt) -> Iterator[str]:
                 yield f"pragma {name} = {value}"
             yield f"{word} {stmt.var} in range({start}{stmt.upper}):"
             yield from _indent(stmt.body)
-        case Store():
+        case Store() | AtomicUpdate():
             yield _store_text(stmt)
-        case AtomicUpdate():
-            yield f"atomic {_store_text(stmt.stored)}"
         case Prefetch():
             yield f"prefetch {stmt.buffer.name}[{', '.join(map(str, stmt.index))}]"
         case If():

@@ -25,7 +25,7 @@ from tensorlang.ir.expr import (
     Var,
     walk,
 )
-from tensorlang.ir.loops import constant_extent, uses
+from tensorlang.ir.loops import uses
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import (
     INDEX,

@@ -96,8 +96,8 @@ class TimeSpace:
                 point = [index_text(value, names, self.namer) for _, value in s.point]
                 at = f"{s.source}[{', '.join(str(p) for p in point)}]"
                 where, _ = conditions_text(s.placing, names, self.namer)
-                pieces.append(f"[{self.vector(s)}] -> {at} : {where}")
-        return isl.make_union_map(f"{self.namer.prefix()}{{ {'; '.join(pieces)} }}")
+                pieces.append(_instances(f"{self.namer.prefix()}{{ [{self.vector(s)}] -> {at} : {where} }}"))
+        return isl.union(pieces)
 
     def aligned(self, pairs: isl.Map) -> isl.Map:
         """A map with its parameters in the order of the namer."""
@@ -120,6 +120,12 @@ class TimeSpace:
         return made.intersect_params(isl.make_set(f"{self.namer.prefix()}{{ : {context} }}")) if context else made
 
 
+@lru_cache(maxsize=4096)
+def _instances(text: str) -> isl.UnionMap:
+    """The instances of one statement; a step changes few of them."""
+    return isl.make_union_map(text)
+
+
 def _lanes_last(statement: Statement) -> tuple[int | str, ...]:
     """The time vector with vectorised loops moved to the end: lanes run in lockstep."""
     if not statement.lanes:
@@ -128,9 +134,9 @@ def _lanes_last(statement: Statement) -> tuple[int | str, ...]:
     return rest + statement.lanes
 
 
-def before(space: TimeSpace, atomic: bool = False) -> isl.Map:
-    """Time -> later time, for pairs whose order is certain; `atomic`: or that may meet, if not in one vector."""
-    blocked = _unordered_prefixes(space, frozenset() if atomic else space.scop.unordered)
+def before(space: TimeSpace) -> isl.Map:
+    """Time -> later time, for pairs whose order is certain."""
+    blocked = _unordered_prefixes(space, space.scop.unordered)
     return _before(space.length, tuple((d, tuple(texts)) for d, texts in sorted(blocked.items())))
 
 
@@ -145,6 +151,28 @@ def _before(n: int, blocked: tuple[tuple[int, tuple[str, ...]], ...]) -> isl.Map
             decided = " and ".join([*equal, f"a{d} < b{d}", prefix])
             order = order.subtract(isl.make_map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {decided} }}"))
     return order
+
+
+def _at_once(space: TimeSpace, atomic: bool = False) -> isl.Map:
+    """Pairs of time vectors that may run at the same time: an unordered dim is the first in which they differ.
+
+    `atomic`: only lanes of one vector count.
+    """
+    blocked = _unordered_prefixes(space, frozenset() if atomic else space.scop.unordered)
+    return _first_apart(space.length, tuple((d, tuple(texts)) for d, texts in sorted(blocked.items())))
+
+
+@lru_cache(maxsize=256)
+def _first_apart(n: int, dims_and_prefixes: tuple[tuple[int, tuple[str, ...]], ...]) -> isl.Map:
+    """Pairs that differ first in one of some dims, below the given static positions."""
+    a, b = [f"a{k}" for k in range(n)], [f"b{k}" for k in range(n)]
+    cases = [
+        " and ".join([*(f"a{k} = b{k}" for k in range(d)), f"a{d} != b{d}", prefix])
+        for d, prefixes in dims_and_prefixes
+        for prefix in prefixes
+    ]
+    where = " or ".join(f"({case})" for case in cases) or "0 = 1"
+    return isl.make_map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {where} }}")
 
 
 def _unordered_prefixes(space: TimeSpace, loops: frozenset[str]) -> dict[int, list[str]]:
@@ -205,19 +233,26 @@ def violations(scop: Scop) -> list[Violation]:
     families = list(dependences(scop))
     if not families and not scop.declared:
         return []
-    order = before(space)
-    found = [v for stage, known in scop.declared for v in _disordered(stage, known, space, order)]
+    found = [v for stage, known in scop.declared for v in _disordered(stage, known, space)]
     for family in families:
+        pairs = family.pairs(space, arrays)
         if family.kind == "reduction":
-            bad = _together(family.pairs(space, arrays), space, order, family.atomic)
+            bad = pairs.intersect(_at_once(space, family.atomic))
+        elif _in_order(pairs, space):
+            continue
         else:
-            bad = family.pairs(space, arrays).subtract(order)
+            bad = pairs.subtract(before(space))
         if not bad.is_empty():
             found.append(Violation(family.kind, family.array, bad, space))
     return found
 
 
-def _disordered(stage: str, known: Declared, space: TimeSpace, order: isl.Map) -> Iterator[Violation]:
+def _in_order(pairs: isl.Map, space: TimeSpace) -> bool:
+    """Whether all pairs are in `before`: cheaper than to build what is not."""
+    return bool(pairs.is_subset(isl.lex_lt(space.length)) and pairs.is_disjoint(_at_once(space)))
+
+
+def _disordered(stage: str, known: Declared, space: TimeSpace) -> Iterator[Violation]:
     """What a schedule breaks of the dependences of a hybrid operation: all at once first, by family only if need be."""
     time = space.instances(stage)
     back = time.reverse()
@@ -226,7 +261,8 @@ def _disordered(stage: str, known: Declared, space: TimeSpace, order: isl.Map) -
         return isl.one_map(time.apply_range(pairs).apply_range(back))
 
     every = in_time(known.direct)
-    if every is not None and not every.subtract(order).is_empty():
+    if every is not None and not _in_order(every, space):
+        order = before(space)
         for family in known.families:
             pairs = None if family.kind == "reduction" else in_time(family.pairs)
             bad = None if pairs is None else pairs.subtract(order)
@@ -236,7 +272,7 @@ def _disordered(stage: str, known: Declared, space: TimeSpace, order: isl.Map) -
     for family in known.families if concurrent else ():
         pairs = in_time(family.pairs) if family.kind == "reduction" else None
         if pairs is not None:
-            bad = _together(pairs, space, order, stage in space.scop.atomic)
+            bad = pairs.intersect(_at_once(space, stage in space.scop.atomic))
             if not bad.is_empty():
                 yield Violation(family.kind, family.array, space.aligned(bad), space)
 
@@ -261,9 +297,7 @@ def dependences(scop: Scop) -> Iterator[Dependences]:
             yield from _within_epoch(name, free, reads.get(name, {}).get(epoch, []), scop)
 
 
-def _between_epochs(
-    name: str, writes: dict[int, list[Touch]], reads: dict[int, list[Touch]]
-) -> Iterator[Dependences]:
+def _between_epochs(name: str, writes: dict[int, list[Touch]], reads: dict[int, list[Touch]]) -> Iterator[Dependences]:
     """What was written before an epoch comes before it; and what was read, before the writes of it."""
     for epoch in sorted({*writes, *reads}):
         written = tuple(t for e, touches in writes.items() if e < epoch for t in touches)
@@ -305,14 +339,3 @@ def _reduction(name: str, updates: list[Touch], scop: Scop) -> Iterator[Dependen
 def _may_meet(statement: Statement, scop: Scop) -> bool:
     """Whether two updates by a statement may run at once, and must not."""
     return bool(statement.lanes or (scop.unordered & set(statement.loops) and statement.stage not in scop.atomic))
-
-
-def _together(pairs: isl.Map, space: TimeSpace, order: isl.Map, atomic: bool) -> isl.Map:
-    """The pairs of updates that would run at once."""
-    apart = before(space, atomic=True) if atomic else order
-    return pairs.subtract(apart).subtract(apart.reverse()).subtract(_same_time(space.length))
-
-
-def _same_time(n: int) -> isl.Map:
-    dims_text = ", ".join(f"t{k}" for k in range(n))
-    return isl.make_map(f"{{ [{dims_text}] -> [{dims_text}] }}")

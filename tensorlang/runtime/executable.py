@@ -9,6 +9,7 @@ from tensorlang import config
 from tensorlang.errors import TargetError
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
+from tensorlang.names import Explained
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
 from tensorlang.runtime.arrays import Array, plain_arrays
 from tensorlang.runtime.facts import FactCheck
@@ -26,7 +27,7 @@ Fast = Callable[[Callable[..., None]], Callable[..., None]]
 """Makes a quicker entry from the one that checks in Python, which it calls with whatever it does not take."""
 
 
-class Executable:
+class Executable(Explained):
     """A kernel that runs: `f(*arrays)` in the order of its signature. Outputs are written in place.
 
     `signature` is what the caller passes, if not `kernel.params`. `sources` gives the text of each stage by name,

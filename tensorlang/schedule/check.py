@@ -67,13 +67,12 @@ class Uncovered:
         """The error to raise."""
         producer = state.program.producer[self.gap.array]
         element = self.gap.witness.element
-        stored_in_part = state.stages[producer].predicates
-        return UncoveredRead(
-            "",
-            f"{self.gap.reader} reads {element}, which {producer} does not {'store' if stored_in_part else 'compute there'}",
-            witness=self.gap.witness,
-            legal=[f"a predicate that holds for {element}"] if stored_in_part else legal_places(state, producer),
-        )
+        if state.stages[producer].predicates:
+            word, legal = "store", [f"a predicate that holds for {element}"]
+        else:
+            word, legal = "compute there", legal_places(state, producer)
+        why = f"{self.gap.reader} reads {element}, which {producer} does not {word}"
+        return UncoveredRead("", why, witness=self.gap.witness, legal=legal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,16 @@ def verify(state: ScheduleState) -> None:
     except isl.BudgetExceeded:
         raise too_complex("", "the proof") from None
     if fault is not None:
-        raise fault.error(state)
+        raise _explained(fault, state)
+
+
+def _explained(fault: Fault, state: ScheduleState) -> ScheduleError:
+    """The error of a fault; looking for its smallest case has a budget of its own."""
+    try:
+        with isl.budget(config.get("budget")):
+            return fault.error(state)
+    except isl.BudgetExceeded:
+        return too_complex("", "the smallest case of what is wrong")
 
 
 def too_complex(asked: str, what: str) -> TooComplex:

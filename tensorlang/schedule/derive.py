@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, substitute, walk
-from tensorlang.ir.index import to_index
 from tensorlang.ir.loops import ASKED
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
@@ -18,28 +17,25 @@ from tensorlang.polyhedral.declared import Declared, declared
 from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
 from tensorlang.polyhedral.ordered import Source, sources
-from tensorlang.polyhedral.statement import Access, Array, Fold, Scop, Statement
+from tensorlang.polyhedral.statement import Access, Array, Fold, Role, Scop, Statement
 from tensorlang.schedule import order
-from tensorlang.schedule.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.carried import one_ahead, only_new, padded, with_tile
 from tensorlang.schedule.following import Placement, following_placement, own_placement, same_iteration
 from tensorlang.schedule.index_text import names_lookup, parse_condition
+from tensorlang.schedule.peeling import point_loops
+from tensorlang.schedule.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.relation import (
     ZERO,
     AxisRange,
-    PartsRelation,
-    SplitRelation,
     backward,
-    constant,
-    implied,
     ranges,
     simple,
-    split_factor,
     symbolic,
 )
 from tensorlang.schedule.scopes import copies, loops_of_scope
-from tensorlang.schedule.state import PARTITION_HINT, Attach, ScheduleState, StageState
-from tensorlang.schedule.statements import is_true, ordered_statement, statements_of
+from tensorlang.schedule.state import Attach, ScheduleState, StageState
+from tensorlang.schedule.statements import is_true, statements_of
+from tensorlang.schedule.strands import ends, strand_statement, within
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays, read_buffers
@@ -170,14 +166,16 @@ class _Derivation:
         stage = plan.stage
         for asked in stage.prefetched:
             loops = plan.path(asked.axis)
-            maker = self.stages.get(self.state.program.producer.get(asked.tensor, ""))
+            if asked.tensor not in self.state.program.buffers:
+                raise BadArgument("", f"{stage.name} prefetches {asked.tensor}, which would be no array any more")
+            maker = self.stages.get(self.state.program.producer[asked.tensor])
             if maker is not None and any(loop.name == loops[-1].name for loop in maker.prefix):
-                where = f"{asked.axis} of {stage.name}"
-                raise BadArgument("", f"{asked.tensor} is computed inside the loop {where}: it has nothing to prefetch there")
+                where = f"inside the loop {asked.axis} of {stage.name}"
+                raise BadArgument("", f"{asked.tensor} is computed {where}: there is nothing to prefetch yet")
             numbers = [*plan.statements, *plan.by_strand.values()]
             around = [(loop.name, loop.range) for loop in loops]
             known = {loop.name: loop.range for p in self.stages.values() for loop in plan_all(p)}
-            rank = len(self.state.program.buffers[asked.tensor].shape) if asked.tensor in self.buffers else 0
+            rank = len(self.state.program.buffers[asked.tensor].shape)
             own = [self.statements[k] for k in numbers]
             made, what = plan_prefetch(stage.name, asked, around, own, known, rank, self.state.sizes)
             number = len(self.statements)
@@ -293,29 +291,10 @@ class _Derivation:
         known = self.state.axis_ranges(stage.name)
         own = tuple(self._loop(stage, axis, known, "") for axis in stage.leaves)
         plan = self.stages[stage.name] = StagePlan(stage, (), own, (), None)
-        limits = _limits(own)
-        written = {b.name for b in (*buffers(op), *local_arrays(op))}
         for name, strand in stage.strands.items():
-            source = sources(op)[strand.source]
-            inside = order.around(stage.order, name)
-            leaf: dict[str, Expr] = {a: Var(f"{stage.name}.{a}", INDEX) for a in inside}
-            reach = self.state.strand_ranges(stage.name, name)
-            free = implied((loop.var.name for loop in source.loops), strand.relations)
-            value, guards = backward(strand.relations, reach, leaf, free)
-            held = [c for loop in own if loop.axis in inside and loop.axis not in free for c in _bounds(loop)]
-            placing = [*held, *guards]
-            axes = {loop.var.name: simplify(value[loop.var.name], limits) for loop in source.loops}
-            for loop in source.loops:
-                var = Var(loop.var.name, INDEX)
-                ends = [binary("ge", var, to_index(loop.lower)), binary("lt", var, to_index(loop.upper))]
-                guards += [substitute(c, axes) for c in ends]
-            parts = [substitute(c, axes) for c in strand.where]
-            guards += parts
-            guards = [g for g in (simplify(g, limits) for g in guards) if not is_true(g)]
-            names = tuple(f"{stage.name}.{a}" for a in inside)
+            around = order.around(stage.order, name)
             plan.by_strand[name] = len(self.statements)
-            made = ordered_statement(stage.name, name, source, names, axes, guards, limits, written, self.state.strict)
-            self.statements.append(replace(made, placing=(*placing, *parts)))
+            self.statements.append(strand_statement(op, stage.name, name, strand, around, self.state.strict))
         self._plan_buffers(op, (), None)
         for local in local_arrays(op):
             self._plan_local(op, local, plan)
@@ -400,7 +379,7 @@ class _Derivation:
     def _loop(self, stage: StageState, axis: str, known: dict[str, AxisRange], suffix: str) -> LoopPlan:
         note = stage.annotations.get(axis)
         kind, thread = (note.kind, note.thread) if note else (LoopKind.SERIAL, "")
-        peel = _points(stage, axis, known)
+        peel = point_loops(stage, axis, known)
         pragmas = tuple((word, value) for word, value in stage.pragmas.get(axis, ()) if word in ASKED)
         return LoopPlan(f"{stage.name}.{axis}{suffix}", axis, known[axis], kind, thread, peel, pragmas)
 
@@ -424,7 +403,7 @@ class _Derivation:
             self.buffers[buffer.name] = made if stage is None else self._folded(stage, made, 0)
 
     def _folded(self, stage: StageState, plan: BufferPlan, scope: int) -> BufferPlan:
-        """The plan with the folds and the padding asked for; `scope`: the loops that tell copies of a local array apart."""
+        """The plan with the folds and the padding asked for; `scope`: how many loops tell copies of an array apart."""
         name, buffer = plan.buffer.name, plan.buffer
         if name in stage.folds:
             moduli = stage.folds[name]
@@ -499,7 +478,8 @@ class _Derivation:
         done = []
         for number, s in enumerate(self.statements):
             lanes = tuple(n for n in s.loops if loops[n].kind is LoopKind.VECTORIZED)
-            bounds = tuple(c for n in s.loops for c in _bounds(loops[n], n == s.ahead))
+            known = s.role is Role.ORDERED
+            bounds = () if known else tuple(c for n in s.loops for c in _bounds(loops[n], n == s.ahead))
             writes, reads = tuple(map(placed, s.writes)), tuple(map(placed, s.reads))
             domain = (*bounds, *s.domain)
             done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
@@ -547,18 +527,12 @@ def _base(box: Box | None) -> Expr:
 
 def _limits(loops: Sequence[LoopPlan]) -> dict[str, tuple[int | None, int | None]]:
     """Inclusive constant bounds of loops, as far as known."""
-    found = {}
-    for loop in loops:
-        low, end = constant(loop.range.lower), constant(loop.range.upper)
-        found[loop.name] = low, None if end is None else end - 1
-    return found
+    return {loop.name: ends(loop.range) for loop in loops}
 
 
 def _bounds(loop: LoopPlan, ahead: bool = False) -> tuple[Expr, Expr]:
-    var: Expr = Var(loop.name, INDEX)
-    if ahead:
-        var = binary("add", var, 1)
-    return binary("ge", var, loop.range.lower), binary("lt", var, loop.range.upper)
+    var = Var(loop.name, INDEX)
+    return within(binary("add", var, 1) if ahead else var, loop.range)
 
 
 def _wrap(loop: LoopPlan, stage: str, body: Tree) -> Loop:
@@ -579,42 +553,3 @@ def plan_loops(plan: StagePlan) -> tuple[tuple[str, ...], tuple[str, ...], dict[
     init = (*prefix, *(p.name for p in outer), *(p.name for p in plan.init))
     renamed: dict[str, Expr] = {p.name.removesuffix(".init"): Var(p.name, INDEX) for p in plan.init}
     return (*prefix, *(p.name for p in plan.own)), init, renamed
-
-
-def _points(stage: StageState, axis: str, known: dict[str, AxisRange]) -> tuple[tuple[str, int], ...]:
-    """The point loops of a peeled split whose outer axis is `axis`: full when all of them run whole."""
-    whole = len(stage.strands) == 1 and stage.name in stage.strands
-    hinted = (PARTITION_HINT, 1) in stage.pragmas.get(axis, ())
-    for relation in stage.all_relations:
-        if not isinstance(relation, SplitRelation | PartsRelation) or relation.outer != axis:
-            continue
-        if hinted or relation.tail == "peel":
-            factor = constant(split_factor(relation, known[relation.parent]))
-            low, extent = constant(known[relation.parent].lower), constant(known[relation.parent].extent)
-            below = _leaves_of(stage, relation.inner)
-            sizes = [(leaf, constant(known[leaf].extent)) for leaf in below]
-            fits = whole and factor and low == 0 and extent is not None and extent % factor == 0
-            if fits and not _guarded_above(stage, axis):
-                return ()
-            found = [(f"{stage.name}.{leaf}{s}", n) for leaf, n in sizes if n is not None for s in ("", ".init")]
-            return tuple(found)
-    return ()
-
-
-def _guarded_above(stage: StageState, axis: str) -> bool:
-    """True when the split axis is itself part of another split, whose guard may cut this one."""
-    splits = [r for r in stage.all_relations if isinstance(r, SplitRelation | PartsRelation)]
-    made, inner = {r.outer for r in splits}, {r.inner for r in splits}
-    parents = {r.parent for r in splits if r.outer == axis}
-    return bool(parents & (made | inner))
-
-
-def _leaves_of(stage: StageState, axis: str) -> list[str]:
-    if axis in stage.leaves:
-        return [axis]
-    found: list[str] = []
-    for r in stage.all_relations:
-        match r:
-            case SplitRelation() | PartsRelation() if r.parent == axis:
-                found += _leaves_of(stage, r.outer) + _leaves_of(stage, r.inner)
-    return found

@@ -33,25 +33,29 @@ class Group:
 
         A member that is computed inside another one stays there.
         """
-        host, axis = self.schedule.name_of(parent), str(scope)
-        if host in self.names:
-            raise BadArgument("", f"{host} is a member of the group: it cannot be computed inside itself")
-        # Consumers first: a stage may only move to where all of its readers are.
-        self._move(f"compute_at(s[{host!r}], {axis!r})", lambda name: ComputeAt(name, host, axis), self.names[::-1])
+        stage = self.schedule[parent]
+        host, axis = stage.name, str(scope if stage.inside is None else stage.inside.loop(scope))
+
+        def steps(state: ScheduleState) -> list[Primitive]:
+            if host in self.names:
+                raise BadArgument("", f"{host} is a member of the group: it cannot be computed inside itself")
+            # Consumers first: a stage may only move to where all of its readers are.
+            return [ComputeAt(name, host, axis) for name in self._free(state)[::-1]]
+
+        self.schedule.compose(f"s.create_group({', '.join(self.names)}).compute_at(s[{host!r}], {axis!r})", steps)
 
     def compute_root(self) -> None:
         """Compute all members as a whole, before their consumers."""
-        self._move("compute_root()", ComputeRoot, self.names)
 
-    def _move(self, asked: str, step: Any, order: Sequence[str]) -> None:
-        def plan(state: ScheduleState) -> list[Primitive]:
-            return [step(name) for name in order if not self._is_nested(state, name)]
+        def steps(state: ScheduleState) -> list[Primitive]:
+            return [ComputeRoot(name) for name in self._free(state)]
 
-        self.schedule.compose(f"s.create_group({', '.join(self.names)}).{asked}", plan)
+        self.schedule.compose(f"s.create_group({', '.join(self.names)}).compute_root()", steps)
 
-    def _is_nested(self, state: ScheduleState, name: str) -> bool:
-        attach = state.stage(name).attach
-        return attach is not None and attach.stage in self.names
+    def _free(self, state: ScheduleState) -> list[str]:
+        """The members that are not computed inside another one, in program order."""
+        places = {name: state.stage(name).attach for name in self.names}
+        return [name for name, attach in places.items() if attach is None or attach.stage not in self.names]
 
     def __repr__(self) -> str:
         return f"Group({', '.join(self.names)})"

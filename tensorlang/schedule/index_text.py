@@ -40,7 +40,7 @@ def parse_index(text: str, lookup: Callable[[str], Expr]) -> Expr:
 
 
 def parse_condition(text: str, lookup: Callable[[str], Expr]) -> Expr:
-    """Read a condition back: comparisons of index expressions, joined by and, or, not; BadArgument for anything else."""
+    """Read a condition back, comparisons of index expressions joined by and, or, not; BadArgument for anything else."""
     try:
         return _condition(ast.parse(text, mode="eval").body, lookup)
     except (SyntaxError, KeyError, TypeError) as error:

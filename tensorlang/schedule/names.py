@@ -5,21 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from tensorlang.names import explanation
+
+_STATE = "s.state.stages[s[C].name] is the immutable state of the stage"
+_ONE_STAGE = "s[C] is the stage of C, C.op its operation"
+_OPEN = "use sample_choice or sample_perfect_tile"
+_SHAPES = "tiles need not divide the extents: tail='guard' or tail='peel'"
 ABSENT = {
+    **dict.fromkeys(("attach_ivar", "attach_stage", "attach_type", "iter_var_attrs", "store_predicate"), _STATE),
+    **dict.fromkeys(("get_block", "get_consumers", "get_producers", "get_sref", "origin_op", "stage_map"), _ONE_STAGE),
+    **dict.fromkeys(("sample_categorical", "sample_compute_location", "sample_partitioned_tile"), _OPEN),
+    **dict.fromkeys(("decompose_padding", "pad_einsum"), _SHAPES),
+    "add_unit_loop": "split an axis by factor 1",
     "annotate": "use pragma",
+    "annotate_buffer_access": "reads and writes are known exactly",
     "blockize": "tensorize takes the loop itself",
-    "get_block": "s[C] is the stage of C",
+    "cache_index": "index arithmetic is hoisted by the compiler",
+    "cache_inplace": "te.hybrid.script updates an input in place",
+    "copy": "make another with te.create_schedule, then other.replay(s.trace)",
+    "get_child_blocks": "s.stages holds all stages",
     "get_loops": "s[C].leaf_iter_vars are the loops of a stage",
+    "get_output_blocks": "s.outputs holds the operations",
+    "groups": "s.create_group returns the group that it makes",
+    "is_output": "s.outputs holds the operations",
     "loop_partition": "use partition, or split(..., tail='peel')",
-    "sample_categorical": "use sample_choice",
+    "merge": "use fuse_with",
+    "mod": "print tensorlang.lower(s, args)",
+    "reindex": "use transform_layout on the stage of a cache_read",
+    "reindex_cache_read": "use transform_layout on the stage of a cache_read",
+    "reindex_cache_write": "use transform_layout on the stage of a cache_write",
+    "relations": "print(s) shows the steps that made the loops",
+    "reorder_block_iter_var": "use reorder, or transform_layout for the array",
+    "reverse_compute_inline": "s[producer].compute_inline() makes one stage of the two",
+    "seed": "decisions are fields of sample_choice; the tuner takes a seed",
+    "set_axis_separator": "arrays have one flat memory",
+    "show": "print(s), or s.explain()",
+    "transform_block_layout": "use affine for the loops, transform_layout for the array",
+    "unannotate": "leave the step out of the trace and replay it",
+    "unsafe_hide_buffer_access": "every access counts in a proof; state facts with s.assume",
+    "unsafe_set_dtype": "declare the dtype in te",
+    "work_on": "operations have names, blocks do not exist",
 }
+"""Attributes of schedules and stages (te's, and those of tvm.tir.Schedule) -> what to do instead."""
 
 
 def absent(owner: str, name: str) -> AttributeError:
     """The error for an attribute that TVM's schedules have and tensorlang's lack, or that nobody has."""
-    advice = ABSENT.get(name)
-    reason = f": TVM has it, tensorlang does not; {advice}" if advice else ""
-    return AttributeError(f"{owner} has no {name!r}{reason}")
+    return AttributeError(f"{owner} has no {name!r}{explanation(ABSENT.get(name))}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

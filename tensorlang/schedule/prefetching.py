@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorlang.errors import BadArgument
@@ -26,9 +26,14 @@ class PrefetchPlan:
 
 
 def plan_prefetch(
-    stage: str, asked: Prefetched, loops: Around, statements: Sequence[Statement], ranges: dict[str, AxisRange], rank: int,
+    stage: str,
+    asked: Prefetched,
+    loops: Around,
+    statements: Sequence[Statement],
+    ranges: Mapping[str, AxisRange],
+    rank: int,
     sizes: frozenset[str],
-) -> tuple[Statement, PrefetchPlan]:  # fmt: skip
+) -> tuple[Statement, PrefetchPlan]:
     """Return the statement that prefetches in the body of the innermost of `loops`, and what it does.
 
     `statements` are those of the stage, `ranges` those of all loops, `rank` that of the array.
@@ -41,7 +46,9 @@ def plan_prefetch(
         inner = tuple((n, ranges[n].lower, ranges[n].upper) for n in s.loops[len(names) :])
         readers += [Reader(r.index, inner) for r in s.reads if r.array == asked.tensor]
     if not readers:
-        raise BadArgument("", f"{stage} does not read {asked.tensor} in its loop {asked.axis}: nothing to prefetch there")
+        raise BadArgument(
+            "", f"{stage} does not read {asked.tensor} in its loop {asked.axis}: nothing to prefetch there"
+        )
     around = [(name, reach.lower, reach.upper) for name, reach in loops]
     later = {names[-1]: binary("add", Var(names[-1], INDEX), asked.offset)}
     boxes = [

@@ -76,13 +76,14 @@ class SkewRelation:
 class ShiftRelation:
     """`shifted = axis + by`; a renaming where `by` is 0. `by` is an expression of the sizes.
 
-    `within` cuts the range to a part of it, or widens it to that of a loop shared with other statements.
+    `within` is the range of a loop shared with other statements, or the part to which the axis is cut (`cuts`).
     """
 
     axis: str
     by: Expr
     shifted: str
     within: AxisRange | None = None
+    cuts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +346,10 @@ def backward(
             case ShiftRelation():
                 at = value[relation.shifted]
                 value[relation.axis] = simple(binary("sub", at, relation.by))
-                if relation.within is not None:
+                if relation.within is not None and relation.axis not in free:
+                    old = known[relation.axis]
+                    guards += [binary("ge", value[relation.axis], old.lower), binary("lt", value[relation.axis], old.upper)]
+                if relation.within is not None and relation.cuts:
                     guards += [binary("ge", at, relation.within.lower), binary("lt", at, relation.within.upper)]
             case ReverseRelation():
                 value[relation.axis] = simple(binary("sub", _ends(known[relation.axis]), value[relation.reversed]))

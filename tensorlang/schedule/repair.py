@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice, permutations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError
 from tensorlang.ir.expr import Load, walk
@@ -47,6 +47,7 @@ class Draft:
 
     state: ScheduleState
     steps: list[Primitive] = field(default_factory=list)
+    from_start: bool = False
 
     def add(self, step: Primitive) -> Outputs:
         """Apply one more step, without a proof."""
@@ -56,7 +57,8 @@ class Draft:
 
     def text(self) -> str:
         """The steps as one line of Python."""
-        return "; ".join(step.text() for step in self.steps)
+        start = ["s = te.create_schedule(outputs)"] if self.from_start else []
+        return "; ".join([*start, *(step.text() for step in self.steps)])
 
 
 Attempt: TypeAlias = Callable[[], Draft | None]  # may raise ScheduleError: then it is none
@@ -104,6 +106,7 @@ def _reordered(refused: Refused) -> Iterator[Attempt]:
     match refused.step:
         case Reorder(stage, axes):
             yield partial(_skewed_first, before, stage, axes)
+            yield from _from_the_start(refused)
             yield from _each(before, (Reorder(stage, other) for other in _other_orders(before, stage, axes)))
         case TileBy(stage, axes, _, sizes, _):
             yield partial(_time_tiled, before, stage, axes, sizes)
@@ -121,8 +124,7 @@ def _reordered(refused: Refused) -> Iterator[Attempt]:
         case ComputeAt(stage, _, _):
             yield from _each(before, _places(before, stage))
         case _:
-            pass
-    yield from _from_the_start(refused)
+            yield from _from_the_start(refused)
 
 
 def _each(state: ScheduleState, steps: Iterable[Primitive]) -> Iterator[Attempt]:
@@ -226,7 +228,7 @@ def _outer_band(state: ScheduleState, stage: str) -> tuple[str, ...]:
 
 def _again(start: ScheduleState, stage: str, band: Sequence[str], steps: Sequence[Primitive]) -> Draft | None:
     """Skew a band, and repeat steps under the new names of what they made."""
-    draft = Draft(start)
+    draft = Draft(start, from_start=True)
     names = _skew(draft, stage, band)
     if not draft.steps or not names:
         return None
@@ -241,7 +243,7 @@ def _renamed(step: Primitive, stage: str, names: dict[str, str]) -> Primitive:
     """A step with the axes of one stage under other names."""
     if getattr(step, "stage", None) != stage:
         return step
-    changed = {}
+    changed: dict[str, Any] = {}
     for part in fields(step):  # type: ignore[arg-type]
         value = getattr(step, part.name)
         if part.name in ("axis", "by", "other", "after") and isinstance(value, str):

@@ -494,7 +494,10 @@ class Stage:
         self.schedule.apply(p.EnvThreads(self.name, tuple(map(_thread, several))))
 
     def compute_at(self, parent: Any, scope: AxisLike) -> None:
-        """Compute the stage inside the loop `scope` of `parent`. See ComputeAt."""
+        """Compute the stage inside the loop `scope` of `parent`. See ComputeAt.
+
+        Two stages of one scan get common loops instead, by steps of the trace like any other.
+        """
         host = self.schedule[parent]
         loop = str(scope if host.inside is None else host.inside.loop(scope))
         if self.member is None or host.member is None or host.name != self.name:

@@ -32,7 +32,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """Computed inside the loop `axis` of `stage`: before it, for what an iteration needs; `after` it, of what it made."""
+    """Computed inside the loop `axis` of `stage`: what an iteration needs, or (`after`) what its values allow."""
 
     stage: str
     axis: str
@@ -235,14 +235,14 @@ class ScheduleState:
         """Ranges of all axes of one statement."""
         chosen, op = self.stages[stage].strands[strand], self.program[stage]
         if isinstance(op, HybridOp):
-            return _hybrid_ranges(op, chosen.source, chosen.relations)
+            return hybrid_ranges(op, chosen.source, chosen.relations)
         return ranges(self.own_ranges(stage, strand), chosen.relations)
 
     def own_ranges(self, stage: str, strand: str) -> dict[str, AxisRange]:
         """Ranges of the axes that a statement has in the operation: boxes over the sizes."""
         op = self.program[stage]
         if isinstance(op, HybridOp):
-            return _hybrid_ranges(op, self.stages[stage].strands[strand].source, ())
+            return hybrid_ranges(op, self.stages[stage].strands[strand].source, ())
         return {a.name: AxisRange(symbolic(a.lower), symbolic(a.extent)) for a in (*op.axis, *op.reduce_axis)}
 
     def axis_kinds(self, stage: str) -> dict[str, AxisKind]:
@@ -271,7 +271,7 @@ class ScheduleState:
 
 
 @lru_cache(maxsize=4096)
-def _hybrid_ranges(op: HybridOp, source: str, relations: tuple[Relation, ...]) -> dict[str, AxisRange]:
+def hybrid_ranges(op: HybridOp, source: str, relations: tuple[Relation, ...]) -> dict[str, AxisRange]:
     """Ranges of all axes of a statement of a hybrid operation."""
     return ranges({name: AxisRange(*bounds) for name, bounds in sources(op)[source].hull.items()}, relations)
 

@@ -92,10 +92,14 @@ class Site:
 def tile_site(state: ScheduleState, derived: Derived, stage: str, axis: str) -> Site:
     """Return the tile at and below a loop; Mismatch when it is none."""
     op = state.compute_op(stage)
+    if state.stages[stage].buffering == "double":
+        raise Mismatch(f"{stage} has a double buffer, which is filled one tile ahead of the loops around it")
     loop = next(x for x in loops(derived.tree) if (x.stage, x.name) == (stage, f"{stage}.{axis}"))
     below, numbers = list(loops(loop)), tuple(leaves(loop))
     _check_below(derived, stage, loop, below)
-    mains = [k for k in numbers if derived.scop.statements[k].role in (Role.PURE, Role.UPDATE)]
+    mains = [k for k in numbers if derived.scop.statements[k].role is not Role.INIT]
+    if any(derived.scop.statements[k].role is Role.PREFETCH for k in mains):
+        raise Mismatch(f"{stage} prefetches inside the loop {axis}, where the intrinsic runs alone")
     if len(mains) != 1:
         raise Mismatch(f"the loop {axis} runs {len(mains)} parts of {stage}, an intrinsic replaces one")
     tile, inner = _tile(state, derived, op, mains[0], below)

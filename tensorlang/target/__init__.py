@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tensorlang.names import lookup
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import GpuLimits
 from tensorlang.target.spec import Target as TargetSpec
@@ -24,3 +27,7 @@ def measure_peak(threads: int = 1) -> dict[str, float]:
     from tensorlang.target.llvm.peak import measure
 
     return measure(threads)
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)

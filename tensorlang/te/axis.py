@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
-from tensorlang.ir.expr import Const, Expr, ExprOperators, Var
+from tensorlang.ir.expr import Const, Expr, ExprLike, ExprOperators, Var, as_expr
 
 ZERO = Const(0, "int32")
 
@@ -26,6 +26,11 @@ class Range:
     min: Expr
     extent: Expr
 
+    @staticmethod
+    def from_min_extent(min_value: ExprLike, extent: ExprLike) -> Range:
+        """`min_value <= i < min_value + extent`."""
+        return Range(as_expr(min_value), as_expr(extent))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis(ExprOperators):
@@ -41,6 +46,10 @@ class Axis(ExprOperators):
     lower: Expr = ZERO
     thread: str = ""
 
+    DataPar: ClassVar[int] = 0
+    ThreadIndex: ClassVar[int] = 1
+    CommReduce: ClassVar[int] = 2
+
     def as_expr(self) -> Expr:
         return Var(self.name)
 
@@ -53,6 +62,16 @@ class Axis(ExprOperators):
     def dom(self) -> Range:
         """The range, as classic te spells it: `.dom.min`, `.dom.extent`."""
         return Range(self.lower, self.extent)
+
+    @property
+    def iter_type(self) -> int:
+        """What the axis enumerates, as a number: IterVar.DataPar, ThreadIndex or CommReduce."""
+        return {AxisKind.SPATIAL: 0, AxisKind.THREAD: 1, AxisKind.REDUCE: 2}[self.kind]
+
+    @property
+    def thread_tag(self) -> str:
+        """`thread`, by classic te's name."""
+        return self.thread
 
     def __eq__(self, other: object) -> Any:
         return self.var == other

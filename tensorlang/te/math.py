@@ -57,6 +57,12 @@ def _operator(name: str, op: str, doc: str) -> Callable[[ExprLike, ExprLike], Ex
     return operator
 
 
+add = _operator("add", "add", "a + b.")
+subtract = _operator("subtract", "sub", "a - b.")
+multiply = _operator("multiply", "mul", "a * b.")
+bitwise_and = _operator("bitwise_and", "bitand", "a & b, of integers.")
+bitwise_or = _operator("bitwise_or", "bitor", "a | b, of integers.")
+bitwise_xor = _operator("bitwise_xor", "bitxor", "a ^ b, of integers.")
 minimum = _operator("minimum", "min", "The smaller of two values; NaN if one is.")
 maximum = _operator("maximum", "max", "The larger of two values; NaN if one is.")
 floordiv = _operator("floordiv", "floordiv", "a / b rounded down, as Python's //. Integers divided by zero give 0.")
@@ -67,6 +73,11 @@ indexdiv = _operator("indexdiv", "floordiv", "floordiv, for indices.")
 indexmod = _operator("indexmod", "floormod", "floormod, for indices.")
 shift_left = _operator("shift_left", "shl", "a << b; 0 when b is the width or more.")
 shift_right = _operator("shift_right", "shr", "a >> b, keeping the sign; all sign when b is the width or more.")
+
+
+def bitwise_not(a: ExprLike) -> Expr:
+    """Return ~a: the bits of an integer, flipped."""
+    return ~ir.as_expr(a)
 
 
 def div(a: ExprLike, b: ExprLike) -> Expr:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, as_expr, to_text, walk
 from tensorlang.ir.stmt import Stmt, stmt_exprs
 from tensorlang.location import Location
+from tensorlang.names import Explained
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read
 from tensorlang.te.reducer import Reducer as Reducer
@@ -232,7 +233,7 @@ class ComputeOp:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExternOp:
+class ExternOp(Explained):
     """Arrays made by a Python function from whole input arrays: `function(*inputs, *outputs)` writes the outputs.
 
     `inputs` are tensors in a user's program, buffers in a canonical one.

@@ -43,6 +43,13 @@ def scanned() -> Case:
     return Case(te.create_schedule(S.op), (X, S))
 
 
+def gathered() -> Case:
+    """C = x at the places that idx holds."""
+    x, idx = te.placeholder((8,), name="x"), te.placeholder((6,), "int32", name="idx")
+    C = te.compute((6,), lambda i: x[te.maximum(idx[i], 0)], name="C")
+    return Case(te.create_schedule(C.op), (x, idx, C))
+
+
 def packed(s: Schedule) -> None:
     """The usual way of a fast matmul: packed panels, a register tile in a cache, vectors and threads."""
     T = s.cache_write("C", "local")
@@ -92,6 +99,13 @@ EXAMPLES: dict[str, Example] = {
         lambda s: s["C"].skew("i", by="j", factor=-1),
         lambda s: s["C"].reorder("i_s", "j"),
     ),
+    "shift": (chain, lambda s: s["C"].shift("i", 3)),
+    "reverse": (chain, lambda s: s["C"].reverse("i")),
+    "fuse_with": (chain, lambda s: s["C"].fuse_with("i", stage="B")),
+    "fission": (chain, lambda s: s["C"].fuse_with("i", stage="B"), lambda s: s["C"].fission("i_fused")),
+    "peel": (lambda: chain(n), lambda s: s["C"].peel("i", first=1, last=2)),
+    "partition": (lambda: chain(n), lambda s: s["C"].partition("i", [n // 2])),
+    "decompose_reduction": (matmul, lambda s: s["C"].decompose_reduction("i")),
     "vectorize": (chain, lambda s: s["C"].split("i", factor=4), lambda s: s["C"].vectorize("i_i")),
     "vectorize a tail": (chain, lambda s: s["C"].split("i", factor=8), lambda s: s["C"].vectorize("i_i")),
     "unroll": (chain, lambda s: s["C"].split("i", factor=4), lambda s: s["C"].unroll("i_i")),
@@ -180,6 +194,8 @@ EXAMPLES: dict[str, Example] = {
         transposed,
         sampled_layout,
     ),
+    "assume": (gathered, lambda s: s.assume("range", "idx", -8, 8), lambda s: s["C"].parallel("i")),
+    "strict": (row_sum, lambda s: s.strict(), lambda s: s["B"].split("k", factor=8)),
     "around an extern stage": (with_extern, lambda s: s["B"].split("i", factor=5), lambda s: s["C"].vectorize("i")),
     "packed": (lambda: matmul(6, 14, 8), packed),
 }

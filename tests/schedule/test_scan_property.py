@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tensorlang import te
 from tensorlang.errors import BadArgument
+from tensorlang.te.operation import HybridOp
 from tensorlang.te.program import canonical
 from tensorlang.te.reference import evaluate
 from tensorlang.testing import check_schedule
@@ -124,7 +125,9 @@ def test_random_scans_under_random_schedules(data: st.DataObject) -> None:
     for got, want in zip(evaluate(program, [x]).values(), wanted, strict=True):
         np.testing.assert_array_equal(got, want)
     schedule = data.draw(schedules(results, max_steps=3))
-    for member in schedule.program.by_name["net"].members:
+    op = schedule.program.by_name["net"]
+    assert isinstance(op, HybridOp)
+    for member in op.members:
         if data.draw(st.booleans()):
             with contextlib.suppress(BadArgument):
                 schedule[member.op].compute_inline()

@@ -15,6 +15,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.trace import Trace
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.testing import check_schedule
+from tensorlang.testing.tiles import intrinsic_of
 from tests.intrinsics import tile_matmul
 from tests.programs import Case, chain, matmul, with_extern
 
@@ -158,6 +159,52 @@ def test_replaying_an_intrinsic_that_is_not_declared_says_what_to_import() -> No
     with pytest.raises(BadArgument, match=r"no intrinsic nowhere\.mm .* is declared in this process") as caught:
         Trace((*before, unknown)).apply(even().s)
     assert "import the module that declares nowhere.mm with te.decl_tensor_intrin, then replay" in str(caught.value)
+
+
+def three_rows() -> tuple[Schedule, tuple[te.Tensor, ...]]:
+    """B = 2 A in tiles of C, which adds three rows of B."""
+    A = te.placeholder((34, 16), name="A")
+    B = te.compute((34, 16), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((32, 16), lambda i, j: B[i, j] + B[i + 1, j] + B[i + 2, j], name="C")
+    s = te.create_schedule(C.op)
+    s[C].split("i", factor=8)
+    s[B].compute_at(s[C], "i_o")
+    return s, (A, C)
+
+
+PLACED: dict[str, Callable[[Schedule], object]] = {
+    "as it is": lambda s: None,
+    "padded": lambda s: s["B"].storage_align("i", 32, 8),
+    "rolling": lambda s: s["B"].rolling_buffer(),
+    "double": lambda s: s["B"].double_buffer(),
+}
+
+
+@pytest.mark.parametrize("how", PLACED)
+@pytest.mark.parametrize(("stage", "axis"), [("B", "i"), ("B", "j"), ("C", "i_i"), ("C", "j")])
+def test_tiles_of_an_array_that_is_kept_otherwise(how: str, stage: str, axis: str) -> None:
+    s, args = three_rows()
+    PLACED[how](s)
+    intrin = intrinsic_of(s, stage, axis)
+    if (how, stage) == ("double", "B"):
+        assert intrin is None
+    elif how == "rolling" and axis != "j":
+        assert intrin is not None
+        with pytest.raises(BadArgument, match="B is folded along dimension 0, where a tile would wrap around"):
+            s[stage].tensorize(axis, intrin)
+    else:
+        assert intrin is not None
+        s[stage].tensorize(axis, intrin)
+        check_schedule(s, args)
+
+
+def test_a_stage_that_runs_ahead_is_not_tensorized() -> None:
+    s, _ = three_rows()
+    plain = intrinsic_of(s, "B", "j")
+    assert plain is not None
+    s["B"].double_buffer()
+    with pytest.raises(BadArgument, match="B has a double buffer, which is filled one tile ahead"):
+        s["B"].tensorize("j", plain)
 
 
 def bytes_matmul(data: str, weight: str, n: int = 32, k: int = 8) -> Case:

@@ -19,7 +19,7 @@ N = 8
 Index = Callable[[Expr], Expr]
 
 
-def scatter(*targets: Index, update: bool = True, dtype: str = "int32", idx: te.Tensor | None = None) -> Schedule:
+def scatter(*targets: Index, update: bool = True) -> Schedule:
     """`for i: out[target(i)] += x[i]` for each target, an index that may read idx."""
     x, out = te.placeholder((N,), "int32", name="x"), te.placeholder((2 * N,), "int32", name="out")
     made, i = Buffer("P", out.shape, "int32"), Var("i", INDEX)
@@ -29,7 +29,8 @@ def scatter(*targets: Index, update: bool = True, dtype: str = "int32", idx: te.
         value = Read(x, (i,))
         stores.append(Store(made, at, Load(made, at) + value if update else value))
     body = For(i, cast(0, INDEX), cast(N, INDEX), LoopKind.SERIAL, Seq(tuple(stores)))
-    return te.create_schedule(HybridOp("P", (made,), body, (out,)))
+    s: Schedule = te.create_schedule(HybridOp("P", (made,), body, (out,)))
+    return s
 
 
 IDX = te.placeholder((2 * N,), "int32", name="idx")

@@ -80,7 +80,8 @@ def test_what_keeps_the_order_stays_legal(make: Callable[[str], Operation]) -> N
 def test_the_bits_stay_the_same() -> None:
     A = np.random.default_rng(3).random((N, 8, 9)).astype("float32") - np.float32(0.5)
     results = []
-    for steps in ([], [lambda s: s["B"].reorder("k", "r", "i"), lambda s: s["B"].parallel("i")]):
+    several: list[list[Step]] = [[], [lambda s: s["B"].reorder("k", "r", "i"), lambda s: s["B"].parallel("i")]]
+    for steps in several:
         s = te.create_schedule(plane("float32"), strict=True)
         for step in steps:
             step(s)

@@ -86,9 +86,7 @@ def test_a_name_that_nobody_declared_lists_those_there_are() -> None:
 
 
 def test_importing_te_does_not_declare_tensorlangs_own_intrinsics() -> None:
-    code = (
-        "import sys; from tensorlang import te; te.decl_tensor_intrin; print('tensorlang.target' in sys.modules)"
-    )
+    code = "import sys; from tensorlang import te; te.decl_tensor_intrin; print('tensorlang.target' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -26,7 +26,7 @@ class _Wish:
     def below(self, loop: For) -> _Wish:
         """The wish at and below a loop that may have pragmas of its own."""
         asked = dict(loop.pragmas)
-        return _Wish(asked.get(MOST_UNROLLED, self.most), bool(asked.get(UNROLL_EXPLICIT, self.here)))
+        return _Wish(int(asked.get(MOST_UNROLLED, self.most)), bool(asked.get(UNROLL_EXPLICIT, self.here)))
 
 
 def unroll_as_asked(kernel: Kernel) -> Kernel:
@@ -62,5 +62,6 @@ def _stores(stmt: Stmt) -> int:
     if isinstance(stmt, Store | AtomicUpdate):
         return 1
     found = max(1, sum(_stores(child) for child in children(stmt)))
-    copied = isinstance(stmt, For) and stmt.kind is not LoopKind.VECTORIZED
-    return found * (constant_extent(stmt) or 1) if copied else found
+    if isinstance(stmt, For) and stmt.kind is not LoopKind.VECTORIZED:
+        return found * (constant_extent(stmt) or 1)
+    return found

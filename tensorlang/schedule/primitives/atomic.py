@@ -63,7 +63,9 @@ def _updated(op: ComputeOp | HybridOp) -> list[str]:
     reducer = reduction.reducer
     if op.num_outputs > 1:
         why = f"{op.name} reduces {op.num_outputs} values together: no instruction updates several at once"
-        raise BadArgument("", why, legal=[f"s.rfactor({op.name!r}, ...), and run the axis of partial results in parallel"])
+        raise BadArgument(
+            "", why, legal=[f"s.rfactor({op.name!r}, ...), and run the axis of partial results in parallel"]
+        )
     if updated(reducer.result[0], reducer.lhs[0]) is None:
         why = f"{op.name} reduces by {to_text(reducer.result[0])}; atomic knows add, mul, min, max, and, or"
         raise BadArgument("", why)

@@ -59,7 +59,10 @@ def cut(
         last = name_axis(part.wish)
         on_the_way = [axis, *(name_axis(part.wish) for _ in part.reaches[1:]), last]
         reaches = part.reaches or (None,)
-        steps = [ShiftRelation(a, ZERO, b, r) for (a, b), r in zip(pairwise(on_the_way), reaches, strict=True)]
+        steps = [
+            ShiftRelation(a, ZERO, b, r, cuts=r is not None)
+            for (a, b), r in zip(pairwise(on_the_way), reaches, strict=True)
+        ]
         for n in below:
             inner = (ShiftRelation(a, ZERO, axes[a]) for a in order.around(loop.body, n) if copy)
             old = current.strands[n]

@@ -41,8 +41,9 @@ def plan_gather(state: ScheduleState, stage: str, producer: Member, consumer: Me
             continue
         if not isinstance(relation, SplitRelation | PartsRelation) or old not in same:
             break
-        counts = (relation.factor, None) if isinstance(relation, SplitRelation) else (None, relation.parts)
-        step = Split(stage, same[old], *counts, relation.tail)
+        factor = relation.factor if isinstance(relation, SplitRelation) else None
+        parts = relation.parts if isinstance(relation, PartsRelation) else None
+        step = Split(stage, same[old], factor, parts, relation.tail)
         state, (outer, inner) = step.apply(state)
         same |= {made[0]: outer, made[1]: inner}
         steps.append(step)

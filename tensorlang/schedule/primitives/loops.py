@@ -36,7 +36,8 @@ def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None
         note = current.annotations.get(axis)
         if note is not None:
             raise BadArgument("", f"axis {axis} of {stage} is {note.kind.value}; transform it before annotating it")
-        asked = [word for word, _ in current.pragmas.get(axis, ())] + ["prefetch" for f in current.prefetched if f.axis == axis]
+        asked = [word for word, _ in current.pragmas.get(axis, ())]
+        asked += ["prefetch" for wish in current.prefetched if wish.axis == axis]
         if asked:
             raise BadArgument("", f"axis {axis} of {stage} has a {asked[0]}; transform the axis before asking for that")
         for other in state.attached_to(stage):

@@ -90,7 +90,9 @@ def _partition(state: ScheduleState, stage: str, axis: str, value: Value) -> int
     outer = [r.outer for r in splits if r.outer in state.stages[stage].leaves]
     if axis not in outer:
         legal = [f"s[{stage!r}].pragma({a!r}, {PARTITION_HINT!r})" for a in outer]
-        raise BadArgument("", f"no tile of {stage} that a guard may cut starts at {axis}: split makes such axes", legal=legal)
+        raise BadArgument(
+            "", f"no tile of {stage} that a guard may cut starts at {axis}: split makes such axes", legal=legal
+        )
     return _flag(state, stage, axis, value)
 
 
@@ -112,7 +114,7 @@ _KNOWN: dict[str, Check] = {
 
 _REFUSED = {
     "parallel_launch_point": "threads are launched at the parallel loop itself; put parallel on an outer loop",
-    "import_c": "no C compiler is part of tensorlang; compile the file with `clang -S -emit-llvm` and import_llvm its text",
+    "import_c": "tensorlang has no C compiler; compile the file with `clang -S -emit-llvm`, and use import_llvm",
     "debug_skip_region": "a kernel always runs all of its program; schedule the part that you want to see by itself",
     "debug_keep_trivial_loop": "a loop of one iteration is never kept",
     "tensor_core": "the CPU has none; see tensorize",

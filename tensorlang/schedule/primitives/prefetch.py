@@ -15,8 +15,8 @@ from tensorlang.schedule.state import Prefetched, ScheduleState
 class Prefetch:
     """At the start of each iteration of a loop, prefetch what the iteration `offset` later reads of a tensor.
 
-    Rewrite: `for i: S(A[i, :])` -> `for i: prefetch A[i + offset, 0], A[i + offset, 16], ...; S(A[i, :])`, one for every
-    cache line. No value changes, and beyond the end of an array a prefetch does nothing.
+    There is a prefetch for every cache line. No value changes, and beyond the end of an array a prefetch does nothing.
+    Rewrite: `for i: S(A[i, :])` -> `for i: prefetch A[i + offset, 0], A[i + offset, 16], ...; S(A[i, :])`.
     Legal when: the stage reads the tensor in the loop, and the tensor is not computed inside it.
     Example:
         >>> from tensorlang import te

@@ -54,9 +54,7 @@ def _exchange(fn: Function, where: Place, op: str, operand: Value) -> None:
     # The value is computed without a branch, so that the block is its own predecessor.
     new = binary(fn, op, _element(fn, old, where.dtype), operand)
     stored = reinterpret(fn, cast(fn, new, where.stored), bits, 0)
-    pair = fn.op(
-        f"cmpxchg ptr {where.pointer}, {old.typed}, {stored.typed} monotonic monotonic, align {where.align}"
-    )
+    pair = fn.op(f"cmpxchg ptr {where.pointer}, {old.typed}, {stored.typed} monotonic monotonic, align {where.align}")
     fn.do(f"{seen} = extractvalue {{ {first.type}, i1 }} {pair}, 0")
     stays = fn.value(f"extractvalue {{ {first.type}, i1 }} {pair}, 1", "bool")
     fn.branch(stays, done, again)

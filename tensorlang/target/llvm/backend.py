@@ -55,8 +55,8 @@ def _load(
     missing = engine.missing_symbols(emitted.module.externs, sources) if emitted.module.externs else []
     if missing:
         raise TargetError(
-            f"no C function {' or '.join(missing)} is loaded; give its LLVM IR as source= of te.decl_tensor_intrin, or "
-            "load its library with ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL) before the build"
+            f"no C function {' or '.join(missing)} is loaded; give its LLVM IR as source= of te.decl_tensor_intrin or "
+            "by the pragma import_llvm, or load its library first: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)"
         )
     key = (text, *sources, engine.fingerprint(machine), tag)
     code = cached(key, lambda: engine.compile_object(text, machine, sources))

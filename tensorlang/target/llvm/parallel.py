@@ -1,5 +1,5 @@
-"""Parallel loops: the body becomes a function, and a team of OpenMP threads shares the iterations out evenly, in blocks or
-in turn.
+"""Parallel loops: the body becomes a function, and a team of OpenMP threads shares the iterations out evenly, in
+blocks or in turn.
 
 The team is not larger than the target's cores, the number of iterations, and the limit that the runtime sets
 (1 without an OpenMP library and in forked children); a team of one calls the body directly.

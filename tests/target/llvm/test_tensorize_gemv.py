@@ -1,4 +1,4 @@
-"""The tensorize tutorial of classic te. Against TVM, the import lines and where the C code comes from differ.
+"""The tensorize tutorial of classic te. Against TVM, the import lines and the compiler of the C code differ.
 
 TVM's tutorial compiles C with clang; here the same two functions are written as the LLVM IR that clang makes of them.
 """
@@ -81,7 +81,7 @@ def check(s: Any, A: te.Tensor, B: te.Tensor, C: te.Tensor) -> None:
     tvm.testing.assert_allclose(c.numpy(), np.dot(a, b.T), rtol=1e-3)
 
 
-def intrin_gemv(m: int, l: int) -> TensorIntrin:  # noqa: E741
+def intrin_gemv(m: int, l: int, source: str = "") -> TensorIntrin:  # noqa: E741
     a = te.placeholder((l,), name="a")
     b = te.placeholder((m, l), name="b")
     k = te.reduce_axis((0, l), name="k")
@@ -120,7 +120,8 @@ def intrin_gemv(m: int, l: int) -> TensorIntrin:  # noqa: E741
 
         return _body(), _reduce_reset(), _reduce_update()
 
-    return te.decl_tensor_intrin(c.op, intrin_func, binds={a: Ab, b: Bb, c: Cb}, source=GEMV)
+    made: TensorIntrin = te.decl_tensor_intrin(c.op, intrin_func, binds={a: Ab, b: Bb, c: Cb}, source=source)
+    return made
 
 
 def test_the_whole_reduction_inside() -> None:
@@ -133,6 +134,7 @@ def test_the_whole_reduction_inside() -> None:
     s[C].reorder(x, yo, yi, z)
     gemv = intrin_gemv(factor, L)
     s[C].tensorize(yi, gemv)
+    s[C].pragma(x, "import_llvm", GEMV)
     assert "machine tensor_intrin.update(A[i, 0], B[16 * j_o, 0], C[i, 16 * j_o])" in str(tvm.lower(s, [A, B, C]))
     check(s, A, B, C)
 
@@ -148,9 +150,19 @@ def test_reduce_update() -> None:
     s[C].reorder(x, yo, zo, yi, zi)
     gemv = intrin_gemv(factor, factor)
     s[C].tensorize(yi, gemv)
+    s[C].pragma(yo, "import_llvm", GEMV)
+    check(s, A, B, C)
+
+
+def test_the_intrinsic_may_bring_its_code() -> None:
+    A, B, C = product()
+    s = te.create_schedule(C.op)
+    yo, yi = s[C].split(C.op.axis[1], factor=16)
+    s[C].reorder(C.op.axis[0], yo, yi, C.op.reduce_axis[0])
+    s[C].tensorize(yi, intrin_gemv(16, L, GEMV))
     check(s, A, B, C)
 
 
 def test_the_tutorials_body_only_adds_and_that_is_found() -> None:
     with pytest.raises(AssertionError, match="the body does not do what is declared"):
-        check_intrinsic(intrin_gemv(16, 16))
+        check_intrinsic(intrin_gemv(16, 16, GEMV))

@@ -1,0 +1,68 @@
+"""The statement that a strand of a hybrid stage is: its domain, accesses and place, over the loops around it now.
+
+It depends on the strand alone, not on the rest of the schedule: a step changes few strands, the others are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from tensorlang.ir.expr import Expr, Var, binary, substitute
+from tensorlang.ir.index import to_index
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.stmt import INDEX
+from tensorlang.polyhedral.ordered import Source, sources
+from tensorlang.polyhedral.statement import Statement
+from tensorlang.schedule.relation import AxisRange, backward, constant, implied
+from tensorlang.schedule.state import Strand, hybrid_ranges
+from tensorlang.schedule.statements import is_true, ordered_statement
+from tensorlang.te.operation import HybridOp, buffers
+from tensorlang.te.program import local_arrays
+
+
+@lru_cache(maxsize=8192)
+def strand_statement(
+    op: HybridOp, stage: str, name: str, strand: Strand, around: tuple[str, ...], strict: bool
+) -> Statement:
+    """Return the statement of a strand inside the loops `around`; its domain begins with two bounds per loop."""
+    source = sources(op)[strand.source]
+    reach = hybrid_ranges(op, strand.source, strand.relations)
+    loops = {axis: f"{stage}.{axis}" for axis in around}
+    leaf: dict[str, Expr] = {axis: Var(loop, INDEX) for axis, loop in loops.items()}
+    own = [loop.var.name for loop in source.loops]
+    free = implied(own, strand.relations)
+    values, guards = backward(strand.relations, reach, leaf, free)
+    bounds = {axis: within(Var(loop, INDEX), reach[axis]) for axis, loop in loops.items()}
+    limits = {loop: ends(reach[axis]) for axis, loop in loops.items()}
+    axes = {axis: simplify(values[axis], limits) for axis in own}
+    parts = [substitute(c, axes) for c in strand.where]
+    placing = [*(c for axis in around if axis not in free for c in bounds[axis]), *guards, *parts]
+    exact = [*guards, *_declared_bounds(source, axes), *parts]
+    domain = [g for g in (simplify(g, limits) for g in exact) if not is_true(g)]
+    written = {b.name for b in (*buffers(op), *local_arrays(op))}
+    made = ordered_statement(stage, name, source, tuple(loops.values()), axes, domain, limits, written, strict)
+    first = tuple(c for axis in around for c in bounds[axis])
+    return replace(made, domain=(*first, *made.domain), placing=tuple(placing))
+
+
+def _declared_bounds(source: Source, axes: Mapping[str, Expr]) -> list[Expr]:
+    """The bounds of the loops as declared, in terms of the loops of now."""
+    found = []
+    for loop in source.loops:
+        at = axes[loop.var.name]
+        found.append(binary("ge", at, substitute(to_index(loop.lower), dict(axes))))
+        found.append(binary("lt", at, substitute(to_index(loop.upper), dict(axes))))
+    return found
+
+
+def within(value: Expr, reach: AxisRange) -> tuple[Expr, Expr]:
+    """The two conditions that keep a value in a range."""
+    return binary("ge", value, reach.lower), binary("lt", value, reach.upper)
+
+
+def ends(reach: AxisRange) -> tuple[int | None, int | None]:
+    """The inclusive constant bounds of a range, as far as known."""
+    low, end = constant(reach.lower), constant(reach.upper)
+    return low, None if end is None else end - 1
