@@ -15,12 +15,13 @@ from typing import Any
 import click
 
 import tensorlang
-from benchmarks import matmul, overheads
+from benchmarks import matmul, overheads, verdicts
 from benchmarks.figure import Figure
 from tensorlang.target import Target
 
 BENCHMARKS: dict[str, Callable[[float], list[Figure]]] = {
     "overheads": lambda seconds: overheads.measure(),
+    "verdicts": lambda seconds: verdicts.measure(),
     "matmul": lambda seconds: matmul.measure(seconds=seconds, goal=matmul.SHARE_OF_PEAK),
     "matmul-parallel": lambda seconds: matmul.measure(seconds=seconds, threads=2),
     "matmul-odd": lambda seconds: matmul.measure((1000, 700, 300), seconds=seconds),

@@ -1,11 +1,12 @@
-"""Write docs/reference.md: the steps of a schedule, the intrinsics and the settings, from the code's own tables.
+"""Write docs/reference.md from the code's own tables, and docs/primitives.md from those of its tests.
 
-Run `python docs/make_reference.py` after a change of a docstring; a test compares the page with the code.
+Run `python docs/make_reference.py` after a change of a docstring or of a row; tests compare the pages with them.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,19 +19,40 @@ from tensorlang.schedule.primitive import REGISTRY
 from tensorlang.schedule.schedule import Schedule, Stage
 
 PAGE = Path(__file__).with_name("reference.md")
+TABLE = Path(__file__).with_name("primitives.md")
+ROOT = Path(__file__).parent.parent
 
 FAMILIES = {
     "loops": "Loops",
+    "shift": "Loops moved and reversed",
+    "affine": "Loops by a matrix, tiles by hyperplanes",
+    "cut": "Loops in parts",
+    "distribute": "Loops taken apart and joined",
     "annotate": "How iterations run",
+    "atomic": "How iterations run: shared sums",
+    "pragma": "Hints",
+    "prefetch": "Hints: memory",
+    "tensorize": "Machine instructions",
     "placement": "Where a stage is computed",
+    "reverse_compute_at": "Where a consumer is computed",
     "storage": "Copies in other memory",
+    "buffering": "Memory used again",
+    "predicate": "Stores under a condition",
     "layout": "Layout",
     "reduction": "Reductions in parts",
+    "assume": "What a proof takes for granted",
     "sample": "Open decisions",
 }
 """Module of tensorlang.schedule.primitives -> title, in the order of the page."""
 
-COMPOSED = (Stage.tile, Schedule.sample_perfect_tile)
+COMPOSED = (
+    Stage.tile,
+    Stage.time_tile,
+    Stage.wavefront,
+    Schedule.create_group,
+    Schedule.sample_perfect_tile,
+    Schedule.auto_order,
+)
 
 HEAD = """\
 # Reference
@@ -64,7 +86,7 @@ def _family(primitive: type[Any]) -> str:
 
 
 def _primitive(key: str, doc: str) -> str:
-    method = getattr(Stage, key, None) or getattr(Schedule, key)
+    method = _method(key)
     text, _, example = doc.partition("Example:\n")
     sentence, _, rest = text.partition("\n\n")
     body = rest.replace("Rewrite:", "- **Rewrite:**", 1).replace("Legal when:", "- **Legal when:**", 1)
@@ -79,6 +101,51 @@ def _call(method: Callable[..., Any]) -> str:
     shown = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values() if p.name != "self"]
     plain = signature.replace(parameters=shown, return_annotation=inspect.Signature.empty)
     return f"{owner}.{method.__name__}{plain}"
+
+
+TABLE_HEAD = """\
+# Every step, and how it is tested
+
+Made by `docs/make_reference.py` from the table of `tests/schedule/primitive_uses.py`; a step without a row fails the
+tests, and so does a cell that is not true. For every row, `tests/schedule/test_every_primitive.py` applies the step and
+checks that
+
+- **proof**: the step passes in its own use, and a wrong use is refused with this error, with the smallest
+  counter-example unless it is a `BadArgument`; the schedule stays as it was;
+- **text**: the schedule and its loops are those of the golden file `tests/golden/schedule/every_primitive`;
+- **trace**: the step, printed as Python and kept as JSON, makes the same schedule again;
+- **results**: the kernels of these targets compute what the reference computes.
+
+A `BadArgument` is found from the arguments, before any proof. Every primitive also has an example in its docstring,
+which is run, and random schedules of all of them are compared with enumeration (`tests/property`).
+
+| step | what it does | proof: a wrong use is | text | trace | results = reference |
+|---|---|---|---|---|---|
+"""
+
+
+def primitives() -> str:
+    """The table of steps as Markdown text."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    from tests.schedule.primitive_uses import USES
+
+    return TABLE_HEAD + "".join(_tested(key, use) for key, use in USES.items())
+
+
+def _tested(key: str, use: Any) -> str:
+    golden = ROOT / "tests" / "golden" / "schedule" / "every_primitive" / f"loops-{key}.txt"
+    doc = inspect.getdoc(REGISTRY.get(key) or _method(key)) or ""
+    sentence = " ".join(doc.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    made = f" ({', '.join(dict.fromkeys(use.recorded))})" if use.recorded else ""
+    error = f"`{use.refused.error.__name__}`"
+    text = "golden" if golden.exists() else "–"
+    return f"| `{key}`{made} | {sentence} | {error} | {text} | Python, JSON | {', '.join(use.targets)} |\n"
+
+
+def _method(key: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(Stage, key, None) or getattr(Schedule, key)
+    return found
 
 
 def _errors() -> Iterator[str]:
@@ -115,3 +182,4 @@ def _settings() -> Iterator[str]:
 
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
+    TABLE.write_text(primitives(), encoding="utf-8")

@@ -11,7 +11,10 @@ from tensorlang.names import listing, lookup, offer, refuse
 offer(
     "tensorlang",
     {
-        **{room: f"tensorlang.{room}" for room in ("autotune", "errors", "nd", "runtime", "target", "te", "testing")},
+        **{
+            room: f"tensorlang.{room}"
+            for room in ("autotune", "errors", "ir", "nd", "runtime", "target", "te", "testing")
+        },
         **{room: f"tensorlang.{room}" for room in ("tir", "topi")},
         "__version__": "tensorlang.version:VERSION",
         "build": "tensorlang.driver:build",
@@ -64,6 +67,7 @@ offer(
         "stmt_seq": "tensorlang.te.machine:stmt_seq",
     },
 )
+offer("tensorlang.ir", {"PrimExpr": "tensorlang.ir.expr:Expr"})
 offer(
     "tensorlang.runtime",
     {
@@ -92,7 +96,6 @@ refuse(
         "contrib": "kernels take NumPy arrays and DLPack tensors as they are",
         "error": "use tensorlang.errors; TVMError is tensorlang.TensorlangError",
         "instrument": "TENSORLANG_LOG=passes times the passes, TENSORLANG_DUMP=folder writes every stage",
-        "ir": "te.Range and the expression classes are in tensorlang.te and tensorlang.tir",
         "rpc": "kernels run in this process, tuning in local worker processes",
         "script": "write the program in te, or as a Python function with te.hybrid.script",
         "transform": "the passes are fixed; settings are environment variables, listed in docs/reference.md",
@@ -103,7 +106,7 @@ refuse(
     {
         "AXIS_SEPARATOR": "arrays have one flat memory; give transform_layout the indices alone",
         "ScanOp": "te.scan makes a te.HybridOp; its scan_axis is the time loop",
-        "SpecializedCondition": "use partition or split(..., tail='peel') for cases of a loop, or build a kernel per size",
+        "SpecializedCondition": "use partition or split(..., tail='peel'), or build a kernel per size",
         "TensorComputeOp": "declare the computation with te.compute and use tensorize",
         "extern_primfunc": "use te.extern with a Python function, or te.hybrid.script",
         "tag": "use te.tag_scope",
@@ -112,8 +115,8 @@ refuse(
 )
 _STATEMENTS = (
     "Allocate AllocateConst AssertStmt AttrStmt Block BlockRealize BufferLoad BufferRealize BufferRegion BufferStore "
-    "DeclBuffer For ForKind IfThenElse Let LetStmt MatchBufferRegion Prefetch ProducerRealize ProducerStore SeqStmt Stmt "
-    "While stmt_list"
+    "DeclBuffer For ForKind IfThenElse Let LetStmt MatchBufferRegion Prefetch ProducerRealize ProducerStore SeqStmt "
+    "Stmt While stmt_list"
 )
 _INTRINSICS_OF_GPUS = (
     "create_barriers mma_fill mma_store ptx_arrive_barrier ptx_arrive_barrier_expect_tx ptx_commit_group ptx_cp_async "
@@ -176,8 +179,22 @@ refuse(
     {
         **dict.fromkeys(("Module", "load_module"), _NO_LIBRARY),
         "DataType": "dtypes are text, as in 'float32'",
-        "PackedFunc": "functions are Python functions; see tensorlang.register_func",
+        "PackedFunc": "functions are Python functions, named by tensorlang.register_func",
         "String": "use a Python str",
+    },
+)
+_LISTS = "use Python's lists and dicts"
+_RECORDS = "print(s) and s.trace.to_json() keep a schedule; tensorlang.ir is internal"
+refuse(
+    "tensorlang.ir",
+    {
+        **dict.fromkeys(("Array", "Map", "container"), _LISTS),
+        **dict.fromkeys(("load_json", "save_json"), _RECORDS),
+        **dict.fromkeys(
+            ("assert_structural_equal", "structural_equal", "structural_hash"), "use tensorlang.ir.expr.same"
+        ),
+        "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
+        "Range": "use te.Range.from_min_extent; te.reduce_axis takes (begin, end)",
     },
 )
 refuse("tensorlang.nd", {**dict.fromkeys(("cuda", "gpu"), _NO_GPU), "context": "use tensorlang.nd.device"})
@@ -205,6 +222,8 @@ refuse(
         **dict.fromkeys(("astext", "script", "show"), "print it"),
     },
 )
+refuse("Tensor", {"same_as": "compare with =="})
+refuse("Axis", {"same_as": "compare names: axis.name == other.name"})
 refuse(
     "ExternOp",
     dict.fromkeys(("body", "input_placeholders", "output_placeholders"), "its function takes whole arrays"),

@@ -6,7 +6,7 @@ except `InternalError` tells the user what was got, what was wanted and what to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tensorlang.location import Location
@@ -85,7 +85,8 @@ class Witness:
 class ScheduleError(TensorlangError, ValueError):
     """A schedule step was refused; the schedule is as it was.
 
-    Five parts: `asked` (what, and `where`), `why`, `witness`, `schedule` (steps so far), `legal`.
+    Five parts: `asked` (what, and `where`), `why`, `witness`, `schedule` (steps so far), `legal`; the last may be
+    given as a search, which runs when somebody reads it.
     """
 
     def __init__(
@@ -96,15 +97,22 @@ class ScheduleError(TensorlangError, ValueError):
         where: Location | None = None,
         witness: Witness | None = None,
         schedule: Sequence[str] = (),
-        legal: Sequence[str] = (),
+        legal: Sequence[str] | Callable[[], Sequence[str]] = (),
     ) -> None:
         self.asked = asked
         self.why = why
         self.where = where
         self.witness = witness
         self.schedule = tuple(schedule)
-        self.legal = tuple(legal)
+        self._legal = legal
         super().__init__(asked, why)
+
+    @property
+    def legal(self) -> tuple[str, ...]:
+        """What could be done instead."""
+        if callable(self._legal):
+            self._legal = self._legal()
+        return tuple(self._legal)
 
     def __str__(self) -> str:
         place = f"          {self.where}" if self.where else ""
@@ -118,7 +126,7 @@ class ScheduleError(TensorlangError, ValueError):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        state = {"where": self.where, "witness": self.witness, "schedule": self.schedule, "legal": self.legal}
+        state = {"where": self.where, "witness": self.witness, "schedule": self.schedule, "_legal": self.legal}
         return type(self), (self.asked, self.why), state
 
 

@@ -33,6 +33,8 @@ Schedule = islpy.Schedule
 
 # One iteration of a band stays in one place: a tile-local array lives no longer than the code around it.
 islpy.DEFAULT_CONTEXT.set_ast_build_group_coscheduled(1)
+# The scheduler's search for loops to keep apart can take minutes where extents are constant.
+islpy.DEFAULT_CONTEXT.set_schedule_treat_coalescing(0)
 
 
 class BudgetExceeded(Exception):
@@ -122,10 +124,24 @@ def as_union(pairs: Map) -> UnionMap:
 
 
 def schedule_of(instances: UnionSet, context: Set, order: UnionMap, reductions: UnionMap) -> Any:
-    """isl's schedule of instances: pairs of `order` forward and close, those of `reductions` not at the same time."""
-    both = order.union(reductions)
+    """isl's schedule of instances: pairs of `order` forward and close, those of `reductions` not at the same time.
+
+    The pairs are taken without the bounds of the instances, which leaves few and small constraints. Where these pairs
+    go round in circles, it is asked again with all bounds.
+    """
+    loose = [pairs.gist_domain(instances).gist_range(instances) for pairs in (order, reductions)]
+    try:
+        return _schedule(instances, context, *loose)
+    except islpy.Error:
+        if _exhausted():
+            raise
+        return _schedule(instances, context, order, reductions)
+
+
+def _schedule(instances: UnionSet, context: Set, order: UnionMap, reductions: UnionMap) -> Any:
+    direct = order.subtract(order.apply_range(order))
     wanted = islpy.ScheduleConstraints.on_domain(instances).set_context(context).set_validity(order)
-    return wanted.set_proximity(both).set_coincidence(both).compute_schedule()
+    return wanted.set_proximity(direct).set_coincidence(order.union(reductions)).compute_schedule()
 
 
 @contextmanager

@@ -65,6 +65,26 @@ class _Thread:
 
 
 @dataclass(frozen=True, slots=True)
+class _Made:
+    """A band that was made: its axes; the first `shared` of them are around all of its statements."""
+
+    permutable: bool
+    axes: tuple[tuple[str, Member], ...]
+    shared: int
+    parallel: bool
+
+    @property
+    def tilable(self) -> bool:
+        """Whether several of the loops may be tiled together."""
+        return self.permutable and self.shared > 1
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether a loop can run in parallel, as it is or in wavefronts."""
+        return self.tilable or any(member.coincident for _, member in self.axes)
+
+
+@dataclass(frozen=True, slots=True)
 class _Move:
     """One row of a statement in terms of what is done: a loop of its own, forwards or backwards, and the rest."""
 
@@ -102,6 +122,7 @@ class _Replay:
     tile: int | None
     steps: list[Primitive]
     left_out: list[str]
+    made: list[_Made] = field(default_factory=list)
 
     @property
     def stage(self) -> StageState:
@@ -122,6 +143,8 @@ class _Replay:
             name = strand if strand == self.name else f"{self.name}.{strand}"
             threads[name] = _Thread(strand, dict(enumerate(path)))
         self.visit(node, threads, (), self.parallel)
+        for made in self.made:
+            self.finish(made)
 
     def visit(self, node: Node, threads: dict[str, _Thread], done: tuple[str, ...], parallel: bool) -> None:
         """Bring some statements into an order inside the loops that are done."""
@@ -161,10 +184,11 @@ class _Replay:
                         shared = len(made) if len(active) == len(threads) else shared
         except (_Inexpressible, ScheduleError) as error:
             self.leave_out(f"loop {len(made) + 1} of a band", active, error)
-            self.finish(band, made, shared, parallel)
+            self.made.append(_Made(band.permutable, tuple(made), shared, parallel))
             return
-        inner = self.finish(band, made, shared, parallel)
-        self.visit(band.child, active, (*done, *(a for a, _ in made)), inner)
+        outer = _Made(band.permutable, tuple(made), shared, parallel)
+        self.made.append(outer)
+        self.visit(band.child, active, (*done, *(a for a, _ in made)), parallel and not outer.has_threads)
 
     def as_matrix(self, band: Band, threads: dict[str, _Thread], made: list[tuple[str, Member]]) -> bool:
         """One affine step, where all statements share the loops and the rows are no skew of them in their order."""
@@ -197,15 +221,16 @@ class _Replay:
         if len({move.skews for move in moves.values()}) > 1:
             raise _Inexpressible("its statements are skewed by different factors")
         least = _least([move.start for move in moves.values()])
-        loops: dict[str, tuple[int, Expr]] = {}
+        loops: dict[str, dict[str, str]] = {}
         for name, thread in threads.items():
-            move = moves[name]
-            want = (move.sign, simplify(binary("sub", move.start, least)))
-            if loops.setdefault(thread.axes[move.loop], want) != want:
-                raise _Inexpressible(f"loop {thread.axes[move.loop]} would be shifted for some of its statements")
-        if len(loops) > 1 and any(sign < 0 for sign, _ in loops.values()):
+            by = print_index(simplify(binary("sub", moves[name].start, least)))
+            loops.setdefault(thread.axes[moves[name].loop], {})[thread.name] = by
+        backwards = [moves[name].sign < 0 for name in threads]
+        if any(backwards) and (len(loops) > 1 or not all(backwards)):
             raise _Inexpressible("a reversed loop would be fused with another")
-        made = self.together([self.placed(axis, sign, by, done) for axis, (sign, by) in loops.items()])
+        made = self.together([self.placed(axis, shifts, done) for axis, shifts in loops.items()])
+        if any(backwards):
+            (made,) = self.apply(p.Reverse(self.name, made))
         skews = next(iter(moves.values())).skews
         for outer, factor in zip(done, skews, strict=True):
             if factor:
@@ -217,18 +242,18 @@ class _Replay:
             thread.starts.append(position.start)
         return made
 
-    def placed(self, axis: str, sign: int, by: Expr, done: tuple[str, ...]) -> str:
-        """A loop directly inside those that are done, backwards or shifted."""
+    def placed(self, axis: str, shifts: dict[str, str], done: tuple[str, ...]) -> str:
+        """A loop directly inside those that are done, shifted: as a whole, or its statements by different numbers."""
         path = order.path(self.stage.order, axis)
         if path[: len(done)] != done:
             raise _Inexpressible(f"loop {axis} is not inside {', '.join(done)}")
         between = path[len(done) : -1]
         if between:
             self.apply(p.Reorder(self.name, (axis, *between)))
-        if sign < 0:
-            (axis,) = self.apply(p.Reverse(self.name, axis))
-        elif constant(by) != 0:
-            (axis,) = self.apply(p.Shift(self.name, axis, print_index(by), ""))
+        whole = len(set(shifts.values())) == 1
+        for strand, by in [("", *set(shifts.values()))] if whole else shifts.items():
+            if by != "0":
+                (axis,) = self.apply(p.Shift(self.name, axis, by, strand))
         return axis
 
     def together(self, axes: Sequence[str]) -> str:
@@ -264,20 +289,18 @@ class _Replay:
         node = body[k - 1]
         return node if isinstance(node, str) else node.axis
 
-    def finish(self, band: Band, made: Sequence[tuple[str, Member]], shared: int, parallel: bool) -> bool:
-        """Tile the loops that all statements share, and run one in parallel; returns whether one is still wanted."""
-        axes = tuple(axis for axis, _ in made)
-        tilable = band.permutable and shared > 1
-        if self.tile is not None and tilable:
+    def finish(self, made: _Made) -> None:
+        """Tile the loops that all statements of a band share, and run one in parallel, as asked."""
+        axes, shared = tuple(axis for axis, _ in made.axes), made.shared
+        if self.tile is not None and made.tilable:
             step = p.TileBy(self.name, axes[:shared], identity(shared), (self.tile,) * shared, (0,) * shared)
             tiles = self.tried([step], f"tiles of {', '.join(axes[:shared])}")
             axes = axes if tiles is None else (*tiles, *axes[shared:])
-        free = next((axis for axis, (_, member) in zip(axes, made, strict=True) if member.coincident), None)
-        if parallel and free is not None:
-            return self.tried([p.Parallel(self.name, free)], f"threads of {free}") is None
-        if parallel and tilable:
-            return self.tried(p.plan_wavefront(self.target.state, self.name, axes[:2]), "a wavefront") is None
-        return parallel
+        free = next((axis for axis, (_, member) in zip(axes, made.axes, strict=True) if member.coincident), None)
+        if made.parallel and free is not None:
+            self.tried([p.Parallel(self.name, free)], f"threads of {free}")
+        elif made.parallel and made.tilable:
+            self.tried(p.plan_wavefront(self.target.state, self.name, axes[:2]), "a wavefront")
 
     def tried(self, steps: Sequence[Primitive], what: str) -> Outputs | None:
         """Apply steps; None, and a note, when one is refused. Returns what the first makes."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from tensorlang import config
@@ -53,7 +54,7 @@ class OutOfReach:
             "",
             f"{self.statement.name} reads {self.read.array} {where}",
             witness=first_instance(self.scop, self.statement, self.read),
-            legal=legal_places(state, self.producer.name),
+            legal=searched(partial(legal_places, state, self.producer.name)),
         )
 
 
@@ -67,10 +68,9 @@ class Uncovered:
         """The error to raise."""
         producer = state.program.producer[self.gap.array]
         element = self.gap.witness.element
+        word, legal = "compute there", searched(partial(legal_places, state, producer))
         if state.stages[producer].predicates:
-            word, legal = "store", [f"a predicate that holds for {element}"]
-        else:
-            word, legal = "compute there", legal_places(state, producer)
+            word, legal = "store", lambda: [f"a predicate that holds for {element}"]
         why = f"{self.gap.reader} reads {element}, which {producer} does not {word}"
         return UncoveredRead("", why, witness=self.gap.witness, legal=legal)
 
@@ -258,8 +258,24 @@ def _refusal(state: ScheduleState, derived: Derived, broken: Sequence[Violation]
     why = f"iterations of {axis} would run at the same time, but {witness.element} is {what} by two of them"
     word = {LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorize", LoopKind.BOUND: "bind"}[note.kind]
     thread = f", {note.thread!r}" if note.thread else ""
-    legal = [f"s[{stage!r}].{word}({a!r}{thread})" for a in free_axes(state, stage, axis)]
-    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, legal=legal)
+
+    def others() -> list[str]:
+        return [f"s[{stage!r}].{word}({a!r}{thread})" for a in free_axes(state, stage, axis)]
+
+    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, legal=searched(others))
+
+
+def searched(search: Callable[[], list[str]]) -> Callable[[], list[str]]:
+    """A search for alternatives that finds none when it runs out of its budget."""
+
+    def run() -> list[str]:
+        try:
+            with isl.budget(config.get("budget")):
+                return search()
+        except isl.BudgetExceeded:
+            return []
+
+    return run
 
 
 def _notes(state: ScheduleState, found: Clash) -> list[str]:

@@ -20,7 +20,7 @@ from tensorlang.polyhedral.ordered import Source, sources
 from tensorlang.polyhedral.statement import Access, Array, Fold, Role, Scop, Statement
 from tensorlang.schedule import order
 from tensorlang.schedule.carried import one_ahead, only_new, padded, with_tile
-from tensorlang.schedule.following import Placement, following_placement, own_placement, same_iteration
+from tensorlang.schedule.following import Placement, following_placement, own_placement, root_order, same_iteration
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.peeling import point_loops
 from tensorlang.schedule.prefetching import PrefetchPlan, plan_prefetch
@@ -156,8 +156,7 @@ class _Derivation:
                 self._plan_buffers(op, (), None)
         for plan in self.stages.values():
             self._prefetch(plan)
-        roots = [op.name for op in program.ops if op.name in self.stages and self.stages[op.name].stage.attach is None]
-        tree = sequence([self._nest(name) for name in roots])
+        tree = sequence([self._nest(name) for name in root_order(self.state)])
         scop = self._scop(tree)
         return Derived(scop, tree, self._with_updates(), self.prefetches)
 

@@ -17,12 +17,43 @@ from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.extract import guarded_loads
 from tensorlang.schedule.relation import AxisRange, constant, made_values, simple, symbolic
-from tensorlang.schedule.state import StageState
+from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp
+from tensorlang.te.program import read_buffers
 
 Placement: TypeAlias = Mapping[str, Expr]
 """Loop -> its value, as an expression of the axes of a stage whose points are each in one iteration of it."""
+
+
+def root_order(state: ScheduleState) -> list[str]:
+    """The stages at the root in the order in which they run: program order, but for what is needed earlier.
+
+    A stage that follows its producer may need others, which then come before that producer if they can.
+    """
+    program, stages = state.program, state.stages
+    inside: dict[str, list[str]] = {}
+    for name in stages:
+        root = name
+        while (attach := stages[root].attach) is not None:
+            root = attach.stage
+        inside.setdefault(root, []).append(name)
+    home = {name: root for root, names in inside.items() for name in names}
+    done: dict[str, None] = {}
+    begun: set[str] = set()
+
+    def run(root: str) -> None:
+        begun.add(root)
+        for name in inside[root]:
+            for needed in dict.fromkeys(program.producer[b] for b in read_buffers(program[name])):
+                if needed in home and home[needed] not in begun:
+                    run(home[needed])
+        done[root] = None
+
+    for op in program.ops:
+        if home.get(op.name) == op.name and op.name not in begun:
+            run(op.name)
+    return list(done)
 
 
 def own_placement(stage: StageState, known: Mapping[str, AxisRange], kinds: Mapping[str, AxisKind]) -> Placement:

@@ -292,8 +292,8 @@ def made_values(relations: Sequence[Relation], known: Mapping[str, AxisRange]) -
                 value |= {n: _combination(row, old) for n, row in zip(relation.made, relation.matrix, strict=True)}
             case BandRelation():
                 old = [of(a) for a in relation.axes]
-                for tile, row, by, size in zip(relation.tiles, relation.rows, relation.shifts, relation.sizes, strict=True):
-                    value[tile] = simple(binary("floordiv", binary("add", _combination(row, old), by), size))
+                for tile, (row, size) in zip(relation.tiles, _tile_rows(relation, old), strict=True):
+                    value[tile] = simple(binary("floordiv", row, size))
     return value
 
 
@@ -338,36 +338,43 @@ def backward(
                 b = binary("add", binary("floormod", fused, inner.extent), inner.lower)
                 value[relation.outer], value[relation.inner] = simple(a), simple(b)
             case SkewRelation():
-                axis = known[relation.axis]
                 at = binary("sub", value[relation.skewed], binary("mul", value[relation.by], relation.factor))
                 value[relation.axis] = simple(at)
-                if relation.axis not in free:
-                    guards += [binary("ge", at, axis.lower), binary("lt", at, axis.upper)]
+                guards += _held(relation.axis, at, known, free)
             case ShiftRelation():
                 at = value[relation.shifted]
                 value[relation.axis] = simple(binary("sub", at, relation.by))
-                if relation.within is not None and relation.axis not in free:
-                    old = known[relation.axis]
-                    guards += [binary("ge", value[relation.axis], old.lower), binary("lt", value[relation.axis], old.upper)]
-                if relation.within is not None and relation.cuts:
-                    guards += [binary("ge", at, relation.within.lower), binary("lt", at, relation.within.upper)]
+                if relation.within is not None:
+                    guards += _held(relation.axis, value[relation.axis], known, free)
+                    guards += _inside(at, relation.within) if relation.cuts else []
             case ReverseRelation():
                 value[relation.axis] = simple(binary("sub", _ends(known[relation.axis]), value[relation.reversed]))
             case AffineRelation():
                 made = [value[name] for name in relation.made]
                 for name, row in zip(relation.axes, relation.inverse, strict=True):
                     value[name] = _combination(row, made)
-                    reach = known[name]
-                    if name not in free:
-                        guards += [binary("ge", value[name], reach.lower), binary("lt", value[name], reach.upper)]
+                    guards += _held(name, value[name], known, free)
             case BandRelation():
                 points = [value[a] for a in relation.axes]
-                rows = zip(relation.tiles, relation.rows, relation.shifts, relation.sizes, strict=True)
-                for tile, row, by, size in rows:
-                    at = simple(binary("add", _combination(row, points), by))
-                    first = binary("mul", value[tile], size)
-                    guards += [binary("ge", at, simple(first)), binary("lt", at, simple(binary("add", first, size)))]
+                for tile, (at, size) in zip(relation.tiles, _tile_rows(relation, points), strict=True):
+                    guards += _inside(at, AxisRange(simple(binary("mul", value[tile], size)), Const(size, INDEX)))
     return value, guards
+
+
+def _inside(value: Expr, reach: AxisRange) -> list[Expr]:
+    """The conditions that keep a value in a range."""
+    return [binary("ge", value, reach.lower), binary("lt", value, reach.upper)]
+
+
+def _held(axis: str, value: Expr, known: Mapping[str, AxisRange], free: Collection[str]) -> list[Expr]:
+    """The conditions that keep an axis in its range; none if that follows from the range of others."""
+    return [] if axis in free else _inside(value, known[axis])
+
+
+def _tile_rows(relation: BandRelation, values: Sequence[Expr]) -> list[tuple[Expr, int]]:
+    """What the hyperplanes of tiles give at the values of axes, each with the size of a tile."""
+    rows = zip(relation.rows, relation.shifts, relation.sizes, strict=True)
+    return [(simple(binary("add", _combination(row, values), by)), size) for row, by, size in rows]
 
 
 def _combination(row: Sequence[int], values: Sequence[Expr]) -> Expr:

@@ -75,15 +75,16 @@ class Refused:
 
 
 def repaired(refused: Refused, error: ScheduleError) -> ScheduleError:
-    """Return the error with legal alternatives to the step, as far as some are found."""
-    match error:
-        case IllegalOrder() if not error.legal:
-            legal = _proven(_reordered(refused))
-        case IllegalParallel():
-            legal = [*error.legal, *_factored(refused, error)] or _proven(_parallelized(refused))
-        case _:
-            return error
-    return type(error)(error.asked, error.why, witness=error.witness, legal=legal)
+    """Return the error with a search for legal alternatives to the step."""
+    if not isinstance(error, IllegalOrder | IllegalParallel):
+        return error
+    return type(error)(error.asked, error.why, witness=error.witness, legal=partial(_alternatives, refused, error))
+
+
+def _alternatives(refused: Refused, error: ScheduleError) -> list[str]:
+    if isinstance(error, IllegalOrder):
+        return _proven(_reordered(refused))
+    return [*error.legal, *_factored(refused, error)] or _proven(_parallelized(refused))
 
 
 def _proven(attempts: Iterator[Attempt]) -> list[str]:

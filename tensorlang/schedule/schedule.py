@@ -288,7 +288,7 @@ def _completed(error: ScheduleError, asked: str, trace: Trace) -> ScheduleError:
     if error.asked:
         return error
     steps = trace.to_python().splitlines()
-    return type(error)(asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=error.legal)
+    return type(error)(asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=lambda: error.legal)
 
 
 @by_own_names

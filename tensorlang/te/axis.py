@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from tensorlang.ir.expr import Const, Expr, ExprLike, ExprOperators, Var, as_expr
+from tensorlang.names import Explained
 
 ZERO = Const(0, "int32")
 
@@ -33,7 +34,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Axis(ExprOperators):
+class Axis(Explained, ExprOperators):
     """`lower <= name < lower + extent`. The name is its identity within its stage.
 
     Classic te calls this IterVar; `.var` and `.dom` are its words. Comparing an axis builds an expression.

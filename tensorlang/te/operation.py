@@ -58,7 +58,7 @@ class Reduce(Expr, Printable):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Tensor(ExprOperators):
+class Tensor(Explained, ExprOperators):
     """Output `value_index` of an operation. `A[i, j]`, `A(i, j)` and `A[i][j]` read an element."""
 
     op: Operation

@@ -87,7 +87,11 @@ class OrderedCase:
 
 @st.composite
 def ordered_programs(
-    draw: Draw, max_statements: int = 4, symbolic: bool | None = None, data: bool = False
+    draw: Draw,
+    max_statements: int = 4,
+    symbolic: bool | None = None,
+    data: bool = False,
+    dtypes_from: Sequence[str] = DTYPES,
 ) -> OrderedCase:
     """Draw a program of up to `max_statements` statements in loops of up to four iterations, or of any size.
 
@@ -95,7 +99,7 @@ def ordered_programs(
     """
     free = bool(draw(st.booleans())) if symbolic is None else symbolic
     n = te.var(SIZE) if free else te.const(draw(st.sampled_from(EXTENTS)), "int32")
-    writing = _Writing(draw, n, draw(st.sampled_from(DTYPES)), max_statements, data)
+    writing = _Writing(draw, n, draw(st.sampled_from(list(dtypes_from))), max_statements, data)
     sizes = tuple({SIZE: value} for value in range(5)) if free else ({},)
     return writing.case(sizes)
 

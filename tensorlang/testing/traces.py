@@ -59,13 +59,18 @@ def schedules(
     threads: bool = False,
     check: bool = True,
     favoured: Sequence[str] = (),
+    first: Steps = (),
 ) -> Schedule:
-    """Draw a schedule of up to `max_steps` steps. `threads` may bind axes; `favoured` primitives are tried most.
+    """Draw a schedule of up to `max_steps` steps after those of `first`.
+
+    `threads` may bind axes; `favoured` primitives are tried most.
 
     `check=False` keeps steps that only the analysis would refuse, and asks for more of them: reduce axes in parallel,
     stages inside loops that not all of their readers share. About a quarter of such schedules are illegal.
     """
     schedule = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
+    for step in first:
+        schedule.advance(step, check)
     for _ in range(draw(st.integers(1 if check else (max_steps + 1) // 2, max_steps))):
         for step in _Drawing(draw, schedule, check, favoured).steps(threads):
             try:
@@ -221,8 +226,36 @@ class _Drawing:
             return ()
         return (p.TransformLayout(stage, tuple(f"a{k}" for k in range(rank)), self.pick(LAYOUTS[rank])),)
 
+    def reverse_compute_at(self, stage: str, leaves: Sequence[str]) -> Steps:
+        program, stages = self.schedule.program, self.schedule.state.stages
+        hosts = [n for n in stages if stage in program.consumers[n] and stages[n].leaves]
+        if not hosts:
+            return ()
+        host = self.pick(hosts)
+        return (p.ReverseComputeAt(stage, host, self.pick(stages[host].leaves)),)
+
+    def prefetch(self, stage: str, leaves: Sequence[str]) -> Steps:
+        program = self.schedule.program
+        reads = [b for b, producer in program.producer.items() if stage in program.consumers[producer]]
+        return (p.Prefetch(stage, self.pick(reads), self.pick(leaves), self.below(4) - 1),) if reads else ()
+
+    def pragma(self, stage: str, leaves: Sequence[str]) -> Steps:
+        word, value = self.pick(PRAGMAS)
+        return (p.Pragma(stage, self.pick(leaves), word, value),)
+
+    def set_store_predicate(self, stage: str, leaves: Sequence[str]) -> Steps:
+        axis, number = self.pick(leaves), self.below(3)
+        return (p.SetStorePredicate(stage, self.pick([f"{axis} % 2 == {number}", f"{axis} >= {number}"])),)
+
 
 Maker = Callable[[_Drawing, str, Sequence[str]], Steps]
+PRAGMAS = (
+    ("auto_unroll_max_step", 4),
+    ("auto_unroll_max_step", 64),
+    ("unroll_explicit", 0),
+    ("loop_partition_hint", None),
+    ("parallel_stride_pattern", None),
+)
 MAKERS: dict[str, Maker] = {
     "split": _Drawing.split,
     "fuse": _Drawing.fuse,
@@ -250,6 +283,11 @@ MAKERS: dict[str, Maker] = {
     "decompose_reduction": lambda d, stage, leaves: (p.DecomposeReduction(stage, d.pick(leaves)),),
     "transform_layout": _Drawing.layout,
     "tensorize": _Drawing.tensorize,
+    "reverse_compute_at": _Drawing.reverse_compute_at,
+    "prefetch": _Drawing.prefetch,
+    "pragma": _Drawing.pragma,
+    "set_store_predicate": _Drawing.set_store_predicate,
+    "atomic": lambda d, stage, leaves: (p.Atomic(stage), p.Parallel(stage, d.pick(d.reduced(stage, leaves) or leaves))),
 }
 """Name of a primitive in traces -> the steps to try on a stage with these leaves."""
 
@@ -258,6 +296,7 @@ WEIGHTS: dict[str, int] = {
     "compute_at": 6, "compute_root": 1, "compute_inline": 1, "set_scope": 1, "cache_read": 2, "cache_write": 2,
     "rfactor": 2, "transform_layout": 2, "shift": 2, "reverse": 1, "fission": 1, "fuse_with": 2, "peel": 1,
     "partition": 1, "decompose_reduction": 1, "affine": 1, "tile_by": 1, "tensorize": 2,
+    "reverse_compute_at": 2, "prefetch": 1, "pragma": 1, "set_store_predicate": 1, "atomic": 1,
 }  # fmt: skip
 """How often each is tried."""
 
@@ -272,5 +311,8 @@ BOLD: dict[str, int] = {
     "compute_root": 2,
     "compute_inline": 1,
     "tensorize": 0,
+    "reverse_compute_at": 0,
+    "set_store_predicate": 0,
+    "atomic": 0,
 }
 """How often those are tried that may be illegal, when nothing checks them."""

@@ -132,13 +132,6 @@ LOOPS = {
 }
 
 ANNOTATIONS = {
-    "vectorize a size": Refusal(
-        lambda: chain(n),
-        (),
-        lambda s: s["C"].vectorize("i"),
-        ("vectorize needs a constant extent, and i has a symbolic one",),
-        legal=("split i by a constant factor and vectorize the inner axis",),
-    ),
     "unroll a size": Refusal(lambda: chain(n), (), lambda s: s["C"].unroll("i"), ("unroll needs a constant extent",)),
     "unroll nparts of a size": Refusal(
         lambda: chain(n),

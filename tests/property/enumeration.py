@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations, product
 from typing import Any
 
-from tensorlang.ir.expr import Binary, Const, Expr, Unary
+import numpy.typing as npt
+
+from tensorlang.ir.expr import Binary, Const, Expr, Load, Unary, rewrite
 from tensorlang.polyhedral.affine_text import evaluate
 from tensorlang.polyhedral.nest import loops
 from tensorlang.polyhedral.statement import Access, Role, Statement
 from tensorlang.schedule.derive import Derived
 
 Values = dict[str, int]
+Memory = Mapping[str, npt.NDArray[Any]]
 Event = tuple[Statement, Values]
 
 
@@ -35,36 +38,50 @@ def holds(condition: Expr, values: Values) -> bool:
     raise AssertionError(condition)
 
 
-def events(derived: Derived, sizes: Values | None = None) -> Iterator[Event]:
+def events(derived: Derived, sizes: Values | None = None, memory: Memory | None = None) -> Iterator[Event]:
     """Every instance of every statement."""
     sizes = sizes or {}
     bounds = {loop.name: (evaluate(loop.lower, sizes), evaluate(loop.upper, sizes)) for loop in loops(derived.tree)}
     for statement in derived.scop.statements:
         for point in product(*(range(*bounds[name]) for name in statement.loops)):
             values = dict(zip(statement.loops, point, strict=True)) | sizes
-            if all(_maybe(c, values) for c in statement.domain):
+            if all(_maybe(c, values, memory) for c in statement.domain):
                 yield statement, values
 
 
-def element(access: Access, values: Values, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+def element(
+    access: Access, values: Values, shape: tuple[int, ...], memory: Memory | None = None
+) -> list[tuple[int, ...]]:
     """The elements that an access may touch, with the version of the array in front."""
-    if not all(_maybe(c, values) for c in access.conditions):
+    if not all(_maybe(c, values, memory) for c in access.conditions):
         return []
     version = tuple(values.get(v, -1) for v in access.version)
     spans = []
     for k, extent in enumerate(shape):
         try:
             assert access.index is not None
-            spans.append([evaluate(access.index[k], values)])
+            spans.append([evaluate(_known(access.index[k], values, memory), values)])
         except (KeyError, AssertionError):
             spans.append(list(range(extent)))
     return [(*version, *index) for index in product(*spans)]
 
 
-def _maybe(condition: Expr, values: Values) -> bool:
+def _known(expr: Expr, values: Values, memory: Memory | None) -> Expr:
+    """An expression with the elements of known arrays in place of their reads."""
+
+    def rule(node: Expr) -> Expr | None:
+        if memory is None or not isinstance(node, Load) or node.buffer.name not in memory:
+            return None
+        at = tuple(evaluate(i, values) for i in node.index)
+        return Const(int(memory[node.buffer.name][at]), node.dtype)
+
+    return rewrite(expr, rule)
+
+
+def _maybe(condition: Expr, values: Values, memory: Memory | None = None) -> bool:
     """True when a condition holds, or cannot be known because it reads memory."""
     try:
-        return holds(condition, values)
+        return holds(_known(condition, values, memory), values)
     except KeyError:
         return True
 
@@ -135,23 +152,30 @@ def _order(a: Any, b: Any) -> Order:
     return Order.NONE if a == b else Order.BEFORE if a < b else Order.AFTER
 
 
-def touches(derived: Derived, sizes: Values) -> dict[tuple[str, tuple[int, ...]], list[Touch]]:
+def touches(
+    derived: Derived, sizes: Values, memory: Memory | None = None
+) -> dict[tuple[str, tuple[int, ...]], list[Touch]]:
     """All accesses by the element that they touch."""
     shapes = {a.name: tuple(evaluate(e, sizes) for e in a.shape) for a in derived.scop.arrays}
     found: dict[tuple[str, tuple[int, ...]], list[Touch]] = {}
-    for event in events(derived, sizes):
+    for event in events(derived, sizes, memory):
         statement, values = event
         for accesses, writes in ((statement.writes, True), (statement.reads, False)):
             for access in accesses:
-                for at in element(access, values, shapes[access.array]):
+                for at in element(access, values, shapes[access.array], memory):
                     found.setdefault((access.array, at), []).append(Touch(event, access, writes))
     return found
 
 
-def broken(derived: Derived, sizes: Values | None = None) -> Iterator[tuple[Event, Event]]:
-    """The pairs of instances that a schedule gets wrong: the first must come first, or either, and neither does."""
+def broken(
+    derived: Derived, sizes: Values | None = None, memory: Memory | None = None
+) -> Iterator[tuple[Event, Event]]:
+    """The pairs of instances that a schedule gets wrong: the first must come first, or either, and neither does.
+
+    `memory`: the contents of inputs; an element that is found through another array may be any.
+    """
     unordered = derived.scop.unordered
-    for found in touches(derived, sizes or {}).values():
+    for found in touches(derived, sizes or {}, memory).values():
         for a, b in combinations(found, 2):
             forward = runs_before(a.event, b.event, unordered)
             backward = runs_before(b.event, a.event, unordered)

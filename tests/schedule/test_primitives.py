@@ -50,6 +50,15 @@ def gathered() -> Case:
     return Case(te.create_schedule(C.op), (x, idx, C))
 
 
+def matmul_and_relu(rows: te.Var, columns: te.Var) -> Case:
+    """D = max(C, 0), C = A B."""
+    A, B = te.placeholder((rows, 6), name="A"), te.placeholder((6, columns), name="B")
+    k = te.reduce_axis((0, 6), "k")
+    C = te.compute((rows, columns), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    D = te.compute((rows, columns), lambda i, j: te.maximum(C[i, j], 0.0), name="D")
+    return Case(te.create_schedule(D.op), (A, B, D))
+
+
 def packed(s: Schedule) -> None:
     """The usual way of a fast matmul: packed panels, a register tile in a cache, vectors and threads."""
     T = s.cache_write("C", "local")
@@ -197,6 +206,35 @@ EXAMPLES: dict[str, Example] = {
     "assume": (gathered, lambda s: s.assume("range", "idx", -8, 8), lambda s: s["C"].parallel("i")),
     "strict": (row_sum, lambda s: s.strict(), lambda s: s["B"].split("k", factor=8)),
     "around an extern stage": (with_extern, lambda s: s["B"].split("i", factor=5), lambda s: s["C"].vectorize("i")),
+    "pragma": (
+        lambda: chain(n),
+        lambda s: s["C"].split("i", factor=4),
+        lambda s: s["C"].pragma("i_o", "loop_partition_hint"),
+        lambda s: s["C"].pragma("i_i", "auto_unroll_max_step", 4),
+    ),
+    "prefetch": (matmul, lambda s: s["C"].reorder("i", "k", "j"), lambda s: s["C"].prefetch("B", "k", 2)),
+    "set_store_predicate": (
+        lambda: transposed(n),
+        lambda s: s["B"].split("i", factor=4),
+        lambda s: s["B"].set_store_predicate("i < n and not i_i > 3"),
+    ),
+    "reverse_compute_at": (
+        lambda: matmul_and_relu(n, m),
+        lambda s: s["C"].tile("i", "j", 4, 8),
+        lambda s: s["D"].reverse_compute_at(s["C"], "j_o"),
+        lambda s: s["C"].parallel("i_o"),
+    ),
+    "reverse_compute_at of a window": (
+        stencil,
+        lambda s: s["B"].split("i", factor=6),
+        lambda s: s["C"].reverse_compute_at(s["B"], "i_o"),
+    ),
+    "atomic": (
+        row_sum,
+        lambda s: s["B"].atomic(),
+        lambda s: s["B"].reorder("k", "i"),
+        lambda s: s["B"].parallel("k"),
+    ),
     "packed": (lambda: matmul(6, 14, 8), packed),
 }
 

@@ -51,7 +51,7 @@ class Vectorize:
     """Run the iterations of an axis as lanes of vector instructions.
 
     Rewrite: `for i in range(16): C[i] = ...` -> `C[0:16] = ...`.
-    Legal when: the extent is constant, no dependence joins two lanes, and nothing is computed inside the axis.
+    Legal when: no dependence joins two lanes, and nothing is computed inside the axis.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100,), name="A")
@@ -65,7 +65,7 @@ class Vectorize:
     axis: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        _constant_extent(state, self.stage, self.axis, "vectorize")
+        state.looped(self.stage)
         for other in state.attached_to(self.stage):
             assert other.attach is not None
             if self.axis in order.path(state.stages[self.stage].order, other.attach.axis):

@@ -1,0 +1,197 @@
+"""docs/from_tvm.md is true: what it calls the same is there, and what it calls missing says so and what to do."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import tensorlang as tvm
+from tensorlang import te, tir
+from tensorlang.names import PAGE
+
+TEXT = (Path(__file__).parent.parent / PAGE).read_text(encoding="utf-8")
+
+TE = """
+placeholder compute scan extern extern_primfunc var size_var const thread_axis reduce_axis create_prim_func
+decl_tensor_intrin gradient hybrid comm_reducer sum min max any all SpecializedCondition AXIS_SEPARATOR tag_scope trace
+create_schedule Schedule Stage Tensor TensorSlice PlaceholderOp ComputeOp TensorComputeOp ScanOp ExternOp HybridOp
+exp erf tanh sigmoid log tan cos sin sqrt rsqrt floor ceil sinh cosh log2 log10 asin asinh acos acosh atan atanh trunc
+abs round nearbyint power popcount fmod if_then_else isnan isfinite isinf div indexdiv indexmod truncdiv truncmod
+floordiv floormod min_value max_value add subtract multiply
+"""
+"""What `tvm.te` offered in 0.14."""
+
+TIR = """
+PrimExpr const Buffer decl_buffer DataProducer Layout BijectiveLayout bijective_layout layout Var SizeVar Reduce
+FloatImm IntImm StringImm Cast Add Sub Mul Div Mod FloorDiv FloorMod Min Max EQ NE LT LE GT GE And Or Not Select
+BufferLoad
+ProducerLoad Ramp Broadcast Shuffle Call CallEffectKind Let IterVar CommReducer Stmt LetStmt AssertStmt ForKind For
+While BufferStore BufferRealize ProducerStore Allocate AllocateConst AttrStmt DeclBuffer ProducerRealize SeqStmt
+IfThenElse Evaluate Prefetch stmt_seq stmt_list BufferRegion MatchBufferRegion Block BlockRealize PrimFunc TensorIntrin
+IndexMap call_packed_lowered call_cpacked_lowered call_tir call_packed call_cpacked call_intrin call_pure_extern
+call_extern call_llvm_intrin call_llvm_pure_intrin ret all any min_value max_value trace tvm_check_return
+tvm_stack_alloca tvm_stack_make_shape tvm_stack_make_array tvm_tuple tvm_struct_get tvm_struct_set address_of
+lookup_param assume undef tvm_thread_allreduce type_annotation tvm_access_ptr tvm_throw_last_error tvm_load_matrix_sync
+tvm_store_matrix_sync tvm_mma_sync tvm_bmma_sync tvm_fill_fragment ptx_mma ptx_mma_sp mma_store mma_fill ptx_ldmatrix
+ptx_cp_async ptx_cp_async_bulk ptx_commit_group ptx_wait_group ptx_cp_async_barrier ptx_init_barrier_thread_count
+ptx_arrive_barrier ptx_arrive_barrier_expect_tx ptx_wait_barrier create_barriers vectorlow vectorhigh vectorcombine
+infinity reinterpret exp exp2 exp10 log log2 log10 log1p ldexp clz sin sinh asin asinh cos cosh acos acosh tan tanh atan
+atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor erf sigmoid sqrt rsqrt floor ceil hypot trunc abs round
+nextafter nearbyint power pow popcount fmod if_then_else likely isnan isnullptr isfinite isinf copysign div indexdiv
+indexmod truncdiv truncmod floordiv floormod ceildiv comm_reducer min max sum q_multiply_shift q_multiply_shift_per_axis
+shift_left shift_right TVMBackendAllocWorkspace TVMBackendFreeWorkspace start_profile_intrinsic end_profile_intrinsic
+vscale add subtract multiply StmtSRef BlockScope ScheduleState Schedule ScheduleError BlockDependenceInfo schedule
+ir_builder transform analysis stmt_functor usmp
+"""
+"""What `tvm.tir` offered in 0.14."""
+
+SCHEDULE = "normalize create_group cache_read cache_write rfactor"
+STAGE = """
+split fuse set_scope bind env_threads set_store_predicate compute_at compute_inline compute_root reorder tile vectorize
+tensorize unroll parallel pragma prefetch storage_align double_buffer rolling_buffer transform_layout
+"""
+"""The primitives of `te.Schedule` and of `te.Stage`, beside `create_schedule` and indexing."""
+
+
+class Row(NamedTuple):
+    """One name of the page, with what its row says."""
+
+    name: str
+    here: str
+    note: str
+
+
+def rows() -> list[Row]:
+    """Every name in the first column of the tables of three columns."""
+    found = []
+    for line in TEXT.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| `") and len(cells) == 3:
+            names, here, note = cells
+            found += [Row(name, here, note.strip("| ")) for name in re.findall(r"`([^`]+)`", names)]
+    return found
+
+
+ROWS = rows()
+
+
+@cache
+def objects() -> dict[str, Any]:
+    """What the names on the page begin with."""
+    A, state = te.placeholder((4, 5), name="A"), te.placeholder((4, 5), name="state")
+    axis = te.reduce_axis((0, 5), "k")
+    C = te.compute((4,), lambda i: te.sum(A[i, axis], axis=axis), name="C", attrs={"note": 1})
+    E = te.extern((4,), [C], lambda values, out: None, name="E")
+    init = te.compute((1, 5), lambda t, i: A[t, i], name="init")
+    S = te.scan(init, te.compute((4, 5), lambda t, i: state[t - 1, i] + 1, name="update"), state, name="S")
+    s = te.create_schedule(C.op)
+    lowered = tvm.lower(s, [A, C])
+    f = tvm.build(s, [A, C], target="interpreter")
+    return {"tvm": tvm, "te": te, "tir": tir, "A": A, "C": C, "E": E, "S": S, "s": s, "axis": axis, "f": f,
+            "lowered": lowered}  # fmt: skip
+
+
+def value(name: str) -> Any:
+    """The object that a name of the page stands for; `sch.x` is found on a schedule or on a stage."""
+    owner, _, attribute = name.rpartition(".")
+    if owner != "sch":
+        return eval(name, dict(objects()))
+    s, C = objects()["s"], objects()["C"]
+    return getattr(s, attribute) if hasattr(s, attribute) else getattr(s[C], attribute)
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.here == "same"], ids=lambda r: r.name)
+def test_what_is_the_same_is_there(row: Row) -> None:
+    value(row.name)
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.here != "same"], ids=lambda r: r.name)
+def test_what_is_missing_says_what_to_do(row: Row) -> None:
+    assert row.here == "–" and row.note
+    with pytest.raises(AttributeError) as caught:
+        value(row.name)
+    message = str(caught.value)
+    assert row.name.rpartition(".")[2] in message
+    assert message.replace("`", "").endswith(
+        f": TVM has it, tensorlang does not; {row.note.replace('`', '')}; see {PAGE}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("prefix", "names"),
+    [("te.", TE), ("tir.", TIR), ("s.", SCHEDULE), ("s[C].", STAGE)],
+    ids=["te", "tir", "s", "s[C]"],
+)
+def test_every_name_of_tvm_is_on_the_page(prefix: str, names: str) -> None:
+    listed = {row.name for row in ROWS}
+    assert [name for name in names.split() if prefix + name not in listed] == []
+
+
+def test_no_name_is_listed_twice() -> None:
+    names = [row.name for row in ROWS]
+    assert len(names) > 400
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_every_refusal_is_on_the_page() -> None:
+    from tensorlang.names import _absent
+    from tensorlang.schedule.names import ABSENT
+
+    listed = {row.name.rpartition(".")[2] for row in ROWS if row.here != "same"}
+    assert [name for name in ABSENT if name not in listed] == []
+    assert [f"{owner}.{name}" for owner, names in _absent.items() for name in names if name not in listed] == []
+
+
+def test_an_own_attribute_error_of_a_property_is_kept() -> None:
+    from tensorlang.names import Explained
+
+    class Half(Explained):
+        @property
+        def other(self) -> int:
+            raise AttributeError("there is one half only")
+
+    with pytest.raises(AttributeError, match=r"^there is one half only$"):
+        _ = Half().other
+    with pytest.raises(AttributeError, match=r"^'Half' object has no attribute 'third'$"):
+        _ = Half().third  # type: ignore[attr-defined]
+
+
+def test_expression_classes_build_and_recognise() -> None:
+    x, y = tir.Var("x", "float32"), tir.Var("y", "float32")
+    i, j = tir.Var("i"), tir.Var("j")
+    made = {
+        tir.Add: "x + y", tir.Sub: "x - y", tir.Mul: "x * y", tir.Div: "x / y", tir.Min: "min(x, y)",
+        tir.Max: "max(x, y)", tir.EQ: "x == y", tir.NE: "x != y", tir.LT: "x < y", tir.LE: "x <= y", tir.GT: "x > y",
+        tir.GE: "x >= y",
+    }  # fmt: skip
+    for cls, text in made.items():
+        node = cls(x, y)
+        assert str(node) == text and [other for other in made if isinstance(node, other)] == [cls]
+        assert str(node.a) == "x" and str(node.b) == "y"
+    assert str(tir.FloorDiv(i, j)) == "i // j" and str(tir.FloorMod(i, j)) == "i % j"
+    assert isinstance(tir.Div(i, j), tir.Div) and isinstance(tir.Mod(i, j), tir.Mod)
+    assert isinstance(tir.And(i < j, i < 3), tir.And) and isinstance(tir.Or(i < j, i < 3), tir.Or)
+    assert isinstance(tir.Not(i < j), tir.Not) and not isinstance(~i, tir.Not)
+    assert isinstance(tir.Cast("int8", x), tir.Cast) and isinstance(tir.Select(x > 1, x, 0), tir.Select)
+    assert isinstance(tir.Select(condition=x > 1, true_value=x, false_value=0), tir.Select)
+    assert isinstance(objects()["C"].op.body[0], tir.Reduce) and isinstance(tir.exp(x), tir.Call)
+    with pytest.raises(tvm.DefinitionError, match="Not needs a condition, got i of dtype int32"):
+        tir.Not(i)
+
+
+def test_names_of_operators() -> None:
+    i, j = tir.Var("i"), tir.Var("j")
+    assert str(te.add(i, 1)) == "i + 1" and str(te.subtract(i, j)) == "i - j" and str(te.multiply(2, i)) == "2 * i"
+    assert str(tir.bitwise_and(i, j)) == "i & j" and str(tir.bitwise_or(i, j)) == "i | j"
+    assert str(tir.bitwise_xor(i, j)) == "i ^ j" and str(tir.bitwise_not(i)) == str(~i)
+
+
+def test_axes_in_classic_words() -> None:
+    k, thread = te.reduce_axis(te.Range.from_min_extent(2, 5), "k"), te.thread_axis("threadIdx.x")
+    assert (str(k.dom.min), str(k.dom.extent), k.iter_type) == ("2", "5", tir.IterVar.CommReduce)
+    assert (thread.iter_type, thread.thread_tag) == (tir.IterVar.ThreadIndex, "threadIdx.x")
+    assert objects()["C"].op.axis[0].iter_type == tir.IterVar.DataPar
