@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from tensorlang.ir.expr import Buffer, Expr, Load, Var, binary, rewrite
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, cast, const, rewrite
 
 INDEX = "int64"
 
@@ -291,6 +291,15 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
             pass
     for child in children(stmt):
         yield from stmt_exprs(child)
+
+
+def zeros(buffer: Buffer) -> Stmt:
+    """Return loops that set every element of an array to zero."""
+    axes = tuple(Var(f"{buffer.name}.z{k}", INDEX) for k in range(len(buffer.shape)))
+    body: Stmt = Store(buffer, axes, const(0, buffer.dtype))
+    for axis, extent in reversed(list(zip(axes, buffer.shape, strict=True))):
+        body = For(axis, Const(0, INDEX), cast(extent, INDEX), LoopKind.SERIAL, body)
+    return body
 
 
 def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorlang.ir.expr import Buffer, Expr, binary, substitute
-from tensorlang.ir.stmt import Allocate, Stmt, map_children, walk, with_buffers
+from tensorlang.ir.stmt import Allocate, Seq, Stmt, map_children, walk, with_buffers, zeros
 from tensorlang.schedule.derive import BufferPlan
 from tensorlang.schedule.relation import simple
 from tensorlang.te.program import unique
@@ -39,7 +39,8 @@ class Storage:
     def owned_by(self, loop: str | None, body: Stmt) -> Stmt:
         """Wrap a body in the allocations of the buffers that live as long as one iteration of `loop`."""
         for plan in reversed(self.by_loop.get(loop, [])):
-            body = Allocate(plan.buffer, _apart(body, plan.buffer))
+            inside = _apart(body, plan.buffer)
+            body = Allocate(plan.buffer, Seq((zeros(plan.buffer), inside)) if plan.is_zeroed else inside)
         return body
 
 

@@ -60,7 +60,7 @@ def _is_int(expr: Expr) -> bool:
     return dtypes.info(expr.dtype).is_integer
 
 
-def _is_exact(expr: Expr) -> bool:
+def is_exact(expr: Expr) -> bool:
     """Whether arithmetic does not wrap: that in int32 and int64 (te.exact writes what does in another dtype)."""
     return expr.dtype in ("int32", "int64")
 
@@ -72,12 +72,12 @@ def index_text(expr: Expr, names: dict[str, str], namer: Namer) -> str | None:
             return str(expr.value)
         case Var():
             return names[expr.name] if expr.name in names else namer.parameter(expr) if namer.is_size(expr) else None
-        case Cast() if _is_exact(expr) and _is_exact(expr.value):
+        case Cast() if is_exact(expr) and is_exact(expr.value):
             return index_text(expr.value, names, namer)
-        case Unary() if expr.op == "neg" and _is_exact(expr):
+        case Unary() if expr.op == "neg" and is_exact(expr):
             inner = index_text(expr.a, names, namer)
             return None if inner is None else f"(-({inner}))"
-        case Binary() if _is_exact(expr):
+        case Binary() if is_exact(expr):
             text = _binary_text(expr, names, namer)
             if text is None and namer.is_size(expr):
                 return namer.parameter(expr)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import Witness
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.legality import TimeSpace
+from tensorlang.polyhedral.sizes import failing_text, sizes_text
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
 from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
 
@@ -94,6 +95,9 @@ def _witness(space: TimeSpace, unserved: isl.Map, read: Access) -> Witness:
     """The smallest run of a read, out of a map `time -> element` of runs that nobody serves."""
     sizes, time, _ = smallest_that_runs(unserved, space, to_time=False)
     bound = sizes_of(space, sizes)
+    touches = [(s, a) for s in space.scop.statements for a in (*s.writes, *s.reads) if a.array == read.array]
+    seen = bound and all(space.is_exact(*t) for t in touches)
+    told = failing_text(sizes_text([unserved.params()], space)) if seen else ""
     statement, values = locate(space, time, bound)
     reader = instance(statement, values, space)
-    return Witness("coverage", element_text(read, values), None, reader, (), tuple(sorted(bound.items())))
+    return Witness("coverage", element_text(read, values), None, reader, (), tuple(sorted(bound.items())), told)

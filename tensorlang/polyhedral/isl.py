@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import islpy
@@ -21,6 +21,8 @@ ScheduleNode: TypeAlias = Any
 PwAff: TypeAlias = Any
 AstExpr: TypeAlias = Any
 AstNode: TypeAlias = Any
+Entries: TypeAlias = Sequence[tuple[int, int]]
+"""The columns of a row that are not 0, with their numbers."""
 
 DIM = islpy.dim_type
 ExprType = islpy.ast_expr_type
@@ -54,6 +56,38 @@ def make_map(text: str) -> Map:
 def make_union_map(text: str) -> UnionMap:
     """Parse a union map."""
     return islpy.UnionMap(text)
+
+
+@lru_cache(maxsize=1024)
+def map_space(parameters: tuple[str, ...], inputs: int, outputs: int, name: str) -> Any:
+    """The space of maps from vectors to vectors of a tuple called `name` (or of none)."""
+    space = islpy.Space.alloc(islpy.DEFAULT_CONTEXT, len(parameters), inputs, outputs)
+    for k, parameter in enumerate(parameters):
+        space = space.set_dim_name(DIM.param, k, parameter)
+    return space.set_tuple_name(DIM.out, name) if name else space
+
+
+def map_of_rows(space: Any, columns: int, zero: Sequence[Entries], positive: Sequence[Entries]) -> Map:
+    """The map for which some sums are 0 and others at least 0, without reading text.
+
+    Columns are the constant, parameters, inputs, outputs, then further dims of which any value will do.
+    """
+    order = DIM.cst, DIM.param, DIM.in_, DIM.out, DIM.div
+    rows = _matrix(columns, zero), _matrix(columns, positive)
+    return islpy.Map.from_basic_map(islpy.BasicMap.from_constraint_matrices(space, *rows, *order))
+
+
+def _matrix(columns: int, rows: Sequence[Entries]) -> Any:
+    made = islpy.Mat.alloc(islpy.DEFAULT_CONTEXT, 0, columns).add_zero_rows(len(rows))
+    for k, row in enumerate(rows):
+        for column, number in row:
+            made = made.set_element_val(k, column, _value(number))
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _value(number: int) -> Any:
+    return islpy.Val(number)
 
 
 def union(maps: Sequence[UnionMap]) -> UnionMap:

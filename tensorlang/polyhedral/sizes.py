@@ -23,11 +23,14 @@ def failing_sizes(violations: Sequence[Violation]) -> str:
     if not space.scop.sizes or not space.namer.parameters:
         return ""
     text = sizes_text([v.pairs.params() for v in violations], space)
-    if not text:
-        return ""
-    if _all_visible(space, {v.array for v in violations}):
-        return "fails for all sizes" if text == "all" else f"fails exactly when {text}"
-    return "no proof for any size" if text == "all" else f"no proof when {text}, legal otherwise"
+    if text and not _all_visible(space, {v.array for v in violations}):
+        return "no proof for any size" if text == "all" else f"no proof when {text}, legal otherwise"
+    return failing_text(text, "exactly when")
+
+
+def failing_text(sizes: str, word: str = "when") -> str:
+    """What to say of a set of sizes for which something is wrong."""
+    return f"fails {word} {sizes}" if sizes not in ("", "all") else "fails for all sizes" if sizes else ""
 
 
 def sizes_text(found: Iterable[isl.Set], space: TimeSpace) -> str:

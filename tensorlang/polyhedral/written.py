@@ -19,12 +19,18 @@ from tensorlang.te.program import Program, local_arrays
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class Reading:
     """A load of a statement, in the part of its domain where it runs."""
 
     source: Source
     load: Load
     domain: tuple[Expr, ...]
+
+    def is_visible(self, sizes: frozenset[str]) -> bool:
+        """Whether isl sees when the load runs, and what it reads."""
+        names, namer = dims(_loops(self.source)), Namer(sizes)
+        _, exact = conditions_text(self.domain, names, namer)
+        return exact and all(index_text(i, names, namer) is not None for i in self.load.index)
 
 
 def check_written(program: Program) -> None:
@@ -46,26 +52,26 @@ def _check(op: HybridOp, sizes: frozenset[str]) -> None:
     fresh = {b.name for b, old in zip(op.outputs, op.updates, strict=True) if old is None}
     fresh |= {b.name for b in local_arrays(op)}
     found = list(sources(op).values())
-    for reading in (r for source in found for r in _readings(source) if r.load.buffer.name in fresh):
+    for reading in (r for source in found for r in readings(source) if r.load.buffer.name in fresh):
         namer = Namer(sizes)
-        missing = _unwritten(reading, found, namer)
+        missing = unwritten(reading, found, namer)
         if missing is not None:
             raise DefinitionError(_complaint(op, reading, missing, namer), op.location)
 
 
-def _readings(source: Source) -> Iterator[_Reading]:
+def readings(source: Source) -> Iterator[Reading]:
     """The loads of a statement; a condition is tested where those before it hold."""
     seen: tuple[Expr, ...] = tuple(source.ranges)
     for condition in source.conditions:
         for load, guards in guarded_loads(condition):
-            yield _Reading(source, load, (*seen, *guards))
+            yield Reading(source, load, (*seen, *guards))
         seen = (*seen, condition)
     for expr in (*source.store.index, source.store.value):
         for load, guards in guarded_loads(expr):
-            yield _Reading(source, load, (*seen, *guards))
+            yield Reading(source, load, (*seen, *guards))
 
 
-def _unwritten(reading: _Reading, found: Sequence[Source], namer: Namer) -> isl.Set | None:
+def unwritten(reading: Reading, found: Sequence[Source], namer: Namer) -> isl.Set | None:
     """The instances of a read that come before every write of their element; None when there are none."""
     names = dims(_loops(reading.source))
     where, exact = conditions_text(reading.domain, names, namer)
@@ -100,7 +106,7 @@ class _Writer:
     source: Source
     shared: int
 
-    def before(self, reading: _Reading, index: Sequence[str], names: dict[str, str], namer: Namer) -> Iterator[str]:
+    def before(self, reading: Reading, index: Sequence[str], names: dict[str, str], namer: Namer) -> Iterator[str]:
         """Conditions on a read's loops: this store wrote its element in the same iterations of the first `k` shared
         loops, and earlier in the next one (or earlier in the body of the last).
 
@@ -126,7 +132,7 @@ class _Writer:
             yield f"exists ({', '.join(own)} : {condition})" if own else condition
 
 
-def _nearest_first(reading: _Reading, found: Sequence[Source]) -> list[_Writer]:
+def _nearest_first(reading: Reading, found: Sequence[Source]) -> list[_Writer]:
     """The stores of the array that is read: those that share most loops with the read first, later ones first."""
     loops = _loops(reading.source)
     writers: list[tuple[int, int, _Writer]] = []
@@ -138,7 +144,7 @@ def _nearest_first(reading: _Reading, found: Sequence[Source]) -> list[_Writer]:
     return [writer for _, _, writer in sorted(writers, key=lambda w: w[:2], reverse=True)]
 
 
-def _complaint(op: HybridOp, reading: _Reading, missing: isl.Set, namer: Namer) -> str:
+def _complaint(op: HybridOp, reading: Reading, missing: isl.Set, namer: Namer) -> str:
     count = missing.dim(isl.DIM.param)
     point = missing.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count).lexmin().sample_point()
     values = [isl.number(point.get_coordinate_val(isl.DIM.set, k)) for k in range(count + len(reading.source.loops))]

@@ -18,6 +18,7 @@ from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
 from tensorlang.polyhedral.ordered import Source, sources
 from tensorlang.polyhedral.statement import Access, Array, Fold, Role, Scop, Statement
+from tensorlang.polyhedral.zeros import begins_as_zeros
 from tensorlang.schedule import order
 from tensorlang.schedule.carried import one_ahead, only_new, padded, with_tile
 from tensorlang.schedule.following import Placement, following_placement, own_placement, root_order, same_iteration
@@ -60,7 +61,7 @@ class BufferPlan:
 
     `copies` are the loops of a hybrid operation, with their first value, for whose iterations the array holds one copy
     each, in front of its own dimensions. `tile` is the number of the tile, in front of the index of a double buffer.
-    Where `moduli` is not 0, the index of that dimension is taken modulo it.
+    An array that `is_zeroed` begins as zeros. Where `moduli` is not 0, the index of that dimension is taken modulo it.
     """
 
     buffer: Buffer
@@ -68,6 +69,7 @@ class BufferPlan:
     loop: str | None
     is_argument: bool
     copies: tuple[tuple[str, Expr], ...] = ()
+    is_zeroed: bool = False
     tile: Expr | None = None
     moduli: tuple[int, ...] = ()
 
@@ -317,8 +319,11 @@ class _Derivation:
         owner = around[-1] if around else None
         base = (ZERO,) * len(local.shape)
         firsts = tuple((name, low) for name, (low, _) in kept.items())
-        made = BufferPlan(replace(local, shape=shape), base, owner, False, firsts)
+        made = BufferPlan(replace(local, shape=shape), base, owner, False, firsts, self._is_zeroed(op, local.name))
         self.buffers[local.name] = self._folded(plan.stage, made, len(scope))
+
+    def _is_zeroed(self, op: HybridOp, array: str) -> bool:
+        return array in begins_as_zeros(op, self.state.sizes)
 
     def _boxes(self, op: Operation, prefix: tuple[LoopPlan, ...]) -> list[Box | None]:
         names = tuple(p.name for p in prefix)
@@ -397,7 +402,8 @@ class _Derivation:
             if boxes is not None and not is_argument:
                 shape = tuple(s if b is None else b.size for s, b in zip(shape, boxes, strict=True))
             planned = replace(buffer, shape=shape, scope=scope)
-            made = BufferPlan(planned, base or (ZERO,) * len(shape), loop, is_argument)
+            zeroed = not is_argument and isinstance(op, HybridOp) and self._is_zeroed(op, buffer.name)
+            made = BufferPlan(planned, base or (ZERO,) * len(shape), loop, is_argument, is_zeroed=zeroed)
             stage = self.state.stages.get(op.name)
             self.buffers[buffer.name] = made if stage is None else self._folded(stage, made, 0)
 

@@ -49,7 +49,7 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], stri
     if strict:
         made.strict()
     if any(stage.annotations for stage in made.state.stages.values()):
-        made.prove("create_schedule")
+        made.require_legal("create_schedule")
     return made
 
 
@@ -199,7 +199,7 @@ class Schedule:
         """Apply one step and prove the result legal; on a refusal the schedule stays as it was."""
         return self.advance(step, check=True)
 
-    def prove(self, asked: str) -> None:
+    def require_legal(self, asked: str) -> None:
         """Prove the current state legal; `asked` is what the error names when it is not."""
         try:
             verify(self._state)

@@ -12,7 +12,7 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Call, Load, Var, walk
 from tensorlang.ir.extremes import extreme
 from tensorlang.ir.interpret import run
-from tensorlang.ir.stmt import INDEX, For, Kernel, Stmt, Store, children, stmt_exprs
+from tensorlang.ir.stmt import INDEX, Allocate, For, Kernel, Seq, Stmt, Store, children, map_children, stmt_exprs, zeros
 from tensorlang.te.numpy_eval import extent
 from tensorlang.te.operation import HybridOp, buffers, constant
 from tensorlang.te.program import read_buffers
@@ -34,9 +34,15 @@ def run_hybrid(op: HybridOp, arrays: Mapping[str, Array], sizes: Mapping[str, in
     from_outside = {n.buffer.name: n.buffer for n in _loads(op)}
     params = tuple(from_outside[n] for n in inputs) + buffers(op)
     held = {n: arrays[n] for n in inputs} | made
-    kernel = Kernel(op.name, params, tuple(Var(n, INDEX) for n in sizes), tuple(made), op.body)
+    kernel = Kernel(op.name, params, tuple(Var(n, INDEX) for n in sizes), tuple(made), _from_zeros(op.body))
     run(kernel, held, sizes)
     return made
+
+
+def _from_zeros(stmt: Stmt) -> Stmt:
+    """The statement with every array that it allocates beginning as zeros, as in plain Python."""
+    stmt = map_children(stmt, _from_zeros)
+    return Allocate(stmt.buffer, Seq((zeros(stmt.buffer), stmt.body))) if isinstance(stmt, Allocate) else stmt
 
 
 def _loads(op: HybridOp) -> Iterator[Load]:

@@ -169,6 +169,9 @@ class _Writing:
         if self.below(5):
             return results
         first = results[0]
+        if not isinstance(first.op, HybridOp) or first.op.updates[first.value_index] is None:
+            # what nobody wrote in a new array has no value
+            return results
         return (te.compute(tuple(first.shape), lambda *i: first(*i) * 2, name="D"), *results[1:])
 
     def block(self, loops: tuple[Var, ...], local: tuple[Buffer, ...]) -> Stmt:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, to_text
 from tensorlang.polyhedral.folding import window
+from tensorlang.polyhedral.zeros import begins_as_zeros
 from tensorlang.schedule.check import legal_places
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.names import nearest
@@ -125,6 +126,8 @@ class FoldStorage:
             raise BadArgument("", f"dim must be between 0 and {rank - 1}, got {self.dim}")
         if self.factor is not None and self.factor < 1:
             raise BadArgument("", f"factor must be at least 1, got {self.factor}")
+        if isinstance(op, HybridOp) and name in begins_as_zeros(op, state.sizes):
+            raise BadArgument("", f"elements of {name} may be read that were never written, and are zero then: no folding")
         current = state.stages[self.stage]
         factor = self.factor if self.factor is not None else self._smallest(state, name)
         moduli = list(current.folds.get(name, (0,) * rank))

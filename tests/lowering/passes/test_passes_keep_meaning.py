@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from hypothesis import given, note, settings
+from dataclasses import replace
 
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from tensorlang.ir.loops import MOST_UNROLLED, UNROLL_EXPLICIT, with_body
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify import simplify_kernel
-from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.stmt import For, Kernel, Stmt, map_children
 from tensorlang.ir.verify import verify
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
+from tensorlang.lowering.passes.pragmas import unroll_as_asked
 from tensorlang.lowering.passes.unroll import unroll, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.testing.loop_ir import kernels, trace
@@ -43,6 +48,22 @@ def test_hoist_tests(kernel: Kernel) -> None:
     verify(hoisted, lanes=False)
     for n in (0, 1, 6):
         assert trace(kernel, n) == trace(hoisted, n)
+
+
+def asked(stmt: Stmt, pragmas: tuple[tuple[str, int], ...]) -> Stmt:
+    """The statement with pragmas on its outermost loops."""
+    return replace(stmt, pragmas=pragmas) if isinstance(stmt, For) else map_children(stmt, lambda s: asked(s, pragmas))
+
+
+@settings(max_examples=2 * settings().max_examples)
+@given(kernels(), st.integers(0, 30), st.integers(0, 1))
+def test_unroll_as_asked(kernel: Kernel, most: int, here: int) -> None:
+    wish = ((MOST_UNROLLED, most), (UNROLL_EXPLICIT, here))
+    unrolled = unroll_as_asked(with_body(kernel, asked(kernel.body, wish)))
+    note(f"{kernel_text(kernel)}\n->\n{kernel_text(unrolled)}")
+    verify(unrolled, lanes=False)
+    for n in (0, 1, 6):
+        assert trace(kernel, n) == trace(unrolled, n)
 
 
 @settings(max_examples=3 * settings().max_examples)
