@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 import tensorlang
-from benchmarks import matmul, overheads, verdicts
+from benchmarks import matmul, overheads, stencils, verdicts
 from benchmarks.figure import Figure
 from tensorlang.target import Target
 
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[float], list[Figure]]] = {
     "matmul": lambda seconds: matmul.measure(seconds=seconds, goal=matmul.SHARE_OF_PEAK),
     "matmul-parallel": lambda seconds: matmul.measure(seconds=seconds, threads=2),
     "matmul-odd": lambda seconds: matmul.measure((1000, 700, 300), seconds=seconds),
+    "stencils": lambda seconds: stencils.measure(),
 }
 PACKAGES = ("numpy", "islpy", "llvmlite")
 

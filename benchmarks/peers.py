@@ -1,4 +1,4 @@
-"""NumPy as a peer: each in a process of its own, stopped while the others run.
+"""Peers: each in a process of its own, stopped while the others run.
 
 NumPy's OpenBLAS picks its kernels by CPU; on some it picks slow ones, and `OPENBLAS_CORETYPE` chooses others.
 """
@@ -9,7 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Self
 
 CORETYPES = ("", "SKYLAKEX", "ZEN", "HASWELL")
 
@@ -29,21 +31,16 @@ for line in sys.stdin:
 """
 
 
-class NumpyPeer:
-    """`np.matmul` with a kernel of OpenBLAS, on so many threads: `run()` gives the seconds of a call."""
+class Peer:
+    """A program that makes as many calls as each line of its input says, and answers with the seconds of the best."""
 
-    def __init__(self, shape: tuple[int, int, int], threads: int, coretype: str = "") -> None:
-        self.name = f"NumPy, OPENBLAS_CORETYPE={coretype}" if coretype else "NumPy as installed"
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
-        environment.pop("OPENBLAS_CORETYPE", None)
-        if coretype:
-            environment["OPENBLAS_CORETYPE"] = coretype
-        command = [sys.executable, "-c", _PROGRAM, *map(str, shape)]
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.name = name
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )
 
-    def __enter__(self) -> NumpyPeer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -61,3 +58,15 @@ class NumpyPeer:
         seconds = float(self._process.stdout.readline())
         self._process.send_signal(signal.SIGSTOP)
         return seconds
+
+
+class NumpyPeer(Peer):
+    """`np.matmul` with a kernel of OpenBLAS, on so many threads: `run()` gives the seconds of a call."""
+
+    def __init__(self, shape: tuple[int, int, int], threads: int, coretype: str = "") -> None:
+        name = f"NumPy, OPENBLAS_CORETYPE={coretype}" if coretype else "NumPy as installed"
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+        environment.pop("OPENBLAS_CORETYPE", None)
+        if coretype:
+            environment["OPENBLAS_CORETYPE"] = coretype
+        super().__init__(name, [sys.executable, "-c", _PROGRAM, *map(str, shape)], environment)

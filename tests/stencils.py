@@ -13,7 +13,7 @@ Size = int | te.Var
 @te.hybrid.script
 def seidel(steps: Any, A: Any) -> Any:
     """In place: every element sees new neighbours before it, and old ones behind it."""
-    for t in range(steps):
+    for t in range(steps):  # noqa: B007
         for i in range(1, A.shape[0] - 1):
             for j in range(1, A.shape[1] - 1):
                 A[i, j] = A[i - 1, j + 1] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]
@@ -23,7 +23,7 @@ def seidel(steps: Any, A: Any) -> Any:
 @te.hybrid.script
 def jacobi(steps: Any, A: Any, B: Any) -> Any:
     """From A to B and back."""
-    for t in range(steps):
+    for t in range(steps):  # noqa: B007
         for i in range(1, A.shape[0] - 1):
             for j in range(1, A.shape[1] - 1):
                 B[i, j] = A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]
@@ -36,7 +36,7 @@ def jacobi(steps: Any, A: Any, B: Any) -> Any:
 @te.hybrid.script
 def planes(steps: Any, A: Any) -> Any:
     """One statement: the planes of A are the old and the new grid in turn."""
-    for t in range(steps):
+    for t in range(steps):  # noqa: B007
         for i in range(1, A.shape[1] - 1):
             A[(t + 1) % 2, i] = A[t % 2, i - 1] + A[t % 2, i] + A[t % 2, i + 1]
     return A
@@ -45,7 +45,7 @@ def planes(steps: Any, A: Any) -> Any:
 @te.hybrid.script
 def mirrored(steps: Any, A: Any) -> Any:
     """Every step reads the other end of the row: no skew by a constant helps."""
-    for t in range(steps):
+    for t in range(steps):  # noqa: B007
         for i in range(A.shape[0]):
             A[i] = A[A.shape[0] - 1 - i] + 1
     return A

@@ -15,7 +15,7 @@ import pytest
 import tensorlang
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.primitive import REGISTRY
-from tensorlang.schedule.schedule import Stage
+from tensorlang.schedule.stage import Stage
 
 FORM = re.compile(r"\A[A-Z][^\n]+\.\n\n.*^ *Rewrite: .*^ *Legal when: .*^ *Example:\n *>>> ", re.DOTALL | re.MULTILINE)
 PACKAGE = Path(tensorlang.__file__).parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import cache
 from pathlib import Path
@@ -55,6 +56,60 @@ split fuse set_scope bind env_threads set_store_predicate compute_at compute_inl
 tensorize unroll parallel pragma prefetch storage_align double_buffer rolling_buffer transform_layout
 """
 """The primitives of `te.Schedule` and of `te.Stage`, beside `create_schedule` and indexing."""
+
+
+PARAMETERS = """
+te.placeholder shape dtype name
+te.compute shape fcompute name tag attrs varargs_names
+te.scan init update state_placeholder inputs name tag attrs
+te.extern shape inputs fcompute name dtype
+te.var name dtype
+te.size_var name dtype
+te.const value dtype
+te.thread_axis dom tag name
+te.reduce_axis dom name
+te.create_prim_func ops
+te.decl_tensor_intrin op fcompute name binds scalar_params default_buffer_params
+te.gradient output inputs head
+te.comm_reducer fcombine fidentity name
+te.tag_scope tag
+te.create_schedule ops
+te.sum expr axis where init
+te.min expr axis where init
+te.max expr axis where init
+te.if_then_else cond t f
+tir.call_extern dtype func_name
+tir.call_intrin dtype func_name
+tir.reinterpret dtype value
+tir.const value dtype
+tir.decl_buffer shape dtype name data strides elem_offset scope data_alignment offset_factor buffer_type
+te.Schedule.create_group outputs inputs include_inputs
+te.Schedule.cache_read tensor scope readers
+te.Schedule.cache_write tensor scope
+te.Schedule.rfactor tensor axis factor_axis
+te.Stage.split parent factor nparts
+te.Stage.fuse args
+te.Stage.set_scope scope
+te.Stage.bind ivar thread_ivar
+te.Stage.env_threads threads
+te.Stage.set_store_predicate predicate
+te.Stage.compute_at parent scope
+te.Stage.compute_inline
+te.Stage.compute_root
+te.Stage.reorder args
+te.Stage.tile x_parent y_parent x_factor y_factor
+te.Stage.vectorize var
+te.Stage.tensorize var tensor_intrin
+te.Stage.unroll var
+te.Stage.parallel var
+te.Stage.pragma var pragma_type pragma_value
+te.Stage.prefetch tensor var offset
+te.Stage.storage_align axis factor offset
+te.Stage.double_buffer
+te.Stage.rolling_buffer
+te.Stage.transform_layout mapping_function
+"""
+"""Names with their parameters in TVM's order; more may follow here."""
 
 
 class Row(NamedTuple):
@@ -129,6 +184,13 @@ def test_what_is_missing_says_what_to_do(row: Row) -> None:
 def test_every_name_of_tvm_is_on_the_page(prefix: str, names: str) -> None:
     listed = {row.name for row in ROWS}
     assert [name for name in names.split() if prefix + name not in listed] == []
+
+
+@pytest.mark.parametrize("line", PARAMETERS.split("\n")[1:-1])
+def test_parameters_come_in_the_order_of_tvm(line: str) -> None:
+    name, *wanted = line.split()
+    found = [p for p in inspect.signature(eval(name, dict(objects()))).parameters if p != "self"]
+    assert found[: len(wanted)] == wanted
 
 
 def test_no_name_is_listed_twice() -> None:

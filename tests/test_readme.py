@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
 import shlex
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tensorlang.cli.main import tensorlang
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+NAMES = ("max_min.py", "seidel.py")
+"""The files that hold the programs, one after the other; a block of text after each shows what it prints."""
 
 
 def blocks(language: str) -> list[str]:
@@ -30,12 +34,26 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in (*lines, *inline) if re.match(r"(\S*/)?tensorlang ", line)]
 
 
-def test_the_program_prints_what_is_shown() -> None:
-    (program,), (shown, *_) = blocks("python"), blocks("text")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program_prints_what_is_shown(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(blocks("python")[NAMES.index(name)], encoding="utf-8")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(program, "max_min.py", "exec"), {"__name__": "__main__"})
-    assert printed.getvalue() == shown
+        runpy.run_path(str(file))
+    assert printed.getvalue() == blocks("text")[NAMES.index(name)]
+
+
+def test_every_program_is_run() -> None:
+    assert len(blocks("python")) == len(NAMES)
+
+
+@pytest.mark.parametrize("words", [words for words in commands() if words[0] == "check"], ids=" ".join)
+def test_checks_end_as_is_said(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(tensorlang, words)
+    assert result.exit_code == int("without" in words[1]), result.output
+    assert ("IllegalOrder: s['jacobi'].tile_by" in result.output) is ("without" in words[1])
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)

@@ -19,9 +19,38 @@ SHOWN = {
         "IllegalParallel: s['C.local'].parallel('k')",
         "float32: equal to NumPy",
         "int32: equal to NumPy",
-    )
+    ),
+    "03_legality": (
+        "IllegalParallel: s['B'].parallel('k_o')",
+        "s['B.rf'].parallel('k_o')",
+        "UncoveredRead: s['P'].compute_at(s['R'], 'i_o')",
+        "every element computed 1.09 times on average",
+        "IllegalOrder: s['jacobi'].tile_by(['t', 'i', 'j'], [[1, 0, 0], [0, 1, 0], [0, 0, 1]], [4, 8, 8])",
+        "fails exactly when steps >= 2 and n >= 10",
+        "\ns['jacobi'].tile_by(['t', 'i', 'j'], [[1, 0, 0], [1, 1, 0], [1, 0, 1]], [4, 8, 8])",
+        "tiled in time: equal to plain Python, bit for bit",
+        "jacobi.i_tile  sequential: carries flow, anti and output through U; permutable with the loop around it",
+        "the schedule is strict: floating-point updates of one element keep the order of the program",
+        "legal: s.assume('injective', 'where'); s['scatter'].parallel('i')",
+        "where is not injective, as the schedule assumes: where[3] and where[5] are both 2",
+        "tensorlang check time_tiling.py:without_skew ends with 1\nIllegalOrder: s['jacobi'].tile_by",
+        "tensorlang check time_tiling.py:with_skew ends with 0\nwith_skew: legal",
+    ),
+    "04_time_tiling": (
+        "seidel.j  sequential: carries flow and anti through A",
+        "s['seidel'].tile_by(['t', 'i', 'j'], [[1, 0, 0], [1, 1, 0], [2, 1, 1]], [4, 8, 8])",
+        "time_tiling.svg: 96 points",
+        "s['seidel'].skew('j_tile_s', by='i_tile', factor=1)",
+        "seidel.t_tile [parallel]  parallel: no dependence between its iterations",
+        "tiled, in waves, on two threads: equal to plain Python, bit for bit",
+        "s['seidel'].skew('j_s', by='i_s', factor=1)",
+        "auto_order: equal to plain Python, bit for bit",
+    ),
 }
 """What a tutorial must print, besides coming to its end."""
+
+DRAWN = {"04_time_tiling": "time_tiling.svg"}
+"""The picture that a tutorial draws, as docs/images shows it."""
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
@@ -38,6 +67,9 @@ def test_runs(tutorial: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert [text for text in SHOWN.get(tutorial.stem, ()) if text not in done.stdout] == []
+    if name := DRAWN.get(tutorial.stem):
+        shown = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
+        assert (tmp_path / name).read_text(encoding="utf-8") == shown
 
 
 def test_every_tutorial_is_in_the_readme() -> None:

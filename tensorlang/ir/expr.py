@@ -371,6 +371,8 @@ def _is_literal(value: Any) -> bool:
 
 def operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Convert two operands to expressions of one dtype, by the promotion table."""
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
+        return a, b
     weak_a, weak_b = _is_literal(a), _is_literal(b)
     if weak_a and not weak_b:
         right = as_expr(b)
@@ -453,6 +455,8 @@ def fold_integers(op: str, x: Expr, y: Expr) -> Expr | None:
 
 def cast(value: ExprLike | ExprOperators, dtype: str) -> Expr:
     """Convert to a dtype; constants fold when exact."""
+    if isinstance(value, Expr) and value.dtype == dtype:
+        return value
     x, target = as_expr(value), dtypes.canonical(dtype)
     if x.dtype == target:
         return x
@@ -502,9 +506,11 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Rebuild bottom-up; `rule` returns a replacement or None to keep the node."""
     children = expr.children()
     if children:
-        new = tuple(rewrite(c, rule) for c in children)
-        if any(x is not y for x, y in zip(children, new, strict=True)):
-            expr = expr.with_children(new)
+        new = tuple([rewrite(c, rule) for c in children])
+        for old, made in zip(children, new, strict=True):
+            if old is not made:
+                expr = expr.with_children(new)
+                break
     replacement = rule(expr)
     return expr if replacement is None else replacement
 

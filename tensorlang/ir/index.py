@@ -17,19 +17,27 @@ def to_index(expr: Expr) -> Expr:
         if isinstance(expr, Load) or not all(c.dtype == "bool" or _fits_int64(c) for c in operands):
             return expr
         return expr.with_children(tuple(to_index(c) for c in operands))
-    if not _is_exact(expr) or any(isinstance(node, Load) for node in walk(expr)):
+    if not _is_exact(expr):
         return cast(expr, INDEX)
     match expr:
         case Const():
             return Const(expr.value, INDEX)
         case Var():
-            return Var(expr.name, INDEX)
-        case Binary() if expr.op in ("add", "sub", "mul", "floordiv", "floormod", "min", "max"):
-            return binary(expr.op, to_index(expr.a), to_index(expr.b))
-        case Unary() if expr.op == "neg":
-            return Unary("neg", to_index(expr.a), INDEX)
-        case Cast() if _is_exact(expr.value):
-            return to_index(expr.value)
+            return expr if expr.dtype == INDEX else Var(expr.name, INDEX)
+    return cast(expr, INDEX) if any(isinstance(node, Load) for node in walk(expr)) else _arithmetic(expr)
+
+
+def _arithmetic(expr: Expr) -> Expr:
+    """An exact integer expression that reads no memory, in int64."""
+    match expr:
+        case Binary() if _is_exact(expr) and expr.op in ("add", "sub", "mul", "floordiv", "floormod", "min", "max"):
+            return binary(expr.op, _arithmetic(expr.a), _arithmetic(expr.b))
+        case Unary() if _is_exact(expr) and expr.op == "neg":
+            return Unary("neg", _arithmetic(expr.a), INDEX)
+        case Cast() if _is_exact(expr) and _is_exact(expr.value):
+            return _arithmetic(expr.value)
+        case Const() | Var() if _is_exact(expr):
+            return to_index(expr)
     return cast(expr, INDEX)
 
 

@@ -8,6 +8,7 @@ from tensorlang.errors import Witness
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.legality import TimeSpace
 from tensorlang.polyhedral.sizes import failing_text, sizes_text
+from tensorlang.polyhedral.pairwise import Pairwise
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
 from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
 
@@ -31,13 +32,13 @@ def uncovered(scop: Scop) -> Gap | None:
                 produced.setdefault(w.array, []).append((s, w))
     if not produced:
         return None
-    space = TimeSpace(scop)
+    space, quick = TimeSpace(scop), Pairwise(scop)
     produced = {name: [p for p in pairs if space.is_exact(*p)] for name, pairs in produced.items()}
     arrays = {a.name: a for a in scop.arrays}
     for name, writers in produced.items():
         for s in scop.statements:
             for r in s.reads:
-                if r.array == name:
+                if r.array == name and not quick.covers(writers, (s, r)):
                     gap = _gap(space, s, r, writers, arrays)
                     if gap is not None:
                         return gap

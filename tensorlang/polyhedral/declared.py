@@ -21,24 +21,41 @@ from tensorlang.te.program import local_arrays
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Pairs of instances of two statements, as an isl map."""
+
+    source: str
+    sink: str
+    pairs: isl.Map
+
+
+def by_statements(pairs: isl.UnionMap) -> tuple[Pair, ...]:
+    """Pairs of instances, those of the same two statements together."""
+    return tuple(Pair(*isl.names_of(found), found) for found in isl.maps_of(pairs))
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """Pairs of instances `S0[i, j] -> S1[i, k]` (an isl union map) that meet in one array, the first one first.
 
-    Kind `reduction`: both update an element by the same operator; either order will do, but not the same time.
+    Kind `reduction`: both update an element by the same operator; either order will do, but not the same time. `parts`
+    are its pairs by statements.
     """
 
     kind: str
     array: str
     pairs: isl.UnionMap
+    parts: tuple[Pair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
     """All dependences of one operation. `direct` holds those of all families but the reductions together, without pairs
-    that follow from two others: an order that keeps these keeps all."""
+    that follow from two others: an order that keeps these keeps all; `parts` are these by statements."""
 
     families: tuple[Family, ...]
     direct: isl.UnionMap
+    parts: tuple[Pair, ...]
     parameters: Mapping[str, Expr]
     op: HybridOp
     strict: bool
@@ -75,7 +92,7 @@ def declared(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fac
         families += reader.families(array, [t for t in touches if t.array == array])
     ordered = isl.union([f.pairs for f in families if f.kind != "reduction"]).coalesce()
     direct = ordered.subtract(ordered.apply_range(ordered)).coalesce()
-    return Declared(tuple(families), direct, reader.namer.parameters, op, strict, facts)
+    return Declared(tuple(families), direct, by_statements(direct), reader.namer.parameters, op, strict, facts)
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +179,8 @@ class _Reader:
         parts = [self._meet(array, a, b, later) for a in _alike(first) for b in _alike(then)]
         pairs = isl.union(parts)
         if not pairs.is_empty():
-            yield Family(kind, array, pairs.coalesce())
+            pairs = pairs.coalesce()
+            yield Family(kind, array, pairs, by_statements(pairs))
 
     def _meet(self, array: str, first: Sequence[_Touch], then: Sequence[_Touch], later: bool) -> isl.UnionMap:
         """The pairs of two groups of accesses, each alike in its gathers, that meet in an element."""

@@ -95,6 +95,11 @@ def union(maps: Sequence[UnionMap]) -> UnionMap:
     return reduce(lambda a, b: a.union(b), maps, islpy.UnionMap("{ }"))
 
 
+def union_of(parts: Sequence[Map]) -> Map:
+    """The union of maps, or of sets, of one space; at least one."""
+    return reduce(lambda a, b: a.union(b), parts)
+
+
 def one_map(pairs: UnionMap) -> Map | None:
     """The map that a union map over one pair of spaces is; None when it is empty."""
     return None if pairs.is_empty() else islpy.Map.from_union_map(pairs)

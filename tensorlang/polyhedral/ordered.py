@@ -97,6 +97,27 @@ def sources(op: HybridOp) -> Mapping[str, Source]:
     return _timed(list(children_of(op.body, _Place())))
 
 
+@lru_cache(maxsize=512)
+def first_inside(op: HybridOp) -> Mapping[str, str]:
+    """For each statement, the first one inside the same loops: what depends on the loops alone is computed for that."""
+    first: dict[tuple[str, ...], str] = {}
+    names = {name: tuple(loop.var.name for loop in source.loops) for name, source in sources(op).items()}
+    return {name: first.setdefault(loops, name) for name, loops in names.items()}
+
+
+@lru_cache(maxsize=512)
+def touching(op: HybridOp) -> Mapping[str, frozenset[str]]:
+    """The names of the statements that touch each array."""
+    found: dict[str, set[str]] = {}
+    for source in sources(op).values():
+        for expr in (*source.conditions, *source.store.index, source.store.value):
+            for node in walk(expr):
+                if isinstance(node, Load):
+                    found.setdefault(node.buffer.name, set()).add(source.name)
+        found.setdefault(source.store.buffer.name, set()).add(source.name)
+    return {array: frozenset(names) for array, names in found.items()}
+
+
 def _timed(found: list[Source]) -> dict[str, Source]:
     """Give each statement its static positions: the number of the child that it lies in, at every depth."""
     done: dict[str, Source] = {}

@@ -93,6 +93,10 @@ class Rows:
         """Require that a dim has a value."""
         self.zero.append(add(value, {dim: 1}, -1))
 
+    def bound(self, dim: str, size: Row) -> None:
+        """Require that a dim lies in an array of a size."""
+        self.positive += [{dim: 1}, add(add(size, {dim: 1}, -1), {"": 1}, -1)]
+
     def require(self, conditions: Iterable[Expr]) -> bool:
         """Require conditions, as far as isl can see them; whether it sees all."""
         return all([self._require(c) for c in conditions])

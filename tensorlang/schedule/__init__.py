@@ -1,7 +1,8 @@
 """Schedules: traces of primitives over an immutable state, each step proven legal."""
 
 from tensorlang.schedule.primitive import Decision
-from tensorlang.schedule.schedule import Schedule, Stage, create_schedule
+from tensorlang.schedule.schedule import Schedule, create_schedule
+from tensorlang.schedule.stage import Stage
 from tensorlang.schedule.trace import Trace
 
 __all__ = ["Decision", "Schedule", "Stage", "Trace", "create_schedule"]

@@ -18,6 +18,7 @@ from tensorlang.errors import (
     UncoveredRead,
     Witness,
 )
+from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered, unwritten
@@ -56,6 +57,23 @@ class OutOfReach:
             witness=first_instance(self.scop, self.statement, self.read),
             legal=searched(partial(legal_places, state, self.producer.name)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """An array that is updated in place, and computed anew in each iteration of a loop: updates would be lost."""
+
+    array: str
+    updater: str
+    producer: StageState
+
+    def error(self, state: ScheduleState) -> ScheduleError:
+        """The error to raise."""
+        attach = self.producer.attach
+        assert attach is not None
+        where = f"the loop {attach.axis} of {attach.stage}"
+        why = f"{self.updater} updates {self.array} in place, which {where} would compute anew in each iteration"
+        return BadArgument("", why, legal=[f"s[{self.producer.name!r}].compute_root()"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +146,7 @@ class Lost:
         )
 
 
-Fault: TypeAlias = OutOfReach | Lost | Uncovered | Incomplete | Broken | Untiled
+Fault: TypeAlias = OutOfReach | Renewed | Lost | Uncovered | Incomplete | Broken | Untiled
 
 
 def verify(state: ScheduleState) -> None:
@@ -170,6 +188,9 @@ def is_legal(state: ScheduleState) -> bool:
 
 
 def _fault(state: ScheduleState) -> Fault | None:
+    renewed = _renewed(state)
+    if renewed is not None:
+        return renewed
     derived = derive(state)
     reach = _out_of_reach(state, derived)
     if reach is not None:
@@ -188,6 +209,16 @@ def _fault(state: ScheduleState) -> Fault | None:
         return Lost(lost)
     untiled = tile_fault(state, derived)
     return None if untiled is None else Untiled(untiled)
+
+
+def _renewed(state: ScheduleState) -> Renewed | None:
+    """An array that is updated in place has one life: it is computed once."""
+    for op in state.program.ops:
+        for old in op.updates if isinstance(op, HybridOp) else ():
+            producer = state.stages.get(state.program.producer[old.name]) if isinstance(old, Buffer) else None
+            if producer is not None and producer.attach is not None and not producer.attach.after:
+                return Renewed(old.name, op.name, producer)
+    return None
 
 
 def _incomplete(state: ScheduleState, derived: Derived) -> Incomplete | None:

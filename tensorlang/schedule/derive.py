@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, substitute, walk
+from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, substitute
 from tensorlang.ir.loops import ASKED
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral.declared import Declared, declared
 from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
-from tensorlang.polyhedral.ordered import Source, sources
+from tensorlang.polyhedral.ordered import sources, touching
 from tensorlang.polyhedral.statement import Access, Array, Fold, Role, Scop, Statement
 from tensorlang.polyhedral.zeros import begins_as_zeros
 from tensorlang.schedule import order
@@ -166,9 +166,11 @@ class _Derivation:
         """Put the prefetches that are asked for in the loops of a stage."""
         stage = plan.stage
         for asked in stage.prefetched:
-            loops = plan.path(asked.axis)
+            if asked.axis not in stage.leaves:
+                raise BadArgument("", f"{stage.name} prefetches in its loop {asked.axis}, which would be gone")
             if asked.tensor not in self.state.program.buffers:
                 raise BadArgument("", f"{stage.name} prefetches {asked.tensor}, which would be no array any more")
+            loops = plan.path(asked.axis)
             maker = self.stages.get(self.state.program.producer[asked.tensor])
             if maker is not None and any(loop.name == loops[-1].name for loop in maker.prefix):
                 where = f"inside the loop {asked.axis} of {stage.name}"
@@ -293,7 +295,7 @@ class _Derivation:
         own = tuple(self._loop(stage, axis, known, "") for axis in stage.leaves)
         plan = self.stages[stage.name] = StagePlan(stage, (), own, (), None)
         for name, strand in stage.strands.items():
-            around = order.around(stage.order, name)
+            around = stage.places[name]
             plan.by_strand[name] = len(self.statements)
             self.statements.append(strand_statement(op, stage.name, name, strand, around, self.state.strict))
         self._plan_buffers(op, (), None)
@@ -306,7 +308,8 @@ class _Derivation:
         Copies for the iterations that this loop does not tell apart are kept side by side.
         """
         found = sources(op)
-        users = [n for n, s in plan.stage.strands.items() if local.name in arrays_of(found[s.source])]
+        touch = touching(op).get(local.name, frozenset())
+        users = [n for n, s in plan.stage.strands.items() if s.source in touch]
         first = found[plan.stage.strands[users[0]].source] if users else None
         scope = first.scopes[local.name] if first else ()
         shared = loops_of_scope(self.state, plan.stage, users, scope)
@@ -478,6 +481,8 @@ class _Derivation:
 
         def placed(access: Access) -> Access:
             root, updates = storage.get(access.array, (access.array, 0))
+            if root == access.array and not updates and root not in version:
+                return access
             return replace(access, array=root, updates=updates, version=version.get(root, ()))
 
         done = []
@@ -486,7 +491,7 @@ class _Derivation:
             known = s.role is Role.ORDERED
             bounds = () if known else tuple(c for n in s.loops for c in _bounds(loops[n], n == s.ahead))
             writes, reads = tuple(map(placed, s.writes)), tuple(map(placed, s.reads))
-            domain = (*bounds, *s.domain)
+            domain = (*bounds, *s.domain) if bounds else s.domain
             done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
         unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
         arrays, declared = tuple(self._arrays()), tuple(self._declared())
@@ -518,12 +523,6 @@ class _Derivation:
                     source, scope = scopes.get(b.name, (None, ()))
                     copies = tuple(source.hull[n][1] for n in scope) if source else ()
                     yield Array(b.name, (*copies, *(symbolic(e) for e in b.shape)), False)
-
-
-def arrays_of(source: Source) -> set[str]:
-    """Names of the arrays that a statement touches."""
-    loads = [n for e in (*source.conditions, *source.store.index, source.store.value) for n in walk(e)]
-    return {n.buffer.name for n in loads if isinstance(n, Load)} | {source.store.buffer.name}
 
 
 def _base(box: Box | None) -> Expr:

@@ -39,20 +39,21 @@ def root_order(state: ScheduleState) -> list[str]:
             root = attach.stage
         inside.setdefault(root, []).append(name)
     home = {name: root for root, names in inside.items() for name in names}
+    followed = {home[name] for name, stage in stages.items() if stage.attach is not None and stage.attach.after}
     done: dict[str, None] = {}
     begun: set[str] = set()
 
-    def run(root: str) -> None:
+    def run(root: str, early: bool) -> None:
         begun.add(root)
-        for name in inside[root]:
+        for name in inside[root] if early else ():
             for needed in dict.fromkeys(program.producer[b] for b in read_buffers(program[name])):
                 if needed in home and home[needed] not in begun:
-                    run(home[needed])
+                    run(home[needed], early)
         done[root] = None
 
     for op in program.ops:
         if home.get(op.name) == op.name and op.name not in begun:
-            run(op.name)
+            run(op.name, early=op.name in followed)
     return list(done)
 
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorlang.errors import BadArgument
 from tensorlang.schedule.primitive import Primitive
 from tensorlang.schedule.primitives import ComputeAt, ComputeRoot
+from tensorlang.schedule.stage import Scheduled, Stage
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import PlaceholderOp
 from tensorlang.te.program import Program, read_buffers
-
-if TYPE_CHECKING:
-    from tensorlang.schedule.schedule import Schedule, Stage
 
 
 class Group:
     """The stages between some inputs and some outputs. Moving the group is recorded as steps of its stages."""
 
-    def __init__(self, schedule: Schedule, names: Sequence[str]) -> None:
+    def __init__(self, schedule: Scheduled, names: Sequence[str]) -> None:
         self.schedule = schedule
         self.names = tuple(names)
 

@@ -28,11 +28,6 @@ def inverse(matrix: Matrix) -> Matrix | None:
     return tuple(tuple(int(x) for x in row) for row in rows)
 
 
-def product(a: Matrix, b: Matrix) -> Matrix:
-    """The product of two matrices."""
-    return tuple(tuple(sum(x * y for x, y in zip(row, column, strict=True)) for column in zip(*b)) for row in a)
-
-
 def _eliminated(matrix: Sequence[Sequence[int]]) -> tuple[Fraction, list[list[Fraction]]]:
     """Determinant and inverse by Gauss-Jordan elimination; no inverse (an empty list) when the determinant is 0."""
     n = len(matrix)

@@ -73,6 +73,17 @@ def around(order: Order, statement: str) -> tuple[str, ...]:
     raise KeyError(statement)
 
 
+def places(order: Order, outer: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """The axes of the loops around every statement, outermost first."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in order:
+        if isinstance(node, LoopNode):
+            found |= places(node.body, (*outer, node.axis))
+        else:
+            found[node] = outer
+    return found
+
+
 def loops_at(order: Order) -> list[LoopNode]:
     """The loops directly in a body."""
     return [node for node in order if isinstance(node, LoopNode)]

@@ -28,7 +28,9 @@ class AxisRange:
 
     @property
     def upper(self) -> Expr:
-        return simple(binary("add", self.lower, self.extent))
+        if isinstance(self.lower, Const) and self.lower.value == 0:
+            return self.extent
+        return binary("add", self.lower, self.extent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +164,8 @@ def hull(a: AxisRange, b: AxisRange) -> AxisRange:
     """The smallest range that holds two."""
     if a is b or (same(a.lower, b.lower) and same(a.extent, b.extent)):
         return a
-    lower = simple(binary("min", a.lower, b.lower))
-    return AxisRange(lower, simple(binary("sub", simple(binary("max", a.upper, b.upper)), lower)))
+    lower = binary("min", a.lower, b.lower)
+    return AxisRange(lower, binary("sub", binary("max", a.upper, b.upper), lower))
 
 
 def implied(own: Iterable[str], relations: Sequence[Relation]) -> set[str]:
@@ -184,7 +186,9 @@ def implied(own: Iterable[str], relations: Sequence[Relation]) -> set[str]:
 
 
 def simple(expr: Expr) -> Expr:
-    """Fold integer constants."""
+    """Fold integer constants, as `binary` does where it joins expressions that are folded already."""
+    if isinstance(expr, Const | Var):
+        return expr
     return rewrite(expr, lambda e: fold(e.op, e.a, e.b) if isinstance(e, Binary) else None)
 
 
@@ -195,7 +199,7 @@ def constant(expr: Expr) -> int | None:
 
 
 def _ceildiv(a: Expr, b: int) -> Expr:
-    return simple(binary("floordiv", binary("add", a, b - 1), b))
+    return binary("floordiv", binary("add", a, b - 1), b)
 
 
 def split_factor(relation: SplitRelation | PartsRelation, parent: AxisRange) -> Expr:
@@ -203,7 +207,7 @@ def split_factor(relation: SplitRelation | PartsRelation, parent: AxisRange) -> 
     if isinstance(relation, SplitRelation):
         return Const(relation.factor, INDEX)
     factor = _ceildiv(parent.extent, relation.parts)
-    return simple(binary("max", factor, 1)) if isinstance(factor, Const) else factor
+    return binary("max", factor, 1) if isinstance(factor, Const) else factor
 
 
 def forward(relation: Relation, known: Mapping[str, AxisRange]) -> dict[str, AxisRange]:
@@ -215,20 +219,20 @@ def forward(relation: Relation, known: Mapping[str, AxisRange]) -> dict[str, Axi
             inner = AxisRange(ZERO, factor)
             if isinstance(relation, PartsRelation):
                 return {relation.outer: AxisRange(ZERO, Const(relation.parts, INDEX)), relation.inner: inner}
-            first = simple(binary("floordiv", parent.lower, factor))
+            first = binary("floordiv", parent.lower, factor)
             after = _ceildiv(parent.upper, relation.factor)
-            return {relation.outer: AxisRange(first, simple(binary("sub", after, first))), relation.inner: inner}
+            return {relation.outer: AxisRange(first, binary("sub", after, first)), relation.inner: inner}
         case FuseRelation():
             a, b = known[relation.outer], known[relation.inner]
-            return {relation.fused: AxisRange(ZERO, simple(binary("mul", a.extent, b.extent)))}
+            return {relation.fused: AxisRange(ZERO, binary("mul", a.extent, b.extent))}
         case SkewRelation():
             a, b = known[relation.axis], known[relation.by]
             low, high = binary("mul", b.lower, relation.factor), binary("mul", b.upper - 1, relation.factor)
             if relation.factor < 0:
                 low, high = high, low
-            lower = simple(binary("add", a.lower, low))
-            upper = simple(binary("add", a.upper, high))
-            return {relation.skewed: AxisRange(lower, simple(binary("sub", upper, lower)))}
+            lower = binary("add", a.lower, low)
+            upper = binary("add", a.upper, high)
+            return {relation.skewed: AxisRange(lower, binary("sub", upper, lower))}
         case ShiftRelation():
             old = known[relation.axis]
             moved = AxisRange(simple(binary("add", old.lower, relation.by)), old.extent)
@@ -249,16 +253,17 @@ def _row_range(row: Sequence[int], ranges: Sequence[AxisRange]) -> AxisRange:
     lower: Expr = ZERO
     upper: Expr = ZERO  # inclusive
     for factor, axis in zip(row, ranges, strict=True):
-        ends = [simple(binary("mul", axis.lower, factor)), simple(binary("mul", axis.upper - 1, factor))]
-        low, high = ends if factor >= 0 else reversed(ends)
-        lower, upper = simple(binary("add", lower, low)), simple(binary("add", upper, high))
-    return AxisRange(lower, simple(binary("add", binary("sub", upper, lower), 1)))
+        if factor:
+            ends = [binary("mul", axis.lower, factor), binary("mul", binary("sub", axis.upper, ONE), factor)]
+            low, high = ends if factor > 0 else reversed(ends)
+            lower, upper = binary("add", lower, low), binary("add", upper, high)
+    return AxisRange(lower, binary("add", binary("sub", upper, lower), 1))
 
 
 def _tile_range(row: AxisRange, shift: int, size: int) -> AxisRange:
-    first = simple(binary("floordiv", binary("add", row.lower, shift), size))
-    last = simple(binary("floordiv", binary("add", row.upper, shift - 1), size))
-    return AxisRange(first, simple(binary("add", binary("sub", last, first), 1)))
+    first = binary("floordiv", binary("add", row.lower, shift), size)
+    last = binary("floordiv", binary("add", row.upper, shift - 1), size)
+    return AxisRange(first, binary("add", binary("sub", last, first), 1))
 
 
 def made_values(relations: Sequence[Relation], known: Mapping[str, AxisRange]) -> dict[str, Expr]:
@@ -275,31 +280,31 @@ def made_values(relations: Sequence[Relation], known: Mapping[str, AxisRange]) -
                 factor, at = split_factor(relation, parent), of(relation.parent)
                 if isinstance(relation, PartsRelation):
                     at = binary("sub", at, parent.lower)
-                value[relation.outer] = simple(binary("floordiv", at, factor))
-                value[relation.inner] = simple(binary("floormod", at, factor))
+                value[relation.outer] = binary("floordiv", at, factor)
+                value[relation.inner] = binary("floormod", at, factor)
             case FuseRelation():
                 outer, inner = known[relation.outer], known[relation.inner]
                 a = binary("mul", binary("sub", of(relation.outer), outer.lower), inner.extent)
-                value[relation.fused] = simple(binary("add", a, binary("sub", of(relation.inner), inner.lower)))
+                value[relation.fused] = binary("add", a, binary("sub", of(relation.inner), inner.lower))
             case SkewRelation():
                 value[relation.skewed] = _combination((1, relation.factor), (of(relation.axis), of(relation.by)))
             case ShiftRelation():
                 value[relation.shifted] = simple(binary("add", of(relation.axis), relation.by))
             case ReverseRelation():
-                value[relation.reversed] = simple(binary("sub", _ends(known[relation.axis]), of(relation.axis)))
+                value[relation.reversed] = binary("sub", _ends(known[relation.axis]), of(relation.axis))
             case AffineRelation():
                 old = [of(a) for a in relation.axes]
                 value |= {n: _combination(row, old) for n, row in zip(relation.made, relation.matrix, strict=True)}
             case BandRelation():
                 old = [of(a) for a in relation.axes]
                 for tile, (row, size) in zip(relation.tiles, _tile_rows(relation, old), strict=True):
-                    value[tile] = simple(binary("floordiv", row, size))
+                    value[tile] = binary("floordiv", row, size)
     return value
 
 
 def _ends(reach: AxisRange) -> Expr:
     """The sum of the first and the last value of an axis."""
-    return simple(binary("add", reach.lower, binary("sub", reach.upper, 1)))
+    return binary("add", reach.lower, binary("sub", reach.upper, 1))
 
 
 def ranges(roots: Mapping[str, AxisRange], relations: Sequence[Relation]) -> dict[str, AxisRange]:
@@ -329,17 +334,17 @@ def backward(
                 whole = binary("add", binary("mul", value[relation.outer], factor), value[relation.inner])
                 if isinstance(relation, PartsRelation):
                     whole = binary("add", whole, parent.lower)
-                value[relation.parent] = simple(whole)
+                value[relation.parent] = whole
                 if relation.parent not in free:
                     guards += _split_guards(relation, parent, constant(factor), value[relation.parent])
             case FuseRelation():
                 fused, inner = value[relation.fused], known[relation.inner]
                 a = binary("add", binary("floordiv", fused, inner.extent), known[relation.outer].lower)
                 b = binary("add", binary("floormod", fused, inner.extent), inner.lower)
-                value[relation.outer], value[relation.inner] = simple(a), simple(b)
+                value[relation.outer], value[relation.inner] = a, b
             case SkewRelation():
                 at = binary("sub", value[relation.skewed], binary("mul", value[relation.by], relation.factor))
-                value[relation.axis] = simple(at)
+                value[relation.axis] = at
                 guards += _held(relation.axis, at, known, free)
             case ShiftRelation():
                 at = value[relation.shifted]
@@ -348,7 +353,7 @@ def backward(
                     guards += _held(relation.axis, value[relation.axis], known, free)
                     guards += _inside(at, relation.within) if relation.cuts else []
             case ReverseRelation():
-                value[relation.axis] = simple(binary("sub", _ends(known[relation.axis]), value[relation.reversed]))
+                value[relation.axis] = binary("sub", _ends(known[relation.axis]), value[relation.reversed])
             case AffineRelation():
                 made = [value[name] for name in relation.made]
                 for name, row in zip(relation.axes, relation.inverse, strict=True):
@@ -357,7 +362,7 @@ def backward(
             case BandRelation():
                 points = [value[a] for a in relation.axes]
                 for tile, (at, size) in zip(relation.tiles, _tile_rows(relation, points), strict=True):
-                    guards += _inside(at, AxisRange(simple(binary("mul", value[tile], size)), Const(size, INDEX)))
+                    guards += _inside(at, AxisRange(binary("mul", value[tile], size), Const(size, INDEX)))
     return value, guards
 
 
@@ -374,7 +379,7 @@ def _held(axis: str, value: Expr, known: Mapping[str, AxisRange], free: Collecti
 def _tile_rows(relation: BandRelation, values: Sequence[Expr]) -> list[tuple[Expr, int]]:
     """What the hyperplanes of tiles give at the values of axes, each with the size of a tile."""
     rows = zip(relation.rows, relation.shifts, relation.sizes, strict=True)
-    return [(simple(binary("add", _combination(row, values), by)), size) for row, by, size in rows]
+    return [(binary("add", _combination(row, values), by), size) for row, by, size in rows]
 
 
 def _combination(row: Sequence[int], values: Sequence[Expr]) -> Expr:
@@ -383,7 +388,7 @@ def _combination(row: Sequence[int], values: Sequence[Expr]) -> Expr:
     for factor, value in zip(row, values, strict=True):
         if factor:
             total = binary("add", total, value if factor == 1 else binary("mul", value, factor))
-    return simple(total)
+    return total
 
 
 def _split_guards(

@@ -9,7 +9,6 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.statement import Statement
-from tensorlang.schedule import order
 from tensorlang.schedule.relation import AxisRange, constant, made_values
 from tensorlang.schedule.state import ScheduleState, StageState
 
@@ -23,10 +22,14 @@ def loops_of_scope(
     others, or not in the same way for all statements, would lose what must last longer.
     """
     found: list[str] = []
-    values = [made_values(stage.strands[n].relations, state.strand_ranges(stage.name, n)) for n in users]
-    for axis in shared_path([order.around(stage.order, n) for n in users]):
-        at = [simplify(v.get(axis, Var(axis, INDEX))) for v in values]
-        if not all(same(a, at[0]) and variables(a) <= {*scope, *state.sizes} for a in at):
+    path = shared_path([stage.places[n] for n in users])
+    runs = users if path else ()
+    known = {*scope, *state.sizes}
+    values = [made_values(stage.strands[n].relations, state.strand_ranges(stage.name, n)) for n in runs]
+    for axis in path:
+        raw = [v.get(axis, Var(axis, INDEX)) for v in values]
+        at = simplify(raw[0])
+        if not variables(at) <= known or not all(same(a, raw[0]) or same(simplify(a), at) for a in raw[1:]):
             break
         found.append(axis)
     return tuple(found)

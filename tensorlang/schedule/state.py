@@ -12,7 +12,7 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.stmt import For, LoopKind, Stmt, Store, children
 from tensorlang.polyhedral.facts import Fact
-from tensorlang.polyhedral.ordered import sources
+from tensorlang.polyhedral.ordered import first_inside, sources
 from tensorlang.schedule import order
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.order import Order
@@ -108,6 +108,11 @@ class StageState:
     def leaves(self) -> tuple[str, ...]:
         """The axes of all loops, outer ones first."""
         return order.axes(self.order)
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[str, ...]]:
+        """The axes of the loops around every statement, outermost first."""
+        return order.places(self.order)
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -270,9 +275,13 @@ class ScheduleState:
         return [s for s in self.stages.values() if s.attach is not None and s.attach.stage == stage]
 
 
-@lru_cache(maxsize=4096)
 def hybrid_ranges(op: HybridOp, source: str, relations: tuple[Relation, ...]) -> dict[str, AxisRange]:
     """Ranges of all axes of a statement of a hybrid operation."""
+    return _ranges(op, first_inside(op)[source], relations)
+
+
+@lru_cache(maxsize=4096)
+def _ranges(op: HybridOp, source: str, relations: tuple[Relation, ...]) -> dict[str, AxisRange]:
     return ranges({name: AxisRange(*bounds) for name, bounds in sources(op)[source].hull.items()}, relations)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, substitute, to_text, variables
@@ -69,14 +69,18 @@ def statements_of(
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of an operation's axes in terms of loops, and the bounds of those loops."""
+    """The values of an operation's axes in terms of loops, and the bounds of those loops; `known` remembers indices."""
 
     axes: dict[str, Expr]
     limits: Limits
+    known: dict[str, Expr] = field(default_factory=dict)
 
     def index(self, expr: Expr) -> Expr:
         """An index or a condition over the axes, as a simplified one over the loops."""
-        return simplify(to_index(substitute(expr, self.axes)), self.limits)
+        text = to_text(expr)
+        if text not in self.known:
+            self.known[text] = simplify(to_index(substitute(expr, self.axes)), self.limits)
+        return self.known[text]
 
     def indices(self, index: Iterable[Expr]) -> tuple[Expr, ...]:
         """Several indices at once."""
@@ -87,22 +91,29 @@ class Values:
         return tuple(c for c in map(self.index, _conjuncts(conditions)) if not is_true(c))
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the loops around a strand, and its relations, say of all statements that were inside the same loops.
+
+    `at` gives those loops in terms of the ones of now, whose bounds are `bounds`; `guards` are the conditions of the
+    domain beyond these, and `placing` those that tell instances apart.
+    """
+
+    loops: tuple[str, ...]
+    at: Values
+    bounds: tuple[Expr, ...]
+    guards: tuple[Expr, ...]
+    placing: tuple[Expr, ...]
+
+
 def ordered_statement(
-    stage: str,
-    strand: str,
-    source: Source,
-    loops: tuple[str, ...],
-    values: Mapping[str, Expr],
-    guards: Sequence[Expr],
-    limits: Limits,
-    own_arrays: Collection[str],
-    strict: bool,
+    stage: str, strand: str, source: Source, place: Place, own_arrays: Collection[str], strict: bool
 ) -> Statement:
-    """Return a statement of a hybrid operation; `values` are the loops that it had there in terms of those it has now.
+    """Return a statement of a hybrid operation at a place; its domain begins with two bounds per loop.
 
     `own_arrays`: those that the operation writes. `strict`: floating-point updates keep their order.
     """
-    at = Values(dict(values), limits)
+    at, values = place.at, place.at.axes
     origin = tuple(Const(p, INDEX) if isinstance(p, int) else values[p] for p in source.position)
     store, reducer = source.store, source.reducer
     if strict and dtypes.info(store.buffer.dtype).is_float:
@@ -110,21 +121,21 @@ def ordered_statement(
     conditions = at.conditions(source.conditions)
     reads = [a for e in (*source.conditions, *store.index) for a in _reads((e,), at)]
     reads += _reads((store.value,), at)
-    own = _access(store.buffer.name, store.index, source, at)
+    array, index = store.buffer.name, at.indices(store.index)
     if reducer:  # the element itself is read by the update
-        reads = [r for r in reads if r.array != own.array or _key(r.index) != _key(at.indices(store.index))]
-    located = [_in_scope(r, source, at) for r in reads]
-    point = tuple((loop.var.name, values[loop.var.name]) for loop in source.loops)
+        key = _key(index)
+        reads = [r for r in reads if r.array != array or _key(r.index) != key]
     return Statement(
         f"{stage}.{strand}",
         stage,
         Role.ORDERED,
-        loops,
-        (*guards, *conditions),
-        point,
-        (replace(own, origin=origin, reducer=reducer),),
-        tuple(replace(r, origin=origin) if r.array in own_arrays else r for r in located),
+        place.loops,
+        (*place.bounds, *place.guards, *conditions),
+        tuple((loop.var.name, values[loop.var.name]) for loop in source.loops),
+        (Access(array, _of_copy(array, index, source, place), origin=origin, reducer=reducer),),
+        tuple(_located(r, source, place, origin if r.array in own_arrays else ()) for r in reads),
         source=source.name,
+        placing=place.placing,
     )
 
 
@@ -132,17 +143,18 @@ def _key(index: tuple[Expr, ...] | None) -> tuple[str, ...]:
     return () if index is None else tuple(map(to_text, index))
 
 
-def _access(array: str, index: tuple[Expr, ...], source: Source, at: Values) -> Access:
-    return _in_scope(Access(array, at.indices(index)), source, at)
-
-
-def _in_scope(access: Access, source: Source, at: Values) -> Access:
-    """An access to an array that is new in every iteration of some loops: to the copy of this iteration."""
-    scope = source.scopes.get(access.array)
-    if not scope or access.index is None:
+def _located(access: Access, source: Source, place: Place, origin: tuple[Expr, ...]) -> Access:
+    """A read in its place; `origin`: its time in the program, if it has one."""
+    if not origin and access.array not in source.scopes:
         return access
-    copies = tuple(at.index(binary("sub", Var(name, INDEX), source.hull[name][0])) for name in scope)
-    return replace(access, index=(*copies, *access.index))
+    index = None if access.index is None else _of_copy(access.array, access.index, source, place)
+    return Access(access.array, index, conditions=access.conditions, origin=origin)
+
+
+def _of_copy(array: str, index: tuple[Expr, ...], source: Source, place: Place) -> tuple[Expr, ...]:
+    """The index of an array that is new in every iteration of some loops: in the copy of this iteration."""
+    loops = source.scopes.get(array, ())
+    return (*place.at.indices(binary("sub", Var(n, INDEX), source.hull[n][0]) for n in loops), *index)
 
 
 def _conjuncts(conditions: Iterable[Expr]) -> Iterator[Expr]:

@@ -6,11 +6,12 @@ Canonical programs are what schedules transform and what logs name: equal text i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from heapq import heappop, heappush
 
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, InternalError
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, rewrite, to_text, walk
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import Allocate, For, Stmt, map_exprs, stmt_exprs, with_buffers
@@ -137,6 +138,7 @@ def unique(wish: str, taken: Iterable[str]) -> str:
     return name
 
 
+@lru_cache(maxsize=1024)
 def read_buffers(op: Operation) -> tuple[str, ...]:
     """Names of the buffers that a canonical operation reads."""
     match op:
@@ -153,6 +155,7 @@ def read_buffers(op: Operation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+@lru_cache(maxsize=512)
 def local_arrays(op: HybridOp) -> tuple[Buffer, ...]:
     """The arrays that an operation allocates for itself."""
     return tuple(s.buffer for s in walk_stmt(op.body) if isinstance(s, Allocate))
@@ -183,7 +186,7 @@ def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int,
         if not isinstance(output, Tensor | PlaceholderOp | ComputeOp | ExternOp | HybridOp):
             raise DefinitionError(f"expected tensors or their operations, got {output!r}", caller())
     roots: list[Operation] = [o.op if isinstance(o, Tensor) else o for o in outputs]
-    ordered = producers_first(roots)
+    ordered = readers_first(producers_first(roots))
     names: dict[int, str] = {}
     taken: set[str] = set()
     for key, op in ordered.items():
@@ -215,6 +218,66 @@ def producers_first(roots: Sequence[Operation]) -> dict[int, Operation]:
             pending.append((op, True))
             pending += [(t.op, False) for t in reversed(op.input_tensors)]
     return ordered
+
+
+def readers_first(ordered: dict[int, Operation]) -> dict[int, Operation]:
+    """The operations, with those that read an array in front of the one that updates it in place.
+
+    DefinitionError when one of them needs the update as well.
+    """
+    updates = {key: _ids(op.updates) for key, op in ordered.items() if isinstance(op, HybridOp)}
+    needs = {key: {id(t.op) for t in op.input_tensors} for key, op in ordered.items()}
+    for updater, changed in updates.items():
+        for key, op in ordered.items() if changed else ():
+            if key != updater and changed & _ids(op.input_tensors) - updates.get(key, set()):
+                needs[updater].add(key)
+    place = {key: number for number, key in enumerate(ordered)}
+    waiting = {key: len(before) for key, before in needs.items()}
+    users: dict[int, list[int]] = {key: [] for key in ordered}
+    for key, before in needs.items():
+        for other in before:
+            users[other].append(key)
+    ready = [(place[key], key) for key, count in waiting.items() if not count]
+    done: dict[int, Operation] = {}
+    while ready:
+        _, key = heappop(ready)
+        done[key] = ordered[key]
+        for user in users[key]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heappush(ready, (place[user], user))
+    if len(done) < len(ordered):
+        raise _cannot_wait(ordered, needs, updates)
+    return done
+
+
+def _ids(tensors: Iterable[Tensor | Buffer | None]) -> set[tuple[int, int]]:
+    return {(id(t.op), t.value_index) for t in tensors if isinstance(t, Tensor)}
+
+
+def _cannot_wait(
+    ordered: dict[int, Operation], needs: dict[int, set[int]], updates: dict[int, set[tuple[int, int]]]
+) -> DefinitionError:
+    """The error of an operation that reads an array before and after its update."""
+    for updater, changed in updates.items():
+        for reader in needs[updater] & set(_needing(updater, needs)):
+            array = next(t for t in ordered[reader].input_tensors if (id(t.op), t.value_index) in changed)
+            word = ordered[updater].name
+            return DefinitionError(
+                f"{ordered[reader].name} reads {array.name} as it was before {word} updates it in place, and needs what "
+                f"{word} makes; pass {word} a copy of {array.name}",
+                ordered[reader].location,
+            )
+    raise InternalError("operations need each other, and none reads an array before its update")
+
+
+def _needing(key: int, needs: dict[int, set[int]]) -> Iterator[int]:
+    """The operations that need one, directly or not."""
+    found, grown = {key}, True
+    while grown:
+        more = {k for k, before in needs.items() if k not in found and before & found}
+        yield from more
+        grown, found = bool(more), found | more
 
 
 def _canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Operation:

@@ -103,6 +103,8 @@ EXAMPLES: dict[str, Example] = {
     "reorder": (matmul, lambda s: s["C"].reorder("k", "i")),
     "reorder a reduction outwards": (row_sum, lambda s: s["B"].reorder("k", "i")),
     "skew": (transposed, lambda s: s["C"].skew("i", by="j", factor=2)),
+    "affine": (transposed, lambda s: s["C"].affine(["j", "i"], [[1, 1], [1, 0]])),
+    "tile_by": (transposed, lambda s: s["C"].tile_by(["j", "i"], [[1, 1], [1, -1]], [4, 4])),
     "skew back and outwards": (
         transposed,
         lambda s: s["C"].skew("i", by="j", factor=-1),

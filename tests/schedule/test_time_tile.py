@@ -62,7 +62,7 @@ def test_diamonds_start_side_by_side() -> None:
 def test_a_parallel_wavefront_equals_the_sequential_run_bit_for_bit() -> None:
     @te.hybrid.script
     def averaged(steps, A):  # type: ignore[no-untyped-def]
-        for t in range(steps):
+        for t in range(steps):  # noqa: B007
             for i in range(1, A.shape[0] - 1):
                 for j in range(1, A.shape[1] - 1):
                     A[i, j] = (A[i - 1, j + 1] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0

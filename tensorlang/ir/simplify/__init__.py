@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorlang.ir.expr import Const, Expr
+from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.ir.simplify import conditions, integers  # noqa: F401  (importing them registers their rules)
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.simplify.scope import Scope
@@ -24,6 +24,8 @@ def simplify(expr: Expr, ranges: Mapping[str, Range] | None = None) -> Expr:
 
     `ranges` gives inclusive bounds of integer variables by name; None on either side means unbounded.
     """
+    if isinstance(expr, Const | Var):
+        return expr
     return Scope(ranges or {}).value(expr)
 
 

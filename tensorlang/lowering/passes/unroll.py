@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tensorlang.ir.expr import Const, binary
 from tensorlang.ir.loops import constant_extent, iterations, with_body, with_kind
-from tensorlang.ir.stmt import INDEX, For, Kernel, LoopKind, Stmt, Store, map_children, walk
+from tensorlang.ir.stmt import INDEX, AtomicUpdate, For, Kernel, LoopKind, Stmt, Store, map_children, walk
 from tensorlang.lowering.passes.full_tile import full_tile, versioned
 
 MOST_STORES = 256
@@ -51,4 +51,4 @@ def unroll(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
 
 
 def _stores(stmt: Stmt) -> int:
-    return max(1, sum(isinstance(s, Store) for s in walk(stmt)))
+    return max(1, sum(isinstance(s, Store | AtomicUpdate) for s in walk(stmt)))

@@ -121,6 +121,10 @@ class FoldStorage:
             raise BadArgument("", f"{self.stage} makes no array {self.array!r}; {nearest(self.array, known)}")
         if name in state.program.storage and _is_argument(state, name):
             raise BadArgument("", f"{name} belongs to the caller; only intermediate arrays can be folded")
+        root, updates = state.program.storage.get(name, (name, 0))
+        if updates:
+            repair = f"s[{state.program.producer[root]!r}].fold_storage({root!r}, {self.dim})"
+            raise BadArgument("", f"{name} is {root}, updated in place: it has no memory of its own", legal=[repair])
         rank = len(known[name].shape)
         if not 0 <= self.dim < rank:
             raise BadArgument("", f"dim must be between 0 and {rank - 1}, got {self.dim}")

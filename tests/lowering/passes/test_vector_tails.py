@@ -94,7 +94,9 @@ def test_a_guard_that_is_not_affine_stays() -> None:
 
 def test_unknown_extents_stay_vectorized() -> None:
     assert text(loop(j, 0, n, SET, VECTORIZED)) == "vectorized j in range(n):\n  A[j] = 1.0"
-    assert text(loop(j, 0, least(n, n // 2 + 3), SET, VECTORIZED)).startswith("vectorized j in range(min(n, n // 2 + 3))")
+    assert text(loop(j, 0, least(n, n // 2 + 3), SET, VECTORIZED)).startswith(
+        "vectorized j in range(min(n, n // 2 + 3))"
+    )
 
 
 def test_extents_of_axes_help(golden) -> None:  # type: ignore[no-untyped-def]

@@ -62,6 +62,23 @@ def test_vector_writes_at_any_stride(compiled: Compile, step: int) -> None:
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64", "bool"])
+@pytest.mark.parametrize("step", [-1, 1, 3])
+def test_vector_loops_of_any_bounds(compiled: Compile, step: int, dtype: str) -> None:
+    a, out, before = array("a", (k,), dtype), array("out", (n,), dtype), array("before", (m,), dtype)
+    start: Expr | int = k - 1 if step < 0 else 0
+    body = loop(i, m, n, store(out, i, load(a, i * step + start)), VECTORIZED)
+    function = compiled(Kernel("copy", (a, out, before), (k, m, n), ("out",), body))
+    of_numpy = dtypes.info(dtype).numpy
+    for size in (1, 7, 8, 9, 31, 64, 100):
+        data = np.random.default_rng(size).integers(0, 2 if dtype == "bool" else 100, size * 3).astype(of_numpy)
+        for first in (0, 1, 5, size, size + 3):
+            result, expected = np.zeros(size, of_numpy), np.zeros(size, of_numpy)
+            expected[first:] = data[(3 * size - 1 if step < 0 else 0) + step * np.arange(first, size)]
+            function(data, result, np.zeros(first, of_numpy))
+            np.testing.assert_array_equal(result, expected)
+
+
 def test_vector_columns_of_a_symbolic_matrix(compiled: Compile) -> None:
     a, out = array("a", (m, n)), array("out", (n, m))
     body = loop(j, 0, n, loop(i, 0, 6, store(out, (j, i), load(a, i, j)), VECTORIZED))

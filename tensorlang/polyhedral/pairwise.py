@@ -1,0 +1,157 @@
+"""Whether dependences run forward in time, told for two statements at a time.
+
+The times of two statements agree but for the loops around both, until a static position decides: these few loops are
+compared, and no time vectors are made. A dependence that is not proven here may hold all the same; `legality` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.affine_text import Namer, dims
+from tensorlang.polyhedral.declared import Pair
+from tensorlang.polyhedral.rows import NotLinear, Rows
+from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
+
+Touch = tuple[Statement, Access]
+
+
+class Pairwise:
+    """The statements of a scop over their own loops; what was made for one dependence is kept for the next."""
+
+    def __init__(self, scop: Scop) -> None:
+        self.scop = scop
+        self.namer = Namer(scop.sizes)
+        self.arrays = {a.name: a for a in scop.arrays}
+        self.by_source: dict[tuple[str, str], list[Statement]] = {}
+        for s in scop.statements:
+            if s.source:
+                self.by_source.setdefault((s.stage, s.source), []).append(s)
+        self._points: dict[str, isl.Map] = {}
+        self._touched: dict[tuple[str, int], isl.Map] = {}
+
+    def keeps(self, stage: str, pairs: Iterable[Pair], either: bool) -> bool:
+        """Whether pairs of declared instances are in order (or NotLinear); with `either`, in any order but not at once."""
+        unordered = self._unordered(stage in self.scop.atomic and either)
+        for pair in pairs:
+            for a in self.by_source.get((stage, pair.source), ()):
+                for b in self.by_source.get((stage, pair.sink), ()):
+                    if _is_decided(a, b, unordered, either):
+                        continue
+                    moved = self._point(a).apply_range(pair.pairs).apply_range(self._point(b).reverse())
+                    if not _in_order(moved, a, b, unordered, either):
+                        return False
+        return True
+
+    def keeps_accesses(self, sources: Sequence[Touch], sinks: Sequence[Touch], either: bool, atomic: bool) -> bool:
+        """Whether accesses that meet in an element are in order; with `either`, in any order but not at once."""
+        unordered = self._unordered(atomic)
+        for a, written in _by_statement(sources):
+            for b, read in _by_statement(sinks):
+                if _is_decided(a, b, unordered, either):
+                    continue
+                pairs = self._touches(a, written).apply_range(self._touches(b, read).reverse())
+                if not _in_order(pairs, a, b, unordered, either):
+                    return False
+        return True
+
+    def covers(self, writers: Sequence[Touch], reader: Touch) -> bool:
+        """Whether every element of an access is surely written."""
+        if not writers:
+            return False
+        try:
+            read = self._touches(reader[0], [reader[1]]).range()
+            return bool(read.is_subset(isl.union_of([self._touches(s, [w]).range() for s, w in writers])))
+        except NotLinear:
+            return False
+
+    def _unordered(self, lanes_only: bool) -> frozenset[str]:
+        lanes = frozenset(n for s in self.scop.statements for n in s.lanes)
+        return lanes if lanes_only else lanes | self.scop.unordered
+
+    def _point(self, statement: Statement) -> isl.Map:
+        """The loops of a statement -> the instance that it is in the program as declared."""
+        if statement.name not in self._points:
+            rows = Rows(dims(statement.loops), self.namer)
+            axes = [f"a{k}" for k in range(len(statement.point))]
+            for axis, (_, value) in zip(axes, statement.point, strict=True):
+                rows.equate(axis, _seen(rows.form(value)))
+            rows.require(statement.placing)
+            self._points[statement.name] = rows.make(list(rows.names.values()), axes, statement.source)
+        return self._points[statement.name]
+
+    def _touches(self, statement: Statement, accesses: Sequence[Access]) -> isl.Map:
+        """The loops of a statement -> the elements that it touches."""
+        made = []
+        for access in accesses:
+            key = statement.name, id(access)
+            if key not in self._touched:
+                self._touched[key] = self._element(statement, access)
+            made.append(self._touched[key])
+        return isl.union_of(made)
+
+    def _element(self, statement: Statement, access: Access) -> isl.Map:
+        rows = Rows(dims(statement.loops), self.namer)
+        rows.require(statement.domain)
+        rows.require(access.conditions)
+        shape = self.arrays[access.array].shape
+        lead = len(access.version)
+        element = [f"e{k}" for k in range(lead + len(shape))]
+        for dim, loop in zip(element, access.version, strict=False):
+            rows.equate(dim, {rows.names[loop]: 1})
+        for k, (dim, size) in enumerate(zip(element[lead:], shape, strict=True)):
+            value = None if access.index is None else rows.form(access.index[k])
+            if value is None:
+                rows.bound(dim, _seen(rows.form(size)))
+            else:
+                rows.equate(dim, value)
+        rows.nonnegative_sizes()
+        return rows.make(list(rows.names.values()), element)
+
+
+def _seen(row: dict[str, int] | None) -> dict[str, int]:
+    if row is None:
+        raise NotLinear
+    return row
+
+
+def _by_statement(touches: Sequence[Touch]) -> list[tuple[Statement, list[Access]]]:
+    found: dict[str, tuple[Statement, list[Access]]] = {}
+    for s, access in touches:
+        found.setdefault(s.name, (s, []))[1].append(access)
+    return list(found.values())
+
+
+def _around(a: Statement, b: Statement) -> tuple[list[str], int]:
+    """The loops whose iterations tell two statements apart, in order; below 0: then `a` comes first anyway."""
+    loops: list[str] = []
+    for x, y in zip(a.time, b.time, strict=False):
+        if x != y:
+            after = x - y if isinstance(x, int) and isinstance(y, int) else 1
+            return [n for n in loops if n not in a.lanes], after
+        if isinstance(x, str):
+            loops.append(x)
+    return sorted(loops, key=lambda n: n in a.lanes), 0  # lanes run in lockstep: their loop comes last
+
+
+def _is_decided(a: Statement, b: Statement, unordered: frozenset[str], either: bool) -> bool:
+    """Whether the places of two statements alone keep an order."""
+    loops, after = _around(a, b)
+    return not unordered.intersection(loops) if either else after < 0 and not loops
+
+
+def _in_order(pairs: isl.Map, a: Statement, b: Statement, unordered: frozenset[str], either: bool) -> bool:
+    """Whether pairs of loop values are in order; with `either`, whether none of them may run at once."""
+    loops, after = _around(a, b)
+    for loop in loops:
+        places = isl.DIM.in_, a.loops.index(loop), isl.DIM.out, b.loops.index(loop)
+        at_once = loop in unordered
+        if (at_once or not either) and not pairs.order_gt(*places).is_empty():
+            return False
+        if at_once and not pairs.order_lt(*places).is_empty():
+            return False
+        pairs = pairs.equate(*places)
+        if pairs.plain_is_empty():
+            return True
+    return either or after < 0 or bool(pairs.is_empty())
