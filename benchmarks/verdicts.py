@@ -153,11 +153,12 @@ def _replayed(program: Program, trace: Trace) -> ScheduleState:
 
 
 def _forget() -> None:
-    """Clear all that analyses remember, but what is computed once per program."""
+    """Clear all that analyses of schedules remember, but what is computed once per program."""
+    rooms = ("tensorlang.schedule", "tensorlang.polyhedral", "tensorlang.ir")
     for name, module in list(sys.modules.items()):
-        if name.startswith(("tensorlang.schedule", "tensorlang.polyhedral", "tensorlang.ir")):
+        if name.startswith(rooms):
             for found in vars(module).values():
-                if hasattr(found, "cache_clear") and found not in ONCE:
+                if hasattr(found, "cache_clear") and found not in ONCE and found.__module__.startswith(rooms):
                     found.cache_clear()
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from tensorlang import dtypes, errors
 from tensorlang.config import SETTINGS
 from tensorlang.ir import intrinsics
+from tensorlang.schedule import Schedule, Stage
 from tensorlang.schedule.primitive import REGISTRY
-from tensorlang.schedule.schedule import Schedule, Stage
+from tensorlang.testing.traces import MAKERS
 
 PAGE = Path(__file__).with_name("reference.md")
 TABLE = Path(__file__).with_name("primitives.md")
@@ -117,10 +118,12 @@ checks that
 - **results**: the kernels of these targets compute what the reference computes.
 
 A `BadArgument` is found from the arguments, before any proof. Every primitive also has an example in its docstring,
-which is run, and random schedules of all of them are compared with enumeration (`tests/property`).
+which is run. Those marked **random**, or made of such, are drawn into random schedules of random programs, whose
+verdicts are compared with an enumeration of all pairs of instances, and whose results with the reference
+(`tests/property`).
 
-| step | what it does | proof: a wrong use is | text | trace | results = reference |
-|---|---|---|---|---|---|
+| step | what it does | proof: a wrong use is | text | trace | results = reference | random |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -140,7 +143,8 @@ def _tested(key: str, use: Any) -> str:
     made = f" ({', '.join(dict.fromkeys(use.recorded))})" if use.recorded else ""
     error = f"`{use.refused.error.__name__}`"
     text = "golden" if golden.exists() else "–"
-    return f"| `{key}`{made} | {sentence} | {error} | {text} | Python, JSON | {', '.join(use.targets)} |\n"
+    drawn = "yes" if set(use.recorded or (key,)) <= set(MAKERS) else "–"
+    return f"| `{key}`{made} | {sentence} | {error} | {text} | Python, JSON | {', '.join(use.targets)} | {drawn} |\n"
 
 
 def _method(key: str) -> Callable[..., Any]:

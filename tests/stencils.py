@@ -36,7 +36,7 @@ def jacobi(steps: Any, A: Any, B: Any) -> Any:
 @te.hybrid.script
 def planes(steps: Any, A: Any) -> Any:
     """One statement: the planes of A are the old and the new grid in turn."""
-    for t in range(steps):  # noqa: B007
+    for t in range(steps):
         for i in range(1, A.shape[1] - 1):
             A[(t + 1) % 2, i] = A[t % 2, i - 1] + A[t % 2, i] + A[t % 2, i + 1]
     return A

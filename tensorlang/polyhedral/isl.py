@@ -59,12 +59,12 @@ def make_union_map(text: str) -> UnionMap:
 
 
 @lru_cache(maxsize=1024)
-def map_space(parameters: tuple[str, ...], inputs: int, outputs: int, name: str) -> Any:
-    """The space of maps from vectors to vectors of a tuple called `name` (or of none)."""
+def map_space(parameters: tuple[str, ...], inputs: int, outputs: int) -> Any:
+    """The space of maps from vectors to vectors."""
     space = islpy.Space.alloc(islpy.DEFAULT_CONTEXT, len(parameters), inputs, outputs)
     for k, parameter in enumerate(parameters):
         space = space.set_dim_name(DIM.param, k, parameter)
-    return space.set_tuple_name(DIM.out, name) if name else space
+    return space
 
 
 def map_of_rows(space: Any, columns: int, zero: Sequence[Entries], positive: Sequence[Entries]) -> Map:
@@ -114,6 +114,11 @@ def maps_of(pairs: UnionMap) -> list[Map]:
 def names_of(pairs: Map) -> tuple[str, str]:
     """The names of the tuples of a map."""
     return pairs.get_tuple_name(DIM.in_), pairs.get_tuple_name(DIM.out)
+
+
+def named(pairs: Map, name: str) -> Map:
+    """A map into a tuple of a name."""
+    return pairs.set_tuple_name(DIM.out, name)
 
 
 def unnamed(pairs: Map) -> Map:

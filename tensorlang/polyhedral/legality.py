@@ -5,8 +5,9 @@ statement's accesses are maps from its time vector to array elements. What comes
 is initialised, then updated, then read, then perhaps updated in place), and within one epoch by the order of the
 program as declared. Updates of one reduction may run in either order, but must be ordered.
 
-`before` orders time vectors; a loop whose iterations run at once (parallel, bound) proves nothing, and a vectorised
-loop is moved last and proves nothing there.
+`before` orders time vectors; a loop whose iterations run at once (parallel, bound) proves nothing. Neither do the lanes
+of a vectorised loop, but for statements that stand one after the other just inside it: the loop may run in vectors or,
+where it has to, serially, and what loops inside it do across lanes is left open.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class TimeSpace:
         self.namer = Namer(scop.sizes)
         for _, found in scop.declared:
             self.namer.parameters.update(found.parameters)
-        self.vectors = {s.name: _lanes_last(s) for s in scop.statements}
+        self.vectors = {s.name: s.time for s in scop.statements}
         self.length = max((len(v) for v in self.vectors.values()), default=0)
         self.domains = {s.name: self._domain(s) for s in scop.statements}
 
@@ -133,30 +134,43 @@ def _instances(text: str) -> isl.UnionMap:
     return isl.make_union_map(text)
 
 
-def _lanes_last(statement: Statement) -> tuple[int | str, ...]:
-    """The time vector with vectorised loops moved to the end: lanes run in lockstep."""
-    if not statement.lanes:
-        return statement.time
-    rest = tuple(0 if p in statement.lanes else p for p in statement.time)
-    return rest + statement.lanes
-
-
 def before(space: TimeSpace) -> isl.Map:
     """Time -> later time, for pairs whose order is certain."""
-    blocked = _unordered_prefixes(space, space.scop.unordered)
-    return _before(space.length, tuple((d, tuple(texts)) for d, texts in sorted(blocked.items())))
+    return _before(space.length, _at_once_dims(space, space.scop.unordered))
+
+
+@dataclass(frozen=True, slots=True)
+class _AtOnce:
+    """A time dim whose iterations may run at once: that of a parallel or bound loop, or of the lanes of a vector.
+
+    `above`: the static positions above the loop, as conditions. `inside`: the static positions of statements just inside
+    it, down to the next loop. All lanes run one of them before the next, as does a serial loop for the lanes in order.
+    """
+
+    dim: int
+    above: str
+    inside: tuple[tuple[int, ...], ...]
+
+    def apart(self, sign: str) -> str:
+        """The pairs that differ first in this dim, `<` or `!=`."""
+        equal = [f"a{k} = b{k}" for k in range(self.dim)]
+        return " and ".join([*equal, f"a{self.dim} {sign} b{self.dim}", self.above])
+
+    def told_apart(self, sign: str) -> Iterator[str]:
+        """The pairs that a static position inside tells apart as well."""
+        first = self.dim + 1
+        for run in self.inside:
+            for k in range(len(run)):
+                same = [f"a{first + m} = {run[m]} and b{first + m} = {run[m]}" for m in range(k)]
+                yield " and ".join([*same, f"a{first + k} {sign} b{first + k}"])
 
 
 @lru_cache(maxsize=256)
-def _before(n: int, blocked: tuple[tuple[int, tuple[str, ...]], ...]) -> isl.Map:
-    """Lexicographic order, without the cases that an unordered dim decides (below the given static positions)."""
-    a, b = [f"a{k}" for k in range(n)], [f"b{k}" for k in range(n)]
+def _before(n: int, at_once: tuple[_AtOnce, ...]) -> isl.Map:
+    """Lexicographic order, without the cases that an unordered dim decides."""
     order = isl.lex_lt(n)
-    for d, prefixes in blocked:
-        equal = [f"a{k} = b{k}" for k in range(d)]
-        for prefix in prefixes:
-            decided = " and ".join([*equal, f"a{d} < b{d}", prefix])
-            order = order.subtract(isl.make_map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {decided} }}"))
+    for found in at_once:
+        order = order.subtract(_decided(n, found, "<"))
     return order
 
 
@@ -165,36 +179,45 @@ def _at_once(space: TimeSpace, atomic: bool = False) -> isl.Map:
 
     `atomic`: only lanes of one vector count.
     """
-    blocked = _unordered_prefixes(space, frozenset() if atomic else space.scop.unordered)
-    return _first_apart(space.length, tuple((d, tuple(texts)) for d, texts in sorted(blocked.items())))
+    return _first_apart(space.length, _at_once_dims(space, frozenset() if atomic else space.scop.unordered))
 
 
 @lru_cache(maxsize=256)
-def _first_apart(n: int, dims_and_prefixes: tuple[tuple[int, tuple[str, ...]], ...]) -> isl.Map:
-    """Pairs that differ first in one of some dims, below the given static positions."""
+def _first_apart(n: int, at_once: tuple[_AtOnce, ...]) -> isl.Map:
+    """Pairs that differ first in one of some dims."""
+    found = _pairs(n, "0 = 1")
+    for dim in at_once:
+        found = found.union(_decided(n, dim, "!="))
+    return found
+
+
+def _decided(n: int, dim: _AtOnce, sign: str) -> isl.Map:
+    """Pairs that differ first in a dim, and that no position inside tells apart."""
+    pairs = _pairs(n, dim.apart(sign))
+    for case in dict.fromkeys(dim.told_apart(sign)):
+        pairs = pairs.subtract(_pairs(n, case))
+    return pairs
+
+
+def _pairs(n: int, where: str) -> isl.Map:
     a, b = [f"a{k}" for k in range(n)], [f"b{k}" for k in range(n)]
-    cases = [
-        " and ".join([*(f"a{k} = b{k}" for k in range(d)), f"a{d} != b{d}", prefix])
-        for d, prefixes in dims_and_prefixes
-        for prefix in prefixes
-    ]
-    where = " or ".join(f"({case})" for case in cases) or "0 = 1"
     return isl.make_map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {where} }}")
 
 
-def _unordered_prefixes(space: TimeSpace, loops: frozenset[str]) -> dict[int, list[str]]:
-    """Per time dim: the static positions above each unordered loop (or lane) at that dim, as conditions on `a`."""
-    found: dict[int, list[str]] = {}
+def _at_once_dims(space: TimeSpace, loops: frozenset[str]) -> tuple[_AtOnce, ...]:
+    """The dims of unordered loops, and of lanes."""
+    found: dict[tuple[int, str], dict[tuple[int, ...], None]] = {}
     for statement in space.scop.statements:
-        vector = space.vectors[statement.name]
-        unordered = loops | set(statement.lanes)
+        vector = statement.time
         for d, part in enumerate(vector):
-            if isinstance(part, str) and part in unordered:
-                statics = [f"a{k} = {p}" for k, p in enumerate(vector[:d]) if isinstance(p, int)]
-                text = " and ".join(statics) or "0 = 0"
-                if text not in found.setdefault(d, []):
-                    found[d].append(text)
-    return found
+            if isinstance(part, str) and (part in loops or part in statement.lanes):
+                above = [f"a{k} = {p}" for k, p in enumerate(vector[:d]) if isinstance(p, int)]
+                runs = found.setdefault((d, " and ".join(above) or "0 = 0"), {})
+                if part not in loops:
+                    rest = vector[d + 1 :]
+                    end = next((k for k, p in enumerate(rest) if isinstance(p, str)), len(rest))
+                    runs[tuple(p for p in rest[:end] if isinstance(p, int))] = None
+    return tuple(_AtOnce(d, above, tuple(runs)) for (d, above), runs in sorted(found.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Pairwise:
         for s in scop.statements:
             if s.source:
                 self.by_source.setdefault((s.stage, s.source), []).append(s)
-        self._points: dict[str, isl.Map] = {}
+        self._points: dict[tuple[object, ...], isl.Map] = {}
         self._touched: dict[tuple[str, int], isl.Map] = {}
 
     def keeps(self, stage: str, pairs: Iterable[Pair], either: bool) -> bool:
@@ -72,14 +72,16 @@ class Pairwise:
 
     def _point(self, statement: Statement) -> isl.Map:
         """The loops of a statement -> the instance that it is in the program as declared."""
-        if statement.name not in self._points:
+        values = [value for _, value in statement.point]
+        key = statement.loops, id(statement.placing), *map(id, values)  # statements of one nest share these
+        if key not in self._points:
             rows = Rows(dims(statement.loops), self.namer)
-            axes = [f"a{k}" for k in range(len(statement.point))]
-            for axis, (_, value) in zip(axes, statement.point, strict=True):
+            axes = [f"a{k}" for k in range(len(values))]
+            for axis, value in zip(axes, values, strict=True):
                 rows.equate(axis, _seen(rows.form(value)))
             rows.require(statement.placing)
-            self._points[statement.name] = rows.make(list(rows.names.values()), axes, statement.source)
-        return self._points[statement.name]
+            self._points[key] = rows.make(list(rows.names.values()), axes)
+        return isl.named(self._points[key], statement.source)
 
     def _touches(self, statement: Statement, accesses: Sequence[Access]) -> isl.Map:
         """The loops of a statement -> the elements that it touches."""
@@ -128,11 +130,10 @@ def _around(a: Statement, b: Statement) -> tuple[list[str], int]:
     loops: list[str] = []
     for x, y in zip(a.time, b.time, strict=False):
         if x != y:
-            after = x - y if isinstance(x, int) and isinstance(y, int) else 1
-            return [n for n in loops if n not in a.lanes], after
+            return loops, x - y if isinstance(x, int) and isinstance(y, int) else 1
         if isinstance(x, str):
             loops.append(x)
-    return sorted(loops, key=lambda n: n in a.lanes), 0  # lanes run in lockstep: their loop comes last
+    return loops, 0
 
 
 def _is_decided(a: Statement, b: Statement, unordered: frozenset[str], either: bool) -> bool:
@@ -146,7 +147,9 @@ def _in_order(pairs: isl.Map, a: Statement, b: Statement, unordered: frozenset[s
     loops, after = _around(a, b)
     for loop in loops:
         places = isl.DIM.in_, a.loops.index(loop), isl.DIM.out, b.loops.index(loop)
-        at_once = loop in unordered
+        # Just inside the lanes of a vector, one statement runs in all of them before the next one does.
+        in_turn = loop == loops[-1] and loop in a.lanes and loop not in scop_unordered and (after != 0 if either else after < 0)
+        at_once = loop in unordered and not in_turn
         if (at_once or not either) and not pairs.order_gt(*places).is_empty():
             return False
         if at_once and not pairs.order_lt(*places).is_empty():

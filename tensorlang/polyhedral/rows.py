@@ -121,15 +121,12 @@ class Rows:
             self.texts.append(text)
         return text is not None
 
-    def make(self, inputs: list[str], outputs: list[str], name: str = "") -> isl.Map:
-        """The map from inputs to outputs (a tuple called `name`) that the conditions describe.
-
-        Texts may use inputs only.
-        """
+    def make(self, inputs: list[str], outputs: list[str]) -> isl.Map:
+        """The map from inputs to outputs that the conditions describe; texts may use inputs only."""
         parameters = tuple(self.namer.parameters)
         columns = ["", *parameters, *inputs, *outputs, *self.quotients]
         places = {column: k for k, column in enumerate(columns)}
-        space = isl.map_space(parameters, len(inputs), len(outputs), name)
+        space = isl.map_space(parameters, len(inputs), len(outputs))
         zero = [[(places[n], c) for n, c in row.items()] for row in self.zero]
         positive = [[(places[n], c) for n, c in row.items()] for row in self.positive]
         made = isl.map_of_rows(space, len(columns), zero, positive)

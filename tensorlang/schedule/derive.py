@@ -312,7 +312,7 @@ class _Derivation:
         users = [n for n, s in plan.stage.strands.items() if s.source in touch]
         first = found[plan.stage.strands[users[0]].source] if users else None
         scope = first.scopes[local.name] if first else ()
-        shared = loops_of_scope(self.state, plan.stage, users, scope)
+        shared = loops_of_scope(op, self.state, plan.stage, users, scope)
         hulls = {name: first.hull[name] for name in scope} if first else {}
         known = {loop.name: loop.range for loop in plan.own}
         around = [f"{plan.stage.name}.{a}" for a in shared]

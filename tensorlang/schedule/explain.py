@@ -84,14 +84,15 @@ def explain(state: ScheduleState, title: str, sizes: Mapping[str, int] | None = 
     known = dict(sizes or {})
     for name in known:
         if name not in state.sizes:
-            raise BadArgument("", f"{name} is no size of the program; there are {', '.join(sorted(state.sizes)) or 'none'}")
+            there = ", ".join(sorted(state.sizes)) or "none"
+            raise BadArgument("", f"{name} is no size of the program; there are {there}")
     derived = derive(state)
-    found = distances(derived.scop)
-    return Explanation(title, tuple(found), tuple(_loop_notes(state, derived)), tuple(_stage_notes(state, derived, known)))
+    loops, stages = tuple(_loop_notes(state, derived)), tuple(_stage_notes(state, derived, known))
+    return Explanation(title, tuple(distances(derived.scop)), loops, stages)
 
 
 def _loop_notes(state: ScheduleState, derived: Derived) -> Iterator[LoopNote]:
-    """Every loop, tested by itself: which dependences would break if its iterations ran at once, or outside the next."""
+    """Every loop, tested by itself: which dependences break if its iterations run at once, or outside the next."""
     plain = [replace(s, lanes=()) for s in derived.scop.statements]
     scop = replace(derived.scop, statements=tuple(plain), unordered=frozenset())
     around: dict[str, tuple[str, ...]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 
@@ -102,10 +103,8 @@ def _range(loop: str, domain: Sequence[Expr]) -> range:
             case Binary(op="ge", a=a, b=Const(value=value)) if getattr(a, "name", "") == loop:
                 low = int(value)
             case Binary(op="lt", a=a, b=b) if getattr(a, "name", "") == loop:
-                try:
+                with suppress(KeyError):
                     high = evaluate(b, {})
-                except KeyError:
-                    pass
             case _:
                 pass
     return range(low, min(high, low + 4 * _MOST))

@@ -159,7 +159,7 @@ _FITS: dict[Any, Callable[[Any], bool]] = {
     "int | None": lambda v: v is None or _is_int(v),
     "int | str | None": lambda v: v is None or isinstance(v, str) or _is_int(v),
     "tuple[str, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
-    "tuple[int, ...]": lambda v: _is_row(v),
+    "tuple[int, ...]": _is_row,
     "tuple[tuple[int, ...], ...]": lambda v: isinstance(v, tuple) and all(_is_row(x) for x in v),
 }
 """Type of a primitive's field, as written -> whether a decoded JSON value fits it."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 
 from tensorlang.ir.expr import Expr, Var, same, variables
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box, Reader, needed
+from tensorlang.polyhedral.ordered import first_inside
 from tensorlang.polyhedral.statement import Statement
-from tensorlang.schedule.relation import AxisRange, constant, made_values
-from tensorlang.schedule.state import ScheduleState, StageState
+from tensorlang.schedule.relation import AxisRange, Relation, constant, made_values
+from tensorlang.schedule.state import ScheduleState, StageState, hybrid_ranges
+from tensorlang.te.operation import HybridOp
 
 
 def loops_of_scope(
-    state: ScheduleState, stage: StageState, users: Sequence[str], scope: Collection[str]
+    op: HybridOp, state: ScheduleState, stage: StageState, users: Sequence[str], scope: Collection[str]
 ) -> tuple[str, ...]:
     """The loops around some statements, outermost first, of which one iteration holds all that a scope holds.
 
@@ -23,9 +26,9 @@ def loops_of_scope(
     """
     found: list[str] = []
     path = shared_path([stage.places[n] for n in users])
-    runs = users if path else ()
     known = {*scope, *state.sizes}
-    values = [made_values(stage.strands[n].relations, state.strand_ranges(stage.name, n)) for n in runs]
+    strands = {(first_inside(op)[s.source], s.relations): None for s in (stage.strands[n] for n in users if path)}
+    values = [_values(op, *strand) for strand in strands]
     for axis in path:
         raw = [v.get(axis, Var(axis, INDEX)) for v in values]
         at = simplify(raw[0])
@@ -33,6 +36,12 @@ def loops_of_scope(
             break
         found.append(axis)
     return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _values(op: HybridOp, inside: str, relations: tuple[Relation, ...]) -> dict[str, Expr]:
+    """The loops that relations make, in terms of those of the operation around a statement."""
+    return made_values(relations, hybrid_ranges(op, inside, relations))
 
 
 def shared_path(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

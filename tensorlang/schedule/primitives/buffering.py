@@ -131,7 +131,7 @@ class FoldStorage:
         if self.factor is not None and self.factor < 1:
             raise BadArgument("", f"factor must be at least 1, got {self.factor}")
         if isinstance(op, HybridOp) and name in begins_as_zeros(op, state.sizes):
-            raise BadArgument("", f"elements of {name} may be read that were never written, and are zero then: no folding")
+            raise BadArgument("", f"elements of {name} may be read that nothing wrote, and are zero then: no folding")
         current = state.stages[self.stage]
         factor = self.factor if self.factor is not None else self._smallest(state, name)
         moduli = list(current.folds.get(name, (0,) * rank))
@@ -177,7 +177,8 @@ class StorageAlign:
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.compute_op(self.stage)
         if self.stage in state.program.outputs:
-            raise BadArgument("", f"{self.stage} is an output, whose layout is the caller's", legal=["cache_write first"])
+            why = f"{self.stage} is an output, whose layout is the caller's"
+            raise BadArgument("", why, legal=["cache_write first"])
         names = [a.name for a in op.axes]
         if self.axis not in names:
             raise BadArgument("", f"{self.axis} is no axis of {self.stage}; {nearest(self.axis, names)}")
