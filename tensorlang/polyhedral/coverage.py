@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import Witness
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.legality import TimeSpace
-from tensorlang.polyhedral.sizes import failing_text, sizes_text
 from tensorlang.polyhedral.pairwise import Pairwise
+from tensorlang.polyhedral.sizes import failing_text, sizes_text
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
 from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
 

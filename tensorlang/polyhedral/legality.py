@@ -288,7 +288,10 @@ def _is_proven(scop: Scop, families: Sequence[Dependences]) -> bool:
                 return False
             if not all(quick.keeps(stage, family.parts, either=True) for family in updates):
                 return False
-        return all(not f.ordered and quick.keeps_accesses(f.sources, f.sinks, f.kind == "reduction", f.atomic) for f in families)
+        return all(
+            not f.ordered and quick.keeps_accesses(f.sources, f.sinks, f.kind == "reduction", f.atomic)
+            for f in families
+        )
     except NotLinear:
         return False
 

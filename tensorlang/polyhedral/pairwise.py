@@ -148,7 +148,7 @@ def _in_order(pairs: isl.Map, a: Statement, b: Statement, unordered: frozenset[s
     for loop in loops:
         places = isl.DIM.in_, a.loops.index(loop), isl.DIM.out, b.loops.index(loop)
         # Just inside the lanes of a vector, one statement runs in all of them before the next one does.
-        in_turn = loop == loops[-1] and loop in a.lanes and loop not in scop_unordered and (after != 0 if either else after < 0)
+        in_turn = loop == loops[-1] and loop in a.lanes and (after < 0 or (either and after > 0))
         at_once = loop in unordered and not in_turn
         if (at_once or not either) and not pairs.order_gt(*places).is_empty():
             return False

@@ -314,5 +314,6 @@ BOLD: dict[str, int] = {
     "reverse_compute_at": 0,
     "set_store_predicate": 0,
     "atomic": 0,
+    "prefetch": 0,
 }
 """How often those are tried that may be illegal, when nothing checks them."""

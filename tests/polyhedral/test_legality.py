@@ -112,16 +112,39 @@ def test_lanes_prove_no_order_between_themselves() -> None:
     assert violations(lanes_of_i) == []
 
 
-def test_lanes_run_in_lockstep() -> None:
-    """T reads what the other lane wrote in the statement before: fine as lanes, a race between threads."""
+def test_statements_run_one_after_the_other_in_all_lanes() -> None:
+    """T reads what S wrote in the lane before: fine as lanes, a race between threads."""
     write = statement("S", Role.PURE, (0, "i", 0), within(i=8), (i, number(0)))
-    read = Access("S", (number(7) - i, number(0)))
+    read = Access("S", (i - 1, number(0)), (), (binary("ge", i - 1, 0),))
     use = statement("T", Role.PURE, (0, "i", 1), within(i=8), (i, number(0)), (read,), "T")
     serial = Scop((write, use), (S, T), frozenset())
-    assert [v.kind for v in violations(serial)] == ["flow"]
-    lanes = replace(serial, statements=(replace(write, lanes=("i",)), replace(use, lanes=("i",))))
-    assert violations(lanes) == []
+    assert violations(serial) == []
+    assert violations(in_lanes(serial, "i")) == []
     assert [v.kind for v in violations(replace(serial, unordered=frozenset({"i"})))] == ["flow"]
+
+
+def test_lanes_that_have_to_run_serially_keep_the_order() -> None:
+    """T reads what S writes in a later lane: a loop whose lanes cannot run side by side would be too late."""
+    write = statement("S", Role.PURE, (0, "i", 0), within(i=8), (i, number(0)))
+    use = statement(
+        "T", Role.PURE, (0, "i", 1), within(i=8), (i, number(0)), (Access("S", (number(7) - i, number(0))),), "T"
+    )
+    assert [v.kind for v in violations(in_lanes(Scop((write, use), (S, T), frozenset()), "i"))] == ["flow"]
+
+
+def test_loops_inside_lanes_prove_no_order_between_them() -> None:
+    """T reads what S wrote in the lane before, in an earlier iteration of j: lanes may run different iterations at once."""
+    write = statement("S", Role.PURE, (0, "i", 0, "j", 0), within(i=8, j=8), (i, j))
+    read = Access("S", (i - 1, j - 1), (), (binary("ge", i - 1, 0), binary("ge", j - 1, 0)))
+    use = statement("T", Role.PURE, (0, "i", 0, "j", 1), within(i=8, j=8), (i, j), (read,), "T")
+    serial = Scop((write, use), (S, T), frozenset())
+    assert violations(serial) == []
+    assert [v.kind for v in violations(in_lanes(serial, "i"))] == ["flow"]
+    assert violations(in_lanes(serial, "j")) == []
+
+
+def in_lanes(scop: Scop, loop: str) -> Scop:
+    return replace(scop, statements=tuple(replace(s, lanes=(loop,)) for s in scop.statements))
 
 
 def test_an_unknown_element_may_be_any() -> None:

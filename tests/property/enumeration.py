@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from itertools import combinations, product
+from itertools import combinations, dropwhile, islice, product
 from typing import Any
 
 import numpy.typing as npt
@@ -87,28 +87,45 @@ def _maybe(condition: Expr, values: Values, memory: Memory | None = None) -> boo
 
 
 def time_of(event: Event) -> list[tuple[int, str | None]]:
-    """The time vector with the loop that made each entry; lanes moved last."""
+    """The time vector with the loop that made each entry."""
     statement, values = event
-    entries: list[tuple[int, str | None]] = []
-    for part in statement.time:
-        if isinstance(part, int):
-            entries.append((part, None))
-        else:
-            entries.append((0, None) if part in statement.lanes else (values[part], part))
-    return entries + [(values[lane], lane) for lane in statement.lanes]
+    return [(part, None) if isinstance(part, int) else (values[part], part) for part in statement.time]
 
 
-def runs_before(a: Event, b: Event, unordered: frozenset[str]) -> bool:
-    """True when `a` surely runs before `b`."""
+def in_time(a: Event, b: Event) -> Iterator[tuple[tuple[int, str | None], tuple[int, str | None]]]:
+    """The entries of two time vectors, from the first in which they differ."""
     left, right = time_of(a), time_of(b)
     length = max(len(left), len(right))
     left += [(0, None)] * (length - len(left))
     right += [(0, None)] * (length - len(right))
-    for (x, loop), (y, other) in zip(left, right, strict=True):
+    return dropwhile(lambda pair: pair[0][0] == pair[1][0], zip(left, right, strict=True))
+
+
+def in_turn(a: Event, b: Event) -> int:
+    """Below 0 if `a` stands before `b` in the body of the loop in which they differ first, above 0 if after it."""
+    for (x, loop), (y, _) in islice(in_time(a, b), 1, None):
+        if loop is not None:
+            return 0
         if x != y:
-            blocked = unordered | set(a[0].lanes) | set(b[0].lanes)
-            return x < y and loop not in blocked and other not in blocked
-    return False
+            return x - y
+    return 0
+
+
+def runs_before(a: Event, b: Event, unordered: frozenset[str]) -> bool:
+    """True when `a` surely runs before `b`.
+
+    Lanes may run one after the other, or each statement that stands just inside the loop in all of them.
+    """
+    (x, loop), (y, _) = next(in_time(a, b), ((0, None), (0, None)))
+    if loop in unordered or x >= y:
+        return False
+    return loop not in a[0].lanes or in_turn(a, b) < 0
+
+
+def may_meet(a: Event, b: Event, unordered: frozenset[str]) -> bool:
+    """True when `a` and `b` may run at the same time."""
+    (_, loop), _ = next(in_time(a, b), ((0, None), (0, None)))
+    return loop in unordered or (loop in a[0].lanes and in_turn(a, b) == 0)
 
 
 @dataclass(frozen=True)
@@ -184,7 +201,7 @@ def broken(
                     yield a.event, b.event
                 case Order.AFTER if not backward:
                     yield b.event, a.event
-                case Order.EITHER if not (forward or backward):
+                case Order.EITHER if may_meet(a.event, b.event, unordered):
                     yield a.event, b.event
 
 
