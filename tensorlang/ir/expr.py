@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import numpy as np
@@ -130,6 +131,11 @@ class ExprOperators:
         return cast(self, dtype)
 
 
+@cache
+def _fields_of(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
 class Expr(ExprOperators):
     """Base of all scalar expressions. `dtype` is a name of tensorlang.dtypes.TABLE."""
 
@@ -147,7 +153,7 @@ class Expr(ExprOperators):
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, *(getattr(self, f.name) for f in fields(self))))  # type: ignore[arg-type]
+        return hash((type(self).__name__, *[getattr(self, name) for name in _fields_of(type(self))]))
 
     def __bool__(self) -> bool:
         raise DefinitionError(

@@ -179,15 +179,15 @@ def _at_once(space: TimeSpace, atomic: bool = False) -> isl.Map:
 
     `atomic`: only lanes of one vector count.
     """
-    return _first_apart(space.length, _at_once_dims(space, frozenset() if atomic else space.scop.unordered))
+    return _first_apart(space.length, _at_once_dims(space, frozenset() if atomic else space.scop.unordered), "!=")
 
 
 @lru_cache(maxsize=256)
-def _first_apart(n: int, at_once: tuple[_AtOnce, ...]) -> isl.Map:
-    """Pairs that differ first in one of some dims."""
+def _first_apart(n: int, at_once: tuple[_AtOnce, ...], sign: str) -> isl.Map:
+    """Pairs that differ first in one of some dims, `<` or `!=`, and that no position inside tells apart alike."""
     found = _pairs(n, "0 = 1")
     for dim in at_once:
-        found = found.union(_decided(n, dim, "!="))
+        found = found.union(_decided(n, dim, sign))
     return found
 
 
@@ -298,7 +298,8 @@ def _is_proven(scop: Scop, families: Sequence[Dependences]) -> bool:
 
 def _in_order(pairs: isl.Map, space: TimeSpace) -> bool:
     """Whether all pairs are in `before`: cheaper than to build what is not."""
-    return bool(pairs.is_subset(isl.lex_lt(space.length)) and pairs.is_disjoint(_at_once(space)))
+    unsure = _first_apart(space.length, _at_once_dims(space, space.scop.unordered), "<")
+    return bool(pairs.is_subset(isl.lex_lt(space.length)) and pairs.is_disjoint(unsure))
 
 
 def _disordered(stage: str, known: Declared, space: TimeSpace) -> Iterator[Violation]:

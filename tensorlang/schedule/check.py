@@ -285,7 +285,8 @@ def _refusal(state: ScheduleState, derived: Derived, broken: Sequence[Violation]
         why = f"{_subject(witness)} would run before what it needs"
         return IllegalOrder("", "\n".join([why, *notes]), witness=witness)
     stage, axis, note = _guilty(state, derived.scop, violation.array)
-    what = "updated" if violation.kind == "reduction" or is_update(state, found) else "written and read"
+    update = violation.kind == "reduction" or is_update(state, found)
+    what = "updated" if update else "written" if violation.kind == "output" else "written and read"
     why = f"iterations of {axis} would run at the same time, but {witness.element} is {what} by two of them"
     word = {LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorize", LoopKind.BOUND: "bind"}[note.kind]
     thread = f", {note.thread!r}" if note.thread else ""

@@ -254,16 +254,18 @@ def _row_range(row: Sequence[int], ranges: Sequence[AxisRange]) -> AxisRange:
     upper: Expr = ZERO  # inclusive
     for factor, axis in zip(row, ranges, strict=True):
         if factor:
-            ends = [binary("mul", axis.lower, factor), binary("mul", binary("sub", axis.upper, ONE), factor)]
+            by = Const(factor, INDEX)
+            ends = [binary("mul", axis.lower, by), binary("mul", binary("sub", axis.upper, ONE), by)]
             low, high = ends if factor > 0 else reversed(ends)
             lower, upper = binary("add", lower, low), binary("add", upper, high)
-    return AxisRange(lower, binary("add", binary("sub", upper, lower), 1))
+    return AxisRange(lower, binary("add", binary("sub", upper, lower), ONE))
 
 
 def _tile_range(row: AxisRange, shift: int, size: int) -> AxisRange:
-    first = binary("floordiv", binary("add", row.lower, shift), size)
-    last = binary("floordiv", binary("add", row.upper, shift - 1), size)
-    return AxisRange(first, binary("add", binary("sub", last, first), 1))
+    edge = Const(size, INDEX)
+    first = binary("floordiv", binary("add", row.lower, Const(shift, INDEX)), edge)
+    last = binary("floordiv", binary("add", row.upper, Const(shift - 1, INDEX)), edge)
+    return AxisRange(first, binary("add", binary("sub", last, first), ONE))
 
 
 def made_values(relations: Sequence[Relation], known: Mapping[str, AxisRange]) -> dict[str, Expr]:
@@ -387,7 +389,7 @@ def _combination(row: Sequence[int], values: Sequence[Expr]) -> Expr:
     total: Expr = ZERO
     for factor, value in zip(row, values, strict=True):
         if factor:
-            total = binary("add", total, value if factor == 1 else binary("mul", value, factor))
+            total = binary("add", total, value if factor == 1 else binary("mul", value, Const(factor, INDEX)))
     return total
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from tensorlang.ir.expr import Expr, Var, binary, substitute
+from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.ordered import Source, first_inside, sources
 from tensorlang.polyhedral.statement import Statement
-from tensorlang.schedule.relation import AxisRange, Relation, backward, constant, implied
+from tensorlang.schedule.relation import AxisRange, Relation, backward, implied
 from tensorlang.schedule.state import Strand, hybrid_ranges
 from tensorlang.schedule.statements import Place, Values, is_true, ordered_statement
 from tensorlang.te.operation import HybridOp, buffers
@@ -82,5 +82,5 @@ def within(value: Expr, reach: AxisRange) -> tuple[Expr, Expr]:
 
 def ends(reach: AxisRange) -> tuple[int | None, int | None]:
     """The inclusive constant bounds of a range, as far as known."""
-    low, end = constant(reach.lower), constant(reach.upper)
+    low, end = (int(e.value) if isinstance(e, Const) else None for e in (reach.lower, reach.upper))
     return low, None if end is None else end - 1

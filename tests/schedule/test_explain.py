@@ -128,3 +128,16 @@ def test_unknown_forms_and_axes_are_refused() -> None:
         s.explain(as_="svg", axes=("x", "i"))
     with pytest.raises(BadArgument, match="no statement 'S9'"):
         s.explain(as_="svg", statement="S9")
+
+
+def test_strict_after_rfactor_is_refused() -> None:
+    s = rows()
+    k_o, k_i = s["C"].split("k", factor=4)
+    s.rfactor("C", k_i)
+    with pytest.raises(BadArgument, match="rfactor has changed the order of the floating-point updates of C"):
+        s.strict()
+
+
+def test_a_tile_of_no_size_is_refused() -> None:
+    with pytest.raises(BadArgument, match="tile must be a whole number of at least 1, got 0"):
+        seidel().auto_order(tile=0)

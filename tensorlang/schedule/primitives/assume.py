@@ -92,6 +92,12 @@ class Strict:
     """
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        if state.reassociated:
+            raise BadArgument(
+                "",
+                f"rfactor has changed the order of the floating-point updates of {', '.join(state.reassociated)} already",
+                legal=["te.create_schedule(..., strict=True)"],
+            )
         return replace(state, strict=True), ()
 
     def text(self) -> str:

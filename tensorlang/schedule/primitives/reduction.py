@@ -80,7 +80,9 @@ class RFactor:
         notes = {a: n for a, n in stage.annotations.items() if a in spatial}
         rest = replace(stage.chained((*spatial, final.reduce_axes[0].name), relations), annotations=notes, init_at=None)
         stages = in_program_order(program, {**state.stages, self.stage: rest})
-        return replace(state, program=program, stages=stages), (parts.name,)
+        changed = (self.stage,) if any(dtypes.info(d).is_float for d in op.dtypes) else ()
+        made = replace(state, program=program, stages=stages, reassociated=(*state.reassociated, *changed))
+        return made, (parts.name,)
 
     def _partial(self, state: ScheduleState, op: ComputeOp, axis: str, first: Reduce) -> ComputeOp:
         """The stage of partial results: `axis` has become spatial."""
