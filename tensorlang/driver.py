@@ -153,6 +153,7 @@ def _check_complete(s: Schedule, params: list[str]) -> None:
     wanted = [n for n in program.buffers if program.is_output(n) or n in used]
     external = [n for n in wanted if isinstance(program[program.producer[n]], PlaceholderOp)]
     given = {program.storage[p][0] for p in params}
-    missing = [n for n in wanted if program.storage[n][0] not in given and (n in external or program.is_output(n))]
+    lacking = [n for n in wanted if program.storage[n][0] not in given and (n in external or program.is_output(n))]
+    missing = list(dict.fromkeys(_held(program, n) for n in lacking))
     if missing:
         raise DefinitionError(f"args lack {', '.join(missing)}: every input and every output is an argument", caller())

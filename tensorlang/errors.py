@@ -52,6 +52,12 @@ class InternalError(TensorlangError, RuntimeError):
         super().__init__(f"this is a bug in tensorlang, please report it: {message}")
 
 
+def shown(value: object, most: int = 80) -> str:
+    """A value that a user gave, as text for a message: its repr, cut where it gets long."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One execution of a statement: `S[1, 2]`, and the time vector at which the schedule runs it."""

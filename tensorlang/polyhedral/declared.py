@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,6 +19,9 @@ from tensorlang.polyhedral.facts import Fact, Gather, bounds, gather, when_equal
 from tensorlang.polyhedral.ordered import Source, sources
 from tensorlang.te.operation import HybridOp, buffers
 from tensorlang.te.program import local_arrays
+
+JOINTS = 20_000
+"""Up to so many compositions of two dependences, those that follow from others are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ class Family:
 @dataclass(frozen=True, slots=True)
 class Declared:
     """All dependences of one operation. `direct` holds those of all families but the reductions together, without pairs
-    that follow from two others: an order that keeps these keeps all; `parts` are these by statements."""
+    that follow from two others (unless these are too many to look for): an order that keeps these keeps all; `parts`
+    are these by statements."""
 
     families: tuple[Family, ...]
     direct: isl.UnionMap
@@ -91,8 +96,15 @@ def declared(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fac
     for array in dict.fromkeys(t.array for t in touches if t.writes):
         families += reader.families(array, [t for t in touches if t.array == array])
     ordered = isl.union([f.pairs for f in families if f.kind != "reduction"]).coalesce()
-    direct = ordered.subtract(ordered.apply_range(ordered)).coalesce()
+    direct = ordered if _joints(ordered) > JOINTS else ordered.subtract(ordered.apply_range(ordered)).coalesce()
     return Declared(tuple(families), direct, by_statements(direct), reader.namer.parameters, op, strict, facts)
+
+
+def _joints(pairs: isl.UnionMap) -> int:
+    """How many two maps of a union map there are of which one ends where the other begins."""
+    ends = [isl.names_of(found) for found in isl.maps_of(pairs)]
+    into, out = Counter(b for _, b in ends), Counter(a for a, _ in ends)
+    return sum(count * out[name] for name, count in into.items())
 
 
 @lru_cache(maxsize=64)

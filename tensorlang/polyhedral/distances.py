@@ -71,9 +71,7 @@ def distances(scop: Scop) -> list[Distance]:
     return [*dict.fromkeys(ordered), *found.values()]
 
 
-def _declared(
-    stage: str, family: Family, pairs: isl.Map, points: dict[str, tuple[str, ...]]
-) -> Iterator[Distance]:
+def _declared(stage: str, family: Family, pairs: isl.Map, points: dict[str, tuple[str, ...]]) -> Iterator[Distance]:
     """A dependence of a hybrid operation between two of its statements, if both still run."""
     source, sink = isl.names_of(pairs)
     if source in points and sink in points:

@@ -100,6 +100,13 @@ def check_bounds(program: Program) -> None:
                 pass
 
 
+def in_place(op: ComputeOp | HybridOp, array: str) -> str:
+    """What to add to a message about an array that a user knows by another name: the input that it updates."""
+    pairs = zip(op.outputs, op.updates, strict=True) if isinstance(op, HybridOp) else ()
+    old = next((old for made, old in pairs if made.name == array and old is not None), None)
+    return f"; {array} is {old.name}, updated in place" if old is not None and old.name != array else ""
+
+
 @dataclass(frozen=True)
 class _Bounds:
     """The proof that accesses of an operation stay inside their arrays, over some axes in some domain."""
@@ -141,5 +148,5 @@ class _Bounds:
         return (
             f"{self.op.name} {word} {to_text(load)} outside {load.buffer.name} of shape ({shape}), "
             f"for instance at {at or 'its only point'}{f' with {sizes}' if sizes else ''}; "
-            f"guard {guard}, or change the extents"
+            f"guard {guard}, or change the extents{in_place(self.op, load.buffer.name)}"
         )

@@ -36,7 +36,7 @@ def overwritten(scop: Scop) -> Overwritten | None:
     for fold in scop.folds:
         writes = [(s, w) for s in scop.statements for w in s.writes if w.array == fold.array]
         reads = [(s, r) for s in scop.statements for r in s.reads if r.array == fold.array]
-        lost = _lost(fold, writes, reads, space, arrays[fold.array], order)
+        lost = _lost(fold, writes, reads, space, arrays[fold.array], order) if reads else None
         if lost is not None:
             return lost
     return None

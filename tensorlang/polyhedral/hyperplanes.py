@@ -81,6 +81,17 @@ def two_sided_row(found: Iterable[BandDependence], time: int, axis: int, width: 
     return _smallest([isl.nonnegative_rows(s) for s in both], [f"c{axis} = 1", f"c{time} >= 0", *others], width)
 
 
+def most_negative(found: Iterable[BandDependence], axis: int) -> int | None:
+    """The smallest distance along one loop of a band, at most 0; None when there is no smallest."""
+    least = 0
+    for dependence in found:
+        bound = dependence.distances.dim_min_val(axis)
+        if not bound.is_int():
+            return None
+        least = min(least, isl.number(bound))
+    return least
+
+
 def _mirror_text(axis: int, width: int) -> str:
     dims = [f"d{k}" for k in range(width)]
     out = [f"-{d}" if k == axis else d for k, d in enumerate(dims)]

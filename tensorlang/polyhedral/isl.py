@@ -39,6 +39,10 @@ islpy.DEFAULT_CONTEXT.set_ast_build_group_coscheduled(1)
 islpy.DEFAULT_CONTEXT.set_schedule_treat_coalescing(0)
 
 
+FARKAS = 20
+"""The most constraints of a set whose dual is computed."""
+
+
 class BudgetExceeded(Exception):
     """isl needed more operations than allowed."""
 
@@ -111,6 +115,12 @@ def maps_of(pairs: UnionMap) -> list[Map]:
     return [found.get_at(k) for k in range(found.n_map())]
 
 
+def parts_of(points: Set) -> list[Any]:
+    """The basic sets of a set."""
+    found = points.get_basic_set_list()
+    return [found.get_at(k) for k in range(found.n_basic_set())]
+
+
 def names_of(pairs: Map) -> tuple[str, str]:
     """The names of the tuples of a map."""
     return pairs.get_tuple_name(DIM.in_), pairs.get_tuple_name(DIM.out)
@@ -149,11 +159,15 @@ def plus(value: PwAff, number: int) -> PwAff:
 def nonnegative_rows(distances: Set) -> Set:
     """All integer rows whose product with every vector of a set is at least 0, for all values of its parameters.
 
-    By Farkas' lemma; existentially quantified dims are dropped first, which leaves fewer rows.
+    By Farkas' lemma; existentially quantified dims are dropped first, which leaves fewer rows. Parameters are projected
+    out before that: with them the lemma takes seconds for loops that were split. isl does not count what it takes,
+    which doubles with every other constraint: BudgetExceeded when there are many.
     """
-    rows = islpy.Set.from_basic_set(distances.remove_divs().coefficients())
-    for k in range(1 + distances.dim(DIM.param)):  # the constant and the parameters come first
-        rows = rows.fix_val(DIM.set, k, islpy.Val(0))
+    free = distances.project_out(DIM.param, 0, distances.dim(DIM.param)).remove_divs()
+    if any(part.n_constraint() > FARKAS for part in parts_of(free)):
+        raise BudgetExceeded("too many constraints for the lemma of Farkas")
+    rows = islpy.Set.from_basic_set(free.coefficients())
+    rows = rows.fix_val(DIM.set, 0, islpy.Val(0))  # the constant comes first
     return islpy.Set(str(rows.unwrap().range().reset_tuple_id()).replace("rat: ", ""))
 
 

@@ -12,7 +12,7 @@ where it has to, serially, and what loops inside it do across lanes is left open
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -21,7 +21,6 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
 from tensorlang.polyhedral.declared import Declared
 from tensorlang.polyhedral.pairwise import Pairwise
-from tensorlang.polyhedral.rows import NotLinear
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
 
 
@@ -143,8 +142,9 @@ def before(space: TimeSpace) -> isl.Map:
 class _AtOnce:
     """A time dim whose iterations may run at once: that of a parallel or bound loop, or of the lanes of a vector.
 
-    `above`: the static positions above the loop, as conditions. `inside`: the static positions of statements just inside
-    it, down to the next loop. All lanes run one of them before the next, as does a serial loop for the lanes in order.
+    `above`: the static positions above the loop, as conditions. `inside`, for lanes: the static positions of statements
+    just inside, down to the next loop. What stands before another one there runs before it in the same lane and in
+    later ones, whether all lanes run it first or the loop is serial.
     """
 
     dim: int
@@ -258,12 +258,14 @@ def _declared_before(rank: int, length: int) -> isl.Map:
 
 def violations(scop: Scop) -> list[Violation]:
     """Return the broken dependences of a scheduled program; empty: legal, and free of races."""
-    families = list(dependences(scop))
-    if _is_proven(scop, families):
+    families, quick = list(dependences(scop)), Pairwise(scop)
+    declared = [(stage, known) for stage, known in scop.declared if not _is_kept(stage, known, quick)]
+    families = [f for f in families if not _is_proven(f, quick)]
+    if not families and not declared:
         return []
     space = TimeSpace(scop)
     arrays = {a.name: a for a in scop.arrays}
-    found = [v for stage, known in scop.declared for v in _disordered(stage, known, space)]
+    found = [v for stage, known in declared for v in _disordered(stage, known, space, quick)]
     for family in families:
         pairs = family.pairs(space, arrays)
         if family.kind == "reduction":
@@ -277,23 +279,22 @@ def violations(scop: Scop) -> list[Violation]:
     return found
 
 
-def _is_proven(scop: Scop, families: Sequence[Dependences]) -> bool:
-    """Whether all dependences are in order, told by two statements at a time: the quick way to a yes."""
-    quick = Pairwise(scop)
-    try:
-        for stage, known in scop.declared:
-            concurrent = any(_may_meet(s, scop) for s in scop.statements if s.stage == stage)
-            updates = [f for f in known.families if f.kind == "reduction"] if concurrent else []
-            if not quick.keeps(stage, known.parts, either=False):
-                return False
-            if not all(quick.keeps(stage, family.parts, either=True) for family in updates):
-                return False
-        return all(
-            not f.ordered and quick.keeps_accesses(f.sources, f.sinks, f.kind == "reduction", f.atomic)
-            for f in families
-        )
-    except NotLinear:
+def _is_proven(family: Dependences, quick: Pairwise) -> bool:
+    """Whether accesses are in order, told by two statements at a time: the quick way to a yes."""
+    if family.ordered:
         return False
+    return quick.keeps_accesses(family.sources, family.sinks, family.kind == "reduction", family.atomic)
+
+
+def _is_kept(stage: str, known: Declared, quick: Pairwise) -> bool:
+    """Whether the dependences of a hybrid operation are in order, told by two statements at a time."""
+    updates = [f for f in known.families if f.kind == "reduction"] if _has_concurrent(stage, quick.scop) else []
+    ordered = quick.keeps(stage, known.parts, either=False)
+    return ordered and all(quick.keeps(stage, family.parts, either=True) for family in updates)
+
+
+def _has_concurrent(stage: str, scop: Scop) -> bool:
+    return any(_may_meet(s, scop) for s in scop.statements if s.stage == stage)
 
 
 def _in_order(pairs: isl.Map, space: TimeSpace) -> bool:
@@ -302,27 +303,22 @@ def _in_order(pairs: isl.Map, space: TimeSpace) -> bool:
     return bool(pairs.is_subset(isl.lex_lt(space.length)) and pairs.is_disjoint(unsure))
 
 
-def _disordered(stage: str, known: Declared, space: TimeSpace) -> Iterator[Violation]:
-    """What a schedule breaks of the dependences of a hybrid operation: all at once first, by family only if need be."""
+def _disordered(stage: str, known: Declared, space: TimeSpace, quick: Pairwise) -> Iterator[Violation]:
+    """What a schedule breaks of the dependences of a hybrid operation."""
     time = space.instances(stage)
     back = time.reverse()
-
-    def in_time(pairs: isl.UnionMap) -> isl.Map | None:
-        return isl.one_map(time.apply_range(pairs).apply_range(back))
-
-    every = in_time(known.direct)
-    if every is not None and not _in_order(every, space):
-        order = before(space)
-        for family in known.families:
-            pairs = None if family.kind == "reduction" else in_time(family.pairs)
-            bad = None if pairs is None else pairs.subtract(order)
-            if bad is not None and not bad.is_empty():
-                yield Violation(family.kind, family.array, space.aligned(bad), space)
-    concurrent = any(_may_meet(s, space.scop) for s in space.scop.statements if s.stage == stage)
-    for family in known.families if concurrent else ():
-        pairs = in_time(family.pairs) if family.kind == "reduction" else None
+    concurrent = _has_concurrent(stage, space.scop)
+    for family in known.families:
+        either = family.kind == "reduction"
+        unsure = (
+            [isl.as_union(p.pairs) for p in quick.unsure(stage, family.parts, either)]
+            if concurrent or not either
+            else []
+        )
+        pairs = isl.one_map(time.apply_range(isl.union(unsure)).apply_range(back)) if unsure else None
         if pairs is not None:
-            bad = pairs.intersect(_at_once(space, stage in space.scop.atomic))
+            at_once = _at_once(space, stage in space.scop.atomic) if either else None
+            bad = pairs.subtract(before(space)) if at_once is None else pairs.intersect(at_once)
             if not bad.is_empty():
                 yield Violation(family.kind, family.array, space.aligned(bad), space)
 

@@ -8,12 +8,11 @@ from functools import lru_cache
 from itertools import count
 
 from tensorlang.errors import DefinitionError, InternalError
-from tensorlang.ir.expr import Binary, Const, Expr, Load, Unary, Var, binary, fold_integers, rewrite, same, walk
+from tensorlang.ir.expr import Binary, Expr, Load, Unary, Var, binary, rewrite, same, walk
 from tensorlang.ir.extremes import extreme
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.simplify import simplify
-from tensorlang.ir.stmt import INDEX, Allocate, For, If, Seq, Stmt, Store
+from tensorlang.ir.stmt import Allocate, For, If, Seq, Stmt, Store
 from tensorlang.polyhedral.affine_text import Namer, index_text
 from tensorlang.te.operation import HybridOp
 

@@ -6,13 +6,13 @@ compared, and no time vectors are made. A dependence that is not proven here may
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
 from tensorlang.polyhedral.declared import Pair
 from tensorlang.polyhedral.rows import NotLinear, Rows
-from tensorlang.polyhedral.statement import Access, Array, Scop, Statement
+from tensorlang.polyhedral.statement import Access, Scop, Statement
 
 Touch = tuple[Statement, Access]
 
@@ -32,17 +32,25 @@ class Pairwise:
         self._touched: dict[tuple[str, int], isl.Map] = {}
 
     def keeps(self, stage: str, pairs: Iterable[Pair], either: bool) -> bool:
-        """Whether pairs of declared instances are in order (or NotLinear); with `either`, in any order but not at once."""
+        """Whether pairs of declared instances are in order; with `either`, in any order but not at once."""
+        return not any(True for _ in self.unsure(stage, pairs, either))
+
+    def unsure(self, stage: str, pairs: Iterable[Pair], either: bool) -> Iterator[Pair]:
+        """Yield the pairs of declared instances that are not proven to be in order."""
         unordered = self._unordered(stage in self.scop.atomic and either)
         for pair in pairs:
-            for a in self.by_source.get((stage, pair.source), ()):
-                for b in self.by_source.get((stage, pair.sink), ()):
-                    if _is_decided(a, b, unordered, either):
-                        continue
-                    moved = self._point(a).apply_range(pair.pairs).apply_range(self._point(b).reverse())
-                    if not _in_order(moved, a, b, unordered, either):
-                        return False
-        return True
+            sources, sinks = (self.by_source.get((stage, name), ()) for name in (pair.source, pair.sink))
+            if any(not self._keeps(pair, a, b, unordered, either) for a in sources for b in sinks):
+                yield pair
+
+    def _keeps(self, pair: Pair, a: Statement, b: Statement, unordered: frozenset[str], either: bool) -> bool:
+        if _is_decided(a, b, unordered, either):
+            return True
+        try:
+            moved = self._point(a).apply_range(pair.pairs).apply_range(self._point(b).reverse())
+        except NotLinear:
+            return False
+        return _in_order(moved, a, b, unordered, either)
 
     def keeps_accesses(self, sources: Sequence[Touch], sinks: Sequence[Touch], either: bool, atomic: bool) -> bool:
         """Whether accesses that meet in an element are in order; with `either`, in any order but not at once."""
@@ -51,7 +59,10 @@ class Pairwise:
             for b, read in _by_statement(sinks):
                 if _is_decided(a, b, unordered, either):
                     continue
-                pairs = self._touches(a, written).apply_range(self._touches(b, read).reverse())
+                try:
+                    pairs = self._touches(a, written).apply_range(self._touches(b, read).reverse())
+                except NotLinear:
+                    return False
                 if not _in_order(pairs, a, b, unordered, either):
                     return False
         return True

@@ -97,11 +97,12 @@ class Rows:
         """Require that a dim lies in an array of a size."""
         self.positive += [{dim: 1}, add(add(size, {dim: 1}, -1), {"": 1}, -1)]
 
-    def require(self, conditions: Iterable[Expr]) -> bool:
-        """Require conditions, as far as isl can see them; whether it sees all."""
-        return all([self._require(c) for c in conditions])
+    def require(self, conditions: Iterable[Expr]) -> None:
+        """Require conditions, as far as isl can see them."""
+        for condition in conditions:
+            self._require(condition)
 
-    def _require(self, condition: Expr) -> bool:
+    def _require(self, condition: Expr) -> None:
         if isinstance(condition, Binary) and (condition.op in _ORDER or condition.op == "eq"):
             known = len(self.positive), len(self.quotients)
             try:
@@ -114,12 +115,11 @@ class Rows:
                 else:
                     factor, more = _ORDER[condition.op]
                     self.positive.append(add({"": more} if more else {}, add(a, b, -1), factor))
-                return True
+                return
             del self.positive[known[0] :], self.quotients[known[1] :]
         text = condition_text(condition, dict(self.names), self.namer)
         if text is not None:
             self.texts.append(text)
-        return text is not None
 
     def make(self, inputs: list[str], outputs: list[str]) -> isl.Map:
         """The map from inputs to outputs that the conditions describe; texts may use inputs only."""
@@ -132,9 +132,7 @@ class Rows:
         made = isl.map_of_rows(space, len(columns), zero, positive)
         if self.texts:
             where = " and ".join(f"({t})" for t in self.texts)
-            made = made.intersect_domain(
-                isl.make_set(f"{self.namer.prefix()}{{ [{', '.join(inputs)}] : {where} }}")
-            )
+            made = made.intersect_domain(isl.make_set(f"{self.namer.prefix()}{{ [{', '.join(inputs)}] : {where} }}"))
         return made
 
     def nonnegative_sizes(self) -> None:

@@ -10,7 +10,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, Load, to_text
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
-from tensorlang.polyhedral.extract import guarded_loads
+from tensorlang.polyhedral.extract import guarded_loads, in_place
 from tensorlang.polyhedral.ordered import Source, sources
 from tensorlang.polyhedral.statement import Access
 from tensorlang.polyhedral.witness import element_text
@@ -155,4 +155,5 @@ def _complaint(op: HybridOp, reading: Reading, missing: isl.Set, namer: Namer) -
     return (
         f"{op.name}: {reading.source.name}[{', '.join(map(str, at.values()))}] reads {element} before anything wrote it"
         f"{f', for instance with {known}' if known else ''}; write the element first, or guard the read"
+        f"{in_place(op, reading.load.buffer.name)}"
     )

@@ -85,7 +85,7 @@ def explain(state: ScheduleState, title: str, sizes: Mapping[str, int] | None = 
     for name in known:
         if name not in state.sizes:
             there = ", ".join(sorted(state.sizes)) or "none"
-            raise BadArgument("", f"{name} is no size of the program; there are {there}")
+            raise BadArgument(f"s.explain(sizes={known})", f"{name} is no size of the program; there are {there}")
     derived = derive(state)
     loops, stages = tuple(_loop_notes(state, derived)), tuple(_stage_notes(state, derived, known))
     return Explanation(title, tuple(distances(derived.scop)), loops, stages)

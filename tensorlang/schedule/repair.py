@@ -1,37 +1,46 @@
 """What would be legal instead of a refused step: alternatives are applied and proven before they are offered.
 
-The search is bounded by isl operations and by a number of tries, not by the clock, so that equal programs get equal
-answers.
+Each idea is a few attempts, the smallest change first, of which the first legal one is offered. The search is bounded
+by isl operations and by a number of tries, not by the clock, so that equal programs get equal answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, permutations
-from typing import Any, TypeAlias
+from itertools import permutations
+from typing import TypeAlias
 
 from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError
 from tensorlang.ir.expr import Load, walk
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.hyperplanes import band_dependences, nonnegative_row
+from tensorlang.polyhedral.hyperplanes import band_dependences, most_negative
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.check import is_legal
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.primitive import Outputs, Primitive, key_of
+from tensorlang.schedule.draft import Draft, planned, replay, skewed, touched
+from tensorlang.schedule.primitive import Primitive
 from tensorlang.schedule.primitives.affine import TileBy
 from tensorlang.schedule.primitives.annotate import Bind, Parallel, Vectorize
 from tensorlang.schedule.primitives.assume import Assume
+from tensorlang.schedule.primitives.atomic import Atomic
 from tensorlang.schedule.primitives.distribute import Fission, FuseWith
-from tensorlang.schedule.primitives.loops import Reorder, Skew, Split, nested
+from tensorlang.schedule.primitives.loops import Reorder, Split, nested
 from tensorlang.schedule.primitives.placement import ComputeAt
 from tensorlang.schedule.primitives.reduction import RFactor
-from tensorlang.schedule.primitives.shift import Shift
+from tensorlang.schedule.primitives.shift import Reverse, Shift
 from tensorlang.schedule.primitives.time_tile import plan_time_tile, plan_wavefront
-from tensorlang.schedule.relation import constant
+from tensorlang.schedule.relation import (
+    BandRelation,
+    FuseRelation,
+    PartsRelation,
+    SplitRelation,
+    constant,
+    made_by,
+)
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.te.operation import HybridOp, PlaceholderOp
 from tensorlang.te.program import Program
@@ -39,29 +48,10 @@ from tensorlang.te.program import Program
 MOST = 4  # alternatives offered
 TRIES = 24
 OPERATIONS = 1_000_000  # of isl, for the whole search
-
-
-@dataclass
-class Draft:
-    """Steps that may replace a refused one, and the state that they lead to."""
-
-    state: ScheduleState
-    steps: list[Primitive] = field(default_factory=list)
-    from_start: bool = False
-
-    def add(self, step: Primitive) -> Outputs:
-        """Apply one more step, without a proof."""
-        self.state, made = step.apply(self.state)
-        self.steps.append(step)
-        return made
-
-    def text(self) -> str:
-        """The steps as one line of Python."""
-        start = ["s = te.create_schedule(outputs)"] if self.from_start else []
-        return "; ".join([*start, *(step.text() for step in self.steps)])
-
+CUTS = (SplitRelation, PartsRelation, FuseRelation, BandRelation)
 
 Attempt: TypeAlias = Callable[[], Draft | None]  # may raise ScheduleError: then it is none
+Idea: TypeAlias = Iterable[Attempt]
 
 
 @dataclass(frozen=True)
@@ -83,68 +73,73 @@ def repaired(refused: Refused, error: ScheduleError) -> ScheduleError:
 
 def _alternatives(refused: Refused, error: ScheduleError) -> list[str]:
     if isinstance(error, IllegalOrder):
-        return _proven(_reordered(refused))
-    return [*error.legal, *_factored(refused, error)] or _proven(_parallelized(refused))
+        return _proven(refused.before, _reordered(refused))
+    return [*error.legal, *_proven(refused.before, _parallelized(refused, error))]
 
 
-def _proven(attempts: Iterator[Attempt]) -> list[str]:
-    """The first alternatives that are legal."""
+def _proven(before: ScheduleState, ideas: Iterator[Idea]) -> list[str]:
+    """The first legal attempt of each of the first ideas that have one."""
     found: list[str] = []
+    tries = 0
     with suppress(isl.BudgetExceeded), isl.budget(OPERATIONS):
-        for attempt in islice(attempts, TRIES):
-            with suppress(ScheduleError, KeyError):
-                draft = attempt()
-                if draft is not None and draft.steps and draft.text() not in found and is_legal(draft.state):
-                    found.append(draft.text())
+        for idea in ideas:
+            for attempt in idea:
+                tries += 1
+                if tries > TRIES:
+                    return found
+                text = _legal_text(before, attempt)
+                if text and text not in found:
+                    found.append(text)
+                    break
             if len(found) == MOST:
                 break
     return found
 
 
-def _reordered(refused: Refused) -> Iterator[Attempt]:
+def _legal_text(before: ScheduleState, attempt: Attempt) -> str:
+    """The steps of an attempt that is legal and changes something; else nothing."""
+    with suppress(ScheduleError, KeyError):
+        draft = attempt()
+        if draft is not None and draft.state != before and is_legal(draft.state):
+            return draft.text()
+    return ""
+
+
+def _reordered(refused: Refused) -> Iterator[Idea]:
     """Other ways to what a step wanted that runs a statement too early."""
     before = refused.before
     match refused.step:
         case Reorder(stage, axes):
-            yield partial(_skewed_first, before, stage, axes)
-            yield from _from_the_start(refused)
+            yield [partial(_skewed_first, before, stage, axes), partial(_again, refused)]
             yield from _each(before, (Reorder(stage, other) for other in _other_orders(before, stage, axes)))
         case TileBy(stage, axes, _, sizes, _):
-            yield partial(_time_tiled, before, stage, axes, sizes)
+            yield [partial(_time_tiled, before, stage, axes, sizes), partial(_again, refused)]
         case FuseWith() as fuse:
-            for by in range(1, 5):
-                yield partial(_shifted_first, before, fuse, by, True)
-                yield partial(_shifted_first, before, fuse, by, False)
+            yield [partial(_shifted_first, before, fuse, second) for second in (True, False)]
+            yield [partial(_reversed_first, before, fuse, second) for second in (True, False)]
         case Fission(stage, axis, _):
             body = order.find(before.stages[stage].order, axis).body
             children = [node if isinstance(node, str) else node.axis for node in body]
             yield from _each(before, (Fission(stage, axis, child) for child in children[:-1]))
         case Shift(stage, axis, by, statement):
-            others = sorted(range(-4, 5), key=lambda n: (abs(n - _number(by)), n))
-            yield from _each(before, (Shift(stage, axis, str(other), statement) for other in others))
+            others = sorted((n for n in range(-4, 5) if n), key=lambda n: (abs(n - _number(by)), n))
+            yield [partial(planned, before, (Shift(stage, axis, str(other), statement),)) for other in others]
         case ComputeAt(stage, _, _):
             yield from _each(before, _places(before, stage))
         case _:
-            yield from _from_the_start(refused)
+            yield [partial(_again, refused)]
 
 
-def _each(state: ScheduleState, steps: Iterable[Primitive]) -> Iterator[Attempt]:
-    return (partial(_planned, state, (step,)) for step in steps)
+def _each(state: ScheduleState, steps: Iterable[Primitive]) -> Iterator[Idea]:
+    return ([partial(planned, state, (step,))] for step in steps)
 
 
 def _time_tiled(state: ScheduleState, stage: str, axes: tuple[str, ...], sizes: tuple[int, ...]) -> Draft:
-    return _planned(state, plan_time_tile(state, stage, axes[0], axes[1:], sizes, "rectangular"))
+    return planned(state, plan_time_tile(state, stage, axes[0], axes[1:], sizes, "rectangular"))
 
 
 def _wavefront(state: ScheduleState, stage: str, axes: tuple[str, str]) -> Draft:
-    return _planned(state, plan_wavefront(state, stage, axes))
-
-
-def _planned(state: ScheduleState, steps: Sequence[Primitive]) -> Draft:
-    draft = Draft(state)
-    for step in steps:
-        draft.add(step)
-    return draft
+    return planned(state, plan_wavefront(state, stage, axes))
 
 
 def _number(text: str) -> int:
@@ -170,141 +165,76 @@ def _other_orders(state: ScheduleState, stage: str, asked: tuple[str, ...]) -> l
     return sorted((c for c in several if c not in (asked, present)), key=apart)
 
 
-def _skew(draft: Draft, stage: str, band: Sequence[str]) -> dict[str, str]:
-    """Skew the loops of a band until no dependence points backwards along any of them; returns their new names.
-
-    Inner loops come first: they are skewed by what the outer ones were.
-    """
-    found = list(band_dependences(derive(draft.state).scop, [f"{stage}.{a}" for a in band]))
-    names = dict(zip(band, band, strict=True))
-    for k in reversed(range(len(band))):
-        row = nonnegative_row(found, k, len(band))
-        if row is None:
-            return {}
-        for by, factor in zip(band[:k], row, strict=False):
-            if factor:
-                (names[band[k]],) = draft.add(Skew(stage, names[band[k]], by, factor))
-    return names
-
-
 def _skewed_first(state: ScheduleState, stage: str, axes: tuple[str, ...]) -> Draft | None:
-    """The same order after a skew."""
-    draft = Draft(state)
-    names = _skew(draft, stage, nested(state.stages[stage], axes))
-    if not draft.steps or not names:
+    """The same order after a skew of loops that no step has cut: between parts of loops there is little to be found."""
+    band, draft = nested(state.stages[stage], axes), Draft(state)
+    if {a for r in state.stages[stage].all_relations if isinstance(r, CUTS) for a in made_by(r)[1]}.intersection(band):
         return None
-    draft.add(Reorder(stage, tuple(names[a] for a in axes)))
-    return draft
-
-
-def _shifted_first(state: ScheduleState, step: FuseWith, by: int, second: bool) -> Draft:
-    """The same fusion after one of the loops has been moved back by some iterations."""
-    draft = Draft(state)
-    stage, axis = (step.second or step.stage, step.other) if second else (step.stage, step.axis)
-    (shifted,) = draft.add(Shift(stage, axis, str(by), ""))
-    draft.add(replace(step, other=shifted) if second else replace(step, axis=shifted))
-    return draft
-
-
-def _from_the_start(refused: Refused) -> Iterator[Attempt]:
-    """All steps again, on loops that were skewed first: what was split can no longer be skewed."""
-    stage = getattr(refused.step, "stage", None)
-    if stage is None or stage not in refused.original.by_name or not refused.trace:
-        return
-    start = initial_state(refused.original)
-    band = _outer_band(start, stage)
-    if len(band) > 1:
-        yield partial(_again, start, stage, band, (*refused.trace, refused.step))
-
-
-def _outer_band(state: ScheduleState, stage: str) -> tuple[str, ...]:
-    """The outermost loops of a stage that hold nothing but each other."""
-    body = state.stages[stage].order if stage in state.stages else ()
-    band: list[str] = []
-    while len(body) == 1 and isinstance(body[0], order.LoopNode):
-        band.append(body[0].axis)
-        body = body[0].body
-    return tuple(band)
-
-
-def _again(start: ScheduleState, stage: str, band: Sequence[str], steps: Sequence[Primitive]) -> Draft | None:
-    """Skew a band, and repeat steps under the new names of what they made."""
-    draft = Draft(start, from_start=True)
-    names = _skew(draft, stage, band)
-    if not draft.steps or not names:
+    names = skewed(draft, stage, band)
+    if not names:
         return None
-    state = start
-    for step in steps:
-        state, made = step.apply(state)
-        names.update(zip(made, draft.add(_renamed(step, stage, names)), strict=True))
+    draft.add(Reorder(stage, tuple(names.get(a, a) for a in axes)))
     return draft
 
 
-def _renamed(step: Primitive, stage: str, names: dict[str, str]) -> Primitive:
-    """A step with the axes of one stage under other names."""
-    if getattr(step, "stage", None) != stage:
-        return step
-    changed: dict[str, Any] = {}
-    for part in fields(step):  # type: ignore[arg-type]
-        value = getattr(step, part.name)
-        if part.name in ("axis", "by", "other", "after") and isinstance(value, str):
-            changed[part.name] = names.get(value, value)
-        elif part.name == "axes":
-            changed[part.name] = tuple(names.get(a, a) for a in value)
-    return replace(step, **changed)  # type: ignore[type-var]
+def _again(refused: Refused) -> Draft | None:
+    """All steps again, on loops that were skewed before they were split."""
+    stage, axes = getattr(refused.step, "stage", None), touched(refused.step)
+    if stage is None or stage not in refused.original.by_name or not axes:
+        return None
+    return replay(initial_state(refused.original), stage, (*refused.trace, refused.step)).skewed(axes)
 
 
-def _factored(refused: Refused, error: ScheduleError) -> list[str]:
-    """How partial results make a reduce axis free of the dependence between its updates."""
-    before, step = refused.before, refused.step
-    if error.witness is None or error.witness.kind != "reduction" or not isinstance(step, Parallel | Vectorize | Bind):
-        return []
-    word = key_of(step)
-    attempt, text = _factor(before, step, step.axis), [f"s.rfactor({step.stage!r}, {step.axis!r})"]
-    text.append(f"then {word} {step.axis!r} of the partial results")
-    if constant(before.axis_ranges(step.stage)[step.axis].extent) is None:
-        attempt = _split_and_factor(before, step)
-        text = [
-            f"split {step.axis} by a constant factor, s.rfactor the inner axis, then {word} the axis of partial results"
-        ]
-    return text if _proven(iter([attempt])) else []
+def _fused(step: FuseWith, second: bool) -> tuple[str, str]:
+    """One of the loops of a fusion, with its stage."""
+    return (step.second or step.stage, step.other) if second else (step.stage, step.axis)
 
 
-def _factor(state: ScheduleState, step: Parallel | Vectorize | Bind, axis: str, draft: Draft | None = None) -> Attempt:
-    """The asked step on the partial results of a reduction."""
-
-    def attempt() -> Draft:
-        made = draft or Draft(state)
-        (parts,) = made.add(RFactor(step.stage, axis, 0))
-        made.add(replace(step, stage=parts, axis=made.state.stages[parts].leaves[0]))
-        return made
-
-    return attempt
+def _shifted_first(state: ScheduleState, step: FuseWith, second: bool) -> Draft | None:
+    """The same fusion after one of the loops has been moved back by as many iterations as it comes too early."""
+    fused, (made,) = step.apply(state)
+    early = most_negative(band_dependences(derive(fused).scop, [f"{step.stage}.{made}"]), 0)
+    if not early:
+        return None
+    return _fused_after(state, step, second, Shift(*_fused(step, second), str(-early), ""))
 
 
-def _split_and_factor(state: ScheduleState, step: Parallel | Vectorize | Bind) -> Attempt:
-    """The same for an axis of any extent, of which a part has a constant one."""
-
-    def attempt() -> Draft | None:
-        draft = Draft(state)
-        _, inner = draft.add(Split(step.stage, step.axis, 4, None, "guard"))
-        return _factor(state, step, inner, draft)()
-
-    return attempt
+def _reversed_first(state: ScheduleState, step: FuseWith, second: bool) -> Draft:
+    """The same fusion after one of the loops has been turned round."""
+    return _fused_after(state, step, second, Reverse(*_fused(step, second)))
 
 
-def _parallelized(refused: Refused) -> Iterator[Attempt]:
+def _fused_after(state: ScheduleState, step: FuseWith, second: bool, first: Primitive) -> Draft:
+    draft = Draft(state)
+    (made,) = draft.add(first)
+    draft.add(replace(step, other=made) if second else replace(step, axis=made))
+    return draft
+
+
+def _parallelized(refused: Refused, error: ScheduleError) -> Iterator[Idea]:
     """Other ways to run iterations at the same time."""
     before, step = refused.before, refused.step
-    match step:
-        case Parallel(stage, axis) | Vectorize(stage, axis) | Bind(stage, axis, _):
-            for array in _index_arrays(before, stage):
-                yield partial(_planned, before, (Assume("injective", array, None, None), step))
-        case _:
-            return
-    if isinstance(step, Parallel):
+    if not isinstance(step, Parallel | Vectorize | Bind):
+        return
+    stage, axis = step.stage, step.axis
+    for array in _index_arrays(before, stage):
+        yield [partial(planned, before, (Assume("injective", array, None, None), step))]
+    if error.witness is not None and error.witness.kind == "reduction":
+        yield [partial(_factored, before, step)]
+        yield [partial(planned, before, (Atomic(stage), step))]
+    elif isinstance(step, Parallel):
         for pair in _neighbours(before, stage, axis):
-            yield partial(_wavefront, before, stage, pair)
+            yield [partial(_wavefront, before, stage, pair)]
+
+
+def _factored(state: ScheduleState, step: Parallel | Vectorize | Bind) -> Draft:
+    """The asked step on the partial results of a reduction, along the axis or a part of it of constant extent."""
+    draft, axis = Draft(state), step.axis
+    if constant(state.axis_ranges(step.stage)[axis].extent) is None:
+        _, axis = draft.add(Split(step.stage, axis, 4, None, "guard"))
+    (parts,) = draft.add(RFactor(step.stage, axis, 0))
+    draft.add(replace(step, stage=parts, axis=draft.state.stages[parts].leaves[0]))
+    return draft
 
 
 def _neighbours(state: ScheduleState, stage: str, axis: str) -> Iterator[tuple[str, str]]:

@@ -238,7 +238,8 @@ class Schedule:
         if as_ == "text":
             return explain(self._state, repr(self), sizes)
         if as_ != "svg":
-            raise BadArgument(f"s.explain(as_={as_!r})", f"unknown form {as_!r}; there are text and svg")
+            why = f"unknown form {as_!r}; there are text and svg; s.explain().to_json() gives data"
+            raise BadArgument(f"s.explain(as_={as_!r})", why)
         return draw(self._state, statement, [str(a) for a in axes], sizes).svg()
 
     def compose(self, asked: str, plan: Callable[[ScheduleState], Sequence[Primitive]]) -> list[Outputs]:

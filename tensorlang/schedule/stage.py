@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tensorlang.errors import BadArgument, shown
 from tensorlang.ir.expr import Expr, ExprLike, as_expr
+from tensorlang.location import caller
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.members import Inside, by_own_names, leaves_of
@@ -154,6 +156,8 @@ class Stage:
 
     def affine(self, axes: Sequence[AxisLike], matrix: Sequence[Sequence[int]]) -> tuple[Axis, ...]:
         """Replace neighbouring axes by combinations of them, a row of a unimodular matrix each. See Affine."""
+        self._lists("affine", axes=axes, matrix=matrix)
+        self._lists("affine", **{f"matrix[{k}]": row for k, row in enumerate(matrix)})
         return self._axes(p.Affine(self.name, tuple(map(str, axes)), _rows(matrix)))
 
     def tile_by(
@@ -164,6 +168,8 @@ class Stage:
         shifts: Sequence[int] | None = None,
     ) -> tuple[Axis, ...]:
         """Tile neighbouring axes by the hyperplanes of `rows`; returns the tile axes. See TileBy."""
+        self._lists("tile_by", axes=axes, rows=rows, sizes=sizes, shifts=() if shifts is None else shifts)
+        self._lists("tile_by", **{f"rows[{k}]": row for k, row in enumerate(rows)})
         names, by = tuple(map(str, axes)), shifts if shifts is not None else (0,) * len(rows)
         return self._axes(p.TileBy(self.name, names, _rows(rows), *_rows([sizes, by])))
 
@@ -181,6 +187,7 @@ class Stage:
         they allow (`rectangular` after that skew), or, of time and the first space axis, two that lean to both sides
         (`diamond`). Recorded as a tile_by.
         """
+        self._lists("time_tile", space_axes=space_axes, space_sizes=space_sizes)
         names, sizes = (str(time), *map(str, space_axes)), (whole(time_size), *map(whole, space_sizes))
         asked = f"s[{self.name!r}].time_tile({names[0]!r}, {list(names[1:])}, {sizes[0]}, {list(sizes[1:])}, {shape!r})"
         (tiles,) = self.schedule.compose(
@@ -231,6 +238,10 @@ class Stage:
 
     def tensorize(self, var: AxisLike, tensor_intrin: TensorIntrin) -> None:
         """Run the loops at and below an axis as an intrinsic. See Tensorize."""
+        if not isinstance(tensor_intrin, TensorIntrin):
+            asked = f"s[{self.name!r}].tensorize({str(var)!r}, {shown(tensor_intrin)})"
+            why = f"an intrinsic is made by te.decl_tensor_intrin or te.intrin, got {shown(tensor_intrin)}"
+            raise BadArgument(asked, why, where=caller())
         self.schedule.apply(p.Tensorize(self.name, str(var), tensor_intrin.name, tensor_intrin.key))
 
     def bind(self, ivar: AxisLike, thread_ivar: AxisLike) -> None:
@@ -306,6 +317,13 @@ class Stage:
     def _stored(self) -> str:
         """What steps about memory name: a stage, or the array of a member."""
         return self.name if self.member is None else self.member.arrays[0]
+
+    def _lists(self, step: str, **given: Any) -> None:
+        """Refuse arguments of a step that are to be lists, and are not."""
+        for name, value in given.items():
+            if not isinstance(value, Iterable):
+                why = f"{name} must be a list, got {shown(value)}"
+                raise BadArgument(f"s[{self.name!r}].{step}(...)", why, where=caller())
 
     def _axes(self, step: Primitive) -> tuple[Axis, ...]:
         made = self.schedule.apply(step)

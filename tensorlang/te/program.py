@@ -264,8 +264,8 @@ def _cannot_wait(
             array = next(t for t in ordered[reader].input_tensors if (id(t.op), t.value_index) in changed)
             word = ordered[updater].name
             return DefinitionError(
-                f"{ordered[reader].name} reads {array.name} as it was before {word} updates it in place, and needs what "
-                f"{word} makes; pass {word} a copy of {array.name}",
+                f"{ordered[reader].name} reads {array.name} as it was before {word} updates it in place, and needs "
+                f"what {word} makes; pass {word} a copy of {array.name}",
                 ordered[reader].location,
             )
     raise InternalError("operations need each other, and none reads an array before its update")

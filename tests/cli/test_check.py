@@ -64,7 +64,7 @@ def test_an_illegal_schedule_ends_with_one(file: Path, capsys: pytest.CaptureFix
     out, _ = capsys.readouterr()
     assert "IllegalParallel: s['C'].parallel('k')" in out
     assert "operator.py:" in out
-    assert "s.rfactor('C', 'k')" in out
+    assert "s.rfactor('C', 'k', factor_axis=0); s['C.rf'].parallel('k')" in out
 
 
 def test_json_for_machines(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,8 +109,6 @@ def test_a_picture_of_two_axes(tmp_path: Path) -> None:
         ([":legal", "--sizes", "n"], "--sizes takes n=100,m=30"),
     ],
 )
-def test_mistakes_end_with_two(
-    file: Path, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_end_with_two(file: Path, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"{file}{arguments[0]}", *arguments[1:]) == 2
     assert text in capsys.readouterr()[1]

@@ -68,18 +68,19 @@ def prepared(case: Refusal) -> Case:
 
 
 def is_call(repair: str) -> bool:
-    """True for a repair that is one whole call on `s`, not words or a form to fill in."""
+    """True for a repair that is whole calls on `s`, not words or a form to fill in."""
     try:
-        tree = ast.parse(repair, mode="eval").body
+        lines = ast.parse(repair).body
     except SyntaxError:
         return False
-    return isinstance(tree, ast.Call) and "..." not in repair
+    calls = all(isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) for line in lines)
+    return calls and "..." not in repair
 
 
 def _apply(case: Refusal, repair: str) -> None:
     """A repair is accepted in place of the refused step, and keeps the meaning of the program."""
     s, args = prepared(case)
-    eval(repair, {"s": s})
+    exec(repair, {"s": s})
     check_schedule(s, args, {v.name: 5 for v in s.original.sizes}, targets=("interpreter",))
 
 

@@ -11,7 +11,7 @@ from tensorlang import te
 from tensorlang.errors import IllegalOrder, IllegalParallel
 from tensorlang.schedule.check import is_legal, verify
 from tensorlang.te.program import Program
-from tests.error.refusal import Refusal, Step, is_call, prepared, refused
+from tests.error.refusal import Refusal, Step, refused
 from tests.programs import Case, argmax, chain, matmul, plane_sum, row_sum
 
 n, m = te.var("n"), te.var("m")
@@ -46,7 +46,20 @@ def halves(stage: str, axis: str, factor: int = 4) -> tuple[Step, ...]:
     return (lambda s: s[stage].split(axis, factor),)
 
 
-FACTOR = ("s.rfactor('C', 'k')", "then parallel 'k' of the partial results")
+def factored(stage: str, axis: str, how: str = "parallel", thread: str = "") -> str:
+    """The asked step on partial results."""
+    return f"s.rfactor({stage!r}, {axis!r}, factor_axis=0); " + _step(f"{stage}.rf", axis, how, thread)
+
+
+def shared(stage: str, axis: str, how: str = "parallel", thread: str = "") -> str:
+    """The asked step with atomic updates."""
+    return f"s[{stage!r}].atomic(); " + _step(stage, axis, how, thread)
+
+
+def _step(stage: str, axis: str, how: str, thread: str) -> str:
+    arguments = ", ".join(map(repr, filter(None, (axis, thread))))
+    return f"s[{stage!r}].{how}({arguments})"
+
 
 RACES = {
     "parallel sum": race(
@@ -59,7 +72,8 @@ RACES = {
         "C[0, 0, 1]",
         "s['C'].parallel('i')",
         "s['C'].parallel('j')",
-        *FACTOR,
+        factored("C", "k"),
+        shared("C", "k"),
     ),
     "vectorized sum": race(
         matmul,
@@ -71,8 +85,7 @@ RACES = {
         "C[0, 0, 1]",
         "s['C'].vectorize('i')",
         "s['C'].vectorize('j')",
-        "s.rfactor('C', 'k')",
-        "then vectorize 'k' of the partial results",
+        factored("C", "k", "vectorize"),
     ),
     "bound sum": race(
         matmul,
@@ -84,8 +97,8 @@ RACES = {
         "C[0, 0, 1]",
         "s['C'].bind('i', 'threadIdx.x')",
         "s['C'].bind('j', 'threadIdx.x')",
-        "s.rfactor('C', 'k')",
-        "then bind 'k' of the partial results",
+        factored("C", "k", "bind", "threadIdx.x"),
+        shared("C", "k", "bind", "threadIdx.x"),
     ),
     "parallel blocks of a sum": race(
         matmul,
@@ -97,8 +110,8 @@ RACES = {
         "C[0, 0, 4]",
         "s['C'].parallel('i')",
         "s['C'].parallel('j')",
-        "s.rfactor('C', 'k_o')",
-        "then parallel 'k_o' of the partial results",
+        factored("C", "k_o"),
+        shared("C", "k_o"),
     ),
     "vectorized part of a sum": race(
         matmul,
@@ -110,8 +123,7 @@ RACES = {
         "C[0, 0, 1]",
         "s['C'].vectorize('i')",
         "s['C'].vectorize('j')",
-        "s.rfactor('C', 'k_i')",
-        "then vectorize 'k_i' of the partial results",
+        factored("C", "k_i", "vectorize"),
     ),
     "fused sum": race(
         plane_sum,
@@ -122,8 +134,8 @@ RACES = {
         "B[0, 0, 0]",
         "B[0, 0, 1]",
         "s['B'].parallel('i')",
-        "s.rfactor('B', 'k_l_fused')",
-        "then parallel 'k_l_fused' of the partial results",
+        factored("B", "k_l_fused"),
+        shared("B", "k_l_fused"),
     ),
     "outer axis of two": race(
         plane_sum,
@@ -134,8 +146,8 @@ RACES = {
         "B[0, 0, 0]",
         "B[0, 1, 0]",
         "s['B'].parallel('i')",
-        "s.rfactor('B', 'k')",
-        "then parallel 'k' of the partial results",
+        factored("B", "k"),
+        shared("B", "k"),
     ),
     "inner axis of two": race(
         plane_sum,
@@ -146,8 +158,8 @@ RACES = {
         "B[0, 0, 0]",
         "B[0, 0, 1]",
         "s['B'].bind('i', 'blockIdx.x')",
-        "s.rfactor('B', 'l')",
-        "then bind 'l' of the partial results",
+        factored("B", "l", "bind", "blockIdx.x"),
+        shared("B", "l", "bind", "blockIdx.x"),
     ),
     "skewed sum": race(
         plane_sum,
@@ -158,8 +170,8 @@ RACES = {
         "B[0, 0, 0]",
         "B[0, 0, 1]",
         "s['B'].parallel('i')",
-        "s.rfactor('B', 'l_s')",
-        "then parallel 'l_s' of the partial results",
+        factored("B", "l_s"),
+        shared("B", "l_s"),
     ),
     "sum moved outside": race(
         matmul,
@@ -171,7 +183,8 @@ RACES = {
         "C[0, 0, 1]",
         "s['C'].parallel('i')",
         "s['C'].parallel('j')",
-        *FACTOR,
+        factored("C", "k"),
+        shared("C", "k"),
     ),
     "beside a parallel axis": race(
         matmul,
@@ -182,7 +195,8 @@ RACES = {
         "C[0, 0, 0]",
         "C[0, 0, 1]",
         "s['C'].parallel('j')",
-        *FACTOR,
+        factored("C", "k"),
+        shared("C", "k"),
     ),
     "around a stage": race(
         row_sum,
@@ -202,8 +216,7 @@ RACES = {
         "T[0, 0]",
         "T[0, 1]",
         "s['T'].parallel('i')",
-        "s.rfactor('T', 'k')",
-        "then parallel 'k' of the partial results",
+        factored("T", "k"),
     ),
     "pairs as lanes": race(
         argmax,
@@ -214,8 +227,7 @@ RACES = {
         "T[0, 0]",
         "T[0, 1]",
         "s['T'].vectorize('i')",
-        "s.rfactor('T', 'k_i')",
-        "then vectorize 'k_i' of the partial results",
+        factored("T", "k_i", "vectorize"),
     ),
     "sum of any length": race(
         lambda: row_sum(m, n),
@@ -226,7 +238,8 @@ RACES = {
         "B[0, 0]",
         "B[0, 1]",
         "s['B'].parallel('i')",
-        "split k by a constant factor, s.rfactor the inner axis, then parallel the axis of partial results",
+        "s['B'].split('k', factor=4); " + factored("B", "k_i"),
+        shared("B", "k"),
         m=1,
         n=2,
     ),
@@ -239,7 +252,8 @@ RACES = {
         "B[0, 0]",
         "B[0, 4]",
         "s['B'].parallel('i')",
-        "split k_o by a constant factor, s.rfactor the inner axis, then parallel the axis of partial results",
+        "s['B'].split('k_o', factor=4); " + factored("B", "k_o_i"),
+        shared("B", "k_o"),
         m=1,
         n=5,
     ),
@@ -251,8 +265,7 @@ RACES = {
         "B[0]",
         "B[0, 0]",
         "B[0, 1]",
-        "s.rfactor('B', 'k_i')",
-        "then vectorize 'k_i' of the partial results",
+        factored("B", "k_i", "vectorize"),
         m=1,
         n=2,
     ),
@@ -265,8 +278,8 @@ RACES = {
         "B[0, 0]",
         "B[0, 1]",
         "s['B'].parallel('i')",
-        "s.rfactor('B', 'k_o')",
-        "then parallel 'k_o' of the partial results",
+        factored("B", "k_o"),
+        shared("B", "k_o"),
         m=1,
         n=2,
     ),
@@ -276,21 +289,6 @@ RACES = {
 @pytest.mark.parametrize("name", RACES)
 def test_refused(name: str) -> None:
     refused(RACES[name])
-
-
-@pytest.mark.parametrize("name", [n for n, case in RACES.items() if any("rfactor('" in t for t in case.legal or ())])
-def test_partial_results_may_run_as_was_asked(name: str) -> None:
-    """The repair through rfactor leads where the user wanted to go."""
-    case = RACES[name]
-    assert case.legal is not None
-    s, _ = prepared(case)
-    factor, then = case.legal[-2:]
-    assert is_call(factor)
-    made = eval(factor, {"s": s})
-    stage = s[made[0] if isinstance(made, list) else made]
-    word, axis = then.split()[1], then.split("'")[1]
-    getattr(stage, word)(axis, *(("threadIdx.x",) if word == "bind" else ()))
-    assert is_legal(s.state)
 
 
 def test_spatial_axes_have_no_race() -> None:

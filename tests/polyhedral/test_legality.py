@@ -133,7 +133,7 @@ def test_lanes_that_have_to_run_serially_keep_the_order() -> None:
 
 
 def test_loops_inside_lanes_prove_no_order_between_them() -> None:
-    """T reads what S wrote in the lane before, in an earlier iteration of j: lanes may run different iterations at once."""
+    """T reads what S wrote in the lane before, in an earlier iteration of j: lanes need not be in the same one."""
     write = statement("S", Role.PURE, (0, "i", 0, "j", 0), within(i=8, j=8), (i, j))
     read = Access("S", (i - 1, j - 1), (), (binary("ge", i - 1, 0), binary("ge", j - 1, 0)))
     use = statement("T", Role.PURE, (0, "i", 0, "j", 1), within(i=8, j=8), (i, j), (read,), "T")

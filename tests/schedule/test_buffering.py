@@ -1,4 +1,4 @@
-"""Rolling, double and folded buffers, and padded strides: equal results, no recomputation, and refusals with a reason."""
+"""Rolling, double and folded buffers, and padded strides: equal results, no recomputation, refusals with a reason."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def test_folding_finds_the_smallest_window_and_refuses_a_smaller_one() -> None:
     a = te.placeholder((n,), name="A")
 
     @te.hybrid.script
-    def smooth(a: te.Tensor, n: te.Var) -> te.Tensor:
-        out = output_tensor((n,), "float32")  # type: ignore[name-defined]  # noqa: F821
-        t = allocate((n + 3,), "float32")  # type: ignore[name-defined]  # noqa: F821
+    def smooth(a: Any, n: Any) -> Any:
+        out = te.output_tensor((n,), "float32")
+        t = te.allocate((n + 3,), "float32")
         for i in range(n):
             t[i] = a[i] * 2.0
             if i >= 3:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from typing import Any
 
 import pytest
 
@@ -17,14 +18,15 @@ def seidel() -> Schedule:
     a = te.placeholder((n, n), "float64", name="A")
 
     @te.hybrid.script
-    def sweep(a: te.Tensor, t: te.Var) -> None:
+    def sweep(a: Any, t: Any) -> None:
         n = a.shape[0]
-        for step in range(t):
+        for step in range(t):  # noqa: B007
             for i in range(1, n - 1):
                 for j in range(1, n - 1):
                     a[i, j] = (a[i - 1, j] + a[i, j - 1] + a[i, j] + a[i, j + 1] + a[i + 1, j]) / 5.0
 
-    return te.create_schedule(sweep(a, t).op)
+    made: Schedule = te.create_schedule(sweep(a, t).op)
+    return made
 
 
 def rows() -> Schedule:
@@ -32,7 +34,8 @@ def rows() -> Schedule:
     b = te.compute((64, 64), lambda i, j: a[i, j] * 2, name="B")
     k = te.reduce_axis((0, 62), "k")
     c = te.compute((62,), lambda i: te.sum(b[i, k] + b[i + 2, k + 2], axis=k), name="C")
-    return te.create_schedule(c.op)
+    made: Schedule = te.create_schedule(c.op)
+    return made
 
 
 def test_distances_name_the_nearest_pairs_of_each_access() -> None:
@@ -132,7 +135,7 @@ def test_unknown_forms_and_axes_are_refused() -> None:
 
 def test_strict_after_rfactor_is_refused() -> None:
     s = rows()
-    k_o, k_i = s["C"].split("k", factor=4)
+    _, k_i = s["C"].split("k", factor=4)
     s.rfactor("C", k_i)
     with pytest.raises(BadArgument, match="rfactor has changed the order of the floating-point updates of C"):
         s.strict()

@@ -65,7 +65,10 @@ def test_the_refusal_says_that_data_is_the_reason_and_what_helps() -> None:
     error = refusal(scatter(idx()))
     assert "out[int64(idx[i])] in P.S0 depends on data: it counts as any element" in error.why
     assert error.witness is not None and error.witness.element == "out[...]"
-    assert error.legal == ("s.assume('injective', 'idx'); s['P'].parallel('i')",)
+    assert error.legal == (
+        "s.assume('injective', 'idx'); s['P'].parallel('i')",
+        "s['P'].atomic(); s['P'].parallel('i')",
+    )
 
 
 def test_the_offered_fact_makes_it_legal_and_right() -> None:

@@ -25,11 +25,10 @@ def band(state: ScheduleState, stage: str, axes: Sequence[str], word: str) -> tu
         raise BadArgument("", f"axis {twice[0]} appears twice")
     found = nested(state.stages[stage], leaves)
     if found != leaves:
-        wanted = ", ".join(map(repr, leaves))
+        advice = "; reorder would bring them there, if the dependences allow that" if set(found) == set(leaves) else ""
         raise BadArgument(
             "",
-            f"{word} takes neighbours, outermost first; the loops are {', '.join(state.stages[stage].leaves)}",
-            legal=[f"s[{stage!r}].reorder({wanted}) first"] if set(found) == set(leaves) else (),
+            f"{word} takes neighbours, outermost first; the loops are {', '.join(state.stages[stage].leaves)}{advice}",
         )
     return leaves
 

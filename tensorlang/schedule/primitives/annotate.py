@@ -51,7 +51,8 @@ class Vectorize:
     """Run the iterations of an axis as lanes of vector instructions.
 
     Rewrite: `for i in range(16): C[i] = ...` -> `C[0:16] = ...`.
-    Legal when: no dependence joins two lanes, and nothing is computed inside the axis.
+    Legal when: no dependence joins two lanes, except from a statement of the loop's body to a later one, in a later
+    lane; and nothing is computed inside the axis.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100,), name="A")

@@ -46,6 +46,8 @@ class Assume:
         if self.fact == "range":
             if any(isinstance(v, bool) or not isinstance(v, int) for v in limits):
                 raise BadArgument("", f"a range needs whole numbers low and high, got {self.low!r} and {self.high!r}")
+            if self.low >= self.high:  # type: ignore[operator]
+                raise BadArgument("", f"no whole number is at least {self.low} and below {self.high}; low comes first")
         elif limits != (None, None):
             raise BadArgument("", f"{self.fact} takes no range", legal=[f"s.assume({self.fact!r}, {self.array!r})"])
         fact = Fact(self.fact, self.array, self.low, self.high)

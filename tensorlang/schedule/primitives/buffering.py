@@ -157,7 +157,7 @@ class FoldStorage:
 class StorageAlign:
     """Pad an intermediate array so that the stride of a dimension is `k * factor + offset`.
 
-    Rewrite: `T: float32[16, 100]` -> storage_align(axis 0, 16, 4) -> `T: float32[16, 100 + 0]`, of stride 6 * 16 + 4.
+    Rewrite: `T: float32[16, 100]` -> storage_align(axis 0, 16, 8) -> `T: float32[16, 100 + 4]`, of stride 6 * 16 + 8.
     Legal when: the stage is no output, its tile has a constant size, and padding the next dimension can reach the
     stride.
     Example:
@@ -209,5 +209,8 @@ class StorageAlign:
 
 
 def _is_argument(state: ScheduleState, buffer: str) -> bool:
-    root, _ = state.program.storage[buffer]
-    return isinstance(state.program[state.program.producer[root]], PlaceholderOp) or state.program.is_output(buffer)
+    """Whether an array is in the memory of an input or an output, under its own name or another."""
+    storage = state.program.storage
+    held = [name for name, (root, _) in storage.items() if root == storage[buffer][0]]
+    made = (state.program[state.program.producer[name]] for name in held)
+    return any(isinstance(op, PlaceholderOp) for op in made) or any(map(state.program.is_output, held))

@@ -91,7 +91,7 @@ class FuseWith:
 
     Rewrite: `for i in range(n): S(i)`, `for j in range(m): T(j)` -> `for i_fused in range(max(n, m)): S; T`, each
     where its own range allows. The loops stand in the same body of one hybrid stage; the new one, where the first was.
-    With `second`, they are the outermost loops of two stages, which become one hybrid stage of the name of `stage`:
+    With `stage`, they are the outermost loops of two stages, which become one hybrid stage of the name of `stage`:
     all of its statements are scheduled there, axes of the other whose names are taken get new ones, and an array that
     nobody else needs becomes a local one of it.
     Legal when: no statement comes before what it needs.

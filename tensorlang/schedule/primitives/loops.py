@@ -93,8 +93,7 @@ def nested(stage: StageState, axes: Sequence[str]) -> tuple[str, ...]:
             raise BadArgument(
                 "",
                 f"loop {axis} of {stage.name} holds more than one loop or statement: the loops {', '.join(chain)} "
-                "are not perfectly nested",
-                legal=[f"s[{stage.name!r}].fission({axis!r}) first"],
+                "are not perfectly nested; fission would take it apart, if the dependences allow that",
             )
     return chain
 

@@ -68,7 +68,9 @@ class ComputeAt:
             where = "is vectorised" if lanes[0] == axis else f"is inside the vectorised axis {lanes[0]}"
             raise BadArgument("", f"{axis} {where}: a buffer there has no lanes")
         if self.parent not in users(state, self.stage):
-            raise BadArgument("", f"{self.parent} does not read {self.stage}", legal=legal_places(state, self.stage))
+            readers = ", ".join(state.program.consumers[self.stage])
+            why = f"{self.parent} does not read {self.stage}" + (f"; who does: {readers}" if readers else "")
+            raise BadArgument("", why, legal=legal_places(state, self.stage))
         moved = replace(state.stages[self.stage], attach=Attach(self.parent, axis))
         return state.with_stage(moved), ()
 

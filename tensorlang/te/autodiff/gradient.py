@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tensorlang import dtypes
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import (
     Call,
     Cast,
@@ -33,7 +33,7 @@ from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, Re
 from tensorlang.te.program import unique
 from tensorlang.te.reductions import all_, sum_
 
-_KIND = {ExternOp: "te.extern", HybridOp: "te.hybrid.script or te.scan"}
+_KIND = {ExternOp: "te.extern", HybridOp: "te.hybrid.script, te.scan or te.recurrence"}
 
 
 def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | None = None) -> list[Tensor]:
@@ -61,7 +61,7 @@ def _check(output: Any, inputs: tuple[Any, ...], head: Any) -> None:
     named = [("output", output), *(("input", t) for t in inputs), *([] if head is None else [("head", head)])]
     for what, tensor in named:
         if not isinstance(tensor, Tensor):
-            raise DefinitionError(f"the {what} of te.gradient must be a tensor, got {tensor!r}", caller())
+            raise DefinitionError(f"the {what} of te.gradient must be a tensor, got {shown(tensor)}", caller())
         if not dtypes.info(tensor.dtype).is_float:
             raise DefinitionError(
                 f"the {what} {tensor.name} of te.gradient has dtype {tensor.dtype}; derivatives need floats", caller()

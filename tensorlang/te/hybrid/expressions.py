@@ -13,7 +13,7 @@ from tensorlang.te.hybrid import values
 from tensorlang.te.hybrid.scope import MISSING, Array, Constant, Scalar, Scope
 from tensorlang.te.hybrid.source import ScriptError, Source
 from tensorlang.te.hybrid.values import Value, is_number, is_scalar
-from tensorlang.te.hybrid.vocabulary import Choice, Function, Length, Loop, Maker, Refused, Typed
+from tensorlang.te.hybrid.vocabulary import BARE, Choice, Function, Length, Loop, Maker, Refused, Typed
 
 OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "floormod",
@@ -226,8 +226,10 @@ class Expressions:
                 )
             case Refused(advice):
                 raise self.source.fault(node, f"a script has no {name}; {advice}")
+        last = name.rpartition(".")[2]
+        advice = f"te.{last}" if isinstance(BARE.get(last), Function) else "functions of te"
         raise self.source.fault(
-            node, f"{name} is not a function that scripts know; write what it does here, or use functions of te"
+            node, f"{name} is not a function that scripts know; write what it does here, or use {advice}"
         )
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> Value:

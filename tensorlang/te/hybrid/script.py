@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from tensorlang import dtypes
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir import expr as ir
 from tensorlang.ir.expr import Buffer, Const, Expr, Var
 from tensorlang.ir.stmt import Stmt
@@ -45,8 +45,9 @@ class Script:
         arrays = [name for name, value in given.items() if isinstance(value, np.ndarray)]
         tensors = [name for name, value in given.items() if isinstance(value, Tensor | Expr)]
         if arrays and tensors:
+            word = "tensor" if isinstance(given[tensors[0]], Tensor) else "size"
             raise DefinitionError(
-                f"{self.name} got the tensor {tensors[0]} and the array {arrays[0]}; "
+                f"{self.name} got the {word} {tensors[0]} and the array {arrays[0]}; "
                 "pass tensors to declare a program, or arrays to run it",
                 caller(),
             )
@@ -114,9 +115,10 @@ class Script:
                 return Constant(tuple(value), "a parameter")
             case Expr() if not reads_memory(value):
                 return Constant(_size(value), "a parameter")
-        raise DefinitionError(
-            f"{self.name} got {value!r} for {name}; it takes tensors, numbers, sizes (te.var) and constants", caller()
-        )
+        takes = "it takes tensors, numbers, sizes (te.var) and constants"
+        if isinstance(value, list | tuple):
+            takes += "; pass a tensor (te.placeholder) to declare a program, or an array (np.asarray) to run it"
+        raise DefinitionError(f"{self.name} got {shown(value)} for {name}; {takes}", caller())
 
     def _check_aliases(self, given: Mapping[str, Any]) -> None:
         for name in self.source.updated:
