@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,15 @@ def check(
     except ScheduleError as error:
         click.echo(json.dumps({"legal": False, **_refusal(error)}, indent=2) if as_json else str(error))
         ctx.exit(1)
-    known = _sizes(sizes)
-    explained = [(name, s.explain(sizes={n: v for n, v in known.items() if n in s.state.sizes})) for name, s in found]
+    known = _sizes(sizes, {n for _, s in found for n in s.state.sizes})
+    given = [{n: v for n, v in known.items() if n in s.state.sizes} for _, s in found]
+    explained = [(name, s.explain(sizes=own)) for (name, s), own in zip(found, given, strict=True)]
     if svg_file is not None:
         shown = [a for a in axes.split(",") if a]
-        text = found[-1][1].explain(as_="svg", statement=statement, axes=shown, sizes=known)
+        try:
+            text = found[-1][1].explain(as_="svg", statement=statement, axes=shown, sizes=given[-1])
+        except ScheduleError as error:
+            raise click.UsageError(error.why) from None
         Path(svg_file).write_text(text, encoding="utf-8")
     if as_json:
         click.echo(json.dumps({"legal": True, "schedules": {n: e.to_json() for n, e in explained}}, indent=2))
@@ -54,7 +58,7 @@ def _schedules(file: str) -> list[tuple[str, Any]]:
     """The schedules that a file, or one function in it, makes."""
     from tensorlang.autotune.files import load_file, load_function
     from tensorlang.schedule import Schedule
-    from tensorlang.te.operation import Tensor
+    from tensorlang.te.operation import PlaceholderOp, Tensor
 
     if file.endswith(".py"):
         names = vars(load_file(Path(file)))
@@ -68,7 +72,7 @@ def _schedules(file: str) -> list[tuple[str, Any]]:
     schedules = [s for s in several if isinstance(s, Schedule)]
     if len(schedules) > 1:
         return [(f"{name}[{k}]", s) for k, s in enumerate(schedules)]
-    if not schedules and not any(isinstance(t, Tensor) for t in several):
+    if not schedules and not any(isinstance(t, Tensor) and not isinstance(t.op, PlaceholderOp) for t in several):
         raise click.UsageError(f"{file} must return a schedule or computed tensors, got {made!r}")
     return [(name, schedules[0] if schedules else _default(several))]
 
@@ -81,11 +85,15 @@ def _default(tensors: list[Any]) -> Any:
     return create_schedule([t for t in tensors if not isinstance(t.op, PlaceholderOp)])
 
 
-def _sizes(text: str) -> Mapping[str, int]:
+def _sizes(text: str, there: Collection[str]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
         if not value.isdigit():
             raise click.UsageError(f"--sizes takes n=100,m=30, got {part!r}")
+        if name.strip() not in there:
+            raise click.UsageError(
+                f"{name.strip()} is no size of the program; there are {', '.join(sorted(there)) or 'none'}"
+            )
         found[name.strip()] = int(value)
     return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import numpy as np
@@ -131,9 +130,8 @@ class ExprOperators:
         return cast(self, dtype)
 
 
-@cache
-def _fields_of(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind))
+_FIELDS: dict[type, tuple[str, ...]] = {}
+"""Names of the fields of every class of expressions met so far."""
 
 
 class Expr(ExprOperators):
@@ -153,7 +151,10 @@ class Expr(ExprOperators):
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, *[getattr(self, name) for name in _fields_of(type(self))]))
+        kind = type(self)
+        if kind not in _FIELDS:
+            _FIELDS[kind] = tuple(f.name for f in fields(self))  # type: ignore[arg-type]
+        return hash((kind.__name__, *[getattr(self, name) for name in _FIELDS[kind]]))
 
     def __bool__(self) -> bool:
         raise DefinitionError(

@@ -133,6 +133,7 @@ class _Reader:
         self.namer = Namer(sizes)
         self.shapes = {b.name: b.shape for b in (*buffers(op), *local_arrays(op))}
         self.length = max((len(s.position) for s in sources(op).values()), default=0)
+        self._maps: dict[str, isl.UnionMap] = {}
 
     def touches(self, source: Source) -> Iterator[_Touch]:
         store, reducer = source.store, source.reducer
@@ -202,9 +203,12 @@ class _Reader:
         return self._map(first).apply_range(same).apply_range(self._map(then).reverse())
 
     def _map(self, touches: Sequence[_Touch]) -> isl.UnionMap:
-        made = isl.make_union_map(f"{self.namer.prefix()}{{ {'; '.join(t.text for t in touches)} }}")
-        context = self.namer.context()
-        return made.intersect_params(isl.make_set(f"{self.namer.prefix()}{{ : {context} }}")) if context else made
+        text = f"{self.namer.prefix()}{{ {'; '.join(t.text for t in touches)} }}"
+        if text not in self._maps:
+            made, context = isl.make_union_map(text), self.namer.context()
+            sizes = isl.make_set(f"{self.namer.prefix()}{{ : {context} }}") if context else None
+            self._maps[text] = made if sizes is None else made.intersect_params(sizes)
+        return self._maps[text]
 
 
 def _same_index(a: Load, b: Load) -> bool:

@@ -102,8 +102,10 @@ class TimeSpace:
         return isl.union(pieces)
 
     def aligned(self, pairs: isl.Map) -> isl.Map:
-        """A map with its parameters in the order of the namer."""
-        return pairs.align_params(isl.make_set(f"{self.namer.prefix()}{{ : }}").get_space())
+        """A map with its parameters in the order of the namer, within the context of non-negative sizes."""
+        found = pairs.align_params(isl.make_set(f"{self.namer.prefix()}{{ : }}").get_space())
+        context = self.namer.context()
+        return found.intersect_params(isl.make_set(f"{self.namer.prefix()}{{ : {context} }}")) if context else found
 
     def is_exact(self, statement: Statement, access: Access) -> bool:
         """True when isl sees the element of an access and the whole domain: only such a write covers a read."""

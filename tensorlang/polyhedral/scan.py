@@ -12,7 +12,7 @@ from itertools import groupby
 from tensorlang import config
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary
-from tensorlang.ir.stmt import INDEX, For, If, Seq, Stmt
+from tensorlang.ir.stmt import INDEX, For, If, LoopKind, Seq, Stmt
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, conditions_text, dims, wraps_quotient
 from tensorlang.polyhedral.ast_expr import convert
@@ -183,13 +183,15 @@ class _Walker:
         limit = convert(condition.get_op_arg(1), self.names)
         if condition.get_op_type() == isl.OpType.le:
             limit = _plus_one(limit)
-        step = isl.number(node.for_get_inc().get_val())
+        step, kind = isl.number(node.for_get_inc().get_val()), loop.kind
         if step != 1:
+            # One iteration may hold several of the schedule's: its lanes would mix the order of their statements.
+            kind = LoopKind.SERIAL if kind is LoopKind.VECTORIZED else kind
             self.names[iterator] = binary("add", first, binary("mul", var, step))
             limit = binary("floordiv", binary("add", binary("sub", limit, first), step - 1), step)
             first = Const(0, INDEX)
         body = self._iteration([node.for_get_body()], loop, (*path, var.name))
-        return For(var, first, limit, loop.kind, body, loop.axis, loop.thread, loop.pragmas)
+        return For(var, first, limit, kind, body, loop.axis, loop.thread, loop.pragmas)
 
     def _user(self, node: isl.AstNode) -> Stmt:
         call = node.user_get_expr()

@@ -215,7 +215,9 @@ def _renewed(state: ScheduleState) -> Renewed | None:
     """An array that is updated in place has one life: it is computed once."""
     for op in state.program.ops:
         for old in op.updates if isinstance(op, HybridOp) else ():
-            producer = state.stages.get(state.program.producer[old.name]) if isinstance(old, Buffer) else None
+            if not isinstance(old, Buffer):
+                continue
+            producer = state.stages.get(state.program.producer[old.name])
             if producer is not None and producer.attach is not None and not producer.attach.after:
                 return Renewed(old.name, op.name, producer)
     return None

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tensorlang import config, dtypes
-from tensorlang.errors import BadArgument, ScheduleError
+from tensorlang.errors import BadArgument, ScheduleError, shown
 from tensorlang.ir.expr import Const, Expr, substitute, to_text
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
@@ -79,16 +79,26 @@ class Explanation:
 def explain(state: ScheduleState, title: str, sizes: Mapping[str, int] | None = None) -> Explanation:
     """Return the dependences, loops and stages of a state; `sizes` gives symbolic ones numbers, for counts and bytes.
 
-    Raises BadArgument for a name that is no size of the program.
+    Raises BadArgument for a name that is no size of the program, and for a number that no size has.
     """
-    known = dict(sizes or {})
-    for name in known:
-        if name not in state.sizes:
-            there = ", ".join(sorted(state.sizes)) or "none"
-            raise BadArgument(f"s.explain(sizes={known})", f"{name} is no size of the program; there are {there}")
+    known = checked_sizes(state, sizes)
     derived = derive(state)
     loops, stages = tuple(_loop_notes(state, derived)), tuple(_stage_notes(state, derived, known))
     return Explanation(title, tuple(distances(derived.scop)), loops, stages)
+
+
+def checked_sizes(state: ScheduleState, sizes: Mapping[str, int] | None) -> dict[str, int]:
+    """Sizes by their names; BadArgument for what is none."""
+    if not isinstance(sizes, Mapping | None):
+        raise BadArgument("", f"sizes are numbers by name, as in {{'n': 100}}, got {shown(sizes)}")
+    for name, value in (sizes or {}).items():
+        if name not in state.sizes:
+            raise BadArgument(
+                "", f"{name} is no size of the program; there are {', '.join(sorted(state.sizes)) or 'none'}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise BadArgument("", f"size {name} must be a whole number of at least 0, got {value!r}")
+    return dict(sizes or {})
 
 
 def _loop_notes(state: ScheduleState, derived: Derived) -> Iterator[LoopNote]:

@@ -46,7 +46,7 @@ def draw(
     axes: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None,
 ) -> Picture:
-    """Return the picture of a statement (None: the first with two axes) along two axes (by default its first two).
+    """Return the picture of a statement (None: the last with two axes) along two axes (by default its first two).
 
     Further axes are left out: a point stands for all their values, at the time of the first. Symbolic sizes that are
     not given count as 8, and at most 14 points are shown along an axis. Raises BadArgument for unknown names.
@@ -71,6 +71,8 @@ def _statement(statements: Sequence[Statement], wanted: str | None) -> Statement
     drawable = {s.name: s for s in statements if len(s.point) >= 2}
     if wanted is None and drawable:
         return next(reversed(list(drawable.values())))
+    if not drawable:
+        raise BadArgument("", "a picture needs a statement with two axes, and there is none; split an axis")
     if wanted not in drawable:
         raise BadArgument("", f"no statement {wanted!r} with two axes; {nearest(str(wanted), drawable)}")
     return drawable[wanted]

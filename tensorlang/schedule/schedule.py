@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tensorlang import config
-from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError
+from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError, shown
 from tensorlang.location import caller
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.extract import check_bounds
@@ -15,7 +15,7 @@ from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.auto_order import AutoOrder, auto_order
 from tensorlang.schedule.check import too_complex, verify
-from tensorlang.schedule.explain import explain
+from tensorlang.schedule.explain import checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import host_of, member_of
 from tensorlang.schedule.names import absent, nearest
@@ -121,6 +121,9 @@ class Schedule:
         if isinstance(key, str):
             return key
         if not isinstance(key, Tensor):
+            if not hasattr(key, "output"):
+                why = f"expected a tensor or its name, got {shown(key)}"
+                raise BadArgument(f"s[{shown(key)}]", why, where=caller())
             key = key.output(0)
         name = self._names.get(id(key.op), key.op.name)
         buffer = name if key.op.num_outputs == 1 else f"{name}.v{key.value_index}"
@@ -173,6 +176,9 @@ class Schedule:
 
     def sample_choice(self, name: str, candidates: Sequence[int], decision: int | None = None) -> Decision:
         """Choose one of several whole numbers and keep the choice open for a tuner; see SampleChoice."""
+        if not isinstance(candidates, Iterable):
+            asked = f"s.sample_choice({name!r}, {shown(candidates)})"
+            raise BadArgument(asked, f"candidates must be a list, got {shown(candidates)}", where=caller())
         values = tuple(int(c) for c in candidates)
         chosen = int(decision) if decision is not None else values[0] if values else 0
         self.apply(p.SampleChoice(name, values, chosen))
@@ -182,6 +188,10 @@ class Schedule:
         self, name: str, extent: int, parts: int, max_innermost: int = 64, decision: Sequence[int] | None = None
     ) -> list[Decision]:
         """Choose `parts` - 1 inner factors of `extent`, outermost first; each divides the extent."""
+        if isinstance(whole(extent), bool) or not isinstance(whole(extent), int) or extent < 1:
+            asked = f"s.sample_perfect_tile({name!r}, {shown(extent)}, {parts})"
+            why = f"extent must be a whole number of at least 1, got {shown(extent)}"
+            raise BadArgument(asked, why, where=caller())
         divisors = [d for d in range(1, extent + 1) if extent % d == 0]
         made = []
         for k in range(parts - 1):
@@ -235,12 +245,18 @@ class Schedule:
         statement along two axes instead, with dependence arrows and the order of visits, as SVG text. `sizes` gives
         symbolic sizes numbers.
         """
-        if as_ == "text":
-            return explain(self._state, repr(self), sizes)
-        if as_ != "svg":
+        if as_ not in ("text", "svg"):
             why = f"unknown form {as_!r}; there are text and svg; s.explain().to_json() gives data"
-            raise BadArgument(f"s.explain(as_={as_!r})", why)
-        return draw(self._state, statement, [str(a) for a in axes], sizes).svg()
+            raise BadArgument(f"s.explain(as_={as_!r})", why, where=caller())
+        try:
+            known = checked_sizes(self._state, sizes)
+            if as_ == "text":
+                return explain(self._state, repr(self), known)
+            return draw(self._state, statement, [str(a) for a in axes], known).svg()
+        except ScheduleError as error:
+            if error.asked:
+                raise
+            raise type(error)("s.explain(...)", error.why, where=caller(), legal=error.legal) from None
 
     def compose(self, asked: str, plan: Callable[[ScheduleState], Sequence[Primitive]]) -> list[Outputs]:
         """Apply the steps that a plan makes of the current state, all of them or none; `asked` names the plan."""

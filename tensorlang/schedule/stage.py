@@ -305,6 +305,9 @@ class Stage:
 
     def transform_layout(self, mapping_function: Callable[..., Any]) -> list[Axis]:
         """Store the stage under other indices; returns its new axes. See TransformLayout."""
+        if not callable(mapping_function):
+            why = f"expected a function from the old indices to the new ones, got {shown(mapping_function)}"
+            raise BadArgument(f"s[{self.name!r}].transform_layout(...)", why, where=caller())
         axes = self.op.axis
         names = _parameters(mapping_function, [a.name for a in axes])
         index: list[Expr] = []

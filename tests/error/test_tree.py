@@ -100,9 +100,7 @@ REFUSALS = {
     "fuse_with an inner loop": Refusal(
         ordered, (), lambda s: s["prefix"].fuse_with("i", "j"), ("not two loops of the same body",)
     ),
-    "fuse_with itself": Refusal(
-        ordered, (), lambda s: s["prefix"].fuse_with("i", "i"), ("not two loops of the same body",)
-    ),
+    "fuse_with itself": Refusal(ordered, (), lambda s: s["prefix"].fuse_with("i", "i"), ("fuse_with needs two loops",)),
     "fuse_with an inner loop of another stage": Refusal(
         diamond,
         (lambda s: s["C"].split("i", 5),),

@@ -33,6 +33,19 @@ def chained(a: Any, b: Any) -> None:
         b[i] = a[i - 1] + b[i]
 
 
+@te.hybrid.script
+def alternating(a: Any, b: Any) -> None:
+    for i in range(9):
+        if i % 2 == 1:
+            a[i] = b[i] * 2
+        else:
+            a[i] = b[i] * 3
+        if i % 2 == 1:
+            b[i] = 5
+        else:
+            b[i] = a[i - 1] if i > 0 else 1
+
+
 def test_a_loop_inside_may_be_another_iteration_in_every_lane() -> None:
     """The loop j has one iteration in each lane: none is left in the code, and lanes run the two statements in turn."""
     A, B = te.placeholder((8,), "int32", name="A"), te.placeholder((8,), "int32", name="B")
@@ -61,3 +74,11 @@ def test_statements_of_a_body_run_one_after_the_other_in_all_lanes() -> None:
     s = te.create_schedule(chained(A, B)[0].op)
     with pytest.raises(IllegalParallel):
         s["chained"].parallel("i")
+
+
+def test_one_lane_holds_one_iteration() -> None:
+    """The generated loop has steps of two, and the statements of two iterations in its body."""
+    A, B = te.placeholder((9,), "int32", name="A"), te.placeholder((9,), "int32", name="B")
+    s = te.create_schedule(alternating(A, B)[0].op)
+    s["alternating"].vectorize("i")
+    check_schedule(s, [A, B])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tensorlang import config, lower, te
-from tensorlang.errors import TooComplex
+from tensorlang.errors import IllegalParallel, TooComplex
 from tensorlang.testing.check import check_schedule
 
 
@@ -52,3 +54,20 @@ def test_loops_that_take_too_long_to_generate_are_refused_clearly() -> None:
     s = te.create_schedule(te.compute((8,), lambda i: A[i] + 1, name="C").op)
     with config.override(budget=10), pytest.raises(TooComplex, match="lower main"):
         lower(s, [A, s.outputs[0].output(0)])
+
+
+def test_a_product_of_sizes_elsewhere_does_not_hide_the_smallest_case() -> None:
+    n = te.var("n")
+
+    @te.hybrid.script
+    def last(y: Any, b: Any) -> None:
+        for i in range(b.shape[0]):
+            for j in range(b.shape[0]):
+                b[j] = y[i, j]
+
+    A, B = te.placeholder((n, n), "int32", name="A"), te.placeholder((n,), "int32", name="B")
+    Y = te.compute((n, n), lambda i, j: A[i, j] + 1, name="Y")
+    s = te.create_schedule(last(Y, B).op)
+    s[Y].fuse("i", "j")
+    with pytest.raises(IllegalParallel, match="smallest case"):
+        s["last"].parallel("i")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from typing import Any
 
 import pytest
@@ -11,125 +11,7 @@ from tensorlang import config, te
 from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError, TooComplex
 from tensorlang.schedule import Schedule, repair
 from tensorlang.testing.check import check_schedule
-
-n = te.var("n")
-Step = Callable[[Schedule], object]
-
-
-@te.hybrid.script
-def seidel(A):  # type: ignore[no-untyped-def]
-    for t in range(4):
-        for i in range(1, A.shape[0] - 1):
-            for j in range(1, A.shape[1] - 1):
-                A[i, j] = A[i - 1, j - 1] + A[i - 1, j + 1] - A[i, j] + A[i, j + 1] - A[i + 1, j] + t
-    return A
-
-
-@te.hybrid.script
-def pipeline(A, B):  # type: ignore[no-untyped-def]
-    for i in range(A.shape[0]):
-        A[i] = A[i] * 3
-    for j in range(A.shape[0] - 2):
-        B[j] = A[j] + A[j + 2]
-    return A, B
-
-
-@te.hybrid.script
-def carried(A, B):  # type: ignore[no-untyped-def]
-    for i in range(1, A.shape[0]):
-        A[i] = B[i - 1] + 1
-        B[i] = A[i] * 2
-        A[i] = A[i] - B[i]
-    return A, B
-
-
-@te.hybrid.script
-def prefix(A):  # type: ignore[no-untyped-def]
-    for i in range(1, A.shape[0]):
-        A[i] = A[i - 1] - A[i]
-    return A
-
-
-@te.hybrid.script
-def wave(A):  # type: ignore[no-untyped-def]
-    for i in range(1, A.shape[0]):
-        for j in range(1, A.shape[1]):
-            A[i, j] = A[i - 1, j] + A[i, j - 1]
-    return A
-
-
-def plane() -> te.Tensor:
-    return te.placeholder((n, n), "int32", name="A")
-
-
-def lines() -> tuple[te.Tensor, te.Tensor]:
-    return te.placeholder((n,), "int32", name="A"), te.placeholder((n,), "int32", name="B")
-
-
-def tiled(s: Schedule) -> None:
-    s["seidel"].split("i", factor=2)
-    s["seidel"].split("j", factor=2)
-
-
-CASES: dict[str, tuple[Any, Callable[[], Any], tuple[Step, ...], Step, str]] = {
-    "an order": (
-        seidel,
-        plane,
-        (),
-        lambda s: s["seidel"].reorder("j", "i"),
-        "s['seidel'].skew('j', by='i', factor=1); s['seidel'].reorder('j_s', 'i')",
-    ),
-    "another order": (
-        wave,
-        plane,
-        (lambda s: s["wave"].split("i", factor=2), lambda s: s["wave"].split("j", factor=3)),
-        lambda s: s["wave"].reorder("j_i", "j_o", "i_o", "i_i"),
-        "s['wave'].reorder('j_o', 'j_i', 'i_o', 'i_i')",
-    ),
-    "two skews": (
-        seidel,
-        plane,
-        (),
-        lambda s: s["seidel"].reorder("j", "i", "t"),
-        "s['seidel'].skew('j', by='t', factor=2); s['seidel'].skew('j_s', by='i', factor=1); "
-        "s['seidel'].skew('i', by='t', factor=1); s['seidel'].reorder('j_s_s', 'i_s', 't')",
-    ),
-    "tiles": (
-        seidel,
-        plane,
-        (tiled,),
-        lambda s: s["seidel"].reorder("i_o", "j_o", "t", "i_i", "j_i"),
-        "s = te.create_schedule(outputs); s['seidel'].skew('j', by='t', factor=2); ",
-    ),
-    "tiles by hyperplanes": (
-        seidel,
-        plane,
-        (),
-        lambda s: s["seidel"].tile_by(["t", "i", "j"], [[1, 0, 0], [0, 1, 0], [0, 0, 1]], [2, 2, 2]),
-        "s['seidel'].tile_by(",
-    ),
-    "a fusion": (
-        pipeline,
-        lines,
-        (),
-        lambda s: s["pipeline"].fuse_with("i", "j"),
-        "s['pipeline'].shift('j', 2); s['pipeline'].fuse_with('i', 'j_s')",
-    ),
-    "a fission": (
-        carried,
-        lines,
-        (),
-        lambda s: s["carried"].fission("i", "S0"),
-        "s['carried'].fission('i', after='S1')",
-    ),
-    "threads": (
-        wave,
-        plane,
-        (),
-        lambda s: s["wave"].parallel("j"),
-        "s['wave'].skew('j', by='i', factor=1); s['wave'].reorder('j_s', 'i'); s['wave'].parallel('i')",
-    ),
-}
+from tests.schedule.repair_cases import CASES, Step, added, n, prefix, split, sums, tiles_outside
 
 
 def fresh(name: str) -> tuple[Schedule, list[Any], list[Any]]:
@@ -139,28 +21,103 @@ def fresh(name: str) -> tuple[Schedule, list[Any], list[Any]]:
     inputs = list(given) if isinstance(given, tuple) else [given]
     made = script(*inputs)
     outputs = list(made) if isinstance(made, list | tuple) else [made]
-    s = te.create_schedule(outputs[0].op)
+    s = te.create_schedule([o.op for o in outputs])
     for step in before:
         step(s)
-    return s, inputs, [outputs[0].op]
+    known = [s.buffer_of(i) for i in inputs if isinstance(i, te.Tensor)]
+    news = [o for o in outputs if s.original.storage[s.buffer_of(o)][0] not in known]
+    return s, [*inputs, *news], [o.op for o in outputs]
+
+
+def refusal(name: str) -> ScheduleError:
+    """The error of the last step of a case."""
+    s, _, _ = fresh(name)
+    with pytest.raises((IllegalOrder, IllegalParallel)) as caught:
+        CASES[name][3](s)
+    return caught.value
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_repair_is_legal_and_right(name: str) -> None:
-    *_, step, wanted = CASES[name]
-    s, _, _ = fresh(name)
-    with pytest.raises(ScheduleError) as caught:
-        step(s)
-    error = caught.value
-    assert isinstance(error, IllegalOrder | IllegalParallel)
-    assert 1 <= len(error.legal) <= repair.MOST
-    assert error.legal[0].startswith(wanted)
+    error = refusal(name)
+    assert error.legal[0].startswith(CASES[name][4])
+    assert len(set(error.legal)) == len(error.legal) <= repair.MOST
     for text in error.legal:
         again, inputs, outputs = fresh(name)
+        before = again.state
         names: dict[str, Any] = {"s": again, "te": te, "outputs": outputs}
         exec(text, names)
-        for size in (0, 1, 2, 3, 5, 8):
-            check_schedule(names["s"], inputs, {"n": size}, targets=("interpreter",))
+        assert names["s"].state != before
+        for size in (0, 1, 3, 5):
+            check_schedule(names["s"], inputs, {"n": size, "steps": 3}, targets=("interpreter",))
+        check_schedule(names["s"], inputs, {"n": 11, "steps": 6}, targets=("llvm",))
+
+
+def test_choices_of_a_tuner_stay_open() -> None:
+    s, inputs, outputs = fresh("an order")
+    size = s.sample_choice("size", [2, 4], decision=4)
+    split("seidel", 2, size, size)(s)
+    with pytest.raises(IllegalOrder) as caught:
+        tiles_outside("seidel")(s)
+    names: dict[str, Any] = {"te": te, "outputs": outputs}
+    exec(caught.value.legal[0], names)
+    trace = names["s"].trace
+    assert trace.open == {"size": (2, 4)} and trace.decisions == {"size": 4}
+    check_schedule(trace.with_decisions({"size": 2}).apply(te.create_schedule(outputs)), inputs, {"n": 9})
+
+
+def test_another_stage_moves_along() -> None:
+    """What is computed inside a tile is put there again, under the new name of the loop."""
+    X, A = te.placeholder((n, n), "int32", name="X"), te.placeholder((n, n), "int32", name="A")
+    B = te.compute((n, n), lambda i, j: X[i, j] * 2, name="B")
+    outputs = [added(A, B).op]
+    s = te.create_schedule(outputs)
+    s[B].split("i", factor=4)
+    split("added", 3, 4)(s)
+    s[B].compute_at(s["added"], "t_o")
+    with pytest.raises(IllegalOrder) as caught:
+        tiles_outside("added")(s)
+    names: dict[str, Any] = {"s": s, "te": te, "outputs": outputs}
+    exec(caught.value.legal[0], names)
+    again = names["s"]
+    assert again.state.stages["B"].attach == s.state.stages["B"].attach
+    assert again.state.stages["added"].leaves == ("t_o", "i_s_o", "t_i", "i_s_i")
+    check_schedule(again, [X, A], {"n": 9}, targets=("llvm",))
+
+
+def test_one_shift_is_offered_the_smallest() -> None:
+    error = refusal("a fusion")
+    assert error.legal == ("s['pipeline'].shift('j', 2); s['pipeline'].fuse_with('i', 'j_s')",)
+
+
+def test_a_sum_in_threads_by_partial_results_or_atomic_updates() -> None:
+    factored = "s.rfactor('C', 'k', factor_axis=0); s['C.rf'].parallel('k')"
+    shared = "s['C'].atomic(); s['C'].parallel('k')"
+    assert refusal("a sum in threads").legal == ("s['C'].parallel('i')", factored, shared)
+
+
+def test_a_strict_sum_of_floats_stays_whole() -> None:
+    s = te.create_schedule(sums(te.placeholder((n, 12), "float32", name="A")).op, strict=True)
+    with pytest.raises(IllegalParallel) as caught:
+        s["C"].parallel("k")
+    assert caught.value.legal == ("s['C'].parallel('i')",)
+
+
+def test_a_lost_shift_gets_the_nearest_that_works() -> None:
+    s, _, _ = fresh("a fusion")
+    s["pipeline"].fuse_with("i", s["pipeline"].shift("j", 2))
+    with pytest.raises(IllegalOrder) as caught:
+        s["pipeline"].shift("i_fused", -1, statement="S1")
+    assert caught.value.legal == ("s['pipeline'].shift('i_fused', 1, statement='S1')",)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "tiles" in name])
+def test_the_search_is_quick(name: str) -> None:
+    """Seconds are far more than it takes: distances between parts of loops would take those."""
+    error = refusal(name)
+    start = time.process_time()
+    assert error.legal
+    assert time.process_time() - start < 2.0
 
 
 def test_the_schedule_is_as_it_was_after_the_search() -> None:

@@ -121,7 +121,9 @@ class FuseWith:
         require_plain(state, self.stage, [axis, other])
         stage = state.stages[self.stage]
         around = order.siblings(stage.order, axis)
-        if axis == other or not any(isinstance(n, order.LoopNode) and n.axis == other for n in around):
+        if axis == other:
+            raise BadArgument("", "fuse_with needs two loops: name the other one, or its stage (stage=...)")
+        if not any(isinstance(n, order.LoopNode) and n.axis == other for n in around):
             raise BadArgument(
                 "",
                 f"{axis} and {other} are not two loops of the same body",

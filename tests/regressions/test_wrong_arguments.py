@@ -1,0 +1,142 @@
+"""Arguments of a wrong kind are refused in words: what was got, what is wanted; and hints promise nothing unproven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import te
+from tensorlang.errors import BadArgument, DefinitionError
+from tensorlang.schedule import Schedule
+
+
+@te.hybrid.script
+def triangle(n: Any, A: Any) -> Any:
+    for k in range(n):
+        for i in range(k + 1, n):
+            A[i, k] = A[i, k] / A[k, k]
+            for j in range(k + 1, n):
+                A[i, j] = A[i, j] - A[i, k] * A[k, j]
+    return A
+
+
+def ordered() -> Schedule:
+    n = te.var("n")
+    op = triangle(n, te.placeholder((n, n), "float64", name="A")).op
+    made: Schedule = te.create_schedule(op)
+    return made
+
+
+STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "sizes of tiles": (lambda s: s["triangle"].time_tile("k", ["i"], 4, 8), "space_sizes must be a list, got 8"),
+    "axes of tiles": (lambda s: s["triangle"].tile_by(3, [[1]], [4]), "axes must be a list, got 3"),
+    "rows of tiles": (lambda s: s["triangle"].tile_by(["k", "i"], [1, 0], [4, 4]), r"rows\[0\] must be a list, got 1"),
+    "a matrix": (lambda s: s["triangle"].affine(["k", "i"], 5), "matrix must be a list, got 5"),
+    "an intrinsic": (lambda s: s["triangle"].tensorize("j", "fma.f32x16"), "te.intrin, got 'fma.f32x16'"),
+    "a layout": (lambda s: s["triangle"].transform_layout(3), "expected a function .* got 3"),
+    "one loop": (lambda s: s["triangle"].fuse_with("k"), "needs two loops"),
+    "a tensor": (lambda s: s["triangle"].prefetch(None, "k", 1), "expected a tensor or its name, got None"),
+    "an array": (lambda s: s.assume("injective", 3), "expected a tensor or its name, got 3"),
+    "candidates": (lambda s: s.sample_choice("x", 5), "candidates must be a list, got 5"),
+    "an extent": (lambda s: s.sample_perfect_tile("x", "a", 2), "extent must be a whole number .* got 'a'"),
+    "a form": (lambda s: s.explain(as_="json"), r"there are text and svg; s.explain\(\).to_json\(\) gives data"),
+    "sizes": (lambda s: s.explain(sizes=[3]), r"sizes are numbers by name, as in {'n': 100}, got \[3\]"),
+    "a size": (lambda s: s.explain(sizes={"n": -3}), "size n must be a whole number of at least 0, got -3"),
+    "another size": (lambda s: s.explain(as_="svg", sizes={"m": 3}), "m is no size of the program; there are n"),
+    "a statement": (lambda s: s.explain(as_="svg", statement="S9"), "no statement 'S9' with two axes"),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_a_step_names_what_it_got(case: str) -> None:
+    s = ordered()
+    wrong, why = STEPS[case]
+    with pytest.raises(BadArgument, match=why) as caught:
+        wrong(s)
+    assert caught.value.asked
+    assert str(s) == ""
+
+
+def test_loops_that_hold_several_are_no_promise() -> None:
+    """Taking such a loop apart may be illegal, so that it is no legal alternative."""
+    s = ordered()
+    for wrong in (lambda: s["triangle"].tile("i", "j", 8, 8), lambda: s["triangle"].reorder("j", "i")):
+        with pytest.raises(BadArgument, match="fission would take it apart, if the dependences allow") as caught:
+            wrong()
+        assert caught.value.legal == ()
+
+
+def test_a_picture_needs_two_axes() -> None:
+    A = te.placeholder((8,), name="A")
+    s = te.create_schedule(te.compute((8,), lambda i: A[i] + 1, name="B").op)
+    with pytest.raises(BadArgument, match="a picture needs a statement with two axes, and there is none"):
+        s.explain(as_="svg")
+
+
+def test_an_empty_range_is_no_fact() -> None:
+    """From a fact that cannot be true everything would follow."""
+    where, x = te.placeholder((8,), "int32", name="where"), te.placeholder((8,), name="x")
+    s = te.create_schedule(te.compute((8,), lambda i: x[where[i]], name="C").op)
+    for low, high in ((8, 0), (3, 3)):
+        with pytest.raises(BadArgument, match=f"no whole number is at least {low} and below {high}; low comes first"):
+            s.assume("range", where, low, high)
+
+
+def test_a_reader_in_between_is_named() -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1, name="B")
+    C = te.compute((8,), lambda i: B[i] + 1, name="C")
+    D = te.compute((8,), lambda i: C[i] + 1, name="D")
+    s = te.create_schedule(D.op)
+    with pytest.raises(BadArgument, match="D does not read B; who does: C"):
+        s[B].compute_at(s[D], "i")
+
+
+def test_scripts_say_what_they_got() -> None:
+    n = te.var("n")
+    with pytest.raises(DefinitionError, match="triangle got the size n and the array A"):
+        triangle(n, np.zeros((3, 3)))
+    with pytest.raises(DefinitionError, match=r"for A; it takes .*te.placeholder.*np.asarray") as caught:
+        triangle(100, [[1.0] * 100] * 100)
+    assert len(str(caught.value)) < 400
+
+
+def test_arrays_updated_in_place_go_by_the_name_of_the_input() -> None:
+    @te.hybrid.script
+    def beyond(A: Any) -> Any:
+        for i in range(9):
+            A[i] = A[i] + 1.0
+        return A
+
+    A = te.placeholder((8,), name="A")
+    with pytest.raises(DefinitionError, match="beyond is A, updated in place"):
+        te.create_schedule(beyond(A).op)
+    with pytest.raises(DefinitionError, match="args lack A: every input"):
+        tensorlang.build(ordered(), [])
+
+
+def test_functions_of_other_modules_have_a_name_in_te() -> None:
+    @te.hybrid.script
+    def root(A: Any) -> Any:
+        for i in range(8):
+            A[i] = np.sqrt(A[i])
+        return A
+
+    with pytest.raises(DefinitionError, match=r"np\.sqrt is not a function that scripts know; .* or use te\.sqrt"):
+        root(te.placeholder((8,), name="A"))
+
+
+def test_gradients_name_a_recurrence_and_cut_long_values() -> None:
+    X = te.placeholder((8,), name="X")
+    Y = te.recurrence((8,), lambda Y, i: te.if_then_else(i > 0, Y[i - 1] + X[i], X[i]), name="Y")
+    with pytest.raises(DefinitionError, match=r"te\.recurrence"):
+        te.gradient(Y, [X])
+    Z = te.compute((8,), lambda i: X[i] * X[i], name="Z")
+    head: Any = [1.0] * 1000
+    with pytest.raises(DefinitionError, match=r"the head of te\.gradient must be a tensor, got") as caught:
+        te.gradient(Z, [X], head)
+    assert len(str(caught.value)) < 300
