@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import BadArgument, DefinitionError, shown
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import INDEX, Kernel
@@ -110,6 +110,10 @@ def _schedule_tree(s: Schedule) -> str:
 
 def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffer | Var, ...]]:
     """Buffer names of the parameters in order, and what the caller passes, sizes included."""
+    if not isinstance(s, Schedule):
+        raise DefinitionError(f"expected a schedule (te.create_schedule), got {shown(s)}", caller())
+    if not isinstance(args, list | tuple):
+        raise DefinitionError(f"args are a list of tensors and sizes, got {shown(args)}", caller())
     program = s.program
     params: list[str] = []
     signature: list[Buffer | Var] = []
@@ -122,7 +126,11 @@ def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffe
             continue
         if not isinstance(arg, Tensor):
             raise DefinitionError(f"args are tensors and sizes, got {type(arg).__name__} {arg!r}", caller())
-        name = _held(program, s.buffer_of(arg))
+        try:
+            name = _held(program, s.buffer_of(arg))
+        except BadArgument:
+            why = "no output needs it, or it was inlined; leave it out of args"
+            raise DefinitionError(f"{arg.name} is not in the program: {why}", caller()) from None
         twice = [p for p in params if program.storage[p][0] == program.storage[name][0]]
         if twice:
             where = "" if str(arg.name) == twice[0] else f": it is {twice[0]}, updated in place"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -100,6 +101,12 @@ def clash(violation: Violation) -> Clash:
     first, then = locate(space, source, bound), locate(space, sink, bound)
     a, b = _accesses(violation.array, first, then)
     return Clash(violation, a, b, bound)
+
+
+def smallest_clash(violations: Sequence[Violation]) -> Clash:
+    """The clash of the violation that the smallest sizes show; of several such, the first."""
+    shown = min(violations, key=lambda v: sum(smallest(v.pairs)[0])) if len(violations) > 1 else violations[0]
+    return clash(shown)
 
 
 def _reads_memory(condition: Expr) -> bool:

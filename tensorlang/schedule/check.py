@@ -27,7 +27,7 @@ from tensorlang.polyhedral.legality import Violation, violations
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.polyhedral.sizes import failing_sizes
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
-from tensorlang.polyhedral.witness import Clash, clash
+from tensorlang.polyhedral.witness import Clash, smallest_clash
 from tensorlang.schedule import order
 from tensorlang.schedule.derive import Derived, derive
 from tensorlang.schedule.relation import constant
@@ -35,6 +35,8 @@ from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageSt
 from tensorlang.schedule.tile_match import Mismatch
 from tensorlang.schedule.tile_plan import tile_fault
 from tensorlang.te.operation import HybridOp, buffers
+
+MOST = 4  # other loops offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +282,8 @@ def _refusal(state: ScheduleState, derived: Derived, broken: Sequence[Violation]
     """Name the annotation that breaks a dependence, or else the order itself."""
     plain = [replace(s, lanes=()) for s in derived.scop.statements]
     serial = replace(derived.scop, statements=tuple(plain), unordered=frozenset())
-    violation, found = broken[0], clash(broken[0])
+    found = smallest_clash(broken)
+    violation = found.violation
     witness = replace(found.witness(), sizes_text=failing_sizes(broken))
     notes = _notes(state, found)
     if violations(serial):
@@ -362,13 +365,16 @@ def _only(scop: Scop, stage: str, axis: str, kind: LoopKind) -> Scop:
 
 
 def free_axes(state: ScheduleState, stage: str, guilty: str) -> list[str]:
-    """The plain leaves of a stage that may run as `guilty` was to, found by trying each instead of it."""
+    """The first plain leaves of a stage that may run as `guilty` was to, those of its nest before others."""
     current = state.stages[stage]
     note = current.annotations[guilty]
     rest = {a: n for a, n in current.annotations.items() if a != guilty}
     held = {a for s in state.attached_to(stage) if s.attach for a in order.path(current.order, s.attach.axis)}
-    found = []
-    for axis in current.leaves:
+    found: list[str] = []
+    near = set(order.path(current.order, guilty)) | set(order.axes(order.find(current.order, guilty).body))
+    for axis in sorted(current.leaves, key=lambda a: a not in near):
+        if len(found) == MOST:
+            break
         lanes = constant(state.axis_ranges(stage)[axis].extent) is not None and axis not in held
         if axis in rest or axis == guilty or (note.kind is LoopKind.VECTORIZED and not lanes):
             continue

@@ -74,7 +74,8 @@ def repaired(refused: Refused, error: ScheduleError) -> ScheduleError:
 def _alternatives(refused: Refused, error: ScheduleError) -> list[str]:
     if isinstance(error, IllegalOrder):
         return _proven(refused.before, _reordered(refused))
-    return [*error.legal, *_proven(refused.before, _parallelized(refused, error))]
+    others = error.legal if isinstance(refused.step, Parallel | Vectorize | Bind) else ()
+    return [*others, *_proven(refused.before, _parallelized(refused, error))]
 
 
 def _proven(before: ScheduleState, ideas: Iterator[Idea]) -> list[str]:
@@ -134,7 +135,9 @@ def _each(state: ScheduleState, steps: Iterable[Primitive]) -> Iterator[Idea]:
     return ([partial(planned, state, (step,))] for step in steps)
 
 
-def _time_tiled(state: ScheduleState, stage: str, axes: tuple[str, ...], sizes: tuple[int, ...]) -> Draft:
+def _time_tiled(state: ScheduleState, stage: str, axes: tuple[str, ...], sizes: tuple[int, ...]) -> Draft | None:
+    if _is_cut(state, stage, axes):
+        return None
     return planned(state, plan_time_tile(state, stage, axes[0], axes[1:], sizes, "rectangular"))
 
 
@@ -166,15 +169,19 @@ def _other_orders(state: ScheduleState, stage: str, asked: tuple[str, ...]) -> l
 
 
 def _skewed_first(state: ScheduleState, stage: str, axes: tuple[str, ...]) -> Draft | None:
-    """The same order after a skew of loops that no step has cut: between parts of loops there is little to be found."""
+    """The same order after a skew."""
     band, draft = nested(state.stages[stage], axes), Draft(state)
-    if {a for r in state.stages[stage].all_relations if isinstance(r, CUTS) for a in made_by(r)[1]}.intersection(band):
-        return None
-    names = skewed(draft, stage, band)
+    names = {} if _is_cut(state, stage, band) else skewed(draft, stage, band)
     if not names:
         return None
     draft.add(Reorder(stage, tuple(names.get(a, a) for a in axes)))
     return draft
+
+
+def _is_cut(state: ScheduleState, stage: str, axes: Sequence[str]) -> bool:
+    """Whether some loops are parts of loops: their hyperplanes take seconds to find."""
+    cuts = [r for r in state.stages[stage].all_relations if isinstance(r, CUTS)]
+    return any(a in made_by(r)[1] for r in cuts for a in axes)
 
 
 def _again(refused: Refused) -> Draft | None:

@@ -140,3 +140,76 @@ def test_gradients_name_a_recurrence_and_cut_long_values() -> None:
     with pytest.raises(DefinitionError, match=r"the head of te\.gradient must be a tensor, got") as caught:
         te.gradient(Z, [X], head)
     assert len(str(caught.value)) < 300
+
+
+def test_args_of_build_that_are_none() -> None:
+    X, Y = te.placeholder((8,), name="X"), te.placeholder((8,), name="Y")
+    B = te.compute((8,), lambda i: X[i] + 1, name="B")
+    C = te.compute((8,), lambda i: B[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    with pytest.raises(DefinitionError, match="Y is not in the program: no output needs it"):
+        tensorlang.build(s, [X, Y, C])
+    s[B].compute_inline()
+    with pytest.raises(DefinitionError, match=r"B is not in the program: .* or it was inlined"):
+        tensorlang.lower(s, [X, B, C])
+    alone: Any = X
+    with pytest.raises(DefinitionError, match="args are a list of tensors and sizes, got Tensor"):
+        tensorlang.build(s, alone)
+    with pytest.raises(DefinitionError, match=r"expected a schedule \(te\.create_schedule\), got Tensor"):
+        tensorlang.build(alone, [X, C])
+
+
+def test_other_loops_are_few_and_those_of_the_nest_come_first() -> None:
+    @te.hybrid.script
+    def many(A: Any) -> Any:
+        for a in range(8):
+            A[a, 0] = 1.0
+        for b in range(8):
+            A[b, 1] = 1.0
+        for c in range(8):
+            A[c, 2] = 1.0
+        for d in range(8):
+            A[d, 3] = 1.0
+        for t in range(1, 8):
+            for i in range(8):
+                A[t, i] = A[t - 1, i]
+        return A
+
+    s = te.create_schedule(many(te.placeholder((8, 8), name="A")).op)
+    with pytest.raises(tensorlang.errors.IllegalParallel) as caught:
+        s["many"].parallel("t")
+    assert caught.value.legal[0] == "s['many'].parallel('i')"
+    assert len([text for text in caught.value.legal if text.count(";") == 0]) == 4
+
+
+def test_another_parallel_loop_is_no_way_to_roll_a_buffer() -> None:
+    A = te.placeholder((34, 32), name="A")
+    B = te.compute((34, 32), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((32, 32), lambda i, j: B[i, j] + B[i + 2, j], name="C")
+    s = te.create_schedule(C.op)
+    s[B].compute_at(s[C], "i")
+    s[C].parallel("i")
+    with pytest.raises(tensorlang.errors.IllegalParallel) as caught:
+        s[B].rolling_buffer()
+    assert caught.value.legal == ()
+
+
+def test_the_case_shown_is_the_smallest_of_all_that_fail() -> None:
+    @te.hybrid.script
+    def factor(n: Any, A: Any) -> Any:
+        for j in range(n):
+            for k in range(j):
+                A[j, j] = A[j, j] - A[j, k] * A[j, k]
+            for i in range(j + 1, n):
+                for k in range(j):
+                    A[i, j] = A[i, j] - A[i, k] * A[j, k]
+                A[i, j] = A[i, j] / A[j, j]
+        return A
+
+    n = te.var("n")
+    s = te.create_schedule(factor(n, te.placeholder((n, n), "float64", name="A")).op)
+    with pytest.raises(tensorlang.errors.IllegalParallel) as caught:
+        s["factor"].vectorize("j")
+    witness = caught.value.witness
+    assert witness is not None
+    assert (witness.sizes, witness.sizes_text) == ((("n", 2),), "fails exactly when n >= 2")

@@ -229,7 +229,7 @@ def test_statements_in_order_are_refused() -> None:
     update = te.compute((4, 3), lambda t, i: state[t - 1, i] * 2.0, name="update")
     powers = te.scan(first, update, state, name="powers")
     Y = te.compute((3,), lambda i: powers[3, i], name="Y")
-    with pytest.raises(DefinitionError, match=r"derivative of powers, made by te.hybrid.script, .* te.recurrence; take"):
+    with pytest.raises(DefinitionError, match=r"derivative of powers, made by te.hybrid.script.* te.recurrence; take"):
         te.gradient(Y, [X])
     assert [str(e) for e in te.gradient(Y, [powers], tensor("H", 3))[0].shape] == ["4", "3"]
 
