@@ -17,6 +17,7 @@ from tensorlang.config import SETTINGS
 from tensorlang.ir import intrinsics
 from tensorlang.schedule import Schedule, Stage
 from tensorlang.schedule.primitive import REGISTRY
+from tensorlang.te.hybrid import ScriptError
 from tensorlang.testing.traces import MAKERS
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -155,6 +156,7 @@ def _method(key: str) -> Callable[..., Any]:
 def _errors() -> Iterator[str]:
     yield "## Errors\n"
     found = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TensorlangError)]
+    found.insert(found.index(errors.DefinitionError) + 1, ScriptError)
     yield "| error | is a | when |\n|---|---|---|\n" + "\n".join(_error_row(c) for c in found) + "\n"
 
 

@@ -118,8 +118,8 @@ def _check_program(program: Program, tensors: tuple[Tensor, ...], name: str) -> 
             raise DefinitionError(f"{name} calls Python in {op.name}; an extern stage has no schedule to tune")
         if isinstance(op, HybridOp):
             raise DefinitionError(
-                f"{name} has ordered statements in {op.name}; the tuner takes programs of te.compute only: schedule it by "
-                "hand, or with s.auto_order()"
+                f"{name} has ordered statements in {op.name}; the tuner takes programs of te.compute only: schedule it "
+                "by hand, or with s.auto_order()"
             )
 
 

@@ -13,7 +13,7 @@ from tensorlang.lowering.tensorize import Scanned, tile_calls
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.schedule.check import too_complex
-from tensorlang.schedule.derive import Derived
+from tensorlang.schedule.plans import Derived
 from tensorlang.schedule.state import IMPORT_LLVM, ScheduleState
 from tensorlang.te.operation import ExternOp, PlaceholderOp, buffers
 

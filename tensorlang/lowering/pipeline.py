@@ -27,7 +27,8 @@ from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.tensorize import Scanned, with_tiles
 from tensorlang.polyhedral import isl
 from tensorlang.schedule.check import too_complex
-from tensorlang.schedule.derive import Derived, derive
+from tensorlang.schedule.derive import derive
+from tensorlang.schedule.plans import Derived
 from tensorlang.schedule.state import ScheduleState
 
 Pass = Callable[[Kernel], Kernel]

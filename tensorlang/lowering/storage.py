@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tensorlang.ir.expr import Buffer, Expr, binary, substitute
 from tensorlang.ir.stmt import Allocate, Seq, Stmt, map_children, walk, with_buffers, zeros
-from tensorlang.schedule.derive import BufferPlan
+from tensorlang.schedule.plans import BufferPlan
 from tensorlang.schedule.relation import simple
 from tensorlang.te.program import unique
 

@@ -30,7 +30,7 @@ from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence
 from tensorlang.polyhedral.nest import Sequence as Children
 from tensorlang.polyhedral.scan import LeafBuilder
 from tensorlang.polyhedral.statement import Scop, Statement
-from tensorlang.schedule.derive import Derived
+from tensorlang.schedule.plans import Derived
 from tensorlang.schedule.relation import simple
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.schedule.tile_layout import array_strides, leading

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import Witness
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import evaluate
-from tensorlang.polyhedral.legality import Touch, TimeSpace, before
+from tensorlang.polyhedral.legality import TimeSpace, Touch, before
 from tensorlang.polyhedral.statement import Access, Array, Fold, Scop
 from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
 
@@ -101,7 +101,7 @@ def _clashes(fold: Fold, write: Access, at: dict[str, int], read: Access, when: 
 
 
 def window(scop: Scop, array: str, dim: int, most: int) -> int | None:
-    """The smallest modulus up to `most` that loses no value when a dimension of an array is folded; None: there is none."""
+    """The smallest modulus up to `most` that loses no value when a dimension of an array is folded, if there is one."""
     shape = next(a.shape for a in scop.arrays if a.name == array)
     others = tuple(f for f in scop.folds if f.array != array)
     for modulus in range(1, most + 1):

@@ -1,4 +1,4 @@
-"""Which new arrays of a hybrid operation must begin as zeros: those of which an element may be read that nothing wrote."""
+"""Which new arrays of a hybrid operation must begin as zeros: those with an element that may be read unwritten."""
 
 from __future__ import annotations
 

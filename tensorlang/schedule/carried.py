@@ -56,7 +56,7 @@ def _step(stage: str, loop: str, box: Box) -> int:
 
 
 def padded(shape: tuple[Expr, ...], axis: int, factor: int, offset: int) -> tuple[Expr, ...]:
-    """The shape with dimension `axis + 1` padded so that the stride of `axis` is `k * factor + offset`, if it can be."""
+    """The shape with dimension `axis + 1` padded so that the stride of `axis` is `k * factor + offset`, if possible."""
     sizes = [constant(e) for e in shape[axis + 1 :]]
     if not sizes or None in sizes:
         return shape

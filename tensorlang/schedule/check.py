@@ -29,7 +29,8 @@ from tensorlang.polyhedral.sizes import failing_sizes
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
 from tensorlang.polyhedral.witness import Clash, smallest_clash
 from tensorlang.schedule import order
-from tensorlang.schedule.derive import Derived, derive
+from tensorlang.schedule.derive import derive
+from tensorlang.schedule.plans import Derived
 from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState
 from tensorlang.schedule.tile_match import Mismatch

@@ -5,25 +5,25 @@ Consumers come first: the region that a tile of consumers needs decides the loop
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, substitute
 from tensorlang.ir.loops import ASKED
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
-from tensorlang.polyhedral.declared import Declared, declared
 from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
-from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
+from tensorlang.polyhedral.nest import sequence
 from tensorlang.polyhedral.ordered import sources, touching
-from tensorlang.polyhedral.statement import Access, Array, Fold, Role, Scop, Statement
+from tensorlang.polyhedral.statement import Fold, Statement
 from tensorlang.polyhedral.zeros import begins_as_zeros
-from tensorlang.schedule import order
+from tensorlang.schedule.assembly import Assembly
 from tensorlang.schedule.carried import one_ahead, only_new, padded, with_tile
 from tensorlang.schedule.following import Placement, following_placement, own_placement, root_order, same_iteration
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.peeling import point_loops
+from tensorlang.schedule.plans import BufferPlan, Derived, LoopPlan, StagePlan, plan_all, plan_loops
 from tensorlang.schedule.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.relation import (
     ZERO,
@@ -36,94 +36,10 @@ from tensorlang.schedule.relation import (
 from tensorlang.schedule.scopes import copies, loops_of_scope
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
 from tensorlang.schedule.statements import is_true, statements_of
-from tensorlang.schedule.strands import ends, strand_statement, within
+from tensorlang.schedule.strands import ends, strand_statement
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays, read_buffers
-
-
-@dataclass(frozen=True, slots=True)
-class LoopPlan:
-    """A loop of the tree before its body is known."""
-
-    name: str
-    axis: str
-    range: AxisRange
-    kind: LoopKind
-    thread: str
-    peel: tuple[tuple[str, int], ...] = ()
-    pragmas: tuple[tuple[str, int | str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BufferPlan:
-    """Where an array lives: its local shape, the offset of its first element, and the loop that owns it.
-
-    `copies` are the loops of a hybrid operation, with their first value, for whose iterations the array holds one copy
-    each, in front of its own dimensions. `tile` is the number of the tile, in front of the index of a double buffer.
-    An array that `is_zeroed` begins as zeros. Where `moduli` is not 0, the index of that dimension is taken modulo it.
-    """
-
-    buffer: Buffer
-    base: tuple[Expr, ...]
-    loop: str | None
-    is_argument: bool
-    copies: tuple[tuple[str, Expr], ...] = ()
-    is_zeroed: bool = False
-    tile: Expr | None = None
-    moduli: tuple[int, ...] = ()
-
-
-@dataclass(slots=True)
-class StagePlan:
-    """The loops of one stage: those around it, then its own; and the values of its axes."""
-
-    stage: StageState
-    prefix: tuple[LoopPlan, ...]
-    own: tuple[LoopPlan, ...]
-    init: tuple[LoopPlan, ...]
-    first_reduce: int | None
-    statements: list[int] = field(default_factory=list)
-    by_strand: dict[str, int] = field(default_factory=dict)
-    prefetches: dict[str, list[int]] = field(default_factory=dict)
-
-    @property
-    def is_carried(self) -> bool:
-        """Whether the array of the stage outlives one iteration of the loop at which it is computed."""
-        return bool(self.prefix) and self.stage.buffering != "tile"
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether a tile is computed one iteration before it is read."""
-        return bool(self.prefix) and self.stage.buffering == "double"
-
-    @property
-    def home(self) -> tuple[LoopPlan, ...]:
-        """The loops in whose iterations the array of the stage lives."""
-        if self.is_whole:
-            return ()
-        return self.prefix[:-1] if self.is_carried else self.prefix
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of the array is computed, and kept: at the root, or part by part after its producer."""
-        attach = self.stage.attach
-        return attach is None or attach.after
-
-    def path(self, axis: str) -> tuple[LoopPlan, ...]:
-        """All loops down to and including that over `axis`, those around the stage first."""
-        found = {loop.axis: loop for loop in self.own}
-        return (*self.prefix, *(found[a] for a in order.path(self.stage.order, axis)))
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """A schedule state, ready for isl: the statements, their tree, the buffers by name, and what prefetches bring."""
-
-    scop: Scop
-    tree: Tree
-    plans: dict[str, BufferPlan]
-    prefetches: Mapping[int, PrefetchPlan]
 
 
 def derive(state: ScheduleState) -> Derived:
@@ -158,9 +74,9 @@ class _Derivation:
                 self._plan_buffers(op, (), None)
         for plan in self.stages.values():
             self._prefetch(plan)
-        tree = sequence([self._nest(name) for name in root_order(self.state)])
-        scop = self._scop(tree)
-        return Derived(scop, tree, self._with_updates(), self.prefetches)
+        assembly = Assembly(self.state, self.stages, self.statements, self.folds)
+        tree = sequence([assembly.nest(name) for name in root_order(self.state)])
+        return Derived(assembly.scop(tree), tree, self._with_updates(), self.prefetches)
 
     def _prefetch(self, plan: StagePlan) -> None:
         """Put the prefetches that are asked for in the loops of a stage."""
@@ -425,105 +341,6 @@ class _Derivation:
             plan = replace(plan, buffer=replace(buffer, shape=padded(buffer.shape, *stage.aligned[name])))
         return plan
 
-    def _nest(self, name: str) -> Tree:
-        """The tree of a stage below the loops around it."""
-        plan = self.stages[name]
-        if plan.by_strand:
-            return sequence(self._body(plan, plan.stage.order))
-        init, *rest = plan.statements
-        if plan.first_reduce is None:
-            return self._chain(plan, 0, len(plan.own), Leaf(init))
-        update = self._chain(plan, plan.first_reduce, len(plan.own), Leaf(rest[0]))
-        start: Tree = Leaf(init)
-        for loop in reversed(plan.init):
-            start = _wrap(loop, plan.stage.name, start)
-        return self._chain(plan, 0, plan.first_reduce, sequence([start, update]))
-
-    def _chain(self, plan: StagePlan, begin: int, end: int, body: Tree) -> Tree:
-        """Own loops `begin..end` around a body, each with the producers that are computed inside it."""
-        for loop in reversed(plan.own[begin:end]):
-            inside = [*self._attached(plan, loop.axis), body, *self._placed_at(plan, loop.axis, after=True)]
-            body = _wrap(loop, plan.stage.name, sequence(inside))
-        return body
-
-    def _body(self, plan: StagePlan, nodes: order.Order) -> list[Tree]:
-        """The loops and statements of a hybrid stage, each loop with the producers that are computed inside it."""
-        loops = {loop.axis: loop for loop in plan.own}
-        made: list[Tree] = []
-        for node in nodes:
-            if isinstance(node, order.LoopNode):
-                inside = [*self._attached(plan, node.axis), *self._body(plan, node.body)]
-                made.append(_wrap(loops[node.axis], plan.stage.name, sequence(inside)))
-            else:
-                made.append(Leaf(plan.by_strand[node]))
-        return made
-
-    def _attached(self, plan: StagePlan, axis: str) -> list[Tree]:
-        """What runs at the start of each iteration of a loop."""
-        prefetches: list[Tree] = [Leaf(number) for number in plan.prefetches.get(axis, ())]
-        return [*prefetches, *self._placed_at(plan, axis, after=False)]
-
-    def _placed_at(self, plan: StagePlan, axis: str, after: bool) -> list[Tree]:
-        place = Attach(plan.stage.name, axis, after)
-        found = [op.name for op in self.state.program.ops if op.name in self.stages]
-        return [self._nest(name) for name in found if self.stages[name].stage.attach == place]
-
-    def _scop(self, tree: Tree) -> Scop:
-        time = dict(times(tree))
-        loops = {loop.name: loop for plan in self.stages.values() for loop in plan_all(plan)}
-        storage = self.state.program.storage
-        version = {
-            storage[b.name][0]: tuple(p.name for p in self.stages[op.name].home)
-            for op in self.state.program.ops
-            if op.name in self.stages and self.stages[op.name].prefix
-            for b in buffers(op)
-        }
-
-        def placed(access: Access) -> Access:
-            root, updates = storage.get(access.array, (access.array, 0))
-            if root == access.array and not updates and root not in version:
-                return access
-            return replace(access, array=root, updates=updates, version=version.get(root, ()))
-
-        done = []
-        for number, s in enumerate(self.statements):
-            lanes = tuple(n for n in s.loops if loops[n].kind is LoopKind.VECTORIZED)
-            known = s.role is Role.ORDERED
-            bounds = () if known else tuple(c for n in s.loops for c in _bounds(loops[n], n == s.ahead))
-            writes, reads = tuple(map(placed, s.writes)), tuple(map(placed, s.reads))
-            domain = (*bounds, *s.domain) if bounds else s.domain
-            done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
-        unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
-        arrays, declared = tuple(self._arrays()), tuple(self._declared())
-        # An intrinsic updates its tile with ordinary stores.
-        atomic = frozenset(s.name for s in self.state.stages.values() if s.atomic and s.tensorized is None)
-        return Scop(tuple(done), arrays, self.state.sizes, unordered, declared, tuple(self.folds), atomic)
-
-    def _declared(self) -> Iterator[tuple[str, Declared]]:
-        """The dependences of hybrid operations; an array updated in place has the name of the one it was."""
-        storage = self.state.program.storage
-        for op in self.state.program.ops:
-            if isinstance(op, HybridOp):
-                found = declared(op, self.state.sizes, self.state.strict, self.state.facts)
-                families = (replace(f, array=storage.get(f.array, (f.array, 0))[0]) for f in found.families)
-                yield op.name, replace(found, families=tuple(families))
-
-    def _arrays(self) -> Iterator[Array]:
-        """The arrays as the analysis sees them: a local array of a hybrid operation has one copy per iteration."""
-        for op in self.state.program.ops:
-            for b in buffers(op):
-                shape = tuple(symbolic(e) for e in b.shape)
-                plan = self.stages.get(op.name)
-                tiles = (plan.prefix[-1].range.extent,) if plan is not None and plan.is_ahead else ()
-                partial = plan is not None and bool(plan.prefix or plan.stage.predicates)
-                yield Array(b.name, (*tiles, *shape), isinstance(op, PlaceholderOp), partial)
-            if isinstance(op, HybridOp):
-                scopes = {n: (s, scope) for s in sources(op).values() for n, scope in s.scopes.items()}
-                for b in local_arrays(op):
-                    source, scope = scopes.get(b.name, (None, ()))
-                    copies = tuple(source.hull[n][1] for n in scope) if source else ()
-                    yield Array(b.name, (*copies, *(symbolic(e) for e in b.shape)), False)
-
 
 def _base(box: Box | None) -> Expr:
     return ZERO if box is None else box.base
@@ -532,28 +349,3 @@ def _base(box: Box | None) -> Expr:
 def _limits(loops: Sequence[LoopPlan]) -> dict[str, tuple[int | None, int | None]]:
     """Inclusive constant bounds of loops, as far as known."""
     return {loop.name: ends(loop.range) for loop in loops}
-
-
-def _bounds(loop: LoopPlan, ahead: bool = False) -> tuple[Expr, Expr]:
-    var = Var(loop.name, INDEX)
-    return within(binary("add", var, 1) if ahead else var, loop.range)
-
-
-def _wrap(loop: LoopPlan, stage: str, body: Tree) -> Loop:
-    bounds = loop.range
-    limits = bounds.lower, bounds.upper
-    return Loop(loop.name, loop.axis, stage, *limits, loop.kind, loop.thread, loop.peel, body, loop.pragmas)
-
-
-def plan_all(plan: StagePlan) -> tuple[LoopPlan, ...]:
-    """All loops that a stage owns, those of its initialisation included."""
-    return (*plan.own, *plan.init)
-
-
-def plan_loops(plan: StagePlan) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Expr]]:
-    """Loop names around the main statement, around the initialisation, and the renaming between the two."""
-    prefix = tuple(p.name for p in plan.prefix)
-    outer = plan.own[: plan.first_reduce] if plan.first_reduce is not None else ()
-    init = (*prefix, *(p.name for p in outer), *(p.name for p in plan.init))
-    renamed: dict[str, Expr] = {p.name.removesuffix(".init"): Var(p.name, INDEX) for p in plan.init}
-    return (*prefix, *(p.name for p in plan.own)), init, renamed

@@ -20,7 +20,8 @@ from tensorlang.polyhedral.nest import Loop
 from tensorlang.polyhedral.nest import loops as loops_of
 from tensorlang.polyhedral.statement import Role, Scop, Statement
 from tensorlang.schedule.check import is_legal
-from tensorlang.schedule.derive import BufferPlan, Derived, derive
+from tensorlang.schedule.derive import derive
+from tensorlang.schedule.plans import BufferPlan, Derived
 from tensorlang.schedule.primitives.loops import Reorder
 from tensorlang.schedule.state import ScheduleState
 

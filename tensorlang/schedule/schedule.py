@@ -284,7 +284,9 @@ class Schedule:
         the steps, and what of the proposal was left out and why; printing the result shows both.
         """
         if tile is not None and (isinstance(tile, bool) or not isinstance(tile, int) or tile < 1):
-            raise BadArgument(f"s.auto_order(tile={tile!r})", f"tile must be a whole number of at least 1, got {tile!r}")
+            raise BadArgument(
+                f"s.auto_order(tile={tile!r})", f"tile must be a whole number of at least 1, got {tile!r}"
+            )
         stages = [op.name for op in self.program.ops if isinstance(op, ComputeOp | HybridOp)]
         return auto_order(self, stages, parallel, tile)
 

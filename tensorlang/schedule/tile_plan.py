@@ -19,7 +19,7 @@ from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims
 from tensorlang.polyhedral.nest import Loop, leaves, loops
 from tensorlang.polyhedral.scan import invisible
 from tensorlang.polyhedral.statement import Role, Statement
-from tensorlang.schedule.derive import Derived
+from tensorlang.schedule.plans import Derived
 from tensorlang.schedule.relation import constant, simple, symbolic
 from tensorlang.schedule.state import ScheduleState, StageState, Tensorized
 from tensorlang.schedule.tile_layout import check_layout

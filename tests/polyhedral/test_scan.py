@@ -16,7 +16,8 @@ from tensorlang.ir.stmt import For, If, Seq, Stmt, Store
 from tensorlang.polyhedral.affine_text import evaluate
 from tensorlang.polyhedral.scan import invisible, scan, schedule_text
 from tensorlang.schedule import Schedule
-from tensorlang.schedule.derive import Derived, derive
+from tensorlang.schedule.derive import derive
+from tensorlang.schedule.plans import Derived
 from tensorlang.testing.strategies import programs
 from tensorlang.testing.traces import schedules
 from tests.programs import Case, chain, matmul, row_sum, stencil

@@ -97,7 +97,7 @@ class Strict:
         if state.reassociated:
             raise BadArgument(
                 "",
-                f"rfactor has changed the order of the floating-point updates of {', '.join(state.reassociated)} already",
+                f"rfactor has changed the order of the floating-point updates of {', '.join(state.reassociated)}",
                 legal=["te.create_schedule(..., strict=True)"],
             )
         return replace(state, strict=True), ()

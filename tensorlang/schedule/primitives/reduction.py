@@ -52,8 +52,8 @@ class RFactor:
         if state.strict and any(dtypes.info(d).is_float for d in op.dtypes):
             raise BadArgument(
                 "",
-                f"rfactor adds up partial results of {self.stage} first, another order of its floating-point updates, and "
-                "the schedule is strict",
+                f"rfactor adds up partial results of {self.stage} first, another order of its floating-point updates, "
+                "and the schedule is strict",
                 legal=["te.create_schedule(..., strict=False)"],
             )
         place = self.factor_axis

@@ -1,0 +1,141 @@
+"""From the plans of all stages to one tree of loops, and to the statements as the analysis wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tensorlang.ir.expr import Expr, Var, binary
+from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.polyhedral.declared import Declared, declared
+from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
+from tensorlang.polyhedral.ordered import sources
+from tensorlang.polyhedral.statement import Access, Array, Fold, Role, Scop, Statement
+from tensorlang.schedule import order
+from tensorlang.schedule.plans import LoopPlan, StagePlan, plan_all
+from tensorlang.schedule.relation import symbolic
+from tensorlang.schedule.state import Attach, ScheduleState
+from tensorlang.schedule.strands import within
+from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
+from tensorlang.te.program import local_arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The planned stages of a state, and their statements by number."""
+
+    state: ScheduleState
+    stages: Mapping[str, StagePlan]
+    statements: Sequence[Statement]
+    folds: Sequence[Fold]
+
+    def nest(self, name: str) -> Tree:
+        """The tree of a stage below the loops around it."""
+        plan = self.stages[name]
+        if plan.by_strand:
+            return sequence(self._body(plan, plan.stage.order))
+        init, *rest = plan.statements
+        if plan.first_reduce is None:
+            return self._chain(plan, 0, len(plan.own), Leaf(init))
+        update = self._chain(plan, plan.first_reduce, len(plan.own), Leaf(rest[0]))
+        start: Tree = Leaf(init)
+        for loop in reversed(plan.init):
+            start = _wrap(loop, plan.stage.name, start)
+        return self._chain(plan, 0, plan.first_reduce, sequence([start, update]))
+
+    def _chain(self, plan: StagePlan, begin: int, end: int, body: Tree) -> Tree:
+        """Own loops `begin..end` around a body, each with the producers that are computed inside it."""
+        for loop in reversed(plan.own[begin:end]):
+            inside = [*self._attached(plan, loop.axis), body, *self._placed_at(plan, loop.axis, after=True)]
+            body = _wrap(loop, plan.stage.name, sequence(inside))
+        return body
+
+    def _body(self, plan: StagePlan, nodes: order.Order) -> list[Tree]:
+        """The loops and statements of a hybrid stage, each loop with the producers that are computed inside it."""
+        loops = {loop.axis: loop for loop in plan.own}
+        made: list[Tree] = []
+        for node in nodes:
+            if isinstance(node, order.LoopNode):
+                inside = [*self._attached(plan, node.axis), *self._body(plan, node.body)]
+                made.append(_wrap(loops[node.axis], plan.stage.name, sequence(inside)))
+            else:
+                made.append(Leaf(plan.by_strand[node]))
+        return made
+
+    def _attached(self, plan: StagePlan, axis: str) -> list[Tree]:
+        """What runs at the start of each iteration of a loop."""
+        prefetches: list[Tree] = [Leaf(number) for number in plan.prefetches.get(axis, ())]
+        return [*prefetches, *self._placed_at(plan, axis, after=False)]
+
+    def _placed_at(self, plan: StagePlan, axis: str, after: bool) -> list[Tree]:
+        place = Attach(plan.stage.name, axis, after)
+        found = [op.name for op in self.state.program.ops if op.name in self.stages]
+        return [self.nest(name) for name in found if self.stages[name].stage.attach == place]
+
+    def scop(self, tree: Tree) -> Scop:
+        """The statements with their domains, times and memory."""
+        time = dict(times(tree))
+        loops = {loop.name: loop for plan in self.stages.values() for loop in plan_all(plan)}
+        storage = self.state.program.storage
+        version = {
+            storage[b.name][0]: tuple(p.name for p in self.stages[op.name].home)
+            for op in self.state.program.ops
+            if op.name in self.stages and self.stages[op.name].prefix
+            for b in buffers(op)
+        }
+
+        def placed(access: Access) -> Access:
+            root, updates = storage.get(access.array, (access.array, 0))
+            if root == access.array and not updates and root not in version:
+                return access
+            return replace(access, array=root, updates=updates, version=version.get(root, ()))
+
+        done = []
+        for number, s in enumerate(self.statements):
+            lanes = tuple(n for n in s.loops if loops[n].kind is LoopKind.VECTORIZED)
+            known = s.role is Role.ORDERED
+            bounds = () if known else tuple(c for n in s.loops for c in _bounds(loops[n], n == s.ahead))
+            writes, reads = tuple(map(placed, s.writes)), tuple(map(placed, s.reads))
+            domain = (*bounds, *s.domain) if bounds else s.domain
+            done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
+        unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
+        arrays, declared = tuple(self._arrays()), tuple(self._declared())
+        # An intrinsic updates its tile with ordinary stores.
+        atomic = frozenset(s.name for s in self.state.stages.values() if s.atomic and s.tensorized is None)
+        return Scop(tuple(done), arrays, self.state.sizes, unordered, declared, tuple(self.folds), atomic)
+
+    def _declared(self) -> Iterator[tuple[str, Declared]]:
+        """The dependences of hybrid operations; an array updated in place has the name of the one it was."""
+        storage = self.state.program.storage
+        for op in self.state.program.ops:
+            if isinstance(op, HybridOp):
+                found = declared(op, self.state.sizes, self.state.strict, self.state.facts)
+                families = (replace(f, array=storage.get(f.array, (f.array, 0))[0]) for f in found.families)
+                yield op.name, replace(found, families=tuple(families))
+
+    def _arrays(self) -> Iterator[Array]:
+        """The arrays as the analysis sees them: a local array of a hybrid operation has one copy per iteration."""
+        for op in self.state.program.ops:
+            for b in buffers(op):
+                shape = tuple(symbolic(e) for e in b.shape)
+                plan = self.stages.get(op.name)
+                tiles = (plan.prefix[-1].range.extent,) if plan is not None and plan.is_ahead else ()
+                partial = plan is not None and bool(plan.prefix or plan.stage.predicates)
+                yield Array(b.name, (*tiles, *shape), isinstance(op, PlaceholderOp), partial)
+            if isinstance(op, HybridOp):
+                scopes = {n: (s, scope) for s in sources(op).values() for n, scope in s.scopes.items()}
+                for b in local_arrays(op):
+                    source, scope = scopes.get(b.name, (None, ()))
+                    copies = tuple(source.hull[n][1] for n in scope) if source else ()
+                    yield Array(b.name, (*copies, *(symbolic(e) for e in b.shape)), False)
+
+
+def _bounds(loop: LoopPlan, ahead: bool = False) -> tuple[Expr, Expr]:
+    var = Var(loop.name, INDEX)
+    return within(binary("add", var, 1) if ahead else var, loop.range)
+
+
+def _wrap(loop: LoopPlan, stage: str, body: Tree) -> Loop:
+    bounds = loop.range
+    limits = bounds.lower, bounds.upper
+    return Loop(loop.name, loop.axis, stage, *limits, loop.kind, loop.thread, loop.peel, body, loop.pragmas)

@@ -1,0 +1,113 @@
+"""What a schedule state becomes: plans of loops, of stages and of the memory that arrays have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tensorlang.ir.expr import Buffer, Expr, Var
+from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.polyhedral.nest import Tree
+from tensorlang.polyhedral.statement import Scop
+from tensorlang.schedule import order
+from tensorlang.schedule.prefetching import PrefetchPlan
+from tensorlang.schedule.relation import AxisRange
+from tensorlang.schedule.state import StageState
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPlan:
+    """A loop of the tree before its body is known."""
+
+    name: str
+    axis: str
+    range: AxisRange
+    kind: LoopKind
+    thread: str
+    peel: tuple[tuple[str, int], ...] = ()
+    pragmas: tuple[tuple[str, int | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPlan:
+    """Where an array lives: its local shape, the offset of its first element, and the loop that owns it.
+
+    `copies` are the loops of a hybrid operation, with their first value, for whose iterations the array holds one copy
+    each, in front of its own dimensions. `tile` is the number of the tile, in front of the index of a double buffer.
+    An array that `is_zeroed` begins as zeros. Where `moduli` is not 0, the index of that dimension is taken modulo it.
+    """
+
+    buffer: Buffer
+    base: tuple[Expr, ...]
+    loop: str | None
+    is_argument: bool
+    copies: tuple[tuple[str, Expr], ...] = ()
+    is_zeroed: bool = False
+    tile: Expr | None = None
+    moduli: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class StagePlan:
+    """The loops of one stage: those around it, then its own; and the values of its axes."""
+
+    stage: StageState
+    prefix: tuple[LoopPlan, ...]
+    own: tuple[LoopPlan, ...]
+    init: tuple[LoopPlan, ...]
+    first_reduce: int | None
+    statements: list[int] = field(default_factory=list)
+    by_strand: dict[str, int] = field(default_factory=dict)
+    prefetches: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether the array of the stage outlives one iteration of the loop at which it is computed."""
+        return bool(self.prefix) and self.stage.buffering != "tile"
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether a tile is computed one iteration before it is read."""
+        return bool(self.prefix) and self.stage.buffering == "double"
+
+    @property
+    def home(self) -> tuple[LoopPlan, ...]:
+        """The loops in whose iterations the array of the stage lives."""
+        if self.is_whole:
+            return ()
+        return self.prefix[:-1] if self.is_carried else self.prefix
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the array is computed, and kept: at the root, or part by part after its producer."""
+        attach = self.stage.attach
+        return attach is None or attach.after
+
+    def path(self, axis: str) -> tuple[LoopPlan, ...]:
+        """All loops down to and including that over `axis`, those around the stage first."""
+        found = {loop.axis: loop for loop in self.own}
+        return (*self.prefix, *(found[a] for a in order.path(self.stage.order, axis)))
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A schedule state, ready for isl: the statements, their tree, the buffers by name, and what prefetches bring."""
+
+    scop: Scop
+    tree: Tree
+    plans: dict[str, BufferPlan]
+    prefetches: Mapping[int, PrefetchPlan]
+
+
+def plan_all(plan: StagePlan) -> tuple[LoopPlan, ...]:
+    """All loops that a stage owns, those of its initialisation included."""
+    return (*plan.own, *plan.init)
+
+
+def plan_loops(plan: StagePlan) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Expr]]:
+    """Loop names around the main statement, around the initialisation, and the renaming between the two."""
+    prefix = tuple(p.name for p in plan.prefix)
+    outer = plan.own[: plan.first_reduce] if plan.first_reduce is not None else ()
+    init = (*prefix, *(p.name for p in outer), *(p.name for p in plan.init))
+    renamed: dict[str, Expr] = {p.name.removesuffix(".init"): Var(p.name, INDEX) for p in plan.init}
+    return (*prefix, *(p.name for p in plan.own)), init, renamed
