@@ -50,9 +50,10 @@ ABSENT = {
 """Attributes of schedules and stages (te's, and those of tvm.tir.Schedule) -> what to do instead."""
 
 
-def absent(owner: str, name: str) -> AttributeError:
-    """The error for an attribute that TVM's schedules have and tensorlang's lack, or that nobody has."""
-    return AttributeError(f"{owner} has no {name!r}{explanation(ABSENT.get(name))}")
+def absent(owner: str, name: str, elsewhere: str = "") -> AttributeError:
+    """The error for an attribute that TVM's schedules have and tensorlang's lack, or that is found `elsewhere`."""
+    found = f"; there is {elsewhere}.{name}" if elsewhere else ""
+    return AttributeError(f"{owner} has no {name!r}{found or explanation(ABSENT.get(name))}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -299,7 +299,7 @@ class Schedule:
     if not TYPE_CHECKING:  # a type checker knows what there is
 
         def __getattr__(self, name: str) -> Any:
-            raise absent("a Schedule", name)
+            raise absent("a Schedule", name, "s[C]" if hasattr(Stage, name) else "")
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(self.program.outputs)}: {len(self._trace.steps)} steps)"

@@ -335,7 +335,7 @@ class Stage:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent("a Stage", name)
+            raise absent("a Stage", name, "s" if hasattr(type(self.schedule), name) else "")
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {', '.join(str(a) for a in self.leaf_iter_vars)})"

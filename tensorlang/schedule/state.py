@@ -181,9 +181,8 @@ def _hybrid_stage(op: HybridOp) -> StageState:
 class ScheduleState:
     """A program and its stages by name, in program order; `decisions` are the values of sampled choices.
 
-    `strict`: floating-point reductions keep the order in which they were declared. `reassociated` names the stages whose
-    floating-point updates rfactor has put in another order. `facts`: what the user stated about
-    index arrays.
+    `strict`: floating-point reductions keep the order in which they were declared. `reassociated` names the stages
+    whose floating-point updates rfactor has put in another order. `facts`: what the user stated about index arrays.
     """
 
     program: Program

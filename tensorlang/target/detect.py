@@ -33,6 +33,8 @@ def parse(text: str | Target | None = None) -> Target:
     """
     if isinstance(text, Target):
         return text
+    if not isinstance(text, str | None):
+        raise TargetError(f"a target is text, as in 'llvm -mcpu=haswell', got {shown(text)}")
     words = shlex.split("llvm" if text is None else text)
     if not words:
         raise TargetError("an empty target; write for instance 'llvm' or 'llvm -mcpu=haswell'")
