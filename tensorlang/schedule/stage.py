@@ -335,7 +335,8 @@ class Stage:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise absent("a Stage", name, "s" if hasattr(type(self.schedule), name) else "")
+            on_schedule = name != "schedule" and hasattr(type(self.schedule), name)
+            raise absent("a Stage", name, "s" if on_schedule else "")
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {', '.join(str(a) for a in self.leaf_iter_vars)})"

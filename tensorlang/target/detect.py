@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from tensorlang import config
-from tensorlang.errors import TargetError
+from tensorlang.errors import TargetError, shown
 from tensorlang.target.cpus import CPUS, Cpu
 from tensorlang.target.kinds import check_kind
 from tensorlang.target.spec import GpuLimits, Target

@@ -213,3 +213,16 @@ def test_the_case_shown_is_the_smallest_of_all_that_fail() -> None:
     witness = caught.value.witness
     assert witness is not None
     assert (witness.sizes, witness.sizes_text) == ((("n", 2),), "fails exactly when n >= 2")
+
+
+def test_a_step_of_the_other_kind_is_found() -> None:
+    s: Any = ordered()
+    with pytest.raises(AttributeError, match=r"a Stage has no 'rfactor'; there is s\.rfactor"):
+        s["triangle"].rfactor("k")
+    with pytest.raises(AttributeError, match=r"a Schedule has no 'split'; there is s\[C\]\.split"):
+        s.split("k", 4)
+    with pytest.raises(AttributeError, match=r"a Schedule has no 'spilt'$"):
+        s.spilt("k", 4)
+    wrong: Any = 3
+    with pytest.raises(tensorlang.errors.TargetError, match=r"a target is text, as in .*, got 3"):
+        tensorlang.target.Target(wrong)
