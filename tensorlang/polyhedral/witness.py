@@ -74,11 +74,19 @@ class Clash:
         shared = _shared_axes(self.source.statement, self.sink.statement)
         distance = tuple(y - x for x, y in zip(a.point[:shared], b.point[:shared], strict=True))
         element = min(self.source.element, self.sink.element, key=is_unknown)
-        return Witness(self.violation.kind, element, a, b, distance, tuple(sorted(self.sizes.items())))
+        if self.differs():
+            element = f"{self.source.access.array}[...]"
+        sizes = sorted((name, n) for name, n in self.sizes.items() if name.isidentifier())  # not products of sizes
+        return Witness(self.violation.kind, element, a, b, distance, tuple(sizes))
+
+    def differs(self) -> bool:
+        """Whether the two touch different elements: isl took one that it cannot tell as any element."""
+        elements = {self.source.element, self.sink.element}
+        return len(elements) == 2 and not any(map(is_unknown, elements))
 
     def unseen(self) -> tuple[Touch, ...]:
         """Those of the two whose element isl cannot tell: it was taken as any element."""
-        found = {t.text(): t for t in (self.source, self.sink) if is_unknown(t.element)}
+        found = {t.text(): t for t in (self.source, self.sink) if is_unknown(t.element) or self.differs()}
         return tuple(found.values())
 
     def hidden_by_data(self) -> tuple[str, ...]:

@@ -322,7 +322,8 @@ def _notes(state: ScheduleState, found: Clash) -> list[str]:
     if state.strict and is_update(state, found):
         notes.append("the schedule is strict: floating-point updates of one element keep the order of the program")
     for touch in found.unseen():
-        notes.append(f"{touch.text()} in {touch.statement.name} depends on data: it counts as any element")
+        why = "is not affine" if found.differs() else "depends on data"
+        notes.append(f"{touch.text()} in {touch.statement.name} {why}: it counts as any element")
     notes += [f"whether {name} runs depends on data: it counts as running" for name in found.hidden_by_data()]
     return notes
 

@@ -85,7 +85,9 @@ def explain(state: ScheduleState, title: str, sizes: Mapping[str, int] | None = 
     known = checked_sizes(state, sizes)
     derived = derive(state)
     loops, stages = tuple(_loop_notes(state, derived)), tuple(_stage_notes(state, derived, known))
-    return Explanation(title, tuple(distances(derived.scop)), loops, stages)
+    storage = state.program.storage
+    found = [replace(d, array=storage[d.array][0]) if d.array in storage else d for d in distances(derived.scop)]
+    return Explanation(title, tuple(found), loops, stages)
 
 
 def checked_sizes(state: ScheduleState, sizes: Mapping[str, int] | None) -> dict[str, int]:

@@ -226,3 +226,28 @@ def test_a_step_of_the_other_kind_is_found() -> None:
     wrong: Any = 3
     with pytest.raises(tensorlang.errors.TargetError, match=r"a target is text, as in .*, got 3"):
         tensorlang.target.Target(wrong)
+
+
+def test_an_index_that_is_not_affine_names_no_element() -> None:
+    """Two instances that isl cannot tell apart need not meet: `A[0]` and `A[2]` would be no counter-example."""
+
+    @te.hybrid.script
+    def flat(n: Any, A: Any) -> Any:
+        for i in range(n):
+            for j in range(n):
+                A[i * n + j] = A[i * n + j] + 1.0
+        return A
+
+    n = te.var("n")
+    s = te.create_schedule(flat(n, te.placeholder((n * n,), name="A")).op)
+    with pytest.raises(tensorlang.errors.IllegalParallel, match=r"A\[\.\.\.\] is updated by two") as caught:
+        s["flat"].parallel("i")
+    assert "A[i * n + j] in flat.S0 is not affine: it counts as any element" in caught.value.why
+    assert caught.value.witness is not None
+    assert [name for name, _ in caught.value.witness.sizes] == ["n"]
+
+
+def test_an_explanation_has_one_name_for_an_array_that_is_updated() -> None:
+    text = str(ordered().explain())
+    assert "flow      triangle.S0 -> triangle.S1 through A  distance" in text
+    assert "through triangle" not in text
