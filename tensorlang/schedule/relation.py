@@ -341,8 +341,9 @@ def backward(
                     guards += _split_guards(relation, parent, constant(factor), value[relation.parent])
             case FuseRelation():
                 fused, inner = value[relation.fused], known[relation.inner]
-                a = binary("add", binary("floordiv", fused, inner.extent), known[relation.outer].lower)
-                b = binary("add", binary("floormod", fused, inner.extent), inner.lower)
+                run = ONE if constant(inner.extent) == 0 else inner.extent  # of no iterations none is ever divided
+                a = binary("add", binary("floordiv", fused, run), known[relation.outer].lower)
+                b = binary("add", binary("floormod", fused, run), inner.lower)
                 value[relation.outer], value[relation.inner] = a, b
             case SkewRelation():
                 at = binary("sub", value[relation.skewed], binary("mul", value[relation.by], relation.factor))

@@ -71,3 +71,11 @@ def test_a_product_of_sizes_elsewhere_does_not_hide_the_smallest_case() -> None:
     s[Y].fuse("i", "j")
     with pytest.raises(IllegalParallel, match="smallest case"):
         s["last"].parallel("i")
+
+
+def test_fusing_with_a_loop_of_no_iterations() -> None:
+    a = te.placeholder((4, 0), name="A")
+    b = te.compute((4, 0), lambda i, j: a[i, j] + 1, name="B")
+    s = te.create_schedule(b.op)
+    s[b].fuse("i", "j")
+    check_schedule(s, [a, b])
