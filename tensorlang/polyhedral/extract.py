@@ -139,8 +139,7 @@ class _Bounds:
 
     def _complaint(self, load: Load, bad: isl.Set, namer: Namer, word: str) -> str:
         count = bad.dim(isl.DIM.param)
-        point = bad.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count).lexmin().sample_point()
-        values = [isl.number(point.get_coordinate_val(isl.DIM.set, k)) for k in range(count + len(self.axes))]
+        values = isl.lexicographic_minimum(bad.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count))
         sizes = ", ".join(f"{to_text(e)}={v}" for e, v in zip(namer.parameters.values(), values, strict=False))
         at = ", ".join(f"{a}={v}" for a, v in zip(self.axes, values[count:], strict=True))
         shape = ", ".join(map(to_text, load.buffer.shape))

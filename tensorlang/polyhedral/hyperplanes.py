@@ -120,5 +120,4 @@ def _smallest(allowed: Sequence[isl.Set], where: Sequence[str], width: int) -> t
     if rows.is_empty():
         return None
     key = isl.make_map(f"{{ [{', '.join(names)}] -> [{' + '.join(names)}, {', '.join(names)}] }}")
-    point = rows.apply(key).lexmin().sample_point()
-    return tuple(isl.number(point.get_coordinate_val(isl.DIM.set, k + 1)) for k in range(width))
+    return tuple(isl.lexicographic_minimum(rows.apply(key))[1:])

@@ -136,6 +136,24 @@ def unnamed(pairs: Map) -> Map:
     return pairs.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)
 
 
+def lexicographic_minimum(points: Set) -> list[int]:
+    """The first point of a non-empty set without parameters.
+
+    isl's lexmin loses all points of some sets with divided coordinates: then one coordinate is found after the other.
+    """
+    rank = points.dim(DIM.set)
+    found = points.lexmin()
+    if not found.is_empty():
+        point = found.sample_point()
+        return [number(point.get_coordinate_val(DIM.set, k)) for k in range(rank)]
+    first = []
+    for k in range(rank):
+        least = points.dim_min_val(k)
+        points = points.fix_val(DIM.set, k, least)
+        first.append(number(least))
+    return first
+
+
 def lex_lt(dims: int) -> Map:
     """Vectors of `dims` entries -> lexicographically later ones."""
     return islpy.Map.lex_lt(islpy.Space.set_alloc(islpy.DEFAULT_CONTEXT, 0, dims))

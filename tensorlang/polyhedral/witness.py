@@ -23,11 +23,9 @@ def smallest(pairs: isl.Map) -> tuple[list[int], list[int], list[int]]:
     wrapped = pairs.wrap().flatten().reset_tuple_id()
     sizes = wrapped.dim(isl.DIM.param)
     wrapped = wrapped.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, sizes)
-    total = wrapped.dim(isl.DIM.set)
-    names = [f"x{k}" for k in range(total)]
+    names = [f"x{k}" for k in range(wrapped.dim(isl.DIM.set))]
     key = isl.make_map(f"{{ [{', '.join(names)}] -> [{' + '.join(names[:sizes]) or '0'}, {', '.join(names)}] }}")
-    point = wrapped.apply(key).lexmin().sample_point()
-    values = [isl.number(point.get_coordinate_val(isl.DIM.set, k + 1)) for k in range(total)]
+    values = isl.lexicographic_minimum(wrapped.apply(key))[1:]
     cut = sizes + pairs.dim(isl.DIM.in_)
     return values[:sizes], values[sizes:cut], values[cut:]
 

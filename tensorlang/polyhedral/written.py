@@ -146,8 +146,7 @@ def _nearest_first(reading: Reading, found: Sequence[Source]) -> list[_Writer]:
 
 def _complaint(op: HybridOp, reading: Reading, missing: isl.Set, namer: Namer) -> str:
     count = missing.dim(isl.DIM.param)
-    point = missing.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count).lexmin().sample_point()
-    values = [isl.number(point.get_coordinate_val(isl.DIM.set, k)) for k in range(count + len(reading.source.loops))]
+    values = isl.lexicographic_minimum(missing.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count))
     sizes = {to_text(e): v for e, v in zip(namer.parameters.values(), values[:count], strict=True)}
     at = dict(zip(_loops(reading.source), values[count:], strict=True))
     element = element_text(Access(reading.load.buffer.name, reading.load.index), {**at, **sizes})
