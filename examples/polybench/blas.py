@@ -306,7 +306,7 @@ CASES = (
         schedule=trmm_schedule,
         mistakes={
             "upwards: rows below are new already": Mistake(
-                lambda s: s["trmm"].reverse("i"), IllegalOrder, "anti", "B[1, 0]", (1, 0, 1)
+                lambda s: s["trmm"].reverse("i"), IllegalOrder, "anti", "B[1, 0]", (1, 0)
             ),
         },
         scalars={"alpha": ALPHA},

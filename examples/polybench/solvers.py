@@ -243,7 +243,7 @@ CASES = (
         schedule=cholesky_schedule,
         mistakes={
             "rows in parallel": Mistake(
-                lambda s: s["cholesky"].parallel("i"), IllegalParallel, "flow", "A[1, 1]", (1,)
+                lambda s: s["cholesky"].parallel("i"), IllegalParallel, "flow", "A[0, 0]", (1,)
             ),
         },
         prepare=positive_definite,
@@ -288,7 +288,7 @@ CASES = (
         schedule=lu_schedule,
         mistakes={
             "a row of L from right to left": Mistake(
-                lambda s: s["lu"].reverse("j"), IllegalOrder, "flow", "A[3, 1]", (0, 1, 1)
+                lambda s: s["lu"].reverse("j"), IllegalOrder, "flow", "A[2, 0]", (0, 1)
             ),
         },
         prepare=dominant,

@@ -76,5 +76,5 @@ def test_traces_round_trip(data: st.DataObject) -> None:
     assert replayed.state.stages == schedule.state.stages
     assert replayed.program.text == schedule.program.text
     typed = te.create_schedule(ops)
-    exec(schedule.trace.to_python(), {"s": typed})
+    exec(schedule.trace.to_python(), {"s": typed, "te": te})
     assert typed.trace.key == schedule.trace.key and typed.state.stages == schedule.state.stages
