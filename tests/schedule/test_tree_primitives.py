@@ -12,7 +12,7 @@ from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 
 from tensorlang import lower, te
-from tensorlang.errors import IllegalOrder, ScheduleError
+from tensorlang.errors import IllegalOrder, ScheduleError, UncoveredRead
 from tensorlang.polyhedral.affine_text import evaluate
 from tensorlang.polyhedral.statement import Role
 from tensorlang.schedule import Trace, order
