@@ -45,8 +45,9 @@ class Namer:
         return f"[{', '.join(self.parameters)}] -> "
 
     def context(self) -> str:
-        """Sizes are never negative."""
-        return " and ".join(f"{name} >= 0" for name in self.parameters)
+        """Sizes are never negative, and opaque ones not below what follows from that; empty when nothing is known."""
+        known = ((name, least(expr)) for name, expr in self.parameters.items())
+        return " and ".join(f"{name} >= {low}" for name, low in known if low is not None)
 
 
 def _parameter_name(text: str) -> str:
@@ -54,6 +55,29 @@ def _parameter_name(text: str) -> str:
     if text.isascii() and text.isidentifier():
         return f"n_{text}"
     return f"q_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def least(expr: Expr, divisor: str = "") -> int | None:
+    """A lower bound of an expression of sizes (the `divisor` at least 1, others at least 0), if there is one."""
+    match expr:
+        case Const():
+            return int(expr.value)
+        case Var():
+            return int(expr.name == divisor)
+        case Cast():
+            return least(expr.value, divisor)
+        case Binary(op="sub", b=Const(value=number)):
+            low = least(expr.a, divisor)
+            return None if low is None else low - int(number)
+        case Binary(op="floordiv", b=Var(name=name)):  # a quotient by 0 is 0
+            low = least(expr.a, name)
+            return 0 if low is not None and low >= 0 else None
+        case Binary(op="add" | "mul" | "floordiv" | "floormod" | "min" | "max"):
+            a, b = least(expr.a, divisor), least(expr.b, divisor)
+            if a is None or b is None:
+                return None
+            return a + b if expr.op == "add" else None if min(a, b) < 0 else a * b if expr.op == "mul" else 0
+    return None
 
 
 def _is_int(expr: Expr) -> bool:

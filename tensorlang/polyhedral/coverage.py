@@ -10,7 +10,7 @@ from tensorlang.polyhedral.legality import TimeSpace
 from tensorlang.polyhedral.pairwise import Pairwise
 from tensorlang.polyhedral.sizes import failing_text, sizes_text
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
-from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
+from tensorlang.polyhedral.witness import element_text, instance, locate, smallest_that_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,7 @@ def first_instance(scop: Scop, statement: Statement, read: Access) -> Witness | 
 
 def _witness(space: TimeSpace, unserved: isl.Map, read: Access) -> Witness:
     """The smallest run of a read, out of a map `time -> element` of runs that nobody serves."""
-    sizes, time, _ = smallest_that_runs(unserved, space, to_time=False)
-    bound = sizes_of(space, sizes)
+    bound, time, _ = smallest_that_runs(unserved, space, to_time=False)
     touches = [(s, a) for s in space.scop.statements for a in (*s.writes, *s.reads) if a.array == read.array]
     seen = bound and all(space.is_exact(*t) for t in touches)
     told = failing_text(sizes_text([unserved.params()], space)) if seen else ""

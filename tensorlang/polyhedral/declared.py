@@ -22,6 +22,8 @@ from tensorlang.te.program import local_arrays
 
 JOINTS = 20_000
 """Up to so many compositions of two dependences, those that follow from others are left out."""
+DETOURS = 2_000_000
+"""The isl operations spent on that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,16 @@ def declared(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fac
     for array in dict.fromkeys(t.array for t in touches if t.writes):
         families += reader.families(array, [t for t in touches if t.array == array])
     ordered = isl.union([f.pairs for f in families if f.kind != "reduction"]).coalesce()
-    direct = ordered if _joints(ordered) > JOINTS else ordered.subtract(ordered.apply_range(ordered)).coalesce()
+    direct = _without_detours(ordered)
     return Declared(tuple(families), direct, by_statements(direct), reader.namer.parameters, op, strict, facts)
+
+
+def _without_detours(pairs: isl.UnionMap) -> isl.UnionMap:
+    """The pairs that no two others of them imply; all pairs when finding those takes long."""
+    if _joints(pairs) > JOINTS:
+        return pairs
+    direct = isl.attempt(DETOURS, lambda: pairs.subtract(pairs.apply_range(pairs)).coalesce())
+    return pairs if direct is None else direct
 
 
 def _joints(pairs: isl.UnionMap) -> int:

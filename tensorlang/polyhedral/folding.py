@@ -10,7 +10,7 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import evaluate
 from tensorlang.polyhedral.legality import TimeSpace, Touch, before
 from tensorlang.polyhedral.statement import Access, Array, Fold, Scop
-from tensorlang.polyhedral.witness import element_text, instance, locate, sizes_of, smallest_that_runs
+from tensorlang.polyhedral.witness import element_text, instance, locate, smallest_that_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,7 @@ def _same_cell(fold: Fold, versions: int, rank: int) -> isl.Map:
 
 def _overwritten(fold: Fold, pairs: isl.Map, space: TimeSpace) -> Overwritten:
     """The smallest pair of a write and a later read that finds its element gone."""
-    sizes, writing, reading = smallest_that_runs(space.aligned(pairs), space)
-    bound = sizes_of(space, sizes)
+    bound, writing, reading = smallest_that_runs(space.aligned(pairs), space)
     first, at = locate(space, writing, bound)
     then, when = locate(space, reading, bound)
     a, b = instance(first, at, space), instance(then, when, space)

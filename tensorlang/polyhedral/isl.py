@@ -5,13 +5,14 @@ islpy's `==` is mathematical while its `hash` is structural: never key a dict by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, reduce
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import islpy
 
+T = TypeVar("T")
 Set: TypeAlias = Any
 Map: TypeAlias = Any
 UnionMap: TypeAlias = Any
@@ -141,17 +142,21 @@ def lexicographic_minimum(points: Set) -> list[int]:
 
     isl's lexmin loses all points of some sets with divided coordinates: then one coordinate is found after the other.
     """
-    rank = points.dim(DIM.set)
     found = points.lexmin()
     if not found.is_empty():
-        point = found.sample_point()
-        return [number(point.get_coordinate_val(DIM.set, k)) for k in range(rank)]
+        return sample(found)
     first = []
-    for k in range(rank):
+    for k in range(points.dim(DIM.set)):
         least = points.dim_min_val(k)
         points = points.fix_val(DIM.set, k, least)
         first.append(number(least))
     return first
+
+
+def sample(points: Set) -> list[int]:
+    """Any point of a non-empty set without parameters."""
+    point = points.sample_point()
+    return [number(point.get_coordinate_val(DIM.set, k)) for k in range(points.dim(DIM.set))]
 
 
 def lex_lt(dims: int) -> Map:
@@ -238,6 +243,20 @@ def budget(operations: int) -> Iterator[None]:
     finally:
         context.set_max_operations(0)
         context.reset_operations()
+
+
+def attempt(operations: int, compute: Callable[[], T]) -> T | None:
+    """What `compute` returns; None when that needs more isl operations. An outer budget starts again afterwards."""
+    context = islpy.DEFAULT_CONTEXT
+    outer = context.get_max_operations()
+    context.set_max_operations(0)
+    try:
+        with budget(operations):
+            return compute()
+    except BudgetExceeded:
+        return None
+    finally:
+        context.set_max_operations(outer)
 
 
 def _exhausted() -> bool:

@@ -20,14 +20,28 @@ _TRIES = 64
 
 def smallest(pairs: isl.Map) -> tuple[list[int], list[int], list[int]]:
     """Return the smallest sizes, then source vector, then sink vector of a non-empty map."""
+    return _split(_smallest_sum(_flat(pairs), pairs.dim(isl.DIM.param)), pairs)
+
+
+def _flat(pairs: isl.Map) -> isl.Set:
+    """The pairs as points: sizes, then source vector, then sink vector."""
     wrapped = pairs.wrap().flatten().reset_tuple_id()
-    sizes = wrapped.dim(isl.DIM.param)
-    wrapped = wrapped.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, sizes)
-    names = [f"x{k}" for k in range(wrapped.dim(isl.DIM.set))]
-    key = isl.make_map(f"{{ [{', '.join(names)}] -> [{' + '.join(names[:sizes]) or '0'}, {', '.join(names)}] }}")
-    values = isl.lexicographic_minimum(wrapped.apply(key))[1:]
+    return wrapped.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, wrapped.dim(isl.DIM.param))
+
+
+def _split(point: list[int], pairs: isl.Map) -> tuple[list[int], list[int], list[int]]:
+    """The three parts of a point of `_flat`."""
+    sizes = pairs.dim(isl.DIM.param)
     cut = sizes + pairs.dim(isl.DIM.in_)
-    return values[:sizes], values[sizes:cut], values[cut:]
+    return point[:sizes], point[sizes:cut], point[cut:]
+
+
+def _smallest_sum(points: isl.Set, count: int) -> list[int]:
+    """The point with the smallest sum of its first `count` coordinates; of several such, the first."""
+    names = [f"x{k}" for k in range(points.dim(isl.DIM.set))]
+    total = " + ".join(names[:count]) or "0"
+    key = isl.make_map(f"{{ [{', '.join(names)}] -> [{', '.join([total, *names])}] }}")
+    return isl.lexicographic_minimum(points.apply(key))[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +88,7 @@ class Clash:
         element = min(self.source.element, self.sink.element, key=is_unknown)
         if self.differs():
             element = f"{self.source.access.array}[...]"
-        sizes = sorted((name, n) for name, n in self.sizes.items() if name.isidentifier())  # not products of sizes
-        return Witness(self.violation.kind, element, a, b, distance, tuple(sizes))
+        return Witness(self.violation.kind, element, a, b, distance, tuple(sorted(self.sizes.items())))
 
     def differs(self) -> bool:
         """Whether the two touch different elements: isl took one that it cannot tell as any element."""
@@ -102,8 +115,7 @@ def explain(violation: Violation) -> Witness:
 def clash(violation: Violation) -> Clash:
     """Return the smallest pair that a violation gets wrong, with the accesses that meet."""
     space = violation.space
-    sizes, source, sink = smallest_that_runs(violation.pairs, space)
-    bound = sizes_of(space, sizes)
+    bound, source, sink = smallest_that_runs(violation.pairs, space)
     first, then = locate(space, source, bound), locate(space, sink, bound)
     a, b = _accesses(violation.array, first, then)
     return Clash(violation, a, b, bound)
@@ -146,26 +158,48 @@ def _shared_axes(a: Statement, b: Statement) -> int:
 
 def smallest_that_runs(
     pairs: isl.Map, space: TimeSpace, to_time: bool = True
-) -> tuple[list[int], list[int], list[int]]:
-    """The smallest pair whose instances exist: isl sees products of loops and sizes only once the sizes are numbers.
+) -> tuple[dict[str, int], list[int], list[int]]:
+    """The smallest sizes at which a pair of instances exists, and that pair.
 
+    isl takes a product of sizes as a size of its own, and does not see one of loops: here the sizes are numbers. When
+    no small sizes will do, such products are among the sizes that are returned.
     `to_time`: both sides of `pairs` are time vectors; otherwise only its domain is.
     """
-    if all(space.is_visible(s) for s in space.scop.statements):
-        return smallest(pairs)
-    rest = pairs
+    symbols = _symbols(space)
+    if len(symbols) == len(space.namer.parameters) and all(space.is_visible(s) for s in space.scop.statements):
+        values, source, sink = smallest(pairs)
+        return sizes_of(space, values), source, sink
+    rest = _sizes(pairs, symbols)
     for _ in range(_TRIES):
-        found = smallest(rest)
-        existing = _existing(space, sizes_of(space, found[0]))
-        here = _fixed(space, found[0])
-        real = rest.intersect_params(here).intersect_domain(existing)
-        real = real.intersect_range(existing) if to_time else real
-        if not real.is_empty():
-            return smallest(real)
-        rest = rest.intersect_params(here.complement())
         if rest.is_empty():
             break
-    return smallest(pairs)
+        values = _smallest_sum(rest, len(symbols))
+        sizes = dict(zip(symbols.values(), values, strict=True))
+        existing = _existing(space, sizes)
+        real = pairs.intersect_params(_fixed(space, sizes)).intersect_domain(existing)
+        real = real.intersect_range(existing) if to_time else real
+        if not real.is_empty():
+            _, source, sink = smallest(real)
+            return sizes, source, sink
+        rest = rest.subtract(isl.make_set(f"{{ {values} }}"))
+    values, source, sink = _split(isl.sample(_flat(pairs)), pairs)
+    return sizes_of(space, values), source, sink
+
+
+def _symbols(space: TimeSpace) -> dict[str, str]:
+    """The sizes that a program's parameters are made of, by the names of their own parameters."""
+    made = space.namer.parameters.values()
+    found = {node.name: node for expr in made for node in walk(expr) if isinstance(node, Var)}
+    return {space.namer.parameter(node): name for name, node in sorted(found.items())}
+
+
+def _sizes(pairs: isl.Map, symbols: dict[str, str]) -> isl.Set:
+    """The values of some parameters at which a map has any pair."""
+    known = " and ".join(f"{name} >= 0" for name in symbols) or "0 = 0"
+    sizes = isl.make_set(f"[{', '.join(symbols)}] -> {{ : {known} }}")
+    found = pairs.params().align_params(sizes.get_space()).intersect(sizes)
+    found = found.project_out(isl.DIM.param, len(symbols), found.dim(isl.DIM.param) - len(symbols))
+    return found.from_params().move_dims(isl.DIM.set, 0, isl.DIM.param, 0, len(symbols))
 
 
 def _existing(space: TimeSpace, sizes: dict[str, int]) -> isl.Set:
@@ -180,8 +214,13 @@ def _existing(space: TimeSpace, sizes: dict[str, int]) -> isl.Set:
     return isl.make_set(f"{namer.prefix()}{{ {'; '.join(pieces)} }}")
 
 
-def _fixed(space: TimeSpace, sizes: list[int]) -> isl.Set:
-    here = " and ".join(f"{name} = {value}" for name, value in zip(space.namer.parameters, sizes, strict=True))
+def _fixed(space: TimeSpace, sizes: dict[str, int]) -> isl.Set:
+    """Every parameter at its value for some sizes; empty where one has none."""
+    try:
+        values = {name: evaluate(expr, sizes) for name, expr in space.namer.parameters.items()}
+    except KeyError:
+        return isl.make_set(f"{space.namer.prefix()}{{ : 0 = 1 }}")
+    here = " and ".join(f"{name} = {value}" for name, value in values.items()) or "0 = 0"
     return isl.make_set(f"{space.namer.prefix()}{{ : {here} }}")
 
 

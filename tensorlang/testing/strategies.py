@@ -108,7 +108,6 @@ class _Growing:
     inputs: list[npt.NDArray[Any]] = field(default_factory=list)
     stages: list[te.Tensor] = field(default_factory=list)
     bounds: dict[str, float] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
 
     def pick(self, options: Sequence[Any]) -> Any:
         return self.draw(st.sampled_from(list(options)))
@@ -213,7 +212,6 @@ class _Growing:
         source = self.pick(pool)
         drawn = [self.index(extent, ranges) for extent in _extents(source)]
         guards = [g for _, found in drawn for g in found]
-        self.used.add(source.name)
         read = source(*(index for index, _ in drawn)).astype(self.dtype)
         bound = self.bounds[source.name]
         return (te.if_then_else(te.all(*guards), read, 0), bound) if guards else (read, bound)
@@ -251,7 +249,8 @@ class _Growing:
 
     def case(self) -> ProgramCase:
         """The finished program; what nobody reads is an output."""
-        outputs = tuple(t for t in self.stages if t.name not in self.used or self.below(4) == 0)
+        used = {t.name for stage in self.stages for t in stage.op.input_tensors}
+        outputs = tuple(t for t in self.stages if t.name not in used or self.below(4) == 0)
         read = {op.name for op in canonical(outputs)[0].ops}
         fed = [(t, array) for t, array in zip(self.placeholders, self.inputs) if t.name in read]
         return ProgramCase(tuple(t for t, _ in fed), tuple(self.stages), outputs, tuple(a for _, a in fed))
