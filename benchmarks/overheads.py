@@ -16,7 +16,7 @@ import tensorlang
 from benchmarks.figure import Figure
 from tensorlang import te
 from tensorlang.schedule import Schedule, create_schedule
-from tensorlang.topi import matmul
+from tensorlang.topi import operator
 
 REPEATS = 7
 
@@ -48,7 +48,7 @@ def _import_seconds() -> float:
     return statistics.median(float(run) for run in runs)
 
 
-A, B, C = matmul(512, 512, 512)
+A, B, C = operator("matmul").tensors((512, 512, 512), "float32")
 
 
 def tiled() -> Schedule:

@@ -1,24 +1,24 @@
-"""The table of operators that the command line knows by name."""
+"""What the library knows of an operator, and what a rule that schedules it is given."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from tensorlang.errors import DefinitionError
-from tensorlang.te.operation import Tensor
-from tensorlang.topi.matmul import matmul, matmul_numpy, matmul_reference
+from tensorlang.errors import DefinitionError, InternalError
+from tensorlang.schedule import Schedule
+from tensorlang.target.spec import Target
+from tensorlang.te.operation import ComputeOp, Tensor
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator by name.
+    """An operator by name, as the command line and tuning logs know it.
 
     `compute(*sizes, dtype)` returns the tensors, inputs first; `sizes` names its integers.
     `reference(*inputs)` returns the outputs; `numpy(*inputs, *outputs)` is what a NumPy user would run.
@@ -38,15 +38,35 @@ class Operator:
         return self.compute(*sizes, dtype)
 
 
-OPERATORS: dict[str, Operator] = {
-    op.name: op for op in (Operator("matmul", ("M", "N", "K"), matmul, matmul_reference, matmul_numpy),)
-}
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """An operator in a program that is scheduled as a whole.
+
+    `main` is the stage that carries the operator's tag; `output` the last of the elementwise stages that follow it
+    (`main` itself when none does): those between the two are inlined already, so that `output` reads `main` directly,
+    element by element, and `main` can be computed in a tile of it.
+    """
+
+    main: str
+    output: str
+    target: Target
 
 
-def operator(name: str) -> Operator:
-    """Return the operator of that name, or raise DefinitionError with the nearest one."""
-    if name in OPERATORS:
-        return OPERATORS[name]
-    near = difflib.get_close_matches(name, OPERATORS, 1)
-    meant = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(OPERATORS)}"
-    raise DefinitionError(f"unknown operator {name!r}{meant} (your own: path/to/file.py:function)")
+Rule: TypeAlias = Callable[[Schedule, Anchor], None]
+"""Schedules an anchor by primitives."""
+
+
+def axes_of(s: Schedule, stage: str) -> list[str]:
+    """The names of the axes of a stage's output, as declared."""
+    op = s.program[stage]
+    if not isinstance(op, ComputeOp):
+        raise InternalError(f"{stage} is no stage of te.compute")
+    return [axis.name for axis in op.axes]
+
+
+def accumulator(s: Schedule, anchor: Anchor) -> str:
+    """The stage that holds the results of an anchor while they are made, in local memory: its `main`, or a cache."""
+    if anchor.main == anchor.output:
+        return str(s.name_of(s.cache_write(anchor.main, "local")))
+    s[anchor.main].set_scope("local")
+    return anchor.main

@@ -1,0 +1,71 @@
+"""Schedules of whole programs: every operator of the library by its rule, what follows it fused into its tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorlang.ir.expr import Load, Var, walk
+from tensorlang.schedule import Schedule, create_schedule
+from tensorlang.target import parse
+from tensorlang.target.spec import Target
+from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.te.program import Program
+from tensorlang.topi.elementwise import schedule_elementwise
+from tensorlang.topi.operator import Anchor
+from tensorlang.topi.table import RULES
+
+
+def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = None) -> Schedule:
+    """Return a schedule for a program made of the library's operators (and of te.compute of your own) on a CPU.
+
+    Every operator is scheduled by the rule of its family; elementwise stages that follow it (bias, activation,
+    residual) are computed in its tile, other elementwise stages are inlined into their readers, and what is left gets
+    parallel outer and vectorized inner loops. `target` gives vector width, caches and cores: this machine's by default.
+
+    Example:
+        A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
+        s = topi.schedule(te.compute((64, 64), lambda i, j: te.max(topi.matmul(A, B)[i, j], 0.0), name="relu"))
+    """
+    wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
+    machine = parse(target)
+    s = create_schedule(wanted)
+    program = s.program
+    tags = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp) and op.tag in RULES}
+    taken: set[str] = set()
+    for main, tag in tags.items():
+        chain = _elementwise_after(program, main, tags)
+        for name in chain[1:-1]:
+            s[name].compute_inline()
+        taken.update(chain)
+        RULES[tag](s, Anchor(main, chain[-1], machine))
+    rest = [op for op in program.ops if isinstance(op, ComputeOp) and op.name not in taken]
+    for op in rest:
+        if is_elementwise(op) and not program.is_output(op.name) and op.name in s.state.stages:
+            s[op.name].compute_inline()
+        else:
+            schedule_elementwise(s, op.name, machine)
+    return s
+
+
+def is_elementwise(op: ComputeOp) -> bool:
+    """Whether a stage computes each element of one output without a reduction."""
+    return not op.reduce_axes and op.num_outputs == 1 and not op.where
+
+
+def _elementwise_after(program: Program, main: str, tags: dict[str, str]) -> list[str]:
+    """A stage, and those that follow it one by one and read it at their own element only."""
+    chain = [main]
+    while not program.is_output(chain[-1]) and len(program.consumers[chain[-1]]) == 1:
+        (name,) = program.consumers[chain[-1]]
+        op = program[name]
+        if not isinstance(op, ComputeOp) or name in tags or not is_elementwise(op) or not _own_element(op, chain[-1]):
+            break
+        chain.append(name)
+    return chain
+
+
+def _own_element(op: ComputeOp, producer: str) -> bool:
+    """Whether a stage reads a producer of its own shape at its own element only."""
+    loads = [n for n in walk(op.body[0]) if isinstance(n, Load) and n.buffer.name == producer]
+    axes = [a.name for a in op.axes]
+    return all([i.name if isinstance(i, Var) else "" for i in n.index] == axes for n in loads)

@@ -1,0 +1,26 @@
+"""The tables of the library: the operators that the command line knows by name, and the rules by tag."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import ModuleType
+
+from tensorlang.errors import DefinitionError
+from tensorlang.topi import matmul
+from tensorlang.topi.operator import Operator, Rule
+
+FAMILIES: tuple[ModuleType, ...] = (matmul,)
+"""Each has `OPERATORS`, a tuple of Operator, and `RULES`, rules by the tag of the stage that they schedule."""
+
+OPERATORS: Mapping[str, Operator] = {op.name: op for family in FAMILIES for op in family.OPERATORS}
+RULES: Mapping[str, Rule] = {tag: rule for family in FAMILIES for tag, rule in family.RULES.items()}
+
+
+def operator(name: str) -> Operator:
+    """Return the operator of that name, or raise DefinitionError with the nearest one."""
+    if name in OPERATORS:
+        return OPERATORS[name]
+    near = difflib.get_close_matches(name, OPERATORS, 1)
+    meant = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(OPERATORS)}"
+    raise DefinitionError(f"unknown operator {name!r}{meant} (your own: path/to/file.py:function)")
