@@ -1,0 +1,112 @@
+"""Schedules of programs made of the library's operators: what follows an operator is computed in its tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import te, topi
+from tensorlang.ir.expr import to_text
+from tensorlang.te.operation import PlaceholderOp, Tensor
+from tensorlang.te.program import canonical
+from tensorlang.te.reference import evaluate
+from tensorlang.topi.table import FAMILIES, OPERATORS, RULES
+
+M, N, K = 13, 37, 19
+
+
+def inputs_of(output: Tensor) -> list[Tensor]:
+    """The placeholders behind a tensor, each once."""
+    found: dict[int, Tensor] = {}
+    pending = [output]
+    while pending:
+        tensor = pending.pop()
+        if isinstance(tensor.op, PlaceholderOp):
+            found[id(tensor.op)] = tensor
+        pending += tensor.op.input_tensors
+    return list(found.values())
+
+
+def extents(tensor: Tensor) -> list[int]:
+    """The shape of a tensor without symbolic sizes."""
+    return [int(to_text(extent)) for extent in tensor.shape]
+
+
+def check(outputs: Sequence[Tensor]) -> None:
+    """The library's schedule computes what the program says."""
+    inputs = list({id(t.op): t for output in outputs for t in inputs_of(output)}.values())
+    kernel = tensorlang.build(topi.schedule(outputs), [*inputs, *outputs])
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-3, 4, extents(t)).astype(t.dtype) for t in inputs]
+    made = [np.empty(extents(t), t.dtype) for t in outputs]
+    kernel(*arrays, *made)
+    program, names = canonical(outputs)
+    values = evaluate(program, {names[id(t.op)]: a for t, a in zip(inputs, arrays)})
+    for tensor, array in zip(outputs, made):
+        np.testing.assert_array_equal(array, values[names[id(tensor.op)]])
+
+
+def product() -> Tensor:
+    return topi.matmul(te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B"))
+
+
+def test_a_chain_is_computed_in_the_tile() -> None:
+    C, bias = product(), te.placeholder((N,), name="bias")
+    biased = te.compute((M, N), lambda i, j: C[i, j] + bias[j], name="biased")
+    relu = te.compute((M, N), lambda i, j: te.maximum(biased[i, j], 0.0), name="relu")
+    s = topi.schedule(relu)
+    assert "biased" not in {stage.op.name for stage in s.stages}
+    attach = s.state.stages["C"].attach
+    assert attach is not None and attach.stage == "relu"
+    check([relu])
+
+
+def test_a_result_with_two_readers_is_made_once() -> None:
+    C = product()
+    twice = te.compute((M, N), lambda i, j: C[i, j] * 2.0, name="twice")
+    total = te.compute((M, N), lambda i, j: twice[i, j] + C[i, j], name="total")
+    s = topi.schedule(total)
+    assert s.state.stages["C"].attach is None
+    check([total])
+
+
+def test_readers_of_other_elements_do_not_share_the_tile() -> None:
+    C = product()
+    flipped = te.compute((M, N), lambda i, j: C[M - 1 - i, j], name="flipped")
+    assert topi.schedule(flipped).state.stages["C"].attach is None
+    check([flipped])
+
+
+def test_two_operators_in_one_program() -> None:
+    first = product()
+    shifted = te.compute((M, N), lambda i, j: first[i, j] - 1.0, name="shifted")
+    second = topi.matmul(shifted, te.placeholder((N, K), name="D"), name="E")
+    check([second])
+
+
+def test_an_output_in_the_middle_is_kept() -> None:
+    C = product()
+    more = te.compute((M, N), lambda i, j: C[i, j] + 1.0, name="more")
+    check([C, more])
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (5000,), (3, 50), (2, 3, 4, 5)])
+def test_programs_without_operators(shape: tuple[int, ...]) -> None:
+    A = te.placeholder(shape, name="A")
+    one = te.compute(shape, lambda *i: A(*i) + 1.0, name="one")
+    check([te.compute(shape, lambda *i: one(*i) * 3.0, name="two")])
+
+
+def test_sums_without_an_operator() -> None:
+    A, k = te.placeholder((40, 30), name="A"), te.reduce_axis((0, 30), name="k")
+    check([te.compute((40,), lambda i: te.sum(A[i, k], axis=k), name="sums")])
+
+
+def test_every_family_is_whole() -> None:
+    for family in FAMILIES:
+        for operator in family.OPERATORS:
+            assert OPERATORS[operator.name] is operator
+        assert all(RULES[tag] is rule for tag, rule in family.RULES.items())
