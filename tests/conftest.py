@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tensorlang.runtime import openmp
+
 _TESTS = Path(__file__).parent
+_PACKAGES = ("tensorlang", "examples", "benchmarks")
+_ELSEWHERE = re.compile(r".*\.__main__|benchmarks\.peers\..*")  # scripts; those of peers run beside other libraries
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile("default", deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW)
@@ -23,6 +31,31 @@ Golden = Callable[..., None]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --update-golden."""
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+
+
+def pytest_sessionstart() -> None:
+    """Import every module of ours, whatever the tests of this process are.
+
+    hypothesis draws constants that it finds in the source of imported modules: with fewer modules, or others, the same
+    test has other examples.
+    """
+    openmp.available()  # before a package loads it with idle threads that spin
+    for name in _PACKAGES:
+        for found in walk_packages([str(_TESTS.parent / name)], f"{name}."):
+            if not _ELSEWHERE.fullmatch(found.name):
+                with suppress(Exception):  # what cannot be imported here fails the tests that need it
+                    import_module(found.name)
+
+
+@pytest.fixture(autouse=True)
+def own_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget modules that a test imported from files that it wrote: they are no source of constants for others."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is not None and Path(file).is_relative_to(tmp_path_factory.getbasetemp()):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session", autouse=True)

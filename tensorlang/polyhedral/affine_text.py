@@ -7,12 +7,13 @@ Loop variables become dims `d0, d1, ...`; sizes become parameters. A size expres
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import DIVISION, Binary, Cast, Const, Expr, Unary, Var, to_text, walk
+from tensorlang.ir.expr import DIVISION, Binary, Cast, Const, Expr, Unary, Var, substitute, to_text, walk
 from tensorlang.ir.index import to_index
+from tensorlang.ir.stmt import INDEX
 
 _COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -159,6 +160,19 @@ def conditions_text(conditions: Iterable[Expr], names: dict[str, str], namer: Na
     return " and ".join(known) or "0 = 0", len(known) == len(texts)
 
 
+def is_visible(names: dict[str, str], namer: Namer, conditions: Iterable[Expr], index: Iterable[Expr] = ()) -> bool:
+    """Whether isl sees all of some conditions and indices."""
+    _, exact = conditions_text(conditions, names, namer)
+    return exact and all(index_text(i, names, namer) is not None for i in index)
+
+
+def lexicographic(first: Sequence[str], then: Sequence[str]) -> str:
+    """That one vector comes before another of the same length, in isl text."""
+    equal = [f"{a} = {b}" for a, b in zip(first, then, strict=True)]
+    less = [f"{a} < {b}" for a, b in zip(first, then, strict=True)]
+    return " or ".join(f"({' and '.join([*equal[:k], case])})" for k, case in enumerate(less)) or "0 = 1"
+
+
 def wraps_quotient(condition: Expr) -> bool:
     """True when a condition takes a remainder of a quotient or remainder: isl's loops are wrong for some of those."""
     remainders = (n for n in walk(condition) if isinstance(n, Binary) and n.op == "floormod")
@@ -168,6 +182,11 @@ def wraps_quotient(condition: Expr) -> bool:
 def dims(loops: Sequence[str]) -> dict[str, str]:
     """Names of the dims of a statement: its loops, outermost first."""
     return {name: f"d{k}" for k, name in enumerate(loops)}
+
+
+def with_sizes(expr: Expr, sizes: Mapping[str, int]) -> Expr:
+    """Return an expression with numbers in place of sizes."""
+    return substitute(expr, {name: Const(value, INDEX) for name, value in sizes.items()})
 
 
 def evaluate(expr: Expr, values: dict[str, int]) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorlang.ir.expr import Const, Expr, substitute
-from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, with_sizes
 from tensorlang.polyhedral.statement import Scop, Statement
 
 
@@ -19,7 +17,7 @@ def instances(statement: Statement, scop: Scop, sizes: Mapping[str, int]) -> int
 def points(statement: Statement, scop: Scop, sizes: Mapping[str, int]) -> int:
     """The number of different points, in the axes of its operation, at which a statement runs."""
     names, namer = dims(statement.loops), Namer(scop.sizes)
-    values = [index_text(_fixed(value, sizes), names, namer) for _, value in statement.point]
+    values = [index_text(with_sizes(value, sizes), names, namer) for _, value in statement.point]
     if any(v is None for v in values):
         return instances(statement, scop, sizes)
     to_point = isl.make_map(f"{{ [{', '.join(names.values())}] -> [{', '.join(map(str, values))}] }}")
@@ -28,9 +26,5 @@ def points(statement: Statement, scop: Scop, sizes: Mapping[str, int]) -> int:
 
 def _domain(statement: Statement, scop: Scop, sizes: Mapping[str, int]) -> isl.Set:
     names, namer = dims(statement.loops), Namer(scop.sizes)
-    where, _ = conditions_text([_fixed(c, sizes) for c in statement.domain], names, namer)
+    where, _ = conditions_text([with_sizes(c, sizes) for c in statement.domain], names, namer)
     return isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
-
-
-def _fixed(expr: Expr, sizes: Mapping[str, int]) -> Expr:
-    return substitute(expr, {name: Const(value, INDEX) for name, value in sizes.items()})

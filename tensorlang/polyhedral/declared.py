@@ -13,7 +13,7 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Expr, Load, same
 from tensorlang.ir.index import to_index
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, lexicographic
 from tensorlang.polyhedral.extract import guarded_loads
 from tensorlang.polyhedral.facts import Fact, Gather, bounds, gather, when_equal
 from tensorlang.polyhedral.ordered import Source, sources
@@ -35,7 +35,7 @@ class Pair:
     pairs: isl.Map
 
 
-def by_statements(pairs: isl.UnionMap) -> tuple[Pair, ...]:
+def _by_statements(pairs: isl.UnionMap) -> tuple[Pair, ...]:
     """Pairs of instances, those of the same two statements together."""
     return tuple(Pair(*isl.names_of(found), found) for found in isl.maps_of(pairs))
 
@@ -56,12 +56,10 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """All dependences of one operation. `direct` holds those of all families but the reductions together, without pairs
-    that follow from two others (unless these are too many to look for): an order that keeps these keeps all; `parts`
-    are these by statements."""
+    """All dependences of one operation. `parts` holds those of all families but the reductions, by statements, without
+    pairs that follow from two others (unless these are too many to look for): an order that keeps these keeps all."""
 
     families: tuple[Family, ...]
-    direct: isl.UnionMap
     parts: tuple[Pair, ...]
     parameters: Mapping[str, Expr]
     op: HybridOp
@@ -99,7 +97,7 @@ def declared(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fac
         families += reader.families(array, [t for t in touches if t.array == array])
     ordered = isl.union([f.pairs for f in families if f.kind != "reduction"]).coalesce()
     direct = _without_detours(ordered)
-    return Declared(tuple(families), direct, by_statements(direct), reader.namer.parameters, op, strict, facts)
+    return Declared(tuple(families), _by_statements(direct), reader.namer.parameters, op, strict, facts)
 
 
 def _without_detours(pairs: isl.UnionMap) -> isl.UnionMap:
@@ -158,7 +156,7 @@ class _Reader:
                     yield self._touch(source, load, conditions, False, "")
 
     def _touch(self, source: Source, load: Load, conditions: tuple[Expr, ...], writes: bool, reducer: str) -> _Touch:
-        names = dims([loop.var.name for loop in source.loops])
+        names = dims(source.axes)
         index: list[str] = [names[n] for n in source.scopes.get(load.buffer.name, ())]
         extra: list[str] = []
         gathers: list[Gather | None] = []
@@ -203,7 +201,7 @@ class _Reader:
         pairs = isl.union(parts)
         if not pairs.is_empty():
             pairs = pairs.coalesce()
-            yield Family(kind, array, pairs, by_statements(pairs))
+            yield Family(kind, array, pairs, _by_statements(pairs))
 
     def _meet(self, array: str, first: Sequence[_Touch], then: Sequence[_Touch], later: bool) -> isl.UnionMap:
         """The pairs of two groups of accesses, each alike in its gathers, that meet in an element."""
@@ -244,8 +242,7 @@ def _same_element(
     element = [f"e{k}" for k in range(rank)]
     a, b = [f"a{k}" for k in range(length)], [f"b{k}" for k in range(length)]
     (forms_a, at_a), (forms_b, at_b) = (_places(first, "p"), _places(then, "q"))
-    cases = [" and ".join([f"a{k} = b{k}" for k in range(d)] + [f"a{d} < b{d}"]) for d in range(length)]
-    conditions = [f"({' or '.join(f'({c})' for c in cases)})"] if later else []
+    conditions = [f"({lexicographic(a, b)})"] if later else []
     for form, other, x, y in zip(forms_a, forms_b, at_a, at_b, strict=True):
         if form is not None and other is not None:
             conditions += when_equal(form, other, x, y, facts)

@@ -10,6 +10,7 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import dims, index_text
 from tensorlang.polyhedral.declared import Family, nearest
 from tensorlang.polyhedral.legality import Dependences, TimeSpace, dependences
+from tensorlang.polyhedral.ordered import shared_prefix
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
 
 Span: TypeAlias = tuple[int | None, int | None]  # least and greatest; None: no bound, whatever the sizes
@@ -33,10 +34,10 @@ class Distance:
 
     def text(self) -> str:
         """`(1, 0)`, `(1, -1..1)`, `(0, 1..)`; empty when the statements share no axis."""
-        return f"({', '.join(map(span_text, self.spans))})" if self.spans else ""
+        return f"({', '.join(map(_span_text, self.spans))})" if self.spans else ""
 
 
-def span_text(span: Span) -> str:
+def _span_text(span: Span) -> str:
     """`1`, `-1..1`, `1..`, `*`."""
     low, high = span
     if low is None and high is None:
@@ -52,7 +53,7 @@ def distances(scop: Scop) -> list[Distance]:
     arrays = {a.name: a for a in scop.arrays}
     ordered: list[Distance] = []
     for stage, known in scop.declared:
-        points = {s.source: tuple(a for a, _ in s.point) for s in scop.statements if s.stage == stage}
+        points = {s.source: s.axes for s in scop.statements if s.stage == stage}
         for near in nearest(known.op, scop.sizes, known.strict, known.facts):
             for pairs in isl.maps_of(near.pairs):
                 ordered += _declared(stage, near, pairs, points)
@@ -75,18 +76,9 @@ def _declared(stage: str, family: Family, pairs: isl.Map, points: dict[str, tupl
     """A dependence of a hybrid operation between two of its statements, if both still run."""
     source, sink = isl.names_of(pairs)
     if source in points and sink in points:
-        names = _common_prefix(points[source], points[sink])
+        names = shared_prefix(points[source], points[sink])
         ends = f"{stage}.{source}", f"{stage}.{sink}"
         yield Distance(family.kind, family.array, *ends, names, _apart(pairs, len(names)))
-
-
-def _common_prefix(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-    shared = []
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        shared.append(x)
-    return tuple(shared)
 
 
 def _apart(pairs: isl.Map, axes: int) -> tuple[Span, ...]:
@@ -124,8 +116,7 @@ def _spans(
     pairs: isl.Map, source: Statement, sink: Statement, space: TimeSpace
 ) -> tuple[tuple[str, ...], tuple[Span, ...]]:
     """The axes that two statements of one stage share, and how far apart they are in them."""
-    shared = source.stage == sink.stage
-    names = _common_prefix(*(tuple(a for a, _ in s.point) for s in (source, sink))) if shared else ()
+    names = shared_prefix(source.axes, sink.axes) if source.stage == sink.stage else ()
     if not names:
         return (), ()
     apart = pairs.apply_domain(_to_axes(source, names, space)).apply_range(_to_axes(sink, names, space)).deltas()

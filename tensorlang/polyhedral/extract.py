@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, Load, Select, Unary, binary, to_text
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, is_visible
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, HybridOp, Reduce
@@ -41,7 +41,7 @@ def guarded_loads(expr: Expr, conditions: tuple[Expr, ...] = ()) -> Iterator[Gua
                 yield from guarded_loads(child, conditions)
 
 
-def axis_range(axis: Axis) -> tuple[Expr, Expr]:
+def _axis_range(axis: Axis) -> tuple[Expr, Expr]:
     """The two conditions that keep an axis in its range."""
     return binary("ge", axis, axis.lower), binary("lt", axis, axis.lower + axis.extent)
 
@@ -59,7 +59,11 @@ def unproven(op: ComputeOp, sizes: frozenset[str], values: Sequence[Expr] | None
 def unproven_among(values: Sequence[Expr], axes: Sequence[str], sizes: frozenset[str]) -> tuple[GuardedLoad, ...]:
     """The loads of some values over these axes whose bounds isl cannot see, with their guards."""
     names = dims(axes)
-    return tuple(pair for pair in _distinct(values) if not _visible(*pair, names, Namer(sizes)))
+    return tuple(
+        (load, conditions)
+        for load, conditions in _distinct(values)
+        if not is_visible(names, Namer(sizes), conditions, load.index)
+    )
 
 
 def _distinct(values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:
@@ -73,26 +77,21 @@ def _distinct(values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:
     return tuple(found.values())
 
 
-def _visible(load: Load, conditions: tuple[Expr, ...], names: dict[str, str], namer: Namer) -> bool:
-    _, exact = conditions_text(conditions, names, namer)
-    return exact and all(index_text(i, names, namer) is not None for i in load.index)
-
-
 def check_bounds(program: Program) -> None:
     """Prove that every affine access stays inside its array; DefinitionError with the first one that does not."""
     sizes = frozenset(v.name for v in program.sizes)
     for op in program.ops:
         match op:
             case ComputeOp():
-                around = [c for a in (*op.axes, *op.reduce_axes) for c in axis_range(a)] + list(op.where)
+                around = [c for a in (*op.axes, *op.reduce_axes) for c in _axis_range(a)] + list(op.where)
                 check = _Bounds(op, [a.name for a in (*op.axes, *op.reduce_axes)], around, sizes)
                 check.all(op.body)
                 if op.reduction is not None:
-                    around = [c for a in op.axes for c in axis_range(a)] + list(op.where)
+                    around = [c for a in op.axes for c in _axis_range(a)] + list(op.where)
                     _Bounds(op, [a.name for a in op.axes], around, sizes).all(op.reduction.start())
             case HybridOp():
                 for source in sources(op).values():
-                    check = _Bounds(op, [loop.var.name for loop in source.loops], source.domain, sizes)
+                    check = _Bounds(op, source.axes, source.domain, sizes)
                     check.all((*source.store.index, source.store.value))
                     check.one(Load(source.store.buffer, source.store.index), (), "writes")
                     _Bounds(op, check.axes, source.ranges, sizes).all(source.conditions)
@@ -125,7 +124,7 @@ class _Bounds:
         """One access; DefinitionError with the first point at which it leaves its array."""
         namer = Namer(self.sizes)
         names = dims(self.axes)
-        if not _visible(load, conditions, names, Namer(self.sizes)):
+        if not is_visible(names, Namer(self.sizes), conditions, load.index):
             return
         inside, _ = conditions_text([*self.domain, *conditions], names, namer)
         for index, size in zip(load.index, load.buffer.shape, strict=True):

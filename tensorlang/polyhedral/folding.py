@@ -17,7 +17,6 @@ from tensorlang.polyhedral.witness import element_text, instance, locate, smalle
 class Overwritten:
     """A read whose value is lost: `witness` names the write that takes its cell (source), and the read (sink)."""
 
-    fold: Fold
     writer: str
     reader: str
     witness: Witness
@@ -84,7 +83,7 @@ def _overwritten(fold: Fold, pairs: isl.Map, space: TimeSpace) -> Overwritten:
     reads = [r for r in then.reads if r.array == fold.array]
     lost = [r for r in reads if _clashes(fold, write, at, r, when)] or reads
     witness = Witness("storage", element_text(lost[0], when), a, b, (), tuple(sorted(bound.items())))
-    return Overwritten(fold, first.name, then.name, witness)
+    return Overwritten(first.name, then.name, witness)
 
 
 def _clashes(fold: Fold, write: Access, at: dict[str, int], read: Access, when: dict[str, int]) -> bool:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, is_visible, lexicographic
 from tensorlang.polyhedral.declared import Declared
 from tensorlang.polyhedral.pairwise import Pairwise
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
@@ -108,14 +108,13 @@ class TimeSpace:
         return found.intersect_params(isl.make_set(f"{self.namer.prefix()}{{ : {context} }}")) if context else found
 
     def is_exact(self, statement: Statement, access: Access) -> bool:
-        """True when isl sees the element of an access and the whole domain: only such a write covers a read."""
-        names, index = dims(statement.loops), access.index
-        return self.is_visible(statement) and index is not None and all(index_text(i, names, self.namer) for i in index)
+        """True when isl sees the element of an access, and all conditions: only such a write covers a read."""
+        conditions = *statement.domain, *access.conditions
+        return access.index is not None and is_visible(dims(statement.loops), self.namer, conditions, access.index)
 
     def is_visible(self, statement: Statement) -> bool:
         """True when isl sees every condition of a domain."""
-        _, exact = conditions_text(statement.domain, dims(statement.loops), self.namer)
-        return exact
+        return is_visible(dims(statement.loops), self.namer, statement.domain)
 
     def make(self, body: str) -> isl.Map:
         """Build an isl map from pieces of text, within the context of non-negative sizes."""
@@ -253,9 +252,7 @@ def _declared_before(rank: int, length: int) -> isl.Map:
     """An element with a time -> the same element with a later time."""
     same = [f"e{k}" for k in range(rank)]
     a, b = [f"a{k}" for k in range(length)], [f"b{k}" for k in range(length)]
-    cases = [" and ".join([f"a{k} = b{k}" for k in range(d)] + [f"a{d} < b{d}"]) for d in range(length)]
-    order = " or ".join(f"({c})" for c in cases)
-    return isl.make_map(f"{{ A[{', '.join(same + a)}] -> A[{', '.join(same + b)}] : {order} }}")
+    return isl.make_map(f"{{ A[{', '.join(same + a)}] -> A[{', '.join(same + b)}] : {lexicographic(a, b)} }}")
 
 
 def violations(scop: Scop) -> list[Violation]:

@@ -44,6 +44,11 @@ class Source:
     scopes: Mapping[str, tuple[str, ...]]
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the loops."""
+        return tuple(loop.var.name for loop in self.loops)
+
+    @property
     def ranges(self) -> list[Expr]:
         """The conditions that keep the loops in their bounds."""
         pairs = [(loop.var, loop.lower, loop.upper) for loop in self.loops]
@@ -100,8 +105,7 @@ def sources(op: HybridOp) -> Mapping[str, Source]:
 def first_inside(op: HybridOp) -> Mapping[str, str]:
     """For each statement, the first one inside the same loops: what depends on the loops alone is computed for that."""
     first: dict[tuple[str, ...], str] = {}
-    names = {name: tuple(loop.var.name for loop in source.loops) for name, source in sources(op).items()}
-    return {name: first.setdefault(loops, name) for name, loops in names.items()}
+    return {name: first.setdefault(source.axes, name) for name, source in sources(op).items()}
 
 
 @lru_cache(maxsize=512)
@@ -123,9 +127,8 @@ def _timed(found: list[Source]) -> dict[str, Source]:
     counters: dict[tuple[str, ...], int] = {}
     last: tuple[str, ...] = ()
     for source in found:
-        names = tuple(loop.var.name for loop in source.loops)
-        shared = next((k for k, (a, b) in enumerate(zip(names, last)) if a != b), min(len(names), len(last)))
-        for depth in range(shared, len(names) + 1):
+        names = source.axes
+        for depth in range(len(shared_prefix(names, last)), len(names) + 1):
             counters[names[:depth]] = counters.get(names[:depth], -1) + 1
         position: list[int | str] = []
         for depth, name in enumerate(names):
@@ -133,6 +136,16 @@ def _timed(found: list[Source]) -> dict[str, Source]:
         done[source.name] = replace(source, position=(*position, counters[names]))
         last = names
     return done
+
+
+def shared_prefix(*paths: Sequence[str]) -> tuple[str, ...]:
+    """The loops or axes that all paths begin with, outermost first."""
+    shared: list[str] = []
+    for first, *others in zip(*paths, strict=False):
+        if any(name != first for name in others):
+            break
+        shared.append(first)
+    return tuple(shared)
 
 
 def _source(name: str, store: Store, place: _Place) -> Source:

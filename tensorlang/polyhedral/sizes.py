@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tensorlang.ir.expr import Expr, to_text
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import conditions_text, dims, index_text
 from tensorlang.polyhedral.legality import TimeSpace, Violation
-from tensorlang.polyhedral.statement import Access, Statement
 
 _LONGEST = 120  # what is longer says no more than its smallest case
 
@@ -57,13 +55,6 @@ def _name(expr: Expr) -> str:
 def _all_visible(space: TimeSpace, arrays: set[str]) -> bool:
     """Whether isl sees all domains, and every access to some arrays."""
     return all(
-        space.is_visible(s) and all(_is_visible(space, s, a) for a in (*s.writes, *s.reads) if a.array in arrays)
+        space.is_visible(s) and all(space.is_exact(s, a) for a in (*s.writes, *s.reads) if a.array in arrays)
         for s in space.scop.statements
     )
-
-
-def _is_visible(space: TimeSpace, statement: Statement, access: Access) -> bool:
-    names = dims(statement.loops)
-    _, exact = conditions_text(access.conditions, names, space.namer)
-    index = access.index
-    return exact and index is not None and all(index_text(i, names, space.namer) is not None for i in index)

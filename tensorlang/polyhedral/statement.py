@@ -70,15 +70,19 @@ class Statement:
     ahead: str = ""
     placing: tuple[Expr, ...] = ()
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the stage's own axes."""
+        return tuple(axis for axis, _ in self.point)
+
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array as the analysis sees it: its box, whether the caller provides it, and whether only parts of it are
-    computed (then every read must be covered)."""
+    """An array as the analysis sees it: its box, and whether only parts of it are computed (then every read must be
+    covered)."""
 
     name: str
     shape: tuple[Expr, ...]
-    is_input: bool
     is_partial: bool = False
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorlang.errors import Instance, Witness
-from tensorlang.ir.expr import Const, Expr, Load, Var, substitute, to_text, walk
+from tensorlang.ir.expr import Expr, Load, Var, substitute, to_text, walk
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, evaluate
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, evaluate, with_sizes
 from tensorlang.polyhedral.legality import TimeSpace, Violation
+from tensorlang.polyhedral.ordered import shared_prefix
 from tensorlang.polyhedral.statement import Access, Statement
 
 Located: TypeAlias = tuple[Statement, dict[str, int]]
@@ -83,9 +84,10 @@ class Clash:
         """The pair in the user's names."""
         space = self.violation.space
         a, b = (instance(t.statement, t.values, space) for t in (self.source, self.sink))
-        shared = _shared_axes(self.source.statement, self.sink.statement)
+        first, then = self.source.statement, self.sink.statement
+        shared = len(shared_prefix(first.axes, then.axes)) if first.stage == then.stage else 0
         distance = tuple(y - x for x, y in zip(a.point[:shared], b.point[:shared], strict=True))
-        element = min(self.source.element, self.sink.element, key=is_unknown)
+        element = min(self.source.element, self.sink.element, key=_is_unknown)
         if self.differs():
             element = f"{self.source.access.array}[...]"
         return Witness(self.violation.kind, element, a, b, distance, tuple(sorted(self.sizes.items())))
@@ -93,11 +95,11 @@ class Clash:
     def differs(self) -> bool:
         """Whether the two touch different elements: isl took one that it cannot tell as any element."""
         elements = {self.source.element, self.sink.element}
-        return len(elements) == 2 and not any(map(is_unknown, elements))
+        return len(elements) == 2 and not any(map(_is_unknown, elements))
 
     def unseen(self) -> tuple[Touch, ...]:
         """Those of the two whose element isl cannot tell: it was taken as any element."""
-        found = {t.text(): t for t in (self.source, self.sink) if is_unknown(t.element) or self.differs()}
+        found = {t.text(): t for t in (self.source, self.sink) if _is_unknown(t.element) or self.differs()}
         return tuple(found.values())
 
     def hidden_by_data(self) -> tuple[str, ...]:
@@ -109,10 +111,10 @@ class Clash:
 
 def explain(violation: Violation) -> Witness:
     """Return the smallest pair of instances that a violation gets wrong."""
-    return clash(violation).witness()
+    return _clash(violation).witness()
 
 
-def clash(violation: Violation) -> Clash:
+def _clash(violation: Violation) -> Clash:
     """Return the smallest pair that a violation gets wrong, with the accesses that meet."""
     space = violation.space
     bound, source, sink = smallest_that_runs(violation.pairs, space)
@@ -124,7 +126,7 @@ def clash(violation: Violation) -> Clash:
 def smallest_clash(violations: Sequence[Violation]) -> Clash:
     """The clash of the violation that the smallest sizes show; of several such, the first."""
     shown = min(violations, key=lambda v: sum(smallest(v.pairs)[0])) if len(violations) > 1 else violations[0]
-    return clash(shown)
+    return _clash(shown)
 
 
 def _reads_memory(condition: Expr) -> bool:
@@ -139,21 +141,13 @@ def _accesses(array: str, first: Located, then: Located) -> tuple[Touch, Touch]:
         for x in _touching(first[0], array, writes[0])
         for y in _touching(then[0], array, writes[1])
     ]
-    known = [(a, b) for a, b in pairs if a.element == b.element and not is_unknown(a.element)]
-    unknown = [(a, b) for a, b in pairs if is_unknown(a.element) or is_unknown(b.element)]
+    known = [(a, b) for a, b in pairs if a.element == b.element and not _is_unknown(a.element)]
+    unknown = [(a, b) for a, b in pairs if _is_unknown(a.element) or _is_unknown(b.element)]
     return (known or unknown or pairs)[0]
 
 
 def _touching(statement: Statement, array: str, writes: bool) -> list[Access]:
     return [a for a in (statement.writes if writes else statement.reads) if a.array == array]
-
-
-def _shared_axes(a: Statement, b: Statement) -> int:
-    """How many axes two statements of one stage have in common, outermost first."""
-    if a.stage != b.stage:
-        return 0
-    pairs = zip(a.point, b.point, strict=False)
-    return next((k for k, (x, y) in enumerate(pairs) if x[0] != y[0]), min(len(a.point), len(b.point)))
 
 
 def smallest_that_runs(
@@ -204,11 +198,10 @@ def _sizes(pairs: isl.Map, symbols: dict[str, str]) -> isl.Set:
 
 def _existing(space: TimeSpace, sizes: dict[str, int]) -> isl.Set:
     """The time vectors at which anything runs, for the given sizes."""
-    values: dict[str, Expr] = {name: Const(value, INDEX) for name, value in sizes.items()}
     namer = Namer(space.scop.sizes)
     pieces = []
     for statement in space.scop.statements:
-        domain = [substitute(condition, values) for condition in statement.domain]
+        domain = [with_sizes(condition, sizes) for condition in statement.domain]
         where, _ = conditions_text(domain, dims(statement.loops), namer)
         pieces.append(f"[{space.vector(statement)}] : {where}")
     return isl.make_set(f"{namer.prefix()}{{ {'; '.join(pieces)} }}")
@@ -249,7 +242,7 @@ def instance(statement: Statement, values: dict[str, int], space: TimeSpace) -> 
     return Instance(statement.name, point, time)
 
 
-def is_unknown(element: str) -> bool:
+def _is_unknown(element: str) -> bool:
     """Whether the text of an element leaves open which one it is."""
     return element.endswith("[...]")
 

@@ -9,9 +9,9 @@ from tensorlang import config
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, Load, to_text
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, is_visible
 from tensorlang.polyhedral.extract import guarded_loads, in_place
-from tensorlang.polyhedral.ordered import Source, sources
+from tensorlang.polyhedral.ordered import Source, shared_prefix, sources
 from tensorlang.polyhedral.statement import Access
 from tensorlang.polyhedral.witness import element_text
 from tensorlang.te.operation import HybridOp
@@ -28,9 +28,7 @@ class Reading:
 
     def is_visible(self, sizes: frozenset[str]) -> bool:
         """Whether isl sees when the load runs, and what it reads."""
-        names, namer = dims(_loops(self.source)), Namer(sizes)
-        _, exact = conditions_text(self.domain, names, namer)
-        return exact and all(index_text(i, names, namer) is not None for i in self.load.index)
+        return is_visible(dims(self.source.axes), Namer(sizes), self.domain, self.load.index)
 
 
 def check_written(program: Program) -> None:
@@ -73,7 +71,7 @@ def readings(source: Source) -> Iterator[Reading]:
 
 def unwritten(reading: Reading, found: Sequence[Source], namer: Namer) -> isl.Set | None:
     """The instances of a read that come before every write of their element; None when there are none."""
-    names = dims(_loops(reading.source))
+    names = dims(reading.source.axes)
     where, exact = conditions_text(reading.domain, names, namer)
     index = [index_text(i, names, namer) for i in reading.load.index]
     known = [text for text in index if text is not None]
@@ -95,10 +93,6 @@ def _set(names: dict[str, str], conditions: Sequence[str], namer: Namer) -> isl.
     return isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {text} }}")
 
 
-def _loops(source: Source) -> tuple[str, ...]:
-    return tuple(loop.var.name for loop in source.loops)
-
-
 @dataclass(frozen=True, slots=True)
 class _Writer:
     """A store of the array, and the number of loops around it that are also around the read."""
@@ -117,7 +111,7 @@ class _Writer:
         here, there = (int(s.position[2 * self.shared]) for s in (self.source, reading.source))
         if here < there:
             depths.insert(0, self.shared)
-        loops = _loops(self.source)
+        loops = self.source.axes
         for depth in depths:
             at = {name: names[name] if k < depth else f"w{k}" for k, name in enumerate(loops)}
             own = [at[name] for name in loops[depth:]]
@@ -134,12 +128,10 @@ class _Writer:
 
 def _nearest_first(reading: Reading, found: Sequence[Source]) -> list[_Writer]:
     """The stores of the array that is read: those that share most loops with the read first, later ones first."""
-    loops = _loops(reading.source)
     writers: list[tuple[int, int, _Writer]] = []
     for number, source in enumerate(found):
         if source.store.buffer.name == reading.load.buffer.name:
-            pairs = zip(_loops(source), loops, strict=False)
-            shared = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(source.loops), len(loops)))
+            shared = len(shared_prefix(source.axes, reading.source.axes))
             writers.append((shared, number, _Writer(source, shared)))
     return [writer for _, _, writer in sorted(writers, key=lambda w: w[:2], reverse=True)]
 
@@ -148,7 +140,7 @@ def _complaint(op: HybridOp, reading: Reading, missing: isl.Set, namer: Namer) -
     count = missing.dim(isl.DIM.param)
     values = isl.lexicographic_minimum(missing.move_dims(isl.DIM.set, 0, isl.DIM.param, 0, count))
     sizes = {to_text(e): v for e, v in zip(namer.parameters.values(), values[:count], strict=True)}
-    at = dict(zip(_loops(reading.source), values[count:], strict=True))
+    at = dict(zip(reading.source.axes, values[count:], strict=True))
     element = element_text(Access(reading.load.buffer.name, reading.load.index), {**at, **sizes})
     known = ", ".join(f"{name}={value}" for name, value in sizes.items())
     return (

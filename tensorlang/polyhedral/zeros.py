@@ -8,7 +8,7 @@ from functools import lru_cache
 from tensorlang import config
 from tensorlang.ir.expr import Buffer
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, is_visible
 from tensorlang.polyhedral.ordered import Source, sources
 from tensorlang.polyhedral.written import readings, unwritten
 from tensorlang.te.operation import HybridOp
@@ -45,9 +45,7 @@ def begins_as_zeros(op: HybridOp, sizes: frozenset[str]) -> frozenset[str]:
 
 def _is_certain(source: Source, sizes: frozenset[str]) -> bool:
     """Whether a store runs, and where it stores, is known from the loops alone."""
-    names, namer = dims([loop.var.name for loop in source.loops]), Namer(sizes)
-    _, exact = conditions_text(source.domain, names, namer)
-    return exact and all(index_text(i, names, namer) is not None for i in source.store.index)
+    return is_visible(dims(source.axes), Namer(sizes), source.domain, source.store.index)
 
 
 def _is_covered(array: Buffer, writers: Sequence[Source], sizes: frozenset[str]) -> bool:
@@ -58,7 +56,7 @@ def _is_covered(array: Buffer, writers: Sequence[Source], sizes: frozenset[str])
     pieces = []
     for source in writers:
         if source.store.buffer.name == array.name:
-            names = dims([loop.var.name for loop in source.loops])
+            names = dims(source.axes)
             where, _ = conditions_text(source.domain, names, namer)
             index = [index_text(i, names, namer) for i in source.store.index]
             bound = f"exists {', '.join(names.values())} : " if names else ""

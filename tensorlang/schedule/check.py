@@ -29,12 +29,12 @@ from tensorlang.polyhedral.sizes import failing_sizes
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
 from tensorlang.polyhedral.witness import Clash, smallest_clash
 from tensorlang.schedule import order
+from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.plans import Derived
-from tensorlang.schedule.relation import constant
+from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState
-from tensorlang.schedule.tile_match import Mismatch
-from tensorlang.schedule.tile_plan import tile_fault
+from tensorlang.schedule.tiles.match import Mismatch
+from tensorlang.schedule.tiles.plan import tile_fault
 from tensorlang.te.operation import HybridOp, buffers
 
 MOST = 4  # other loops offered
@@ -58,7 +58,7 @@ class OutOfReach:
             "",
             f"{self.statement.name} reads {self.read.array} {where}",
             witness=first_instance(self.scop, self.statement, self.read),
-            legal=searched(partial(legal_places, state, self.producer.name)),
+            legal=_searched(partial(legal_places, state, self.producer.name)),
         )
 
 
@@ -89,7 +89,7 @@ class Uncovered:
         """The error to raise."""
         producer = state.program.producer[self.gap.array]
         element = self.gap.witness.element
-        word, legal = "compute there", searched(partial(legal_places, state, producer))
+        word, legal = "compute there", _searched(partial(legal_places, state, producer))
         if state.stages[producer].predicates:
             word, legal = "store", lambda: [f"a predicate that holds for {element}"]
         why = f"{self.gap.reader} reads {element}, which {producer} does not {word}"
@@ -291,19 +291,19 @@ def _refusal(state: ScheduleState, derived: Derived, broken: Sequence[Violation]
         why = f"{_subject(witness)} would run before what it needs"
         return IllegalOrder("", "\n".join([why, *notes]), witness=witness)
     stage, axis, note = _guilty(state, derived.scop, violation.array)
-    update = violation.kind == "reduction" or is_update(state, found)
+    update = violation.kind == "reduction" or _is_update(state, found)
     what = "updated" if update else "written" if violation.kind == "output" else "written and read"
     why = f"iterations of {axis} would run at the same time, but {witness.element} is {what} by two of them"
     word = {LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorize", LoopKind.BOUND: "bind"}[note.kind]
     thread = f", {note.thread!r}" if note.thread else ""
 
     def others() -> list[str]:
-        return [f"s[{stage!r}].{word}({a!r}{thread})" for a in free_axes(state, stage, axis)]
+        return [f"s[{stage!r}].{word}({a!r}{thread})" for a in _free_axes(state, stage, axis)]
 
-    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, legal=searched(others))
+    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, legal=_searched(others))
 
 
-def searched(search: Callable[[], list[str]]) -> Callable[[], list[str]]:
+def _searched(search: Callable[[], list[str]]) -> Callable[[], list[str]]:
     """A search for alternatives that finds none when it runs out of its budget."""
 
     def run() -> list[str]:
@@ -319,7 +319,7 @@ def searched(search: Callable[[], list[str]]) -> Callable[[], list[str]]:
 def _notes(state: ScheduleState, found: Clash) -> list[str]:
     """What a user may not expect: an order that is kept on demand, and accesses that isl cannot follow."""
     notes = []
-    if state.strict and is_update(state, found):
+    if state.strict and _is_update(state, found):
         notes.append("the schedule is strict: floating-point updates of one element keep the order of the program")
     for touch in found.unseen():
         why = "is not affine" if found.differs() else "depends on data"
@@ -328,7 +328,7 @@ def _notes(state: ScheduleState, found: Clash) -> list[str]:
     return notes
 
 
-def is_update(state: ScheduleState, found: Clash) -> bool:
+def _is_update(state: ScheduleState, found: Clash) -> bool:
     """Whether two runs update one element by the same reducer."""
     a, b = found.source.statement, found.sink.statement
     op = state.program[a.stage]
@@ -366,7 +366,7 @@ def _only(scop: Scop, stage: str, axis: str, kind: LoopKind) -> Scop:
     return replace(scop, statements=statements, unordered=frozenset() if kind is LoopKind.VECTORIZED else names)
 
 
-def free_axes(state: ScheduleState, stage: str, guilty: str) -> list[str]:
+def _free_axes(state: ScheduleState, stage: str, guilty: str) -> list[str]:
     """The first plain leaves of a stage that may run as `guilty` was to, those of its nest before others."""
     current = state.stages[stage]
     note = current.annotations[guilty]

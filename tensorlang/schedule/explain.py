@@ -8,10 +8,11 @@ from typing import Any
 
 from tensorlang import config, dtypes
 from tensorlang.errors import BadArgument, ScheduleError, shown
-from tensorlang.ir.expr import Const, Expr, substitute, to_text
+from tensorlang.ir.expr import Const, Expr, to_text
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.ir.stmt import LoopKind
 from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.affine_text import with_sizes
 from tensorlang.polyhedral.count import instances, points
 from tensorlang.polyhedral.distances import Distance, distances
 from tensorlang.polyhedral.footprint import Box, Reader, needed
@@ -21,7 +22,7 @@ from tensorlang.polyhedral.nest import loops as loops_of
 from tensorlang.polyhedral.statement import Role, Scop, Statement
 from tensorlang.schedule.check import is_legal
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.plans import BufferPlan, Derived
+from tensorlang.schedule.derive.plans import BufferPlan, Derived
 from tensorlang.schedule.primitives.loops import Reorder
 from tensorlang.schedule.state import ScheduleState
 
@@ -160,7 +161,7 @@ def _stage_notes(state: ScheduleState, derived: Derived, sizes: Mapping[str, int
             plan = derived.plans.get(array)
             if plan is None:
                 continue
-            shape = [_fixed(e, sizes) for e in plan.buffer.shape]
+            shape = [simplify(with_sizes(e, sizes)) for e in plan.buffer.shape]
             recomputed = _recomputed(own, derived.scop, sizes) if stage.attach is not None else 1.0
             texts = tuple(map(to_text, shape))
             yield StageNote(name, where, array, texts, _bytes(plan, shape), plan.buffer.scope, reads, recomputed)
@@ -188,15 +189,11 @@ def _reads(statements: Sequence[Statement], derived: Derived, sizes: Mapping[str
 
 def _within(box: Box | None, whole: Expr, sizes: Mapping[str, int]) -> Expr:
     """The size of a box, which counts tiles as full, cut to that of the array."""
-    limit = _fixed(whole, sizes)
-    size = limit if box is None else _fixed(box.size, sizes)
+    limit = simplify(with_sizes(whole, sizes))
+    size = limit if box is None else simplify(with_sizes(box.size, sizes))
     if not isinstance(size, Const):
         return limit
     return limit if isinstance(limit, Const) and size.value > limit.value else size
-
-
-def _fixed(expr: Expr, sizes: Mapping[str, int]) -> Expr:
-    return simplify(substitute(expr, {n: Const(v, INDEX) for n, v in sizes.items()}), {})
 
 
 def _bytes(plan: BufferPlan, shape: Sequence[Expr]) -> int | None:

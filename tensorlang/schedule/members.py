@@ -60,7 +60,7 @@ def leaves_of(state: ScheduleState, stage: str, member: Member) -> tuple[str, ..
     every = set(member.loops.values())
     mine: set[str] = set()
     for name, strand in current.strands.items():
-        loops = {loop.var.name for loop in sources(op)[strand.source].loops}
+        loops = set(sources(op)[strand.source].axes)
         if own <= loops <= every:
             mine |= set(order.around(current.order, name))
     return tuple(a for a in current.leaves if a in mine)

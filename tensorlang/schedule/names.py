@@ -21,7 +21,6 @@ ABSENT = {
     "annotate_buffer_access": "reads and writes are known exactly",
     "blockize": "tensorize takes the loop itself",
     "cache_index": "index arithmetic is hoisted by the compiler",
-    "cache_inplace": "te.hybrid.script updates an input in place",
     "copy": "make another with te.create_schedule, then other.replay(s.trace)",
     "get_child_blocks": "s.stages holds all stages",
     "get_loops": "s[C].leaf_iter_vars are the loops of a stage",

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Binary, Const, Expr, Unary, substitute
-from tensorlang.ir.stmt import INDEX
-from tensorlang.polyhedral.affine_text import evaluate
+from tensorlang.ir.expr import Binary, Const, Expr, Unary
+from tensorlang.polyhedral.affine_text import evaluate, with_sizes
 from tensorlang.polyhedral.distances import Distance, distances
 from tensorlang.polyhedral.statement import Statement
 from tensorlang.schedule.derive import derive
@@ -54,8 +53,8 @@ def draw(
     derived = derive(state)
     known = dict.fromkeys(state.sizes, _SMALL) | dict(sizes or {})
     chosen = _statement(derived.scop.statements, statement)
-    names = [axis for axis, _ in chosen.point]
-    shown = tuple(axes) or tuple(names[:2])
+    names = chosen.axes
+    shown = tuple(axes) or names[:2]
     for axis in shown:
         if axis not in names:
             raise BadArgument("", f"{chosen.name} has no axis {axis!r}; {nearest(axis, names)}")
@@ -80,9 +79,8 @@ def _statement(statements: Sequence[Statement], wanted: str | None) -> Statement
 
 def _visits(statement: Statement, axes: tuple[str, str], sizes: Mapping[str, int]) -> Iterator[Point]:
     """The points in order of their first visit."""
-    fixed = {n: Const(v, INDEX) for n, v in sizes.items()}
-    domain = [substitute(c, dict[str, Expr](fixed)) for c in statement.domain]
-    point = {a: substitute(v, dict[str, Expr](fixed)) for a, v in statement.point}
+    domain = [with_sizes(c, sizes) for c in statement.domain]
+    point = {a: with_sizes(v, sizes) for a, v in statement.point}
     bounds = [_range(name, domain) for name in statement.loops]
     runs: list[tuple[tuple[int, ...], Point]] = []
     for values in product(*bounds):

@@ -118,14 +118,14 @@ def _decode(value: Any) -> Any:
             return value
 
 
-def key_of(step: Primitive) -> str:
+def _key_of(step: Primitive) -> str:
     """The name of a step's primitive in traces."""
     return next(key for key, cls in REGISTRY.items() if cls is type(step))
 
 
 def to_json(step: Primitive) -> dict[str, Any]:
     """A step as JSON data."""
-    return {"step": key_of(step), **{f.name: _encode(getattr(step, f.name)) for f in fields(step)}}  # type: ignore[arg-type]
+    return {"step": _key_of(step), **{f.name: _encode(getattr(step, f.name)) for f in fields(step)}}  # type: ignore[arg-type]
 
 
 def from_json(data: Mapping[str, Any]) -> Primitive:

@@ -10,27 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
-from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, rewrite, same
-from tensorlang.ir.expr import fold_integers as fold
-from tensorlang.ir.index import to_index
+from tensorlang.ir.expr import Const, Expr, Var, binary
 from tensorlang.ir.stmt import INDEX
-
-ZERO = Const(0, INDEX)
-ONE = Const(1, INDEX)
-
-
-@dataclass(frozen=True, slots=True)
-class AxisRange:
-    """`lower <= axis < lower + extent`, int64."""
-
-    lower: Expr
-    extent: Expr
-
-    @property
-    def upper(self) -> Expr:
-        if isinstance(self.lower, Const) and self.lower.value == 0:
-            return self.extent
-        return binary("add", self.lower, self.extent)
+from tensorlang.schedule.axis_range import ONE, ZERO, AxisRange, constant, simple
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +142,6 @@ def renamed(relation: Relation, names: Mapping[str, str]) -> Relation:
     return replace(relation, **{name: named(getattr(relation, name)) for name in texts})
 
 
-def hull(a: AxisRange, b: AxisRange) -> AxisRange:
-    """The smallest range that holds two."""
-    if a is b or (same(a.lower, b.lower) and same(a.extent, b.extent)):
-        return a
-    lower = binary("min", a.lower, b.lower)
-    return AxisRange(lower, binary("sub", binary("max", a.upper, b.upper), lower))
-
-
 def implied(own: Iterable[str], relations: Sequence[Relation]) -> set[str]:
     """The axes whose range follows from the ranges of a statement's own axes, and needs no bound of its own."""
     found = set(own)
@@ -183,19 +157,6 @@ def implied(own: Iterable[str], relations: Sequence[Relation]) -> set[str]:
             case _:
                 pass
     return found
-
-
-def simple(expr: Expr) -> Expr:
-    """Fold integer constants, as `binary` does where it joins expressions that are folded already."""
-    if isinstance(expr, Const | Var):
-        return expr
-    return rewrite(expr, lambda e: fold(e.op, e.a, e.b) if isinstance(e, Binary) else None)
-
-
-def constant(expr: Expr) -> int | None:
-    """The value of a constant expression, else None."""
-    folded = simple(expr)
-    return int(folded.value) if isinstance(folded, Const) else None
 
 
 def _ceildiv(a: Expr, b: int) -> Expr:
@@ -354,7 +315,7 @@ def backward(
                 value[relation.axis] = simple(binary("sub", at, relation.by))
                 if relation.within is not None:
                     guards += _held(relation.axis, value[relation.axis], known, free)
-                    guards += _inside(at, relation.within) if relation.cuts else []
+                    guards += relation.within.holds(at) if relation.cuts else ()
             case ReverseRelation():
                 value[relation.axis] = binary("sub", _ends(known[relation.axis]), value[relation.reversed])
             case AffineRelation():
@@ -365,18 +326,13 @@ def backward(
             case BandRelation():
                 points = [value[a] for a in relation.axes]
                 for tile, (at, size) in zip(relation.tiles, _tile_rows(relation, points), strict=True):
-                    guards += _inside(at, AxisRange(binary("mul", value[tile], size), Const(size, INDEX)))
+                    guards += AxisRange(binary("mul", value[tile], size), Const(size, INDEX)).holds(at)
     return value, guards
 
 
-def _inside(value: Expr, reach: AxisRange) -> list[Expr]:
-    """The conditions that keep a value in a range."""
-    return [binary("ge", value, reach.lower), binary("lt", value, reach.upper)]
-
-
-def _held(axis: str, value: Expr, known: Mapping[str, AxisRange], free: Collection[str]) -> list[Expr]:
+def _held(axis: str, value: Expr, known: Mapping[str, AxisRange], free: Collection[str]) -> Sequence[Expr]:
     """The conditions that keep an axis in its range; none if that follows from the range of others."""
-    return [] if axis in free else _inside(value, known[axis])
+    return () if axis in free else known[axis].holds(value)
 
 
 def _tile_rows(relation: BandRelation, values: Sequence[Expr]) -> list[tuple[Expr, int]]:
@@ -408,8 +364,3 @@ def _split_guards(
     if low is None or extent is None or (low + extent) % factor:
         guards.append(binary("lt", whole, parent.upper))
     return guards
-
-
-def symbolic(expr: Expr) -> Expr:
-    """An extent of a te axis as an int64 expression of the sizes."""
-    return simple(to_index(expr))

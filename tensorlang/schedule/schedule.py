@@ -13,7 +13,6 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
-from tensorlang.schedule.auto_order import AutoOrder, auto_order
 from tensorlang.schedule.check import too_complex, verify
 from tensorlang.schedule.explain import checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
@@ -21,7 +20,8 @@ from tensorlang.schedule.members import host_of, member_of
 from tensorlang.schedule.names import absent, nearest
 from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
-from tensorlang.schedule.repair import Refused, repaired
+from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
+from tensorlang.schedule.proposals.repair import Refused, repaired
 from tensorlang.schedule.stage import AxisLike, Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
@@ -39,7 +39,7 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], stri
     if not outputs:
         raise DefinitionError("create_schedule needs at least one operation", caller())
     program, names = canonical(outputs)
-    check_program(program)
+    _check_program(program)
     made = Schedule(program, names, outputs)
     if strict:
         made.strict()
@@ -48,7 +48,7 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], stri
     return made
 
 
-def check_program(program: Program) -> None:
+def _check_program(program: Program) -> None:
     """Prove that a program reads and writes inside its arrays, and nothing before it is written."""
     try:
         with isl.budget(config.get("budget")):
@@ -67,6 +67,7 @@ class Schedule:
         self._keep_alive = tuple(outputs)
         self._state = initial_state(program)
         self._trace = Trace()
+        self._proves_each_step = True
 
     @property
     def state(self) -> ScheduleState:
@@ -202,7 +203,7 @@ class Schedule:
 
     def apply(self, step: Primitive) -> Outputs:
         """Apply one step and prove the result legal; on a refusal the schedule stays as it was."""
-        return self.advance(step, check=True)
+        return self.advance(step, check=self._proves_each_step)
 
     def require_legal(self, asked: str) -> None:
         """Prove the current state legal; `asked` is what the error names when it is not."""
@@ -289,6 +290,21 @@ class Schedule:
             )
         stages = [op.name for op in self.program.ops if isinstance(op, ComputeOp | HybridOp)]
         return auto_order(self, stages, parallel, tile)
+
+    @contextmanager
+    def proven_together(self, asked: str) -> Iterator[None]:
+        """Many steps proven legal at once, in the state after the last; a refusal undoes them all.
+
+        For code that applies dozens of steps; `asked` is what the error names.
+        """
+        outermost, self._proves_each_step = self._proves_each_step, False
+        try:
+            with self.all_or_none():
+                yield
+                if outermost:
+                    self.require_legal(asked)
+        finally:
+            self._proves_each_step = outermost
 
     def _tensor(self, name: str) -> Tensor:
         return self.program[name].output(0)

@@ -305,16 +305,28 @@ class Stage:
 
     def transform_layout(self, mapping_function: Callable[..., Any]) -> list[Axis]:
         """Store the stage under other indices; returns its new axes. See TransformLayout."""
-        if not callable(mapping_function):
-            why = f"expected a function from the old indices to the new ones, got {shown(mapping_function)}"
-            raise BadArgument(f"s[{self.name!r}].transform_layout(...)", why, where=caller())
-        axes = self.op.axis
-        names = _parameters(mapping_function, [a.name for a in axes])
-        index: list[Expr] = []
-        if len(names) == len(axes):  # if not, the step itself refuses
-            results = mapping_function(*(Axis(n, a.extent) for n, a in zip(names, axes, strict=True)))
-            index = [as_expr(r) for r in (results if isinstance(results, list | tuple) else [results])]
-        return list(self._axes(p.TransformLayout(self.name, names, tuple(_texts(index)))))
+        names, index = self._mapped("transform_layout", mapping_function, self.op.axis)
+        return list(self._axes(p.TransformLayout(self.name, names, index)))
+
+    def cache_inplace(self, mapping_function: Callable[..., Any]) -> Stage:
+        """Update arrays in copies under other indices; returns the stage that does so. See CacheInplace."""
+        shape = [Axis(f"i{k}", extent) for k, extent in enumerate(self.op.shape)]
+        names, index = self._mapped("cache_inplace", mapping_function, shape)
+        made = self.schedule.apply(p.CacheInplace(self.name, names, index))
+        return self.schedule[made[0]]
+
+    def _mapped(
+        self, step: str, function: Callable[..., Any], old: Sequence[Axis]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The parameters of an index map, and its results as text; none when their number is not the wanted one."""
+        if not callable(function):
+            why = f"expected a function from the old indices to the new ones, got {shown(function)}"
+            raise BadArgument(f"s[{self.name!r}].{step}(...)", why, where=caller())
+        names = _parameters(function, [a.name for a in old])
+        if len(names) != len(old):  # the step itself refuses
+            return names, ()
+        results = function(*(Axis(n, a.extent) for n, a in zip(names, old, strict=True)))
+        return names, tuple(_texts([as_expr(r) for r in (results if isinstance(results, list | tuple) else [results])]))
 
     @property
     def _stored(self) -> str:

@@ -14,9 +14,10 @@ from tensorlang.ir.stmt import For, LoopKind, Stmt, Store, children
 from tensorlang.polyhedral.facts import Fact
 from tensorlang.polyhedral.ordered import first_inside, sources
 from tensorlang.schedule import order
+from tensorlang.schedule.axis_range import AxisRange, hull, symbolic
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.order import Order
-from tensorlang.schedule.relation import AxisRange, Relation, hull, made_by, ranges, symbolic
+from tensorlang.schedule.relation import Relation, made_by, ranges
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation
 from tensorlang.te.program import Program
@@ -72,7 +73,8 @@ class Prefetched:
 Pragmas: TypeAlias = tuple[tuple[str, int | str], ...]
 PARTITION_HINT = "loop_partition_hint"
 IMPORT_LLVM = "import_llvm"
-"""Pragmas: generate full tiles of a split apart, and texts of LLVM IR for the kernel."""
+NONTEMPORAL = "nontemporal"
+"""Pragmas: generate full tiles of a split apart, texts of LLVM IR for the kernel, and write past the caches."""
 
 
 @dataclass(frozen=True)

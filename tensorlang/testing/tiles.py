@@ -11,8 +11,8 @@ from tensorlang.ir.linear import linear
 from tensorlang.ir.stmt import Stmt
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.tile_match import Mismatch, Tile
-from tensorlang.schedule.tile_plan import tile_site
+from tensorlang.schedule.tiles.match import Mismatch, Tile
+from tensorlang.schedule.tiles.plan import tile_site
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.define import placeholder
 from tensorlang.te.domain import var

@@ -36,7 +36,7 @@ def statement(
     return Statement(name, name, role, loops, domain, point, (Access(array, writes),), reads, time)
 
 
-S, T = Array("S", (number(8), number(8)), False), Array("T", (number(8), number(8)), False)
+S, T = Array("S", (number(8), number(8))), Array("T", (number(8), number(8)))
 
 
 def recurrence(first: str, second: str, di: int, dj: int) -> Scop:
@@ -172,7 +172,7 @@ def test_copies_of_a_tile_are_apart() -> None:
 def test_any_size() -> None:
     read = Access("S", (i - 1, number(0)), (), (binary("ge", i - 1, 0),))
     one = statement("S", Role.PURE, (0, "i", 0), within(i=n), (i, number(0)), (read,))
-    scop = Scop((one,), (Array("S", (n, number(8)), False),), frozenset({"n"}))
+    scop = Scop((one,), (Array("S", (n, number(8))),), frozenset({"n"}))
     assert violations(scop) == []
     (race,) = violations(replace(scop, unordered=frozenset({"i"})))
     witness = explain(race)

@@ -17,7 +17,7 @@ from tensorlang.polyhedral.affine_text import evaluate
 from tensorlang.polyhedral.scan import invisible, scan, schedule_text
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.plans import Derived
+from tensorlang.schedule.derive.plans import Derived
 from tensorlang.testing.strategies import programs
 from tensorlang.testing.traces import schedules
 from tests.programs import Case, chain, matmul, row_sum, stencil

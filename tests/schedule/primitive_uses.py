@@ -331,6 +331,11 @@ USES: dict[str, Use] = {
         "s['B'].set_store_predicate('i % 2 == 0')",
         Refused(every_second, "s['B'].set_store_predicate('i % 4 == 0')", UncoveredRead),
     ),
+    "cache_inplace": Use(
+        ROW,
+        "s['sweep'].cache_inplace(lambda i: (i // 4, i % 4))",
+        Refused(ROW, "s['sweep'].cache_inplace(lambda i: (i // 4,))", BadArgument),
+    ),
     "transform_layout": Use(
         halves,
         "s['B'].transform_layout(lambda i, j: (j // 5, i, j % 5))",

@@ -9,7 +9,8 @@ import pytest
 
 from tensorlang import config, te
 from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError, TooComplex
-from tensorlang.schedule import Schedule, repair
+from tensorlang.schedule import Schedule
+from tensorlang.schedule.proposals import repair
 from tensorlang.testing.check import check_schedule
 from tests.schedule.repair_cases import CASES, Step, added, n, prefix, split, sums, tiles_outside
 

@@ -8,6 +8,7 @@ from tensorlang.schedule.primitives.buffering import DoubleBuffer, FoldStorage, 
 from tensorlang.schedule.primitives.cut import Partition, Peel
 from tensorlang.schedule.primitives.distribute import Fission, FuseWith
 from tensorlang.schedule.primitives.gather import plan_gather
+from tensorlang.schedule.primitives.inplace import CacheInplace
 from tensorlang.schedule.primitives.layout import TransformLayout
 from tensorlang.schedule.primitives.loops import Fuse, Reorder, Skew, Split
 from tensorlang.schedule.primitives.placement import ComputeAt, ComputeInline, ComputeRoot, SetScope
@@ -27,6 +28,7 @@ __all__ = [
     "Assume",
     "Atomic",
     "Bind",
+    "CacheInplace",
     "CacheRead",
     "CacheWrite",
     "ComputeAt",

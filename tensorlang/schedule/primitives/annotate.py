@@ -9,9 +9,9 @@ from tensorlang.ir.expr import same, to_text
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import order
+from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive import ranges_in_place
 from tensorlang.schedule.primitive import Outputs, argument_text, primitive
-from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import Annotation, ScheduleState
 from tensorlang.te.operation import HybridOp
 

@@ -8,11 +8,11 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, to_text
 from tensorlang.polyhedral.folding import window
 from tensorlang.polyhedral.zeros import begins_as_zeros
+from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.check import legal_places
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
-from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays

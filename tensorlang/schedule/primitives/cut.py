@@ -13,11 +13,12 @@ from tensorlang.ir.simplify import proves, simplify
 from tensorlang.ir.stmt import INDEX, For
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
-from tensorlang.schedule.explicit import explicit
+from tensorlang.schedule.axis_range import ZERO, AxisRange, constant
 from tensorlang.schedule.primitive import Outputs, argument_text, primitive, value_of
 from tensorlang.schedule.primitives.loops import require_plain
 from tensorlang.schedule.primitives.shift import size_expr
-from tensorlang.schedule.relation import ZERO, AxisRange, ShiftRelation, constant, made_by
+from tensorlang.schedule.relation import ShiftRelation, made_by
+from tensorlang.schedule.rewrites.explicit import explicit
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import HybridOp
 from tensorlang.te.program import unique

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.schedule import order
-from tensorlang.schedule.explicit import joined
+from tensorlang.schedule.axis_range import ZERO, AxisRange
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.loops import fresh, require_plain
 from tensorlang.schedule.primitives.shift import shared_range
-from tensorlang.schedule.relation import ZERO, AxisRange, ShiftRelation
+from tensorlang.schedule.relation import ShiftRelation
+from tensorlang.schedule.rewrites.explicit import joined
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.operation import ComputeOp
 

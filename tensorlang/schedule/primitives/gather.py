@@ -10,11 +10,12 @@ from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import Store
 from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.schedule import order
+from tensorlang.schedule.axis_range import ZERO
 from tensorlang.schedule.members import leaves_of
 from tensorlang.schedule.primitive import Primitive
 from tensorlang.schedule.primitives.distribute import FuseWith
 from tensorlang.schedule.primitives.loops import Reorder, Split
-from tensorlang.schedule.relation import ZERO, PartsRelation, Relation, ShiftRelation, SplitRelation, made_by
+from tensorlang.schedule.relation import PartsRelation, Relation, ShiftRelation, SplitRelation, made_by
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import HybridOp, Member
 

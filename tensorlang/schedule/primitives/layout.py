@@ -10,11 +10,11 @@ from tensorlang.ir.expr import Expr, Load, Var, binary, rewrite, select, substit
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims, index_text
 from tensorlang.polyhedral.ast_expr import from_pw_aff
-from tensorlang.schedule.bounds import RuntimeChecks, inside
 from tensorlang.schedule.index_text import names_lookup, parse_index
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.placement import require_internal
 from tensorlang.schedule.primitives.storage import in_program_order
+from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Operation, buffers
@@ -52,15 +52,7 @@ class TransformLayout:
             raise BadArgument("", f"transform_layout must come before other steps on {self.stage}")
         known: dict[str, Expr] = {name: a.as_expr() for name, a in zip(self.axes, op.axes, strict=True)}
         index = [parse_index(text, names_lookup(known, state.decisions, state.sizes)) for text in self.index]
-        taken = {a.name for a in op.reduce_axes} | state.sizes
-        new, inverse, where = _invert(state, op, index, taken)
-        env: dict[str, Expr] = {a.name: e for a, e in zip(op.axes, inverse, strict=True)}
-        moved = replace(
-            op,
-            axes=new,
-            body=tuple(substitute(b, env) for b in op.body),
-            where=(*(substitute(w, env) for w in op.where), *where),
-        )
+        moved = laid_out(state, op, index)
         changed: dict[str, Operation] = {self.stage: moved}
         for user in state.program.consumers[self.stage]:
             consumer = state.program[user]
@@ -71,11 +63,23 @@ class TransformLayout:
         rest = {n: s for n, s in state.stages.items() if n != self.stage}
         stages = in_program_order(program, rest)
         stages[self.stage] = replace(stages[self.stage], attach=stage.attach, scope=stage.scope)
-        return replace(state, program=program, stages=stages), tuple(a.name for a in new)
+        return replace(state, program=program, stages=stages), tuple(a.name for a in moved.axes)
 
     def text(self) -> str:
         index = f"[{', '.join(self.index)}]"
         return f"s[{self.stage!r}].transform_layout(lambda {', '.join(self.axes)}: {index})"
+
+
+def laid_out(state: ScheduleState, op: ComputeOp, index: Sequence[Expr]) -> ComputeOp:
+    """The operation with its elements under other indices; BadArgument unless the map is affine and injective."""
+    new, inverse, where = _invert(state, op, index, {a.name for a in op.reduce_axes} | state.sizes)
+    env: dict[str, Expr] = {a.name: e for a, e in zip(op.axes, inverse, strict=True)}
+    return replace(
+        op,
+        axes=new,
+        body=tuple(substitute(b, env) for b in op.body),
+        where=(*(substitute(w, env) for w in op.where), *where),
+    )
 
 
 def _invert(

@@ -7,15 +7,9 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.schedule import order
+from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.primitive import Outputs, argument_text, positive, primitive, value_of
-from tensorlang.schedule.relation import (
-    FuseRelation,
-    PartsRelation,
-    Relation,
-    SkewRelation,
-    SplitRelation,
-    constant,
-)
+from tensorlang.schedule.relation import FuseRelation, PartsRelation, Relation, SkewRelation, SplitRelation
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import HybridOp
@@ -50,7 +44,7 @@ def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None
                 )
 
 
-def require_opaque(state: ScheduleState, stage: str, axis: str, word: str, repair: str) -> None:
+def _require_opaque(state: ScheduleState, stage: str, axis: str, word: str, repair: str) -> None:
     """Refuse products of axes and symbolic sizes where the analysis needs to see the element written."""
     op = state.looped(stage)
     spatial = state.axis_kinds(stage)[axis] is not AxisKind.REDUCE
@@ -140,7 +134,7 @@ class Split:
         if self.nparts is not None:
             parts = positive(self.nparts, state, "nparts")
             if extent is None:
-                require_opaque(state, self.stage, axis, "nparts", f"s[{self.stage!r}].split({axis!r}, factor=...)")
+                _require_opaque(state, self.stage, axis, "nparts", f"s[{self.stage!r}].split({axis!r}, factor=...)")
             self._check_perfect(axis, extent, parts)
             return PartsRelation(axis, outer, inner, parts, self.tail)
         assert self.factor is not None
@@ -210,7 +204,7 @@ class Fuse:
             raise BadArgument("", f"{outer} is a {kinds[outer].value} axis and {inner} a {kinds[inner].value} axis")
         if constant(state.axis_ranges(self.stage)[inner].extent) is None:
             repair = f"split {inner} by a constant factor, and fuse {outer} with a part of constant extent"
-            require_opaque(state, self.stage, inner, "fuse", repair)
+            _require_opaque(state, self.stage, inner, "fuse", repair)
         fused = fresh(state, self.stage, f"{outer.removesuffix('_fused')}_{inner}_fused")
         relation = FuseRelation(outer, inner, fused)
         below = order.statements(order.find(stage.order, inner).body)

@@ -9,11 +9,11 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, Select, cast, const, rewrite, select, substitute, walk
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import order
-from tensorlang.schedule.bounds import RuntimeChecks, inside
 from tensorlang.schedule.check import acyclic, legal_places
-from tensorlang.schedule.inline import inline_member, member_in_scope
 from tensorlang.schedule.members import host_of
 from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
+from tensorlang.schedule.rewrites.inline import inline_member, member_in_scope
 from tensorlang.schedule.state import Attach, ScheduleState
 from tensorlang.te.operation import ComputeOp, Operation, buffers
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tensorlang import dtypes
 from tensorlang.errors import BadArgument
-from tensorlang.ir.loops import MOST_UNROLLED, STRIDED, UNROLL_EXPLICIT
+from tensorlang.ir.loops import MOST_UNROLLED, REDUCE_TREE, STRIDED, UNROLL_EXPLICIT
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.relation import PartsRelation, SplitRelation
-from tensorlang.schedule.state import IMPORT_LLVM, PARTITION_HINT, ScheduleState
+from tensorlang.schedule.state import IMPORT_LLVM, NONTEMPORAL, PARTITION_HINT, ScheduleState
+from tensorlang.te.axis import AxisKind
 
 Value = int | str | None
 
@@ -19,7 +21,7 @@ Value = int | str | None
 @primitive("pragma")
 @dataclass(frozen=True, slots=True)
 class Pragma:
-    """Ask for something about the code of a loop. No pragma changes what the loop computes.
+    """Ask for something about the code of a loop. No pragma changes what the loop computes, `reduce_tree` its rounding.
 
     - `auto_unroll_max_step` N: copy serial loops of constant extent at and below the axis, inner ones first, while the
       copies make at most N stores.
@@ -27,6 +29,9 @@ class Pragma:
     - `parallel_stride_pattern`: deal the iterations of a parallel loop out in turn, for loops whose work grows.
     - `parallel_barrier_when_finish`: threads wait for each other at the end of a loop, as they always do.
     - `loop_partition_hint`: generate full and partial tiles apart, as `split(..., tail="peel")` does.
+    - `reduce_tree`: combine the iterations of a serial reduction loop in any order: as vectors, then lane by lane.
+    - `nontemporal`: write the stage's array past the caches, for an output larger than the last of them. It is done for
+      whole vectors of an array that the kernel does not read.
     - `import_llvm` TEXT: LLVM IR whose functions the kernel may call (tir.call_extern in an intrinsic).
     Rewrite: `for i in range(n)` -> the same loop, in other code.
     Legal when: the pragma is one of these, with the value that it takes.
@@ -54,7 +59,11 @@ class Pragma:
         current = state.stages[self.stage]
         kept = tuple(p for p in current.pragmas.get(axis, ()) if p[0] != self.pragma)
         pragmas = {**current.pragmas, axis: (*kept, (self.pragma, value))}
-        return state.with_stage(replace(current, pragmas=pragmas)), ()
+        changed = (
+            self.pragma == REDUCE_TREE and _sums_floats(state, self.stage) and self.stage not in state.reassociated
+        )
+        asked = state.with_stage(replace(current, pragmas=pragmas))
+        return replace(asked, reassociated=(*state.reassociated, *([self.stage] if changed else []))), ()
 
     def text(self) -> str:
         value = "" if self.value is None else f", {self.value!r}"
@@ -85,6 +94,22 @@ def _strided(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     return _flag(state, stage, axis, value)
 
 
+def _tree(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
+    if state.axis_kinds(stage)[axis] is not AxisKind.REDUCE:
+        raise BadArgument("", f"{REDUCE_TREE} needs a reduce axis, and {axis} of {stage} is spatial")
+    if state.strict and _sums_floats(state, stage):
+        raise BadArgument(
+            "",
+            f"{REDUCE_TREE} changes the order of floating-point updates of {stage}, and the schedule is strict",
+            legal=["te.create_schedule(..., strict=False)"],
+        )
+    return _flag(state, stage, axis, value)
+
+
+def _sums_floats(state: ScheduleState, stage: str) -> bool:
+    return any(dtypes.info(d).is_float for d in state.compute_op(stage).dtypes)
+
+
 def _partition(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     splits = [r for r in state.stages[stage].all_relations if isinstance(r, SplitRelation | PartsRelation)]
     outer = [r.outer for r in splits if r.outer in state.stages[stage].leaves]
@@ -110,6 +135,8 @@ _KNOWN: dict[str, Check] = {
     "parallel_barrier_when_finish": _flag,
     PARTITION_HINT: _partition,
     IMPORT_LLVM: _text,
+    NONTEMPORAL: _flag,
+    REDUCE_TREE: _tree,
 }
 
 _REFUSED = {

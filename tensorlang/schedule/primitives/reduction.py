@@ -10,9 +10,10 @@ from tensorlang import dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, Select, Var, binary, select, substitute, walk
 from tensorlang.schedule import order
+from tensorlang.schedule.axis_range import constant, simple
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
-from tensorlang.schedule.relation import Relation, backward, constant, made_by, simple
+from tensorlang.schedule.relation import Relation, backward, made_by
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, Reduce, buffers

@@ -8,11 +8,12 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import order
+from tensorlang.schedule.axis_range import ZERO, AxisRange, hull, symbolic
 from tensorlang.schedule.index_text import names_lookup, parse_index
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.loops import fresh, made_from, require_plain
-from tensorlang.schedule.relation import ZERO, AxisRange, ReverseRelation, ShiftRelation, forward, hull, symbolic
+from tensorlang.schedule.relation import ReverseRelation, ShiftRelation, forward
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ComputeOp
 

@@ -25,7 +25,7 @@ def in_program_order(program: Program, stages: Mapping[str, StageState]) -> dict
     return found
 
 
-def redirect(body: Expr, names: Mapping[str, Operation]) -> Expr:
+def _redirect(body: Expr, names: Mapping[str, Operation]) -> Expr:
     """Replace loads of buffers by loads of the (only) buffer of other operations, at the same index."""
 
     def rule(node: Expr) -> Expr | None:
@@ -70,7 +70,7 @@ class CacheRead:
         changed: dict[str, Operation] = {}
         for reader in self.readers:
             op = state.compute_op(reader)
-            body = tuple(redirect(b, {self.tensor: copy}) for b in op.body)
+            body = tuple(_redirect(b, {self.tensor: copy}) for b in op.body)
             if all(new is old for new, old in zip(body, op.body, strict=True)):
                 raise BadArgument("", f"{reader} does not read {self.tensor}")
             changed[reader] = replace(op, body=body)

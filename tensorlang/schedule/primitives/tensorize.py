@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.state import ScheduleState, Tensorized
-from tensorlang.schedule.tile_plan import unknown_intrinsic
+from tensorlang.schedule.tiles.plan import unknown_intrinsic
 from tensorlang.te.tensor_intrin import find_intrin
 
 

@@ -18,7 +18,7 @@ from tensorlang.ir.linear import linear
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.stmt import INDEX
-from tensorlang.schedule.relation import simple
+from tensorlang.schedule.axis_range import simple
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Reduce, buffers
 

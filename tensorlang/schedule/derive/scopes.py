@@ -9,9 +9,10 @@ from tensorlang.ir.expr import Expr, Var, same, variables
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box, Reader, needed
-from tensorlang.polyhedral.ordered import first_inside
+from tensorlang.polyhedral.ordered import first_inside, shared_prefix
 from tensorlang.polyhedral.statement import Statement
-from tensorlang.schedule.relation import AxisRange, Relation, constant, made_values
+from tensorlang.schedule.axis_range import AxisRange, constant
+from tensorlang.schedule.relation import Relation, made_values
 from tensorlang.schedule.state import ScheduleState, StageState, hybrid_ranges
 from tensorlang.te.operation import HybridOp
 
@@ -25,7 +26,7 @@ def loops_of_scope(
     others, or not in the same way for all statements, would lose what must last longer.
     """
     found: list[str] = []
-    path = shared_path([stage.places[n] for n in users])
+    path = shared_prefix(*(stage.places[n] for n in users))
     known = {*scope, *state.sizes}
     strands = {(first_inside(op)[s.source], s.relations): None for s in (stage.strands[n] for n in users if path)}
     values = [_values(op, *strand) for strand in strands]
@@ -42,16 +43,6 @@ def loops_of_scope(
 def _values(op: HybridOp, inside: str, relations: tuple[Relation, ...]) -> dict[str, Expr]:
     """The loops that relations make, in terms of those of the operation around a statement."""
     return made_values(relations, hybrid_ranges(op, inside, relations))
-
-
-def shared_path(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The longest path that all begin with."""
-    shared: list[str] = []
-    for level in zip(*paths, strict=False):
-        if len(set(level)) > 1:
-            break
-        shared.append(level[0])
-    return tuple(shared)
 
 
 def copies(

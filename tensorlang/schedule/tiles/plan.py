@@ -19,11 +19,11 @@ from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims
 from tensorlang.polyhedral.nest import Loop, leaves, loops
 from tensorlang.polyhedral.scan import invisible
 from tensorlang.polyhedral.statement import Role, Statement
-from tensorlang.schedule.plans import Derived
-from tensorlang.schedule.relation import constant, simple, symbolic
+from tensorlang.schedule.axis_range import constant, simple, symbolic
+from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState, StageState, Tensorized
-from tensorlang.schedule.tile_layout import check_layout
-from tensorlang.schedule.tile_match import Mismatch, Tile, TileLoop, TileView, match_outputs, match_tile, tile_axes
+from tensorlang.schedule.tiles.layout import check_layout
+from tensorlang.schedule.tiles.match import Mismatch, Tile, TileLoop, TileView, match_outputs, match_tile, tile_axes
 from tensorlang.te.intrinsic import TensorIntrin, Variant
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.tensor_intrin import declared_keys, find_intrin

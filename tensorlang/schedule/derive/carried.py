@@ -18,7 +18,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box
 from tensorlang.polyhedral.statement import Access, Statement
-from tensorlang.schedule.relation import AxisRange, constant
+from tensorlang.schedule.axis_range import AxisRange, constant
 
 
 def only_new(
@@ -73,7 +73,7 @@ def one_ahead(loop: str) -> dict[str, Expr]:
     return {loop: binary("add", Var(loop, INDEX), 1)}
 
 
-def in_place_of(access: Access, arrays: Mapping[str, Expr]) -> Access:
+def _in_place_of(access: Access, arrays: Mapping[str, Expr]) -> Access:
     """An access to a double buffer, with the number of the tile in front of its index."""
     if access.array not in arrays or access.index is None:
         return access
@@ -87,6 +87,6 @@ def with_tile(statement: Statement, loop: str, reach: AxisRange, arrays: Sequenc
     tiles = dict.fromkeys(arrays, tile)
     return replace(
         statement,
-        writes=tuple(in_place_of(w, tiles) for w in statement.writes),
-        reads=tuple(in_place_of(r, tiles) for r in statement.reads),
+        writes=tuple(_in_place_of(w, tiles) for w in statement.writes),
+        reads=tuple(_in_place_of(r, tiles) for r in statement.reads),
     )

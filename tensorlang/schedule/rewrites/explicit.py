@@ -22,17 +22,8 @@ from tensorlang.ir.stmt import (
 )
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
-from tensorlang.schedule.relation import (
-    ZERO,
-    AxisRange,
-    FuseRelation,
-    PartsRelation,
-    ShiftRelation,
-    constant,
-    made_by,
-    renamed,
-    symbolic,
-)
+from tensorlang.schedule.axis_range import ZERO, AxisRange, constant, symbolic
+from tensorlang.schedule.relation import FuseRelation, PartsRelation, ShiftRelation, made_by, renamed
 from tensorlang.schedule.state import ScheduleState, StageState, Strand
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Reduce, Tensor, buffers

@@ -19,13 +19,13 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scheduler import Band, Member, Node, Series, propose
 from tensorlang.schedule import order
 from tensorlang.schedule import primitives as p
+from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.check import too_complex, verify
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.matrix import Matrix, Row, identity, inverse
 from tensorlang.schedule.primitive import Outputs, Primitive
 from tensorlang.schedule.primitives.loops import nested
-from tensorlang.schedule.relation import constant
 from tensorlang.schedule.state import ScheduleState, StageState
 
 

@@ -19,9 +19,9 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.hyperplanes import band_dependences, most_negative
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
+from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.check import is_legal
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.draft import Draft, planned, replay, skewed, touched
 from tensorlang.schedule.primitive import Primitive
 from tensorlang.schedule.primitives.affine import TileBy
 from tensorlang.schedule.primitives.annotate import Bind, Parallel, Vectorize
@@ -33,14 +33,8 @@ from tensorlang.schedule.primitives.placement import ComputeAt
 from tensorlang.schedule.primitives.reduction import RFactor
 from tensorlang.schedule.primitives.shift import Reverse, Shift
 from tensorlang.schedule.primitives.time_tile import plan_time_tile, plan_wavefront
-from tensorlang.schedule.relation import (
-    BandRelation,
-    FuseRelation,
-    PartsRelation,
-    SplitRelation,
-    constant,
-    made_by,
-)
+from tensorlang.schedule.proposals.draft import Draft, planned, replay, skewed, touched
+from tensorlang.schedule.relation import BandRelation, FuseRelation, PartsRelation, SplitRelation, made_by
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.te.operation import HybridOp, PlaceholderOp
 from tensorlang.te.program import Program

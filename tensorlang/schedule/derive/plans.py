@@ -10,8 +10,8 @@ from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral.nest import Tree
 from tensorlang.polyhedral.statement import Scop
 from tensorlang.schedule import order
-from tensorlang.schedule.prefetching import PrefetchPlan
-from tensorlang.schedule.relation import AxisRange
+from tensorlang.schedule.axis_range import AxisRange
+from tensorlang.schedule.derive.prefetching import PrefetchPlan
 from tensorlang.schedule.state import StageState
 
 

@@ -72,7 +72,7 @@ def _check(state: ScheduleState, op: HybridOp, member: Member) -> None:
     """Refuse reads at an element that only a run knows."""
     name = member.op.name
     for source in sources(op).values():
-        loops = [loop.var.name for loop in source.loops]
+        loops = source.axes
         exprs = (source.store.value, *source.store.index, *source.conditions)
         for load, _ in unproven_among(exprs, loops, state.sizes):
             if load.buffer.name in member.arrays:

@@ -18,25 +18,25 @@ from tensorlang.polyhedral.nest import sequence
 from tensorlang.polyhedral.ordered import sources, touching
 from tensorlang.polyhedral.statement import Fold, Statement
 from tensorlang.polyhedral.zeros import begins_as_zeros
-from tensorlang.schedule.assembly import Assembly
-from tensorlang.schedule.carried import one_ahead, only_new, padded, with_tile
-from tensorlang.schedule.following import Placement, following_placement, own_placement, root_order, same_iteration
-from tensorlang.schedule.index_text import names_lookup, parse_condition
-from tensorlang.schedule.peeling import point_loops
-from tensorlang.schedule.plans import BufferPlan, Derived, LoopPlan, StagePlan, plan_all, plan_loops
-from tensorlang.schedule.prefetching import PrefetchPlan, plan_prefetch
-from tensorlang.schedule.relation import (
-    ZERO,
-    AxisRange,
-    backward,
-    ranges,
-    simple,
-    symbolic,
+from tensorlang.schedule.axis_range import ZERO, AxisRange, simple, symbolic
+from tensorlang.schedule.derive.assembly import Assembly
+from tensorlang.schedule.derive.carried import one_ahead, only_new, padded, with_tile
+from tensorlang.schedule.derive.following import (
+    Placement,
+    following_placement,
+    own_placement,
+    root_order,
+    same_iteration,
 )
-from tensorlang.schedule.scopes import copies, loops_of_scope
+from tensorlang.schedule.derive.peeling import point_loops
+from tensorlang.schedule.derive.plans import BufferPlan, Derived, LoopPlan, StagePlan, plan_all, plan_loops
+from tensorlang.schedule.derive.prefetching import PrefetchPlan, plan_prefetch
+from tensorlang.schedule.derive.scopes import copies, loops_of_scope
+from tensorlang.schedule.derive.statements import is_true, statements_of
+from tensorlang.schedule.derive.strands import strand_statement
+from tensorlang.schedule.index_text import names_lookup, parse_condition
+from tensorlang.schedule.relation import backward, ranges
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
-from tensorlang.schedule.statements import is_true, statements_of
-from tensorlang.schedule.strands import ends, strand_statement
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays, read_buffers
@@ -348,4 +348,4 @@ def _base(box: Box | None) -> Expr:
 
 def _limits(loops: Sequence[LoopPlan]) -> dict[str, tuple[int | None, int | None]]:
     """Inclusive constant bounds of loops, as far as known."""
-    return {loop.name: ends(loop.range) for loop in loops}
+    return {loop.name: loop.range.ends for loop in loops}

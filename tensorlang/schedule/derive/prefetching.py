@@ -10,7 +10,7 @@ from tensorlang.ir.expr import Expr, Var, binary, substitute, to_text, variables
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.statement import Role, Statement
-from tensorlang.schedule.relation import AxisRange
+from tensorlang.schedule.axis_range import AxisRange
 from tensorlang.schedule.state import Prefetched
 
 Around = Sequence[tuple[str, AxisRange]]

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
+from tensorlang.ir.expr import Expr, Var, binary, substitute
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.ordered import Source, first_inside, sources
 from tensorlang.polyhedral.statement import Statement
-from tensorlang.schedule.relation import AxisRange, Relation, backward, implied
+from tensorlang.schedule.derive.statements import Place, Values, is_true, ordered_statement
+from tensorlang.schedule.relation import Relation, backward, implied
 from tensorlang.schedule.state import Strand, hybrid_ranges
-from tensorlang.schedule.statements import Place, Values, is_true, ordered_statement
 from tensorlang.te.operation import HybridOp, buffers
 from tensorlang.te.program import local_arrays
 
@@ -45,11 +45,11 @@ def _place(
     reach = hybrid_ranges(op, inside, relations)
     loops = {axis: f"{stage}.{axis}" for axis in around}
     leaf: dict[str, Expr] = {axis: Var(loop, INDEX) for axis, loop in loops.items()}
-    own = [loop.var.name for loop in source.loops]
+    own = source.axes
     free = implied(own, relations)
     values, guards = backward(relations, reach, leaf, free)
-    bounds = {axis: within(leaf[axis], reach[axis]) for axis in around}
-    limits = {loop: ends(reach[axis]) for axis, loop in loops.items()}
+    bounds = {axis: reach[axis].holds(leaf[axis]) for axis in around}
+    limits = {loop: reach[axis].ends for axis, loop in loops.items()}
     axes = {axis: simplify(values[axis], limits) for axis in own}
     parts = [substitute(c, axes) for c in where]
     placing = [*(c for axis in around if axis not in free for c in bounds[axis]), *guards, *parts]
@@ -73,14 +73,3 @@ def _declared_bounds(source: Source, axes: Mapping[str, Expr]) -> list[Expr]:
         found.append(binary("ge", at, substitute(to_index(loop.lower), dict(axes))))
         found.append(binary("lt", at, substitute(to_index(loop.upper), dict(axes))))
     return found
-
-
-def within(value: Expr, reach: AxisRange) -> tuple[Expr, Expr]:
-    """The two conditions that keep a value in a range."""
-    return binary("ge", value, reach.lower), binary("lt", value, reach.upper)
-
-
-def ends(reach: AxisRange) -> tuple[int | None, int | None]:
-    """The inclusive constant bounds of a range, as far as known."""
-    low, end = (int(e.value) if isinstance(e, Const) else None for e in (reach.lower, reach.upper))
-    return low, None if end is None else end - 1

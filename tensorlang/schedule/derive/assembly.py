@@ -12,11 +12,10 @@ from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.polyhedral.statement import Access, Array, Fold, Role, Scop, Statement
 from tensorlang.schedule import order
-from tensorlang.schedule.plans import LoopPlan, StagePlan, plan_all
-from tensorlang.schedule.relation import symbolic
+from tensorlang.schedule.axis_range import symbolic
+from tensorlang.schedule.derive.plans import LoopPlan, StagePlan, plan_all
 from tensorlang.schedule.state import Attach, ScheduleState
-from tensorlang.schedule.strands import within
-from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
+from tensorlang.te.operation import HybridOp, buffers
 from tensorlang.te.program import local_arrays
 
 
@@ -121,18 +120,18 @@ class Assembly:
                 plan = self.stages.get(op.name)
                 tiles = (plan.prefix[-1].range.extent,) if plan is not None and plan.is_ahead else ()
                 partial = plan is not None and bool(plan.prefix or plan.stage.predicates)
-                yield Array(b.name, (*tiles, *shape), isinstance(op, PlaceholderOp), partial)
+                yield Array(b.name, (*tiles, *shape), partial)
             if isinstance(op, HybridOp):
                 scopes = {n: (s, scope) for s in sources(op).values() for n, scope in s.scopes.items()}
                 for b in local_arrays(op):
                     source, scope = scopes.get(b.name, (None, ()))
                     copies = tuple(source.hull[n][1] for n in scope) if source else ()
-                    yield Array(b.name, (*copies, *(symbolic(e) for e in b.shape)), False)
+                    yield Array(b.name, (*copies, *(symbolic(e) for e in b.shape)))
 
 
 def _bounds(loop: LoopPlan, ahead: bool = False) -> tuple[Expr, Expr]:
     var = Var(loop.name, INDEX)
-    return within(binary("add", var, 1) if ahead else var, loop.range)
+    return loop.range.holds(binary("add", var, 1) if ahead else var)
 
 
 def _wrap(loop: LoopPlan, stage: str, body: Tree) -> Loop:

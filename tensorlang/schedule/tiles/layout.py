@@ -9,9 +9,9 @@ from tensorlang import dtypes
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, same
 from tensorlang.ir.stmt import INDEX
-from tensorlang.schedule.plans import BufferPlan, Derived
-from tensorlang.schedule.relation import simple
-from tensorlang.schedule.tile_match import Mismatch, TileView
+from tensorlang.schedule.axis_range import simple
+from tensorlang.schedule.derive.plans import BufferPlan, Derived
+from tensorlang.schedule.tiles.match import Mismatch, TileView
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.tile_buffer import TileBuffer
 

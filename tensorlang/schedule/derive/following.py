@@ -16,7 +16,8 @@ from tensorlang.ir.expr import Expr, Load, Var, binary, substitute, to_text, var
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.extract import guarded_loads
-from tensorlang.schedule.relation import AxisRange, constant, made_values, simple, symbolic
+from tensorlang.schedule.axis_range import AxisRange, constant, simple, symbolic
+from tensorlang.schedule.relation import made_values
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorlang.schedule.relation import AxisRange, PartsRelation, SplitRelation, constant, split_factor
+from tensorlang.schedule.axis_range import AxisRange, constant
+from tensorlang.schedule.relation import PartsRelation, SplitRelation, split_factor
 from tensorlang.schedule.state import PARTITION_HINT, StageState
 
 

@@ -1,0 +1,1 @@
+"""Rewrites of operations, for the steps that change more than their loops."""

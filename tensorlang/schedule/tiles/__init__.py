@@ -1,0 +1,1 @@
+"""Tiles that an intrinsic runs: which they are, and that they compute what it declares."""
