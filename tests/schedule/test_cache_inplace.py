@@ -94,8 +94,14 @@ def test_results_are_those_of_the_loops_as_declared(
 
 def test_the_loops_of_the_copy_are_proven_as_any_others() -> None:
     packed = Stencil(seidel, (11, 7)).stage.cache_inplace(lambda i, j: (2 * i + j, i))
-    with pytest.raises(IllegalParallel, match="flow through seidel.packed"):
+    with pytest.raises(IllegalParallel, match=r"flow through seidel\.packed"):
         packed.vectorize("j")
+
+
+def test_the_copy_has_one_memory() -> None:
+    case = Stencil(seidel, (11, 7))
+    swapped(case)
+    assert str(tensorlang.lower(case.s, case.args)).count("allocate") == 1
 
 
 def _after_a_step(s: Schedule) -> None:
@@ -105,16 +111,19 @@ def _after_a_step(s: Schedule) -> None:
 
 def _by_data() -> Schedule:
     A, where = te.placeholder((8,), "int64", name="A"), te.placeholder((8,), "int64", name="where")
-    return te.create_schedule(scattered(A, where).op)
+    made: Schedule = te.create_schedule(scattered(A, where).op)
+    return made
 
 
 def _new_array() -> Schedule:
-    return te.create_schedule(doubled(te.placeholder((8,), "int64", name="A")).op)
+    made: Schedule = te.create_schedule(doubled(te.placeholder((8,), "int64", name="A")).op)
+    return made
 
 
 def _computed() -> Schedule:
     A = te.placeholder((8,), "int64", name="A")
-    return te.create_schedule(te.compute((8,), lambda i: A[i] + 1, name="B").op)
+    made: Schedule = te.create_schedule(te.compute((8,), lambda i: A[i] + 1, name="B").op)
+    return made
 
 
 def _plane() -> Schedule:
@@ -129,7 +138,11 @@ def _plane() -> Schedule:
         (_plane, lambda s: s["seidel"].cache_inplace(lambda i, j: i + j), "two elements to one place"),
         (_plane, lambda s: s["seidel"].cache_inplace(lambda i, j: (i - j, i)), "must start at 0"),
         (_plane, lambda s: s["seidel"].cache_inplace((1, 0)), "expected a function from the old indices"),
-        (_by_data, lambda s: s["scattered"].cache_inplace(lambda i: 7 - i), r"scattered\[where\[i\]\] is indexed by data"),
+        (
+            _by_data,
+            lambda s: s["scattered"].cache_inplace(lambda i: 7 - i),
+            r"scattered\[where\[i\]\] is indexed by data",
+        ),
         (_new_array, lambda s: s["doubled"].cache_inplace(lambda i: 7 - i), "doubled is a new array"),
         (_computed, lambda s: s["B"].cache_inplace(lambda i: 7 - i), "B updates nothing in place"),
     ],

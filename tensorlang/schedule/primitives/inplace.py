@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
@@ -90,7 +90,9 @@ def _in_place(state: ScheduleState, stage: str) -> tuple[HybridOp, list[Buffer]]
     stored: list[Expr] = [Load(s.buffer, s.index) for s in statements(op.body) if isinstance(s, Store)]
     for load, _ in unproven_among([*stored, *stmt_exprs(op.body)], loops, state.sizes):
         if load.buffer.name in own:
-            raise BadArgument("", f"{to_text(load)} is indexed by data, or not affine: no other layout is known to hold it")
+            raise BadArgument(
+                "", f"{to_text(load)} is indexed by data, or not affine: no other layout is known to hold it"
+            )
     return op, inputs
 
 
