@@ -1,23 +1,21 @@
-"""`python -m benchmarks [NAME ...]`: run benchmarks, print their figures, fail when a goal is missed."""
+"""`python -m benchmarks [NAME ...]`: run benchmarks, print their figures, fail when a goal is missed.
+
+`python -m benchmarks cpu` runs kernels beside the libraries that are installed, `report` writes their page.
+"""
 
 from __future__ import annotations
 
 import json
-import platform
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import click
 
-import tensorlang
-from benchmarks import matmul, overheads, stencils, verdicts
+from benchmarks import cpu, matmul, overheads, report, stencils, verdicts
 from benchmarks.figure import Figure
-from tensorlang.target import Target
+from benchmarks.machine import describe
 
 BENCHMARKS: dict[str, Callable[[float], list[Figure]]] = {
     "overheads": lambda seconds: overheads.measure(),
@@ -27,41 +25,42 @@ BENCHMARKS: dict[str, Callable[[float], list[Figure]]] = {
     "matmul-odd": lambda seconds: matmul.measure((1000, 700, 300), seconds=seconds),
     "stencils": lambda seconds: stencils.measure(),
 }
-PACKAGES = ("numpy", "islpy", "llvmlite")
 
 
-@click.command()
+class Commands(click.Group):
+    """A group whose first command is meant when none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the name of the first command before what is not a name."""
+        if not args or args[0] not in (*self.commands, "--help"):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
+
+@click.command("figures")
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
 @click.option("--seconds", default=matmul.TUNING_SECONDS, show_default=True, help="Tuning time of each operator.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the figures, the machine and versions to a file.")
-def main(names: Sequence[str], seconds: float, as_json: bool, save: Path | None) -> None:
-    """Run the benchmarks NAMES (all without any)."""
-    figures: list[Figure] = []
+def figures(names: Sequence[str], seconds: float, as_json: bool, save: Path | None) -> None:
+    """Run the benchmarks NAMES (all without any); the word `figures` may be left out."""
+    found: list[Figure] = []
     for name in names or BENCHMARKS:
-        found = BENCHMARKS[name](seconds)
-        figures += found
+        made = BENCHMARKS[name](seconds)
+        found += made
         if not as_json:
-            click.echo("\n".join(map(str, found)))
-    report = {**machine(), "figures": [asdict(f) | {"met": f.met} for f in figures]}
-    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+            click.echo("\n".join(map(str, made)))
+    result = {**describe(), "figures": [asdict(f) | {"met": f.met} for f in found]}
+    text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
     if as_json:
         click.echo(text, nl=False)
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
         save.write_text(text, encoding="utf-8")
-    sys.exit(0 if all(f.met for f in figures) else 1)
+    sys.exit(0 if all(f.met for f in found) else 1)
 
 
-def machine() -> dict[str, Any]:
-    """Where and with what the figures were measured."""
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "target": Target("llvm").to_json(),
-        "python": platform.python_version(),
-        "versions": {"tensorlang": tensorlang.__version__, **{name: version(name) for name in PACKAGES}},
-    }
-
+main = Commands(commands=[figures, cpu.command, report.command], help="Benchmarks of tensorlang.")
 
 if __name__ == "__main__":
     main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,8 +15,12 @@ from pathlib import Path
 import numpy as np
 
 import tensorlang
+from benchmarks.contest import largest_error, save
+from benchmarks.contestant import Contestant
 from benchmarks.figure import Figure
-from benchmarks.peers import CORETYPES, NumpyPeer
+from benchmarks.peers.libraries import CORETYPES, numpy
+from benchmarks.peers.process import pinned
+from benchmarks.workloads import odd
 from tensorlang.autotune import apply_best, create_task, tune
 from tensorlang.runtime.executable import Executable
 from tensorlang.target import measure_peak
@@ -59,11 +64,12 @@ def measure(
 def _interleaved(kernel: Executable, shape: Shape, threads: int) -> dict[str, list[float]]:
     """Seconds of every competitor, in turn; GFLOP/s for the peak."""
     m, n, k = shape
-    rng = np.random.default_rng(0)
-    a, b, c = rng.random((m, k), np.float32), rng.random((k, n), np.float32), np.empty((m, n), np.float32)
+    workload = odd(m, n, k)[0]
+    inputs = workload.inputs()
+    a, b, c = inputs["A"], inputs["B"], np.empty((m, n), np.float32)
     kernel(a, b, c)
-    exact = a.astype(np.float64) @ b.astype(np.float64)
-    np.testing.assert_allclose(c, exact, rtol=1e-4)
+    if (error := largest_error(c, workload.reference(inputs))) > workload.tolerance:
+        raise ArithmeticError(f"the tuned kernel is off by {error:.2g} of the largest value")
 
     def own() -> float:
         seconds = []
@@ -75,11 +81,14 @@ def _interleaved(kernel: Executable, shape: Shape, threads: int) -> dict[str, li
 
     with ExitStack() as stack:
         if threads == 1 and hasattr(os, "sched_setaffinity"):
-            before = os.sched_getaffinity(0)
-            stack.callback(os.sched_setaffinity, 0, before)
-            os.sched_setaffinity(0, {max(before)})
-        peers = [stack.enter_context(NumpyPeer(shape, threads, name)) for name in CORETYPES]
-        runs: dict[str, Callable[[], float]] = {"tensorlang": own, **{p.name: partial(p.run, CALLS) for p in peers}}
+            stack.enter_context(pinned(1))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        save(inputs, folder)
+        peers = [stack.enter_context(Contestant(numpy(name), sys.executable, threads)) for name in CORETYPES]
+        for peer in peers:
+            peer.prepare(workload, folder)
+            peer.result(folder / "result.npy")
+        runs: dict[str, Callable[[], float]] = {"tensorlang": own, **{p.name: partial(p.time, CALLS) for p in peers}}
         runs["FMA peak"] = lambda: measure_peak(threads)["gflops"]
         found: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(ROUNDS + 2):

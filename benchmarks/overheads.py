@@ -10,11 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 import tensorlang
+from benchmarks import calls
 from benchmarks.figure import Figure
-from tensorlang import te
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.topi import operator
 
@@ -22,12 +20,12 @@ REPEATS = 7
 
 
 def measure() -> list[Figure]:
-    """Milliseconds and microseconds, medians."""
+    """Milliseconds, and nanoseconds of calls; medians."""
     return [
         Figure("import tensorlang and te", 1e3 * _import_seconds(), "ms", 300),
         Figure("lower a tiled matmul", 1e3 * _lower_seconds(), "ms", 30),
         Figure("schedule, lower and build a tiled matmul, nothing cached", 1e3 * _cold_build_seconds(), "ms", 200),
-        Figure("warm call on three small arrays", 1e6 * _call_seconds(), "µs", 1),
+        *calls.measure(),
     ]
 
 
@@ -76,17 +74,3 @@ def _cold_build_seconds() -> float:
         os.environ.pop("TENSORLANG_CACHE")
         if before is not None:
             os.environ["TENSORLANG_CACHE"] = before
-
-
-def _call_seconds() -> float:
-    X, Y = te.placeholder((4,), name="X"), te.placeholder((4,), name="Y")
-    Z = te.compute((4,), lambda i: X[i] + Y[i], name="Z")
-    function = tensorlang.build(create_schedule(Z.op), [X, Y, Z])
-    x, y, z = (np.ones(4, np.float32) for _ in range(3))
-    count = 10_000
-
-    def calls() -> None:
-        for _ in range(count):
-            function(x, y, z)
-
-    return _median(calls) / count

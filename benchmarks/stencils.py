@@ -79,11 +79,11 @@ def rows(stage: Stage) -> None:
         stage.vectorize(axis)
 
 
-def jacobi_tiles(stage: Stage) -> None:
+def jacobi_tiles(stage: Stage, steps: int = 8, tile: tuple[int, int] = (16, 512)) -> None:
     """Both halves in one band, shifted by a point; tiles in time, a row of each half after the other."""
     i = stage.fuse_with("i", stage.shift("i_1", 1))
     j = stage.fuse_with("j", stage.shift("j_1", 1))
-    tiles = stage.time_tile("t", [i, j], 8, [16, 512])
+    tiles = stage.time_tile("t", [i, j], steps, list(tile))
     stage.wavefront(*tiles[:2])
     for axis in stage.fission(j):
         stage.vectorize(axis)

@@ -84,7 +84,13 @@ SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
     {
         s.name: s
         for s in (
-            Setting("num_threads", "", _optional_count, "a whole number >= 1", "threads of a parallel loop"),
+            Setting(
+                "num_threads",
+                "",
+                _optional_count,
+                "a whole number >= 1",
+                "threads of a parallel loop; without it as many as usable CPUs, at most OMP_NUM_THREADS",
+            ),
             Setting("cache", "1", _switch, "0 or 1", "keep compiled kernels on disk"),
             Setting("cache_dir", "~/.cache/tensorlang", _folder, "a folder", "where compiled kernels are kept"),
             Setting("dump", "", _optional_folder, "a folder", "write every stage of lowering there, numbered"),

@@ -14,7 +14,10 @@ UNROLL_EXPLICIT = "unroll_explicit"
 STRIDED = "parallel_stride_pattern"
 """Pragmas of a loop: the most stores that copying it may make, whether that is done here or by the compiler of the
 target, and whether threads take its iterations in turn."""
-ASKED = (MOST_UNROLLED, UNROLL_EXPLICIT, STRIDED)
+REDUCE_TREE = "reduce_tree"
+"""The pragma of a serial loop whose updates of one element may be combined in any order."""
+ASKED = (MOST_UNROLLED, UNROLL_EXPLICIT, STRIDED, REDUCE_TREE)
+"""Pragmas that a loop carries to the target."""
 UNROLL_FULL = "llvm_unroll_full"
 """The pragma of a loop that the compiler of the target has to copy, all iterations."""
 

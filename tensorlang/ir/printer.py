@@ -27,6 +27,7 @@ def kernel_text(kernel: Kernel) -> str:
     """Return a kernel as readable text, one statement a line."""
     params = [str(p) for p in kernel.params] + [f"{v.name}: size" for v in kernel.sizes]
     lines = [f"kernel {kernel.name}({', '.join(params)}):", *(f"  {line}" for line in _lines(kernel.body))]
+    lines += [f"nontemporal {name}" for name in kernel.streamed]
     for text in kernel.imports:
         lines += ["import llvm:", *(f"  {line}" for line in text.strip().splitlines())]
     return "\n".join(lines) + "\n"

@@ -191,7 +191,7 @@ class Kernel:
 
     `outputs` names the params that are written. `noalias` promises that written params overlap no other.
     `callbacks` holds the Python functions of CallPython by name, and is not part of its identity. `imports` are texts
-    of LLVM IR whose functions machine code may call.
+    of LLVM IR whose functions machine code may call. `streamed` names params that are written past the caches.
     """
 
     name: str
@@ -201,6 +201,7 @@ class Kernel:
     body: Stmt
     callbacks: tuple[tuple[str, Callable[..., Any]], ...] = ()
     imports: tuple[str, ...] = ()
+    streamed: tuple[str, ...] = ()
 
 
 def children(stmt: Stmt) -> tuple[Stmt, ...]:

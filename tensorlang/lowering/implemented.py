@@ -20,7 +20,7 @@ from tensorlang.polyhedral.legality import violations
 from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.polyhedral.statement import Access, Scop, Statement
 from tensorlang.polyhedral.tiles import scanned
-from tensorlang.schedule.plans import Derived
+from tensorlang.schedule.derive.plans import Derived
 
 _ZERO = Const(0, INDEX)
 

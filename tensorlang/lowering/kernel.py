@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
@@ -13,8 +13,8 @@ from tensorlang.lowering.tensorize import Scanned, tile_calls
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.schedule.check import too_complex
-from tensorlang.schedule.plans import Derived
-from tensorlang.schedule.state import IMPORT_LLVM, ScheduleState
+from tensorlang.schedule.derive.plans import Derived
+from tensorlang.schedule.state import IMPORT_LLVM, NONTEMPORAL, ScheduleState
 from tensorlang.te.operation import ExternOp, PlaceholderOp, buffers
 
 
@@ -35,7 +35,15 @@ def make_kernel(state: ScheduleState, derived: Derived, scanned: Scanned, params
     arrays = tuple(derived.plans[p].buffer for p in params)
     asked = [p for s in state.stages.values() for pragmas in s.pragmas.values() for p in pragmas]
     imports = tuple(dict.fromkeys(str(text) for word, text in asked if word == IMPORT_LLVM))
-    return Kernel(name, arrays, sizes, outputs, body, callbacks, imports)
+    streamed = tuple(s for s in _streamed(state, derived) if s in outputs)
+    return Kernel(name, arrays, sizes, outputs, body, callbacks, imports, streamed)
+
+
+def _streamed(state: ScheduleState, derived: Derived) -> Iterator[str]:
+    """The buffers of stages that a pragma wants written past the caches."""
+    for stage in state.stages.values():
+        if any((NONTEMPORAL, 1) in pragmas for pragmas in stage.pragmas.values()):
+            yield from (derived.plans[b.name].buffer.name for b in buffers(state.program[stage.name]))
 
 
 def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Storage) -> LeafBuilder:

@@ -22,22 +22,26 @@ from tensorlang.lowering.implemented import check_implemented
 from tensorlang.lowering.kernel import make_kernel
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
 from tensorlang.lowering.passes.pragmas import unroll_as_asked
-from tensorlang.lowering.passes.unroll import unroll, unroll_tails
+from tensorlang.lowering.passes.unfuse import unfuse
+from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.tensorize import Scanned, with_tiles
 from tensorlang.polyhedral import isl
 from tensorlang.schedule.check import too_complex
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.plans import Derived
+from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState
 
 Pass = Callable[[Kernel], Kernel]
 
 LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
+    ("unfuse", unfuse),
+    ("unroll_bounds", unroll_bounds),
     ("simplify", simplify_kernel),
     ("vector_tails", vector_tails),
     ("pragmas", unroll_as_asked),
     ("unroll_tails", unroll_tails),
+    ("simplify_tails", simplify_kernel),
     ("hoist_tests", hoist_tests),
 )
 COPY_PASSES: tuple[tuple[str, Pass], ...] = (

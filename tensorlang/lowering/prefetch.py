@@ -8,8 +8,8 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
 from tensorlang.ir.stmt import INDEX, For, LoopKind, Prefetch, Stmt
 from tensorlang.lowering.storage import Storage
-from tensorlang.schedule.prefetching import PrefetchPlan
-from tensorlang.schedule.relation import ZERO, simple
+from tensorlang.schedule.axis_range import ZERO, simple
+from tensorlang.schedule.derive.prefetching import PrefetchPlan
 
 _CACHE_LINE = 64  # bytes, of all CPUs that we generate code for
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tensorlang.ir.expr import Buffer, Expr, binary, substitute
 from tensorlang.ir.stmt import Allocate, Seq, Stmt, map_children, walk, with_buffers, zeros
-from tensorlang.schedule.plans import BufferPlan
-from tensorlang.schedule.relation import simple
+from tensorlang.schedule.axis_range import simple
+from tensorlang.schedule.derive.plans import BufferPlan
 from tensorlang.te.program import unique
 
 
@@ -18,7 +18,8 @@ class Storage:
     def __init__(self, plans: Mapping[str, BufferPlan]) -> None:
         self.plans = plans
         self.by_loop: dict[str | None, list[BufferPlan]] = {}
-        for plan in plans.values():
+        distinct = {id(plan): plan for plan in plans.values()}  # an array updated in place has one, under several names
+        for plan in distinct.values():
             if not plan.is_argument:
                 self.by_loop.setdefault(plan.loop, []).append(plan)
 

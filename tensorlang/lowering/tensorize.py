@@ -30,12 +30,12 @@ from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence
 from tensorlang.polyhedral.nest import Sequence as Children
 from tensorlang.polyhedral.scan import LeafBuilder
 from tensorlang.polyhedral.statement import Scop, Statement
-from tensorlang.schedule.plans import Derived
-from tensorlang.schedule.relation import simple
+from tensorlang.schedule.axis_range import simple
+from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState
-from tensorlang.schedule.tile_layout import array_strides, leading
-from tensorlang.schedule.tile_match import Mismatch
-from tensorlang.schedule.tile_plan import Covered, TilePlan, tile_plans
+from tensorlang.schedule.tiles.layout import array_strides, leading
+from tensorlang.schedule.tiles.match import Mismatch
+from tensorlang.schedule.tiles.plan import Covered, TilePlan, tile_plans
 from tensorlang.te.intrinsic import Variant, is_plain
 
 

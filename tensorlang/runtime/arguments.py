@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
+
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.affine import affine
@@ -159,12 +161,9 @@ class ArgumentCheck:
 
     def _check_overlap(self, arrays: dict[str, Array]) -> None:
         """Written arrays may overlap no other: the compiled code relies on it."""
-        spans = {name: (address(a), a.nbytes) for name, a in arrays.items()}
         for output in self.outputs:
-            start, length = spans[output]
-            for name, (other, other_length) in spans.items():
-                apart = start + length <= other or other + other_length <= start
-                if name != output and length and other_length and not apart:
+            for name, array in arrays.items():
+                if name != output and np.may_share_memory(arrays[output], array):
                     raise ArgumentError(
                         f"{self.name}: output {output} overlaps {name} in memory; pass a separate array, or a copy"
                     )

@@ -59,14 +59,18 @@ def layout_is_known() -> bool:
     def at(owner: object, offset: int, kind: Any) -> Any:
         return kind.from_address(id(owner) + offset).value
 
-    sizes = (ctypes.c_ssize_t * 2).from_address(at(array, DIMENSIONS, ctypes.c_void_p))
+    # In this order: nothing is followed that has not proven to be a pointer.
+    if (
+        at(array, TYPE, ctypes.c_void_p) != id(np.ndarray)
+        or at(array, DATA, ctypes.c_void_p) != array.ctypes.data
+        or at(array, RANK, ctypes.c_int) != array.ndim
+        or at(array, DESCRIPTION, ctypes.c_void_p) != id(array.dtype)
+    ):
+        return False
+    sizes = (ctypes.c_ssize_t * array.ndim).from_address(at(array, DIMENSIONS, ctypes.c_void_p))
     flags = at(array, FLAGS, ctypes.c_int)
     return bool(
-        at(array, TYPE, ctypes.c_void_p) == id(np.ndarray)
-        and at(array, DATA, ctypes.c_void_p) == array.ctypes.data
-        and at(array, RANK, ctypes.c_int) == 2
-        and tuple(sizes) == array.shape
-        and at(array, DESCRIPTION, ctypes.c_void_p) == id(array.dtype)
+        tuple(sizes) == array.shape
         and at(array.dtype, TYPE_NUMBER, ctypes.c_int) == array.dtype.num
         and at(array.dtype, BYTE_ORDER, ctypes.c_char) == b"="
         and flags & WRITEABLE

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tensorlang import config
-from tensorlang.errors import TargetError
+from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
 from tensorlang.names import Explained
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
 from tensorlang.runtime.arrays import Array, plain_arrays
 from tensorlang.runtime.facts import FactCheck
+from tensorlang.runtime.memory import Memory, MemoryOf
 from tensorlang.runtime.timer import TimeEvaluator
 from tensorlang.target.spec import Target
 
@@ -30,11 +31,15 @@ Fast = Callable[[Callable[..., None]], Callable[..., None]]
 class Executable(Explained):
     """A kernel that runs: `f(*arrays)` in the order of its signature. Outputs are written in place.
 
+    Arrays are NumPy arrays or CPU tensors that speak DLPack; ArgumentError says what does not fit.
     `signature` is what the caller passes, if not `kernel.params`. `sources` gives the text of each stage by name,
-    besides `loops`; `fast` an entry that does the checks of plain NumPy arguments itself.
+    besides `loops`; `fast` an entry that does the checks of plain NumPy arguments itself; `memory`
+    counts scratch memory.
     """
 
-    __slots__ = ("_entry", "_sources", "kernel", "signature", "target")
+    # The slot of the entry is named so that a call finds it without a Python function between.
+    __slots__ = ("__call__", "_memory", "_sources", "kernel", "signature", "target")
+    __call__: Callable[..., None]
 
     def __init__(
         self,
@@ -45,23 +50,21 @@ class Executable(Explained):
         sources: Mapping[str, Callable[[], str]] | None = None,
         fast: Fast | None = None,
         signature: Signature | None = None,
+        memory: MemoryOf | None = None,
     ) -> None:
         self.kernel = kernel
         self.target = target
         self.signature: Signature = kernel.params if signature is None else signature
         self._sources = dict(sources or {})
+        self._memory = memory
         check = ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs)
         quick = fast if self.signature == kernel.params else None
-        self._entry = _entry(launch, check, quick)
-
-    def __call__(self, *args: Any) -> None:
-        """Run on NumPy arrays or CPU tensors that speak DLPack; ArgumentError says what does not fit."""
-        self._entry(*args)
+        self.__call__ = _entry(launch, check, quick)
 
     def require(self, facts: Sequence[FactCheck]) -> Executable:
         """Test facts about arguments on each call that runs with TENSORLANG_CHECK=1; returns the kernel itself."""
         if facts:
-            self._entry = _tested(self._entry, tuple(facts))
+            self.__call__ = _tested(self.__call__, tuple(facts))
         return self
 
     def __getitem__(self, name: str) -> Executable:
@@ -93,6 +96,19 @@ class Executable(Explained):
     def get_source(self, fmt: str = "") -> str:
         """The text of a stage; "" is the first that the target makes from the loops."""
         return self.source(fmt or next(iter(self._sources), "loops"))
+
+    def memory(self, **sizes: int) -> Memory:
+        """The scratch memory that a call has in use at most, for the values of its symbolic sizes: `f.memory(n=100)`.
+
+        Threads keep this memory between calls, in a block that grows to the most it was ever asked for.
+        """
+        if self._memory is None:
+            raise TargetError(f"target {self.target.kind} does not count scratch memory; build for target='llvm'")
+        wanted = {v.name for v in self.kernel.sizes}
+        if wanted != set(sizes):
+            given = ", ".join(sorted(sizes)) or "none"
+            raise ArgumentError(f"memory: expected the sizes {', '.join(sorted(wanted)) or '(none)'}, got {given}")
+        return self._memory(sizes)
 
     def time_evaluator(
         self, name: str | None = None, dev: object = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0

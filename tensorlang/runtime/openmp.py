@@ -7,21 +7,26 @@ import importlib.metadata
 import os
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
-LIMIT_SYMBOL = "tensorlang_thread_limit"
+from tensorlang.runtime import threads
+
 SYMBOLS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 _WHEELS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch")
 _SPINS = "1000"
-_limit = ctypes.c_int(1)
+_MOST_THREADS = 2**31 - 1
+_opening = Lock()
 
 
-def addresses() -> dict[str, int]:
-    """Addresses of the symbols that parallel code needs, by name; opens the library on the first call.
+def addresses(team: int) -> dict[str, int]:
+    """Addresses of the OpenMP functions, by name, for code that wants `team` threads; opens the library.
 
-    Without a library the thread limit is 1: every loop then runs serially and never calls the other symbols.
+    Without a library every loop runs serially, and never calls them.
     """
     library = _library()
-    found = {LIMIT_SYMBOL: ctypes.addressof(_limit)}
+    with _opening:
+        threads.allow_team(team)
+    found = {}
     for symbol in SYMBOLS:
         function = getattr(library, symbol) if library is not None else _never
         found[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -33,8 +38,13 @@ def available() -> bool:
     return _library() is not None
 
 
-@cache
 def _library() -> ctypes.CDLL | None:
+    with _opening:
+        return _opened()
+
+
+@cache
+def _opened() -> ctypes.CDLL | None:
     path, loaded = _find()
     # libgomp reads its environment once, while it is loaded. Its default lets idle threads spin for so long
     # that a region after a pause takes milliseconds; with few spins it takes microseconds.
@@ -50,9 +60,9 @@ def _library() -> ctypes.CDLL | None:
             del os.environ["GOMP_SPINCOUNT"]
     if not all(hasattr(library, symbol) for symbol in SYMBOLS):
         return None
-    _limit.value = 2**31 - 1
+    threads.set_limit(_MOST_THREADS)
     # The threads of a team do not survive a fork: a region in the child would wait for them for ever.
-    os.register_at_fork(after_in_child=_serial)
+    os.register_at_fork(after_in_child=_run_alone)
     return library
 
 
@@ -60,8 +70,8 @@ def _library() -> ctypes.CDLL | None:
 _never = ctypes.CFUNCTYPE(None)(lambda: None)
 
 
-def _serial() -> None:
-    _limit.value = 1
+def _run_alone() -> None:
+    threads.set_limit(1)
 
 
 def _find() -> tuple[str, bool]:

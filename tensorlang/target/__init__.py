@@ -23,7 +23,10 @@ def Target(target: str | TargetSpec | None = None, host: str | TargetSpec | None
 
 
 def measure_peak(threads: int = 1) -> dict[str, float]:
-    """Measure this machine: `gflops` (float32 fused multiply-add), `l2_gbs` and `memory_gbs` (reads, GB/s)."""
+    """Measure this machine: `gflops` (float32 fused multiply-add), reads in GB/s.
+
+    Those are `l2_gbs`, `last_cache_gbs` and `memory_gbs`.
+    """
     from tensorlang.target.llvm.peak import measure
 
     return measure(threads)

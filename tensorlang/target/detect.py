@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import platform
 import re
 import shlex
@@ -11,8 +10,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tensorlang import config
 from tensorlang.errors import TargetError, shown
+from tensorlang.runtime.threads import default_threads
 from tensorlang.target.cpus import CPUS, Cpu
 from tensorlang.target.kinds import check_kind
 from tensorlang.target.spec import GpuLimits, Target
@@ -29,7 +28,8 @@ def parse(text: str | Target | None = None) -> Target:
 
     None or `"llvm"` is this machine. `-mcpu=NAME` takes another CPU, `-mattr=+a,-b` changes its features,
     `-mtriple=TRIPLE` another system, `-num-cores=N` the threads of a parallel loop (default:
-    TENSORLANG_NUM_THREADS, else the CPUs this process may use). TargetError names what is wrong.
+    TENSORLANG_NUM_THREADS, else the CPUs this process may use, at most OMP_NUM_THREADS of them). TargetError names
+    what is wrong.
     """
     if isinstance(text, Target):
         return text
@@ -131,15 +131,10 @@ def _options(words: list[str]) -> dict[str, str]:
 
 def _cores(text: str | None) -> int:
     if text is None:
-        return config.get("num_threads") or available_cores()
+        return default_threads()
     if not text.isdigit() or int(text) < 1:
         raise TargetError(f"-num-cores={text}: expected a whole number of at least 1")
     return int(text)
-
-
-def available_cores() -> int:
-    """The number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _host_architecture() -> str:

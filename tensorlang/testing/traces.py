@@ -19,7 +19,7 @@ from tensorlang.schedule import primitives as p
 from tensorlang.schedule.primitive import Decision, Primitive
 from tensorlang.schedule.primitives.placement import users
 from tensorlang.te.axis import AxisKind
-from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
+from tensorlang.te.operation import ComputeOp, HybridOp, Tensor, buffers
 from tensorlang.testing.tiles import intrinsic_of
 
 try:
@@ -32,7 +32,7 @@ Steps = Sequence[Primitive]
 
 LAYOUTS: dict[int, tuple[tuple[str, ...], ...]] = {
     1: (("a0 // 2", "a0 % 2"), ("a0 % 3", "a0 // 3"), ("2 * a0",)),
-    2: (("a1", "a0"), ("a1 // 2", "a0", "a1 % 2"), ("a0 // 3", "a1 // 2", "a0 % 3", "a1 % 2")),
+    2: (("a1", "a0"), ("a0 + a1", "a0"), ("a1 // 2", "a0", "a1 % 2"), ("a0 // 3", "a1 // 2", "a0 % 3", "a1 % 2")),
     3: (("a2", "a0", "a1"), ("a0", "a1 // 2", "a2", "a1 % 2")),
 }
 MATRICES = (
@@ -221,10 +221,12 @@ class _Drawing:
         return () if fits is None else (p.Tensorize(stage, axis, fits.name, fits.key),)
 
     def layout(self, stage: str, leaves: Sequence[str]) -> Steps:
-        rank = len(self.schedule.program[stage].axis)
+        op = self.schedule.program[stage]
+        rank = len(buffers(op)[0].shape)
         if rank not in LAYOUTS:
             return ()
-        return (p.TransformLayout(stage, tuple(f"a{k}" for k in range(rank)), self.pick(LAYOUTS[rank])),)
+        step = p.CacheInplace if isinstance(op, HybridOp) else p.TransformLayout
+        return (step(stage, tuple(f"a{k}" for k in range(rank)), self.pick(LAYOUTS[rank])),)
 
     def reverse_compute_at(self, stage: str, leaves: Sequence[str]) -> Steps:
         program, stages = self.schedule.program, self.schedule.state.stages
@@ -255,6 +257,8 @@ PRAGMAS = (
     ("unroll_explicit", 0),
     ("loop_partition_hint", None),
     ("parallel_stride_pattern", None),
+    ("reduce_tree", None),
+    ("nontemporal", None),
 )
 MAKERS: dict[str, Maker] = {
     "split": _Drawing.split,
@@ -282,6 +286,7 @@ MAKERS: dict[str, Maker] = {
     "partition": lambda d, stage, leaves: (p.Partition(stage, d.pick(leaves), (str(1 + d.below(4)),)),),
     "decompose_reduction": lambda d, stage, leaves: (p.DecomposeReduction(stage, d.pick(leaves)),),
     "transform_layout": _Drawing.layout,
+    "cache_inplace": _Drawing.layout,
     "tensorize": _Drawing.tensorize,
     "reverse_compute_at": _Drawing.reverse_compute_at,
     "prefetch": _Drawing.prefetch,
@@ -294,8 +299,8 @@ MAKERS: dict[str, Maker] = {
 WEIGHTS: dict[str, int] = {
     "split": 5, "fuse": 2, "reorder": 3, "skew": 1, "vectorize": 3, "unroll": 1, "parallel": 3, "bind": 3,
     "compute_at": 6, "compute_root": 1, "compute_inline": 1, "set_scope": 1, "cache_read": 2, "cache_write": 2,
-    "rfactor": 2, "transform_layout": 2, "shift": 2, "reverse": 1, "fission": 1, "fuse_with": 2, "peel": 1,
-    "partition": 1, "decompose_reduction": 1, "affine": 1, "tile_by": 1, "tensorize": 2,
+    "rfactor": 2, "transform_layout": 2, "cache_inplace": 2, "shift": 2, "reverse": 1, "fission": 1, "fuse_with": 2,
+    "peel": 1, "partition": 1, "decompose_reduction": 1, "affine": 1, "tile_by": 1, "tensorize": 2,
     "reverse_compute_at": 2, "prefetch": 1, "pragma": 1, "set_store_predicate": 1, "atomic": 1,
 }  # fmt: skip
 """How often each is tried."""

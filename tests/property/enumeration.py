@@ -14,7 +14,7 @@ from tensorlang.ir.expr import Binary, Const, Expr, Load, Unary, rewrite
 from tensorlang.polyhedral.affine_text import evaluate
 from tensorlang.polyhedral.nest import loops
 from tensorlang.polyhedral.statement import Access, Role, Statement
-from tensorlang.schedule.plans import Derived
+from tensorlang.schedule.derive.plans import Derived
 
 Values = dict[str, int]
 Memory = Mapping[str, npt.NDArray[Any]]

@@ -20,7 +20,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import is_legal, verify
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.plans import Derived
+from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.primitive import Primitive
 from tensorlang.te.operation import HybridOp, Read
 from tensorlang.testing.check import check_schedule

@@ -50,7 +50,7 @@ def test_names() -> None:
     assert repr(executable).startswith("Executable(add(A: float32[64], B: float32[64], C: float32[64]), target='llvm")
 
 
-def test_a_warm_call_runs_no_python_but_call_itself() -> None:
+def test_a_warm_call_runs_no_python() -> None:
     executable = _executable()
     a, b, c = np.ones((3, 64), np.float32)
     entered: list[str] = []
@@ -59,7 +59,7 @@ def test_a_warm_call_runs_no_python_but_call_itself() -> None:
         executable(a, b, c)
     finally:
         sys.setprofile(None)
-    assert entered == ["__call__"]
+    assert (entered, c[0]) == ([], 2)
 
 
 def test_the_code_lives_as_long_as_the_executable() -> None:
@@ -100,14 +100,36 @@ def test_names_that_the_c_library_has() -> None:
         assert (c == 2).all()
 
 
-def test_without_the_fast_entry_calls_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("field", ["TYPE", "DATA", "RANK", "DESCRIPTION", "FLAGS", "TYPE_NUMBER", "BYTE_ORDER"])
+def test_with_another_layout_of_arrays_the_safe_entry_takes_over(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
+    """An offset eight bytes away stands for an interpreter or a NumPy that keeps the field elsewhere."""
+    cpython.layout_is_known.cache_clear()
+    monkeypatch.setattr(cpython, field, getattr(cpython, field) - 8)
+    try:
+        assert not cpython.layout_is_known()
+        executable = _executable()
+        a, b, c = np.ones((3, 64), np.float32)
+        executable(a, b, c)
+        assert (c == 2).all()
+        with pytest.raises(ArgumentError, match="takes 3 arguments"):
+            executable(a)
+        with pytest.raises(ArgumentError, match="expected dtype float32"):
+            executable(a, b, c.astype("f8"))
+    finally:
+        cpython.layout_is_known.cache_clear()
+
+
+def test_the_safe_entry_runs_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpython, "layout_is_known", lambda: False)
     executable = _executable()
     a, b, c = np.ones((3, 64), np.float32)
-    executable(a, b, c)
-    assert (c == 2).all()
-    with pytest.raises(ArgumentError, match="takes 3 arguments"):
-        executable(a)
+    entered: list[str] = []
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        executable(a, b, c)
+    finally:
+        sys.setprofile(None)
+    assert entered[0] == "checked"
 
 
 def test_this_interpreter_lays_arrays_out_as_the_fast_entry_expects() -> None:

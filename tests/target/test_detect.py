@@ -8,10 +8,11 @@ import pytest
 
 from tensorlang import config
 from tensorlang.errors import RecordError, TargetError
+from tensorlang.runtime.threads import available_cores
 from tensorlang.target import Target, parse
 from tensorlang.target.backend import backend
 from tensorlang.target.cpus import CPUS
-from tensorlang.target.detect import available_cores, cache_sizes, host_cpu, machine_options, runs_here
+from tensorlang.target.detect import cache_sizes, host_cpu, machine_options, runs_here
 from tensorlang.target.kinds import KINDS
 from tensorlang.target.spec import GpuLimits
 from tensorlang.target.spec import Target as Spec
@@ -76,7 +77,8 @@ def test_features_reach_llvm() -> None:
     )
 
 
-def test_cores_come_from_the_text_the_setting_or_the_process() -> None:
+def test_cores_come_from_the_text_the_setting_or_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if hasattr(os, "sched_getaffinity"):
         assert available_cores() == len(os.sched_getaffinity(0))
     assert parse("llvm").cores == available_cores()

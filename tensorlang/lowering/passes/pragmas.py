@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang.ir.loops import (
     MOST_UNROLLED,
+    REDUCE_TREE,
     UNROLL_EXPLICIT,
     UNROLL_FULL,
     constant_extent,
@@ -41,7 +42,7 @@ def _visit(stmt: Stmt, wish: _Wish) -> Stmt:
     if not isinstance(done, For):
         return done
     extent = constant_extent(done)
-    if extent is None or done.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
+    if extent is None or done.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or (REDUCE_TREE, 1) in done.pragmas:
         return done
     if done.kind is LoopKind.SERIAL and (_holds_loops(done.body) or extent * _stores(done.body) > wish.most):
         return done

@@ -5,17 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorlang.ir.expr import Const, binary
-from tensorlang.ir.loops import constant_extent, iterations, with_body, with_kind
+from tensorlang.ir.loops import constant_extent, iterations, uses, with_body, with_kind
 from tensorlang.ir.stmt import INDEX, AtomicUpdate, For, Kernel, LoopKind, Stmt, Store, map_children, walk
 from tensorlang.lowering.passes.full_tile import full_tile, versioned
 
 MOST_STORES = 256
 
 
-def unroll_tails(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
-    """Version unrolled loops with a partial tail: a test that the tile is full, the unrolled loop, a serial one.
+def unroll_bounds(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
+    """Copy unrolled loops, outer ones first, on which bounds inside depend: in a copy, these may be constant."""
 
-    Run the simplifier before, so that bounds are in `min`/`max` form, and `unroll` after.
+    def visit(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and _bounds_use(stmt.body, stmt.var.name):
+            extent = constant_extent(stmt)
+            if extent is not None and extent * _stores(stmt.body) <= most_stores:
+                stmt = iterations(stmt, extent)
+        return map_children(stmt, visit)
+
+    return with_body(kernel, visit(kernel.body))
+
+
+def unroll_tails(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
+    """Version unrolled loops with a partial tail: a test that the tile is full, the full loop, and the loop as it was.
+
+    Run the simplifier before, so that bounds are in `min`/`max` form; and after, since the failed test may make the
+    extent of the rest constant, too; and `unroll` then.
     """
 
     def visit(stmt: Stmt) -> Stmt:
@@ -27,7 +41,7 @@ def unroll_tails(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
             return stmt
         upper = binary("add", tile.lower, Const(tile.extent, INDEX))
         full = replace(stmt, lower=tile.lower, upper=upper)
-        return versioned(tile.tests, full, with_kind(stmt, LoopKind.SERIAL))
+        return versioned(tile.tests, full, stmt)
 
     return with_body(kernel, visit(kernel.body))
 
@@ -48,6 +62,10 @@ def unroll(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
         return iterations(stmt, extent)
 
     return with_body(kernel, visit(kernel.body))
+
+
+def _bounds_use(stmt: Stmt, name: str) -> bool:
+    return any(isinstance(s, For) and (uses(s.lower, name) or uses(s.upper, name)) for s in walk(stmt))
 
 
 def _stores(stmt: Stmt) -> int:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tensorlang.errors import TargetError
 from tensorlang.ir.stmt import Kernel
-from tensorlang.runtime import cpython, openmp
+from tensorlang.runtime import cpython, openmp, threads
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.cache import cached
-from tensorlang.runtime.executable import Executable, Launch
+from tensorlang.runtime.executable import Executable, Fast, Launch
 from tensorlang.target.detect import machine_options, runs_here
 from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.entry import emit_entry
 from tensorlang.target.llvm.kernel import Emitted, emit_kernel
 from tensorlang.target.llvm.launch import CompiledLaunch
+from tensorlang.target.llvm.scratch import scratch_memory
 from tensorlang.target.spec import Target
 
 
@@ -35,18 +37,20 @@ class LlvmBackend:
             "ll": lambda: text,
             "asm": lambda: engine.assembly(text, machine, emitted.module.sources),
         }
-        if not runs_here(target):
-            return Executable(kernel, target, _elsewhere(target), sources=sources, signature=signature)
-        launch, fast = _load(kernel, emitted, machine)
-        return Executable(kernel, target, launch, sources=sources, fast=fast, signature=signature)
+        launch: Launch = _elsewhere(target)
+        fast = None
+        if runs_here(target):
+            launch, fast = _load(kernel, emitted, machine, target)
+        memory = partial(scratch_memory, kernel, cores=target.cores)
+        return Executable(kernel, target, launch, sources=sources, fast=fast, signature=signature, memory=memory)
 
 
 BACKEND = LlvmBackend()
 
 
 def _load(
-    kernel: Kernel, emitted: Emitted, machine: engine.Machine
-) -> tuple[CompiledLaunch, Callable[[Callable[..., None]], Callable[..., None]] | None]:
+    kernel: Kernel, emitted: Emitted, machine: engine.Machine, target: Target
+) -> tuple[CompiledLaunch, Fast | None]:
     """Compile or find the object, link it, and wrap it: the checked launch, and the fast entry if it has one."""
     entry = emit_entry(emitted, kernel) if cpython.layout_is_known() else None
     text = emitted.module.text()
@@ -61,18 +65,18 @@ def _load(
     key = (text, *sources, engine.fingerprint(machine), tag)
     code = cached(key, lambda: engine.compile_object(text, machine, sources))
     exports = [emitted.symbol] if entry is None else [emitted.symbol, entry]
-    library = engine.load(code, exports, _imports(emitted.module.imports))
+    library = engine.load(code, exports, _imports(emitted.module.imports, target.cores))
     launch = CompiledLaunch(kernel, library, emitted.symbol, emitted.calls, tuple(emitted.module.messages))
     if entry is None:
         return launch, None
     return launch, lambda checked: cpython.builtin(library.addresses[entry], launch.slow(checked), kernel.name)
 
 
-def _imports(symbols: set[str]) -> dict[str, int]:
+def _imports(symbols: set[str], cores: int) -> dict[str, int]:
     """The addresses of the symbols that a module leaves open; OpenMP is opened only when one is its."""
-    known = dict(cpython.addresses())
+    known = cpython.addresses() | threads.addresses()
     if symbols - set(known):
-        known |= openmp.addresses()
+        known |= openmp.addresses(cores)
     return {symbol: known[symbol] for symbol in symbols}
 
 

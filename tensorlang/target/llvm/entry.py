@@ -10,15 +10,18 @@ import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Var
-from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.stmt import For, Kernel, LoopKind, walk
 from tensorlang.runtime import cpython
 from tensorlang.target.llvm.arithmetic import binary
+from tensorlang.target.llvm.balance import work
 from tensorlang.target.llvm.expressions import index
 from tensorlang.target.llvm.kernel import Emitted
 from tensorlang.target.llvm.scope import Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 
 _POINTER_BYTES = 8
+_SHORT = 1000
+"""Statements that a kernel may run while it keeps the interpreter's lock: about a microsecond."""
 
 
 def emit_entry(emitted: Emitted, kernel: Kernel) -> str | None:
@@ -39,7 +42,7 @@ def emit_entry(emitted: Emitted, kernel: Kernel) -> str | None:
     pointers = [_load(fn, held, cpython.DATA, "ptr") for held in objects]
     _check_overlap(fn, scope, kernel, pointers)
     arguments = [f"ptr {p}" for p in pointers] + [scope.values[v.name].typed for v in kernel.sizes]
-    _run(fn, emitted.symbol, arguments)
+    _run(fn, emitted.symbol, arguments, release=not _is_short(kernel))
     fn.finish("ptr")
     return fn.name
 
@@ -121,18 +124,27 @@ def _bytes(fn: Function, scope: Scope, buffer: Buffer) -> Value:
     return size
 
 
-def _run(fn: Function, symbol: str, arguments: list[str]) -> None:
-    """Call the kernel without the interpreter's lock; a status goes to `self(status=...)`, which raises."""
+def _is_short(kernel: Kernel) -> bool:
+    """Whether a kernel ends before another thread would get the interpreter's lock."""
+    parallel = any(isinstance(s, For) and s.kind is LoopKind.PARALLEL for s in walk(kernel.body))
+    amount = None if parallel or kernel.sizes else work(kernel.body, {})
+    return amount is not None and amount <= _SHORT
+
+
+def _run(fn: Function, symbol: str, arguments: list[str], release: bool) -> None:
+    """Call the kernel, if need be without the interpreter's lock; a status goes to `self(status=...)`, which raises."""
     module = fn.module
     context = fn.alloca("[1 x i64]", 8)
     box = fn.alloca("[1 x ptr]", _POINTER_BYTES)
     fn.do(f"store i64 0, ptr {context}, align 8")
-    save = module.import_function("PyEval_SaveThread", "ptr", "")
-    restore = module.import_function("PyEval_RestoreThread", "void", "ptr")
     call = module.import_function("PyObject_Vectorcall", "ptr", "ptr, ptr, i64, ptr")
-    state = fn.op(f"call ptr {save}()")
-    fn.do(f"call void @{symbol}({', '.join([*arguments, f'ptr {context}'])})")
-    fn.do(f"call void {restore}(ptr {state})")
+    run = f"call void @{symbol}({', '.join([*arguments, f'ptr {context}'])})"
+    if release:
+        state = fn.op(f"call ptr {module.import_function('PyEval_SaveThread', 'ptr', '')}()")
+        fn.do(run)
+        fn.do(f"call void {module.import_function('PyEval_RestoreThread', 'void', 'ptr')}(ptr {state})")
+    else:
+        fn.do(run)
     status = fn.op(f"load i64, ptr {context}, align 8")
     fn.branch(_equal(fn, "i64", status, "0"), "done", "failed")
     fn.start("done")

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, same, walk
 from tensorlang.ir.machine import Broadcast, MachineCall, MachineExpr, Pointer, Reinterpret, VectorLoad
 from tensorlang.target.llvm import intrinsics, machine, memory
 from tensorlang.target.llvm.arithmetic import binary, cast, select, splat, unary
+from tensorlang.target.llvm.flat import flattened
 from tensorlang.target.llvm.memory import Place, lane_numbers
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
@@ -43,6 +44,8 @@ def value(fn: Function, scope: Scope, expr: Expr) -> Value:
             return _choose(fn, scope, expr.cond, expr.then, expr.orelse)
         case Call():
             return intrinsics.call(fn, expr.name, [value(fn, scope, a) for a in expr.args], expr.dtype)
+        case Load() if scope.held and expr in scope.held:
+            return scope.held[expr]
         case Load():
             mask = scope.lanes.mask if scope.lanes else None
             return memory.load(fn, place(fn, scope, expr), mask)
@@ -107,7 +110,7 @@ def place(fn: Function, scope: Scope, access: Load) -> Place:
         offset = _offset(fn, scope, storage, access.index)
         pointer = _pointer(fn, storage, offset, inbounds)
         return Place(dtype, pointer, lanes.width if lanes else 0, literal(0, INDEX))
-    indices = tuple(scope.expanded(i) for i in access.index)
+    storage, indices = flattened(storage, tuple(scope.expanded(i) for i in access.index), lanes)
     step = _step(fn, scope, storage, indices)
     if step is not None:
         offset = _offset(fn, scope.scalar(lanes.first), storage, indices)
@@ -188,11 +191,18 @@ def _pointer(fn: Function, storage: Storage, offset: Value, inbounds: bool) -> s
 def _choose(fn: Function, scope: Scope, cond: Expr, then: Expr, orelse: Expr) -> Value:
     """A select whose branches touch memory only where they are taken."""
     test = value(fn, scope, cond)
-    if not (has_loads(then) or has_loads(orelse)):
+    if not _reads_more(then, cond) and not _reads_more(orelse, cond):
         return select(fn, test, value(fn, scope, then), value(fn, scope, orelse))
     if test.lanes:
         return select(fn, test, *_under_masks(fn, scope, test, then, orelse))
     return _branch(fn, scope, test, then, orelse)
+
+
+def _reads_more(branch: Expr, cond: Expr) -> bool:
+    """Whether a branch reads memory that its condition does not read in any case."""
+    certain = not any(isinstance(n, Select) or (isinstance(n, Binary) and n.op in ("and", "or")) for n in walk(cond))
+    read = [n for n in walk(cond) if isinstance(n, Load)] if certain else []
+    return any(isinstance(n, Load) and not any(same(n, r) for r in read) for n in walk(branch))
 
 
 def _under_masks(fn: Function, scope: Scope, test: Value, then: Expr, orelse: Expr) -> tuple[Value, Value]:

@@ -1,15 +1,20 @@
-"""The memory of one function: stack slots for small local buffers, one scratch block for the rest."""
+"""The memory of one function: stack slots for small local buffers, one piece of scratch memory for the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Buffer, Const, Expr
+from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import Allocate, CallMachine, For, LoopKind, Stmt, children
+from tensorlang.runtime.arguments import evaluate_shape
+from tensorlang.target.llvm.arena import ALIGNMENT, give_scratch, take_scratch
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index
+from tensorlang.target.llvm.liveness import Span, lives
+from tensorlang.target.llvm.memory import finish_streams
 from tensorlang.target.llvm.scope import Scope, Storage
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
 
@@ -17,7 +22,6 @@ STACK_LIMIT = 16384
 """Bytes of local buffers that one function keeps on its stack."""
 NO_MEMORY = -1
 """The status of a call whose scratch block could not be allocated."""
-_ALIGNMENT = 64
 
 
 def storage(fn: Function, scope: Scope, buffer: Buffer, pointer: str, aligned: bool) -> Storage:
@@ -30,41 +34,113 @@ def storage(fn: Function, scope: Scope, buffer: Buffer, pointer: str, aligned: b
     return Storage(buffer, pointer, tuple(strides), aligned)
 
 
-def open_frame(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, str]:
-    """Give every buffer allocated in `body` its memory; return the scope and the scratch block ("" if none).
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Scratch memory for buffers that are never in use at the same time: of constant sizes, or all of one size."""
 
-    Without memory for the scratch block the function stores NO_MEMORY in its context and returns.
-    """
-    buffers = dict(scope.buffers)
-    total = literal(0, INDEX)
-    in_scratch: list[tuple[Buffer, Value]] = []
-    for buffer in dict.fromkeys(_allocated(body, scope.in_parallel)):
-        size = _constant_bytes(buffer.shape, buffer.dtype)
-        if buffer.scope == "local" and size is not None and fn.stack_bytes + size <= STACK_LIMIT:
-            element = memory_type(buffer.dtype)
-            pointer = fn.alloca(f"[{size // dtypes.info(buffer.dtype).bytes} x {element}]", size)
-            buffers[buffer.name] = storage(fn, scope, buffer, pointer, aligned=True)
+    buffers: tuple[Buffer, ...]
+
+    def bytes(self, sizes: dict[str, int]) -> int:
+        """How much there is, in whole cache lines."""
+        return max(-(-_bytes(buffer, sizes) // ALIGNMENT) * ALIGNMENT for buffer in self.buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The buffers that one function allocates: on its stack, and in slots of scratch memory, one after the other."""
+
+    stack: tuple[Buffer, ...]
+    scratch: tuple[Slot, ...]
+
+    def scratch_bytes(self, sizes: dict[str, int]) -> int:
+        """How much scratch memory the function takes, for given sizes."""
+        return max(ALIGNMENT, sum(slot.bytes(sizes) for slot in self.scratch)) if self.scratch else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Scratch memory that an emitted function has taken."""
+
+    pointer: str
+    size: Value
+
+
+def plan_frame(body: Stmt, in_parallel: bool) -> Frame:
+    """Share out the buffers of a body; those of parallel loops in it belong to functions of their own."""
+    on_stack: list[Buffer] = []
+    in_scratch: list[Buffer] = []
+    left = STACK_LIMIT
+    for buffer in dict.fromkeys(_allocated(body, in_parallel)):
+        size = _bytes(buffer, {}) if _is_constant(buffer) else STACK_LIMIT + 1
+        if buffer.scope == "local" and size <= left:
+            on_stack.append(buffer)
+            left -= size
         else:
-            in_scratch.append((buffer, total))
-            total = binary(fn, "add", total, _rounded_bytes(fn, scope, buffer))
-    block = _allocate(fn, total) if in_scratch else ""
-    for buffer, offset in in_scratch:
-        pointer = block if offset.integer == 0 else fn.op(f"getelementptr inbounds i8, ptr {block}, {offset.typed}")
+            in_scratch.append(buffer)
+    return Frame(tuple(on_stack), _slots(in_scratch, lives(body)) if in_scratch else ())
+
+
+def _slots(buffers: list[Buffer], spans: dict[str, Span]) -> tuple[Slot, ...]:
+    """Slots for buffers, given to them in the order of their lives: the free one whose size is nearest."""
+    slots: list[Slot] = []
+    for buffer in sorted(buffers, key=lambda b: spans[b.name]):
+        free = [slot for slot in slots if _fits(buffer, slot, spans)]
+        if not free:
+            slots.append(Slot((buffer,)))
+            continue
+        best = free[0]
+        if _is_constant(buffer):
+            size = _bytes(buffer, {})
+            best = min(free, key=lambda slot: abs(slot.bytes({}) - size))
+        slots[slots.index(best)] = Slot((*best.buffers, buffer))
+    return tuple(slots)
+
+
+def _fits(buffer: Buffer, slot: Slot, spans: dict[str, Span]) -> bool:
+    """Whether a buffer may follow those of a slot."""
+    last = slot.buffers[-1]
+    free = spans[last.name][1] < spans[buffer.name][0]
+    one_size = last.dtype == buffer.dtype and str(last.shape) == str(buffer.shape)
+    return free and (one_size or (_is_constant(last) and _is_constant(buffer)))
+
+
+def open_frame(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, Piece | None]:
+    """Give every buffer allocated in `body` its memory; return the scope and the scratch memory taken.
+
+    Without memory the function stores NO_MEMORY in its context and returns.
+    """
+    frame = plan_frame(body, scope.in_parallel)
+    buffers = dict(scope.buffers)
+    for buffer in frame.stack:
+        size = _bytes(buffer, {})
+        pointer = fn.alloca(f"[{size // dtypes.info(buffer.dtype).bytes} x {memory_type(buffer.dtype)}]", size)
         buffers[buffer.name] = storage(fn, scope, buffer, pointer, aligned=True)
-    return replace(scope, buffers=buffers), block
+    if not frame.scratch:
+        return replace(scope, buffers=buffers), None
+    offsets, total = [], literal(0, INDEX)
+    for slot in frame.scratch:
+        offsets.append(total)
+        total = binary(fn, "add", total, _slot_bytes(fn, scope, slot))
+    piece = _take(fn, binary(fn, "max", total, literal(ALIGNMENT, INDEX)))
+    for slot, offset in zip(frame.scratch, offsets, strict=True):
+        start = piece.pointer
+        pointer = start if offset.integer == 0 else fn.op(f"getelementptr inbounds i8, ptr {start}, {offset.typed}")
+        for buffer in slot.buffers:
+            buffers[buffer.name] = storage(fn, scope, buffer, pointer, aligned=True)
+    return replace(scope, buffers=buffers), piece
 
 
-def close_frame(fn: Function, block: str) -> None:
-    """Free the scratch block and return."""
-    if block:
-        free = fn.module.declare("free", "void", "ptr")
-        fn.do(f"call void {free}(ptr {block})")
+def close_frame(fn: Function, piece: Piece | None) -> None:
+    """Give the scratch memory back and return."""
+    if piece is not None:
+        give_scratch(fn, piece.pointer, piece.size)
+    finish_streams(fn)
     fn.do("ret void")
 
 
 def parameter(held: Storage, name: str) -> str:
     """The declaration of a function parameter that carries a buffer."""
-    align = _ALIGNMENT if held.aligned else dtypes.info(held.buffer.dtype).bytes
+    align = ALIGNMENT if held.aligned else dtypes.info(held.buffer.dtype).bytes
     return f"ptr noalias align {align} {name}"
 
 
@@ -80,33 +156,33 @@ def _allocated(stmt: Stmt, in_parallel: bool) -> Iterator[Buffer]:
         yield from _allocated(child, in_parallel)
 
 
-def _constant_bytes(shape: tuple[Expr, ...], dtype: str) -> int | None:
-    size = dtypes.info(dtype).bytes
-    for extent in shape:
-        if not isinstance(extent, Const):
-            return None
-        size *= int(extent.value)
-    return size
+def _bytes(buffer: Buffer, sizes: dict[str, int]) -> int:
+    return prod(evaluate_shape(buffer, sizes), start=dtypes.info(buffer.dtype).bytes)
 
 
-def _rounded_bytes(fn: Function, scope: Scope, buffer: Buffer) -> Value:
+def _is_constant(buffer: Buffer) -> bool:
+    return all(isinstance(extent, Const) for extent in buffer.shape)
+
+
+def _slot_bytes(fn: Function, scope: Scope, slot: Slot) -> Value:
+    if all(map(_is_constant, slot.buffers)):
+        return literal(slot.bytes({}), INDEX)
+    buffer = slot.buffers[0]
     size = literal(dtypes.info(buffer.dtype).bytes, INDEX)
     for extent in buffer.shape:
         size = binary(fn, "mul", size, index(fn, scope, extent))
-    up = binary(fn, "add", size, literal(_ALIGNMENT - 1, INDEX))
-    steps = binary(fn, "floordiv", up, literal(_ALIGNMENT, INDEX))
-    return binary(fn, "mul", steps, literal(_ALIGNMENT, INDEX))
+    up = binary(fn, "add", size, literal(ALIGNMENT - 1, INDEX))
+    steps = binary(fn, "floordiv", up, literal(ALIGNMENT, INDEX))
+    return binary(fn, "mul", steps, literal(ALIGNMENT, INDEX))
 
 
-def _allocate(fn: Function, total: Value) -> str:
-    size = binary(fn, "max", total, literal(_ALIGNMENT, INDEX))
-    allocate = fn.module.declare("aligned_alloc", f"noalias align {_ALIGNMENT} ptr", "i64, i64")
-    block = fn.op(f"call noalias align {_ALIGNMENT} ptr {allocate}(i64 {_ALIGNMENT}, {size.typed})")
-    failed = fn.value(f"icmp eq ptr {block}, null", "bool")
+def _take(fn: Function, size: Value) -> Piece:
+    piece = take_scratch(fn, size)
+    failed = fn.value(f"icmp eq ptr {piece}, null", "bool")
     stop, work = fn.fresh("nomemory"), fn.fresh("work")
     fn.branch(failed, stop, work)
     fn.start(stop)
     fn.do(f"store atomic i64 {NO_MEMORY}, ptr %context monotonic, align 8")
     fn.do("ret void")
     fn.start(work)
-    return block
+    return Piece(piece, size)

@@ -1,4 +1,4 @@
-"""Math intrinsics by name: an LLVM instruction, a polynomial, or libm lane by lane."""
+"""Math intrinsics by name: an LLVM instruction, polynomial code, or libm lane by lane."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Callable
 
 from tensorlang import dtypes
 from tensorlang.errors import TargetError
-from tensorlang.target.llvm import approximations
+from tensorlang.target.llvm import approximations, power, trigonometry
 from tensorlang.target.llvm.arithmetic import (
     absolute,
     binary,
     cast,
     constant,
-    extract,
     intrinsic,
     is_nan,
     matched,
 )
+from tensorlang.target.llvm.libm import call_each_lane
 from tensorlang.target.llvm.text import Function, Value
+from tensorlang.target.llvm.wide import WIDE, in_float64
 
 _Rule = Callable[[Function, list[Value]], Value]
 
@@ -27,17 +28,25 @@ _INSTRUCTIONS = {
 }  # fmt: skip
 """Float functions that are one instruction on every target."""
 
-_POLYNOMIALS: dict[str, Callable[[Function, Value], Value]] = {
+_POLYNOMIALS: dict[str, Callable[..., Value]] = {
     "exp": approximations.exp,
+    "exp2": approximations.exp2,
+    "expm1": approximations.expm1,
     "log": approximations.log,
+    "log2": approximations.log2,
+    "log10": approximations.log10,
+    "log1p": approximations.log1p,
     "tanh": approximations.tanh,
+    "sigmoid": approximations.sigmoid,
     "erf": approximations.erf,
+    "sin": trigonometry.sin,
+    "cos": trigonometry.cos,
+    "pow": power.power,
 }
+"""Functions of float32 and float64; where WIDE has one too, only of float64."""
 
-_LIBM = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "erf", "sin", "cos", "tan", "asin", "acos",
-    "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "hypot",
-)  # fmt: skip
+_LIBM = ("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "hypot")
+"""Functions that have no vector code for float64."""
 
 
 def call(fn: Function, name: str, arguments: list[Value], dtype: str) -> Value:
@@ -50,45 +59,26 @@ def call(fn: Function, name: str, arguments: list[Value], dtype: str) -> Value:
 
 def _float_call(fn: Function, name: str, args: list[Value]) -> Value:
     first = args[0]
+    if name in WIDE and first.dtype != "float64":
+        return in_float64(fn, name, args)
     if dtypes.info(first.dtype).bits == 16:
         # Half precision is computed in float32 and rounded once.
         return cast(fn, _float_call(fn, name, [cast(fn, a, "float32") for a in args]), first.dtype)
     if name in _INSTRUCTIONS:
         return fn.call(intrinsic(_INSTRUCTIONS[name], first), args, first.dtype, first.lanes)
-    if name == "sigmoid":
-        return _sigmoid(fn, first)
     if name == "rsqrt":
         root = fn.call(intrinsic("sqrt", first), args, first.dtype, first.lanes)
         return binary(fn, "div", constant(1.0, first), root)
-    if name in _POLYNOMIALS and first.dtype == "float32":
-        return _POLYNOMIALS[name](fn, first)
+    if name in _POLYNOMIALS:
+        return _POLYNOMIALS[name](fn, *args)
     if name not in _LIBM:
         raise TargetError(f"target llvm has no intrinsic {name!r}; it has {', '.join(sorted(known()))}")
-    return _libm(fn, name, args)
+    return call_each_lane(fn, name, args)
 
 
 def known() -> frozenset[str]:
     """The intrinsics that this target computes."""
-    return frozenset((*_INSTRUCTIONS, *_POLYNOMIALS, *_LIBM, *_OWN, "sigmoid", "rsqrt"))
-
-
-def _libm(fn: Function, name: str, args: list[Value]) -> Value:
-    """Call the C library once per lane."""
-    dtype, lanes = args[0].dtype, args[0].lanes
-    symbol = f"{name}f" if dtype == "float32" else name
-    if not lanes:
-        return fn.call(symbol, args, dtype)
-    result = Value("poison", dtype, lanes)
-    for lane in range(lanes):
-        one = fn.call(symbol, [extract(fn, a, lane) for a in args], dtype)
-        result = fn.value(f"insertelement {result.typed}, {one.typed}, i64 {lane}", dtype, lanes)
-    return result
-
-
-def _sigmoid(fn: Function, x: Value) -> Value:
-    if x.dtype == "float32":
-        return approximations.sigmoid(fn, x)
-    return approximations.logistic(fn, x, lambda y: _libm(fn, "exp", [y]))
+    return frozenset((*_INSTRUCTIONS, *_POLYNOMIALS, *WIDE, *_LIBM, *_OWN, "rsqrt"))
 
 
 def _isnan(fn: Function, args: list[Value]) -> Value:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorlang.ir.stmt import CallPython, Kernel
+from tensorlang.ir.expr import Load, walk
+from tensorlang.ir.stmt import AtomicUpdate, CallMachine, CallPython, Kernel, stmt_exprs
+from tensorlang.ir.stmt import walk as statements
+from tensorlang.target.llvm.balance import with_shares
 from tensorlang.target.llvm.frame import close_frame, open_frame, parameter, storage
 from tensorlang.target.llvm.scope import Scope, Storage
 from tensorlang.target.llvm.statements import Emitter
@@ -27,6 +30,7 @@ class Emitted:
 
 def emit_kernel(kernel: Kernel, target: Target) -> Emitted:
     """Write a kernel as LLVM IR; TargetError when the target cannot run it."""
+    kernel = with_shares(kernel)
     module = Module(target)
     symbol = module.unique(f"{identifier(kernel.name)}.kernel")
     pointers = {p.name: f"%p{n}.{identifier(p.name)}" for n, p in enumerate(kernel.params)}
@@ -36,11 +40,18 @@ def emit_kernel(kernel: Kernel, target: Target) -> Emitted:
     fn = Function(module, symbol, [*declared, "ptr %context"])
     scope = Scope(sizes, {})
     buffers = {p.name: storage(fn, scope, p, pointers[p.name], aligned=False) for p in kernel.params}
-    scope, block = open_frame(fn, Scope(sizes, buffers), kernel.body)
+    scope, piece = open_frame(fn, Scope(sizes, buffers), kernel.body)
     for text in kernel.imports:
         module.add_source(text)
-    emitter = Emitter(kernel.sizes)
+    emitter = Emitter(kernel.sizes, frozenset(kernel.streamed) - _read(kernel))
     emitter.emit(fn, scope, kernel.body)
-    close_frame(fn, block)
+    close_frame(fn, piece)
     fn.finish()
     return Emitted(module, symbol, tuple(emitter.calls))
+
+
+def _read(kernel: Kernel) -> set[str]:
+    """The buffers that a kernel reads: to write those past the caches would be a loss."""
+    reads = {n.buffer.name for e in stmt_exprs(kernel.body) for n in walk(e) if isinstance(n, Load)}
+    machine = {v.buffer.name for s in statements(kernel.body) if isinstance(s, CallMachine) for v in s.views}
+    return reads | machine | {s.buffer.name for s in statements(kernel.body) if isinstance(s, AtomicUpdate)}

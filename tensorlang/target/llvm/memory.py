@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorlang import dtypes
 from tensorlang.errors import InternalError
+from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.arithmetic import binary, cast, constant, extract, overload, splat
-from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type, vector_type
+from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
 
 _WIDEST_STRIDE = 4
 """Up to this distance between lanes, one wide load and a shuffle beat a load per lane."""
@@ -50,10 +51,10 @@ def load(fn: Function, place: Place, mask: Value | None) -> Value:
         raw = _load_one(fn, place) if mask is None else _load_one_if_any(fn, place, mask)
     elif step == 1:
         raw = _load_row(fn, place, mask)
+    elif step is not None and (step == -1 or 1 < step <= _WIDEST_STRIDE):
+        raw = _load_wide(fn, place, step, mask)
     elif mask is not None:
         raw = _masked_gather(fn, place, mask)
-    elif step is not None and (step == -1 or 1 < step <= _WIDEST_STRIDE):
-        raw = _load_wide(fn, place, step)
     else:
         raw = _load_each(fn, place)
     return cast(fn, raw, place.dtype)
@@ -83,6 +84,44 @@ def store(fn: Function, place: Place, value: Value, mask: Value | None) -> None:
         for lane, pointer in enumerate(_pointers(fn, place)):
             one = extract(fn, value, lane)
             fn.do(f"store {one.typed}, ptr {pointer}, align {place.align}")
+
+
+def stream(fn: Function, place: Place, value: Value, mask: Value | None) -> None:
+    """Write a value past the caches where the place is a row of whole blocks; as `store` does elsewhere.
+
+    x86 takes a register where it is aligned to its size, or its quarters of 16 bytes, which NumPy's arrays are.
+    """
+    size = dtypes.info(place.dtype).bytes * place.width
+    row = place.step is not None and place.step.integer == 1
+    if mask is not None or not row or place.dtype == "bool" or size % 16 or size & (size - 1):
+        store(fn, place, value, mask)
+        return
+    value = splat(fn, value, place.width)
+    fn.streams = True
+    hint = fn.module.flag("nontemporal")
+    if target_cpu(fn.target).architecture != "x86_64":
+        fn.do(f"store {value.typed}, ptr {place.pointer}, align {place.align}{hint}")
+        return
+    address = fn.op(f"ptrtoint ptr {place.pointer} to i64")
+    low = fn.op(f"and i64 {address}, {size - 1}")
+    join = fn.fresh("join")
+    for align in dict.fromkeys((size, 16)):
+        fits = fn.value(f"icmp eq i64 {fn.op(f'and i64 {low}, {align - 1}')}, 0", "bool")
+        then, orelse = fn.fresh("aligned"), fn.fresh("less")
+        fn.branch(fits, then, orelse)
+        fn.start(then)
+        fn.do(f"store {value.typed}, ptr {place.pointer}, align {align}{hint}")
+        fn.jump(join)
+        fn.start(orelse)
+    fn.do(f"store {value.typed}, ptr {place.pointer}, align {place.align}")
+    fn.jump(join)
+    fn.start(join)
+
+
+def finish_streams(fn: Function) -> None:
+    """Make what was written past the caches visible to other threads before the function returns."""
+    if fn.streams and target_cpu(fn.target).architecture == "x86_64":
+        fn.do(f"call void {fn.module.declare('llvm.x86.sse.sfence', 'void', '')}()")
 
 
 def any_lane(fn: Function, mask: Value) -> Value:
@@ -125,18 +164,37 @@ def _store_row(fn: Function, place: Place, value: Value, mask: Value | None) -> 
     fn.do(f"call void {callee}({value.typed}, ptr align {place.align} {place.pointer}, {mask.typed})")
 
 
-def _load_wide(fn: Function, place: Place, step: int) -> Value:
-    """Read everything between the first and the last element, and keep every `step`-th."""
-    span = (place.width - 1) * abs(step) + 1
-    pointer = place.pointer
-    if step < 0:
-        pointer = fn.op(f"getelementptr {place.element}, ptr {pointer}, i64 {(place.width - 1) * step}")
-    wide = vector_type(place.element, span)
-    whole = fn.op(f"load {wide}, ptr {pointer}, align {place.align}")
-    first = 0 if step > 0 else span - 1
-    picks = ", ".join(f"i32 {first + lane * step}" for lane in range(place.width))
-    text = f"shufflevector {wide} {whole}, {wide} poison, <{place.width} x i32> <{picks}>"
-    return fn.value(text, place.stored, place.width)
+def _load_wide(fn: Function, place: Place, step: int, mask: Value | None) -> Value:
+    """Read all from the first to the last element, a vector at a time, and keep every `step`-th; of a mask those alone.
+
+    The last vector ends with the last element: nothing beyond it is touched.
+    """
+    width, span = place.width, (place.width - 1) * abs(step) + 1
+    lowest = (width - 1) * step if step < 0 else 0
+    elements = [lane * step - lowest for lane in range(width)]
+    result = Value("poison", place.stored, width)
+    for number in range(-(-span // width)):
+        start = min(number * width, span - width)
+        inside = {e - start: lane for lane, e in enumerate(elements) if number * width <= e < (number + 1) * width}
+        pointer = place.pointer
+        if lowest + start:
+            pointer = fn.op(f"getelementptr {place.element}, ptr {pointer}, i64 {lowest + start}")
+        wanted = None
+        if mask is not None:
+            none = Value("zeroinitializer", "bool", width)
+            wanted = shuffle(fn, mask, none, [inside.get(at, width) for at in range(width)])
+        part = _load_row(fn, replace(place, pointer=pointer), wanted)
+        places = {lane: width + at for at, lane in inside.items()}
+        result = shuffle(fn, result, part, [places.get(lane, lane) for lane in range(width)])
+    return result
+
+
+def shuffle(fn: Function, a: Value, b: Value, picks: list[int]) -> Value:
+    """Lanes of two vectors by number, -1 for any."""
+    if picks == list(range(a.lanes)) or (a.text == "poison" and b.text == "poison"):
+        return replace(a, lanes=len(picks))
+    chosen = ", ".join(f"i32 {'poison' if pick < 0 else pick}" for pick in picks)
+    return fn.value(f"shufflevector {a.typed}, {b.typed}, <{len(picks)} x i32> <{chosen}>", a.dtype, len(picks))
 
 
 def _load_each(fn: Function, place: Place) -> Value:

@@ -1,8 +1,7 @@
-"""Parallel loops: the body becomes a function, and a team of OpenMP threads shares the iterations out evenly, in
-blocks or in turn.
+"""Parallel loops: their body becomes a function, and a team of OpenMP threads shares the iterations out.
 
-The team is not larger than the target's cores, the number of iterations, and the limit that the runtime sets
-(1 without an OpenMP library and in forked children); a team of one calls the body directly.
+A nest of parallel loops is one region. Threads run one block of it each, or blocks as they become free, or every
+so many iterations of it in turn. A team of one calls the body directly.
 """
 
 from __future__ import annotations
@@ -10,19 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tensorlang.ir.expr import Expr, Load, Var, walk
+from tensorlang.ir.expr import Var, walk
 from tensorlang.ir.loops import STRIDED
-from tensorlang.ir.stmt import Allocate, AtomicUpdate, CallMachine, CallPython, For, If, Let, Prefetch, Stmt, Store
+from tensorlang.ir.stmt import For, Stmt
 from tensorlang.ir.stmt import walk as statements
-from tensorlang.runtime.openmp import LIMIT_SYMBOL
 from tensorlang.target.llvm.arithmetic import binary
+from tensorlang.target.llvm.balance import DYNAMIC
 from tensorlang.target.llvm.expressions import index
 from tensorlang.target.llvm.frame import close_frame, open_frame, parameter, storage
+from tensorlang.target.llvm.liveness import mentions
 from tensorlang.target.llvm.scope import Scope
+from tensorlang.target.llvm.shares import FIRST, LAST, Nest, nest
+from tensorlang.target.llvm.team import give_back, take_helpers
 from tensorlang.target.llvm.text import INDEX, Function, Value, identifier, literal
 
 Emit = Callable[[Function, Scope, Stmt], None]
 Repeat = Callable[[Function, Value, Value, Callable[[Value], None]], None]
+
+_BLOCKS = 32
+"""Blocks per thread that a range is cut into where threads take them as they become free."""
+_LINE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +42,77 @@ class _Captured:
     declaration: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """The loops of one region, the symbol of the function that runs iterations of it, and what that captures.
+
+    The function takes the context, the first iteration, the last one, the step, and what it captures.
+    """
+
+    nest: Nest
+    body: str
+    captured: list[_Captured]
+
+    @property
+    def head(self) -> For:
+        """The outermost loop."""
+        return self.nest.loops[0]
+
+    def asks(self, pragma: str) -> bool:
+        """Whether the outermost loop has a pragma."""
+        return (pragma, 1) in self.head.pragmas
+
+    def call(self, bounds: list[str], context: str, operands: list[str]) -> str:
+        """A call of the body for the iterations from the first to the last of `bounds`, in steps of its third."""
+        typed = [f"{c.type} {o}" for c, o in zip(self.captured, operands, strict=True)]
+        return f"call void @{self.body}({', '.join([f'ptr {context}', *(f'i64 {b}' for b in bounds), *typed])})"
+
+
 def parallel_loop(fn: Function, scope: Scope, loop: For, sizes: tuple[Var, ...], emit: Emit, repeat: Repeat) -> None:
-    """Emit a parallel loop. Nested ones run serially: `scope.in_parallel` must not be set."""
-    lower, upper = index(fn, scope, loop.lower), index(fn, scope, loop.upper)
-    captured = _captured(scope, loop.body, sizes)
-    base = fn.module.unique(f"{fn.name}.{identifier(loop.var.name)}")
-    strided = dict(loop.pragmas).get(STRIDED, 0) == 1
-    _body_function(fn, base, captured, scope, loop, emit, repeat, strided)
-    _team_function(fn, f"{base}.team", base, captured, strided)
-
-    def launch() -> None:
-        slots = [("ptr", "%context"), ("i64", lower.text), ("i64", upper.text)]
-        slots += [(c.type, c.operand) for c in captured]
-        threads = _team_size(fn, binary(fn, "sub", upper, lower))
-        alone = binary(fn, "le", threads, literal(1, "int32"))
-        labels = fn.fresh("alone"), fn.fresh("team"), fn.fresh("join")
-        fn.branch(alone, labels[0], labels[1])
-        fn.start(labels[0])
-        whole = [*slots[:3], *([("i64", "1")] if strided else []), *slots[3:]]
-        fn.do(f"call void @{base}({', '.join(f'{t} {o}' for t, o in whole)})")
-        fn.jump(labels[2])
-        fn.start(labels[1])
-        block = fn.alloca(f"[{len(slots)} x i64]", 8 * len(slots))
-        for number, (type_, operand) in enumerate(slots):
-            fn.do(f"store {type_} {operand}, ptr {fn.field(block, 8 * number)}, align 8")
-        start = fn.module.import_function("GOMP_parallel", "void", "ptr, ptr, i32, i32")
-        fn.do(f"call void {start}(ptr @{base}.team, ptr {block}, {threads.typed}, i32 0)")
-        fn.jump(labels[2])
-        fn.start(labels[2])
-
-    with fn.when(binary(fn, "lt", lower, upper)):
-        launch()
+    """Emit a parallel loop. Nested ones run in its region or serially: `scope.in_parallel` must not be set."""
+    loops = Nest((loop,)) if (STRIDED, 1) in loop.pragmas else nest(loop)
+    count = index(fn, scope, loops.count)
+    captured = _captured(scope, loops.loops[0], sizes)
+    region = _Region(loops, fn.module.unique(f"{fn.name}.{identifier(loop.var.name)}"), captured)
+    _body_function(fn, region, scope, emit, repeat)
+    operands = [c.operand for c in captured]
+    with fn.when(binary(fn, "lt", literal(0, INDEX), count)):
+        if fn.target.cores == 1:
+            fn.do(region.call(["0", count.text, "1"], "%context", operands))
+        else:
+            _team_function(fn, region)
+            _launch(fn, region, count, operands)
 
 
-def _captured(scope: Scope, body: Stmt, sizes: tuple[Var, ...]) -> list[_Captured]:
-    variables, buffers = _used(body)
+def _launch(fn: Function, region: _Region, count: Value, operands: list[str]) -> None:
+    """Run the region by a team, or in this thread alone."""
+    helpers = take_helpers(fn, binary(fn, "min", count, literal(fn.target.cores, INDEX)))
+    alone, team, join = fn.fresh("alone"), fn.fresh("team"), fn.fresh("join")
+    fn.branch(binary(fn, "eq", helpers, literal(0, INDEX)), alone, team)
+    fn.start(alone)
+    fn.do(region.call(["0", count.text, "1"], "%context", operands))
+    fn.jump(join)
+    fn.start(team)
+    slots = [("ptr", "%context"), ("i64", count.text)]
+    if region.asks(DYNAMIC):
+        taken = fn.alloca(f"[{_LINE} x i8]", _LINE)  # on a cache line of its own
+        fn.do(f"store i64 0, ptr {taken}, align 8")
+        slots.append(("ptr", taken))
+    slots += [(c.type, o) for c, o in zip(region.captured, operands, strict=True)]
+    block = fn.alloca(f"[{len(slots)} x i64]", 8 * len(slots))
+    for number, (type_, operand) in enumerate(slots):
+        fn.do(f"store {type_} {operand}, ptr {fn.field(block, 8 * number)}, align 8")
+    threads = binary(fn, "add", helpers, literal(1, INDEX))
+    start = fn.module.import_function("GOMP_parallel", "void", "ptr, ptr, i32, i32")
+    size = fn.value(f"trunc {threads.typed} to i32", "int32")
+    fn.do(f"call void {start}(ptr @{region.body}.team, ptr {block}, {size.typed}, i32 0)")
+    give_back(fn, helpers)
+    fn.jump(join)
+    fn.start(join)
+
+
+def _captured(scope: Scope, loop: For, sizes: tuple[Var, ...]) -> list[_Captured]:
+    variables, buffers = _used(loop)
     variables |= {v.name for v in sizes}
     found: list[_Captured] = []
     for name, held in scope.buffers.items():
@@ -86,93 +128,77 @@ def _captured(scope: Scope, body: Stmt, sizes: tuple[Var, ...]) -> list[_Capture
 
 def _used(body: Stmt) -> tuple[set[str], set[str]]:
     """Names of the variables and of the buffers that a statement mentions."""
-    variables: set[str] = set()
-    buffers: set[str] = set()
-    for stmt in statements(body):
-        expressions: tuple[Expr, ...] = ()
-        match stmt:
-            case Store() | AtomicUpdate():
-                buffers.add(stmt.buffer.name)
-                expressions = (*stmt.index, stmt.value)
-            case Prefetch():
-                buffers.add(stmt.buffer.name)
-                expressions = stmt.index
-            case For():
-                expressions = (stmt.lower, stmt.upper)
-            case If():
-                expressions = (stmt.cond,)
-            case Let():
-                expressions = (stmt.value,)
-            case Allocate():
-                expressions = stmt.buffer.shape
-            case CallPython():
-                buffers.update(b.name for b in stmt.buffers)
-            case CallMachine():
-                buffers.update(v.buffer.name for v in stmt.views)
-                expressions = tuple(i for v in stmt.views for i in v.index)
-        for node in (n for e in expressions for n in walk(e)):
-            if isinstance(node, Var):
-                variables.add(node.name)
-            elif isinstance(node, Load):
-                buffers.add(node.buffer.name)
-    return variables, buffers
+    found = [mentions(stmt) for stmt in statements(body)]
+    expressions = [e for m in found for e in m.exprs]
+    variables = {node.name for e in expressions for node in walk(e) if isinstance(node, Var)}
+    return variables, set[str]().union(*(m.names for m in found))
 
 
-def _body_function(
-    outer: Function,
-    name: str,
-    captured: list[_Captured],
-    scope: Scope,
-    loop: For,
-    emit: Emit,
-    repeat: Repeat,
-    strided: bool,
-) -> None:
-    """Iterations `%lower` to `%upper` of the loop, or every `%step`-th, with the captured names as parameters."""
-    bounds = ["i64 %lower", "i64 %upper", *(["i64 %step"] if strided else [])]
-    declarations = ["ptr %context", *bounds, *(c.declaration for c in captured)]
-    fn = Function(outer.module, name, declarations, internal=True)
+def _body_function(outer: Function, region: _Region, scope: Scope, emit: Emit, repeat: Repeat) -> None:
+    """Iterations `%first` to `%last` of the region, or every `%step`-th, with the captured names as parameters."""
+    captured, loop = region.captured, region.head
+    declarations = ["ptr %context", "i64 %first", "i64 %last", "i64 %step", *(c.declaration for c in captured)]
+    fn = Function(outer.module, region.body, declarations, internal=True)
     values = {c.name: Value(c.parameter, scope.values[c.name].dtype) for c in captured if c.type != "ptr"}
-    inner = Scope(values, {}, in_parallel=True)
-    pointers = [c for c in captured if c.type == "ptr"]
-    held = {c.name: scope.buffers[c.name] for c in pointers}
-    buffers = {c.name: storage(fn, inner, held[c.name].buffer, c.parameter, held[c.name].aligned) for c in pointers}
-    inner, block = open_frame(fn, replace(inner, buffers=buffers), loop.body)
+    first, last = Value("%first", INDEX), Value("%last", INDEX)
+    inner = Scope({**values, FIRST.name: first, LAST.name: last}, {}, in_parallel=True)
+    held = {c: scope.buffers[c.name] for c in captured if c.type == "ptr"}
+    buffers = {c.name: storage(fn, inner, old.buffer, c.parameter, old.aligned) for c, old in held.items()}
+    inner, piece = open_frame(fn, replace(inner, buffers=buffers), loop.body)
+    if region.asks(STRIDED):
+        lower, step = index(fn, inner, loop.lower), Value("%step", INDEX)
 
-    def iteration(value: Value) -> None:
-        emit(fn, inner.bind(loop.var.name, value), loop.body)
+        def turn(number: Value) -> None:
+            at = binary(fn, "add", first, binary(fn, "mul", number, step))
+            emit(fn, inner.bind(loop.var.name, binary(fn, "add", lower, at)), loop.body)
 
-    lower, upper = Value("%lower", INDEX), Value("%upper", INDEX)
-    if strided:
-        step = Value("%step", INDEX)
-        rest = binary(fn, "sub", binary(fn, "add", binary(fn, "sub", upper, lower), step), literal(1, INDEX))
-        count = fn.value(f"sdiv i64 {rest.text}, {step.text}", INDEX)
-        turn = lambda number: iteration(binary(fn, "add", lower, binary(fn, "mul", number, step)))  # noqa: E731
-        repeat(fn, literal(0, INDEX), count, turn)
+        rest = binary(fn, "sub", binary(fn, "add", binary(fn, "sub", last, first), step), literal(1, INDEX))
+        repeat(fn, literal(0, INDEX), fn.value(f"sdiv i64 {rest.text}, %step", INDEX), turn)
     else:
-        repeat(fn, lower, upper, iteration)
-    close_frame(fn, block)
+        emit(fn, inner, region.nest.share)
+    close_frame(fn, piece)
     fn.finish()
 
 
-def _team_function(outer: Function, name: str, body: str, captured: list[_Captured], strided: bool) -> None:
-    """What every thread of a team runs: its share of the iterations, a block of them or every so many."""
-    fn = Function(outer.module, name, ["ptr %block"], internal=True)
-    types = ["ptr", "i64", "i64", *(c.type for c in captured)]
+def _team_function(outer: Function, region: _Region) -> None:
+    """What every thread of a team runs: the iterations that fall to it."""
+    fn = Function(outer.module, f"{region.body}.team", ["ptr %block"], internal=True)
+    types = ["ptr", "i64", *(["ptr"] if region.asks(DYNAMIC) else []), *(c.type for c in region.captured)]
     loaded = [fn.op(f"load {t}, ptr {fn.field('%block', 8 * n)}, align 8") for n, t in enumerate(types)]
-    lower, upper = Value(loaded[1], INDEX), Value(loaded[2], INDEX)
-    thread, threads = _query(fn, "omp_get_thread_num"), _query(fn, "omp_get_num_threads")
-    if strided:
-        types.insert(3, "i64")
-        bounds = [binary(fn, "add", lower, thread).text, upper.text, threads.text]
+    context, count = loaded[0], Value(loaded[1], INDEX)
+    operands = loaded[len(loaded) - len(region.captured) :]
+    threads = _query(fn, "omp_get_num_threads")
+    if region.asks(DYNAMIC):
+        _run_free_blocks(fn, region, context, operands, count, threads, loaded[2])
+        return
+    thread = _query(fn, "omp_get_thread_num")
+    if region.asks(STRIDED):
+        bounds = [thread.text, count.text, threads.text]
     else:
-        count = binary(fn, "sub", upper, lower)
         product = binary(fn, "mul", thread, count)
-        shares = (product, binary(fn, "add", product, count))
-        done = [fn.value(f"udiv i64 {share.text}, {threads.text}", INDEX) for share in shares]
-        bounds = [binary(fn, "add", lower, share).text for share in done]
-    arguments = [loaded[0], *bounds, *loaded[3:]]
-    fn.do(f"call void @{body}({', '.join(f'{t} {a}' for t, a in zip(types, arguments, strict=True))})")
+        ends = (product, binary(fn, "add", product, count))
+        bounds = [*(fn.op(f"udiv i64 {end.text}, {threads.text}") for end in ends), "1"]
+    fn.do(region.call(bounds, context, operands))
+    fn.do("ret void")
+    fn.finish()
+
+
+def _run_free_blocks(
+    fn: Function, region: _Region, context: str, operands: list[str], count: Value, threads: Value, taken: str
+) -> None:
+    """Take blocks of iterations from the counter at `taken` until there are none left."""
+    shares = binary(fn, "mul", threads, literal(_BLOCKS, INDEX))
+    size = binary(fn, "max", fn.value(f"udiv i64 {count.text}, {shares.text}", INDEX), literal(1, INDEX))
+    head, work, end = fn.fresh("take"), fn.fresh("work"), fn.fresh("end")
+    fn.jump(head)
+    fn.start(head)
+    first = fn.value(f"atomicrmw add ptr {taken}, {size.typed} monotonic, align 8", INDEX)
+    fn.branch(binary(fn, "lt", first, count), work, end)
+    fn.start(work)
+    last = binary(fn, "min", binary(fn, "add", first, size), count)
+    fn.do(region.call([first.text, last.text, "1"], context, operands))
+    fn.jump(head)
+    fn.start(end)
     fn.do("ret void")
     fn.finish()
 
@@ -180,11 +206,3 @@ def _team_function(outer: Function, name: str, body: str, captured: list[_Captur
 def _query(fn: Function, symbol: str) -> Value:
     number = fn.value(f"call i32 {fn.module.import_function(symbol, 'i32', '')}()", "int32")
     return fn.value(f"zext {number.typed} to i64", INDEX)
-
-
-def _team_size(fn: Function, count: Value) -> Value:
-    limit_address = fn.module.import_data(LIMIT_SYMBOL, "i32")
-    limit = fn.value(f"load i32, ptr {limit_address}, align 4", "int32")
-    cores = binary(fn, "min", limit, literal(fn.target.cores, "int32"))
-    wide = fn.value(f"sext {cores.typed} to i64", INDEX)
-    return fn.value(f"trunc {binary(fn, 'min', wide, count).typed} to i32", "int32")

@@ -40,7 +40,7 @@ class _Probes:
 
 
 def measure(threads: int = 1) -> dict[str, float]:
-    """Measure `gflops` (float32 fused multiply-add), `l2_gbs` and `memory_gbs` (reads) on `threads` threads.
+    """Measure `gflops` (float32 fused multiply-add) and reads (`l2_gbs`, `last_cache_gbs`, `memory_gbs`) on `threads`.
 
     All threads together, the best of several samples; about 0.2 s.
     """
@@ -50,6 +50,7 @@ def measure(threads: int = 1) -> dict[str, float]:
     probes = _probes(target)
     lanes, round_bytes = target.lanes(32), _CHAINS * target.vector_bytes
     l2 = target.caches[min(1, len(target.caches) - 1)] // 2
+    last = target.caches[-1] // 2 // threads
     memory = _MEMORY_FACTOR * target.caches[-1] // threads
     with ThreadPoolExecutor(threads) as pool:
 
@@ -61,6 +62,7 @@ def measure(threads: int = 1) -> dict[str, float]:
         return {
             "gflops": gflops,
             "l2_gbs": _read_rate(probes, rate, [_memory(l2) for _ in range(threads)], round_bytes),
+            "last_cache_gbs": _read_rate(probes, rate, [_memory(last) for _ in range(threads)], round_bytes),
             "memory_gbs": _read_rate(probes, rate, [_memory(memory) for _ in range(threads)], round_bytes),
         }
 

@@ -27,13 +27,16 @@ class Storage:
 class Lanes:
     """A piece of a vector loop: `var` is `first`, `first + 1`, ... in `width` lanes.
 
-    Where `mask` (a vector of bools) is given and false, a lane reads and writes no memory.
+    Where `mask` (a vector of bools) is given and false, a lane reads and writes no memory. `reach`: the first and the
+    last value of `var` in the whole loop, where they are constant. `active`: the mask is that of so many first lanes.
     """
 
     var: str
     first: Value
     width: int
     mask: Value | None = None
+    reach: tuple[int, int] | None = None
+    active: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Scope:
     """Names in sight.
 
     `varying` holds the Let variables that differ between lanes: their definition, or None where it reads memory
-    and therefore must not be evaluated again.
+    and therefore must not be evaluated again. `held` are reads whose values are at hand.
     """
 
     values: Mapping[str, Value]
@@ -49,6 +52,7 @@ class Scope:
     varying: Mapping[str, Expr | None] = field(default_factory=dict)
     lanes: Lanes | None = None
     in_parallel: bool = False
+    held: Mapping[Load, Value] = field(default_factory=dict)
 
     def bind(self, name: str, value: Value) -> Scope:
         """This scope with a variable defined."""
@@ -58,7 +62,7 @@ class Scope:
         """This scope with memory accesses limited to the lanes of `mask`."""
         if self.lanes is None:
             raise InternalError("a mask outside a vector loop")
-        return replace(self, lanes=replace(self.lanes, mask=mask))
+        return replace(self, lanes=replace(self.lanes, mask=mask, active=None))
 
     def scalar(self, first: Value) -> Scope:
         """The scope of one lane, where the loop variable has the value `first`.

@@ -29,9 +29,11 @@ from tensorlang.target.llvm.arithmetic import binary, unary
 from tensorlang.target.llvm.atomic import atomic_update
 from tensorlang.target.llvm.expressions import address, index, place, value
 from tensorlang.target.llvm.parallel import parallel_loop
+from tensorlang.target.llvm.reduction import is_tree, tree_loop
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
+from tensorlang.target.llvm.transposed import rows, transposed_loop
 from tensorlang.target.llvm.vector import vector_loop, vectorizable
 
 _MOST_COPIES = 64
@@ -41,10 +43,14 @@ _READ_DATA_TO_KEEP = "i32 0, i32 3, i32 1"
 
 
 class Emitter:
-    """Emits the statements of one kernel; collects its calls to Python in the order of their slots."""
+    """Emits the statements of one kernel; collects its calls to Python in the order of their slots.
 
-    def __init__(self, sizes: tuple[Var, ...]) -> None:
+    `streamed` names buffers that are written past the caches.
+    """
+
+    def __init__(self, sizes: tuple[Var, ...], streamed: frozenset[str] = frozenset()) -> None:
         self.sizes = sizes
+        self.streamed = streamed
         self.calls: list[CallPython] = []
 
     def emit(self, fn: Function, scope: Scope, stmt: Stmt) -> None:
@@ -83,7 +89,10 @@ class Emitter:
             where = replace(where, step=None, offsets=(_zeros(where.width),))
         if scope.lanes is None and result.lanes:  # a vector of machine code
             where = replace(where, width=result.lanes, step=literal(1, INDEX))
-        memory.store(fn, where, result, mask)
+        if stmt.buffer.name in self.streamed:
+            memory.stream(fn, where, result, mask)
+        else:
+            memory.store(fn, where, result, mask)
 
     def _prefetch(self, fn: Function, scope: Scope, stmt: Prefetch) -> None:
         callee = fn.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
@@ -109,6 +118,10 @@ class Emitter:
                 lower = index(fn, scope, stmt.lower)
                 for number in range(extent):
                     iteration(binary(fn, "add", lower, literal(number, INDEX)))
+            case _ if is_tree(scope, stmt):
+                tree_loop(fn, scope, stmt, repeat)
+            case _ if reads := rows(scope, stmt):
+                transposed_loop(fn, scope, stmt, reads, self.emit, repeat)
             case _:
                 lower, upper = index(fn, scope, stmt.lower), index(fn, scope, stmt.upper)
                 shaped = "full" if (UNROLL_FULL, 1) in stmt.pragmas else "kept" if _is_shaped(stmt.body) else ""

@@ -135,6 +135,14 @@ class Module:
         self.metadata.append(f"!{number} = distinct !{{!{number}, {_LOOP_SHAPES[shape]}}}")
         return f", !llvm.loop !{number}"
 
+    def flag(self, name: str) -> str:
+        """Metadata of an instruction that says no more than that it has it."""
+        node = "!{i32 1}"
+        if not any(line.endswith(f"= {node}") for line in self.metadata):
+            self.metadata.append(f"!{len(self.metadata)} = {node}")
+        number = next(n for n, line in enumerate(self.metadata) if line.endswith(f"= {node}"))
+        return f", !{name} !{number}"
+
     def text(self) -> str:
         """The whole module."""
         width = f'"prefer-vector-width"="{self.target.vector_bytes * 8}"'
@@ -155,6 +163,7 @@ class Function:
         self.name = name
         self.block = "entry"
         self.stack_bytes = 0
+        self.streams = False
         self._parameters = parameters
         self._linkage = "internal " if internal else ""
         self._allocas: list[str] = []

@@ -14,7 +14,8 @@ from tensorlang.ir.stmt import For, Kernel, Stmt, map_children
 from tensorlang.ir.verify import verify
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
 from tensorlang.lowering.passes.pragmas import unroll_as_asked
-from tensorlang.lowering.passes.unroll import unroll, unroll_tails
+from tensorlang.lowering.passes.unfuse import unfuse
+from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.testing.loop_ir import kernels, trace
 
@@ -27,6 +28,15 @@ def test_unroll(kernel: Kernel) -> None:
     verify(unrolled, lanes=False)
     for n in (0, 1, 6):
         assert trace(kernel, n) == trace(unrolled, n)
+
+
+@given(kernels())
+def test_unfuse(kernel: Kernel) -> None:
+    split = unfuse(kernel)
+    note(f"{kernel_text(kernel)}\n->\n{kernel_text(split)}")
+    verify(split, lanes=False)
+    for n in (0, 1, 6):
+        assert trace(kernel, n) == trace(split, n)
 
 
 @settings(max_examples=3 * settings().max_examples)
@@ -69,7 +79,7 @@ def test_unroll_as_asked(kernel: Kernel, most: int, here: int) -> None:
 @settings(max_examples=3 * settings().max_examples)
 @given(kernels())
 def test_all_in_a_row(kernel: Kernel) -> None:
-    done = unroll_tails(vector_tails(simplify_kernel(kernel)))
+    done = unroll_tails(vector_tails(simplify_kernel(unroll_bounds(kernel))))
     verify(done)
     done = simplify_kernel(unroll(hoist_tests(done)))
     note(f"{kernel_text(kernel)}\n->\n{kernel_text(done)}")

@@ -7,7 +7,7 @@ from tensorlang.ir.expr import binary, cast
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.simplify import simplify_kernel
 from tensorlang.ir.stmt import LoopKind, Seq, Stmt
-from tensorlang.lowering.passes.unroll import unroll, unroll_tails
+from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 
 i, j, k, n = indices("i j k n")
 C = array("C", (64, 64))
@@ -58,6 +58,25 @@ def test_a_partial_tile_gets_a_loop_of_its_own(golden) -> None:  # type: ignore[
     tile = loop(i, 0, binary("min", 3, n - 3 * j), store(C, (3 * j + i, 0), 1.0), UNROLLED)
     made = simplify_kernel(kernel("k", [C], "C", loop(j, 0, (n + 2) // 3, tile), [n]))
     golden(stmt_text(simplify_kernel(unroll(unroll_tails(made))).body))
+
+
+def test_copies_give_constant_bounds_to_the_loops_inside() -> None:
+    """A window of three places over a row of eight in tiles of four: at each end one place cuts off a column."""
+    tile = loop(
+        i, binary("max", 0, 1 - 4 * j - k), binary("min", 4, 9 - 4 * j - k), store(C, (4 * j + i, k), 1.0), UNROLLED
+    )
+    window = loop(j, 0, 2, loop(k, 0, 3, tile, UNROLLED))
+    made = simplify_kernel(unroll_bounds(kernel("k", [C], "C", window)))
+    text = stmt_text(simplify_kernel(unroll(simplify_kernel(unroll_tails(made)))).body)
+    assert "for i" not in text and "for k" not in text
+    assert text.count("C[") == 4 + 3 + 4 + 4 + 3
+
+
+def test_bounds_that_would_make_too_many_copies_stay() -> None:
+    body = loop(k, 0, 3, loop(i, k, 8, store(C, (i, k), 1.0), UNROLLED), UNROLLED)
+    made = kernel("k", [C], "C", body)
+    assert unroll_bounds(made, most_stores=2) == made
+    assert unroll_bounds(made, most_stores=3) != made
 
 
 def test_a_tile_over_the_limit_is_not_versioned() -> None:

@@ -1,0 +1,32 @@
+"""How much scratch memory a call takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of scratch memory that a call has in use at most, its arguments and its stack aside.
+
+    `shared`: for the whole call. `per_thread`: for each of the `threads` of its largest team, 0 and 1 without any.
+    """
+
+    shared: int
+    per_thread: int = 0
+    threads: int = 1
+
+    @property
+    def total(self) -> int:
+        """The bytes of all threads together."""
+        return self.shared + self.per_thread * self.threads
+
+    def __str__(self) -> str:
+        teams = f" + {self.per_thread} in each of {self.threads} threads" if self.per_thread else ""
+        return f"{self.total} bytes: {self.shared} shared{teams}"
+
+
+MemoryOf: TypeAlias = Callable[[dict[str, int]], Memory]
+"""What a call takes, by the values of its sizes."""
