@@ -25,6 +25,7 @@ offer(
         "get_global_func": "tensorlang.te.packed:get_global_func",
         "ndarray": "tensorlang.nd",
         "register_func": "tensorlang.te.packed:register_func",
+        "threads": "tensorlang.runtime.threads:threads",
         "DefinitionError": "tensorlang.errors:DefinitionError",
         "ScheduleError": "tensorlang.errors:ScheduleError",
         "TargetError": "tensorlang.errors:TargetError",
@@ -76,6 +77,7 @@ offer(
         "convert": "tensorlang.te.convert:convert",
         "device": "tensorlang.nd:device",
         "ndarray": "tensorlang.nd",
+        "release_scratch": "tensorlang.runtime.threads:release_scratch",
     },
 )
 

@@ -47,6 +47,18 @@ SHOWN = {
         "s['seidel'].skew('j_s', by='i_s', factor=1)",
         "auto_order: equal to plain Python, bit for bit",
     ),
+    "05_matmul_to_the_limit": (
+        "one core: ",
+        "\nplain loops ",
+        "\nvectors along j ",
+        "\na tile in registers ",
+        "\nblocks of columns ",
+        "\nB in panels ",
+        "\nblocks in parallel ",
+        "\ntopi.schedule ",
+        "% of the peak\n",
+        "s['C'].compute_at(s['relu'], 'j_i_o')",
+    ),
 }
 """What a tutorial must print, besides coming to its end."""
 

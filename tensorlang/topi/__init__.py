@@ -2,9 +2,112 @@
 
 from __future__ import annotations
 
+from tensorlang.topi.activation import (
+    cast,
+    clip,
+    erf,
+    exp,
+    gelu,
+    leaky_relu,
+    log,
+    relu,
+    rsqrt,
+    sigmoid,
+    silu,
+    sqrt,
+    tanh,
+)
+from tensorlang.topi.attention import attention
+from tensorlang.topi.broadcast import add, broadcast_to, divide, maximum, minimum, multiply, power, subtract, where
+from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
+from tensorlang.topi.dense import dense, dense_packed, pack_weight
+from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_nhwc
 from tensorlang.topi.dispatch import schedule
-from tensorlang.topi.matmul import matmul
+from tensorlang.topi.gather import embedding, gather, take
+from tensorlang.topi.matmul import batch_matmul, matmul
+from tensorlang.topi.normalization import batch_norm, layer_norm, rms_norm
 from tensorlang.topi.operator import Operator
+from tensorlang.topi.pooling import avg_pool2d, global_pool, max_pool2d, pool2d
+from tensorlang.topi.reduction import argmax, argmin, max, mean, min, prod, sum
+from tensorlang.topi.softmax import log_softmax, softmax
 from tensorlang.topi.table import OPERATORS, operator
+from tensorlang.topi.transform import (
+    concatenate,
+    expand_dims,
+    layout_transform,
+    pad,
+    reshape,
+    split,
+    squeeze,
+    transpose,
+)
 
-__all__ = ["OPERATORS", "Operator", "matmul", "operator", "schedule"]
+__all__ = [
+    "OPERATORS",
+    "Operator",
+    "add",
+    "argmax",
+    "argmin",
+    "attention",
+    "avg_pool2d",
+    "batch_matmul",
+    "batch_norm",
+    "broadcast_to",
+    "cast",
+    "clip",
+    "concatenate",
+    "conv2d",
+    "conv2d_NCHWc",
+    "conv2d_nchw",
+    "conv2d_nhwc",
+    "conv2d_pack",
+    "dense",
+    "dense_packed",
+    "depthwise_conv2d_nchw",
+    "depthwise_conv2d_nhwc",
+    "divide",
+    "embedding",
+    "erf",
+    "exp",
+    "expand_dims",
+    "gather",
+    "gelu",
+    "global_pool",
+    "group_conv2d_nchw",
+    "layer_norm",
+    "layout_transform",
+    "leaky_relu",
+    "log",
+    "log_softmax",
+    "matmul",
+    "max",
+    "max_pool2d",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "multiply",
+    "operator",
+    "pack_weight",
+    "pad",
+    "pool2d",
+    "power",
+    "prod",
+    "relu",
+    "reshape",
+    "rms_norm",
+    "rsqrt",
+    "schedule",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "split",
+    "sqrt",
+    "squeeze",
+    "subtract",
+    "sum",
+    "take",
+    "tanh",
+    "transpose",
+    "where",
+]

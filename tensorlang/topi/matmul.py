@@ -1,4 +1,4 @@
-"""Matrix multiplication `C[m, n] = A[m, k] @ B[k, n]`."""
+"""Matrix multiplication, one product or a batch of them, each matrix as it is or transposed."""
 
 from __future__ import annotations
 
@@ -9,47 +9,75 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import same
-from tensorlang.schedule import Schedule
+from tensorlang.ir.expr import Expr, cast, same
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.operator import Anchor, Operator, Rule, accumulator, axes_of
+from tensorlang.topi.matmul_schedule import schedule_product
+from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.product import number, term_axis
 
 Array = npt.NDArray[Any]
 
 
-def matmul(a: Tensor, b: Tensor, name: str = "C") -> Tensor:
-    """Return `a[m, k] @ b[k, n]` of shape (m, n) in the dtype of `a`, in which sums are accumulated.
+def matmul(
+    a: Tensor,
+    b: Tensor,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out_dtype: str | None = None,
+    name: str = "C",
+) -> Tensor:
+    """Return `a[m, k] @ b[k, n]` of shape (m, n).
 
-    DefinitionError when the shapes do not fit.
+    `transpose_a`, `transpose_b`: the matrix is given as [k, m], as [n, k]. Sums are accumulated in `out_dtype`, the
+    dtype of `a` unless given. DefinitionError when the shapes do not fit.
     """
-    if a.ndim != 2 or b.ndim != 2 or not same(a.shape[1], b.shape[0]):
-        raise DefinitionError(f"matmul wants a[m, k] and b[k, n], got {a} and {b}")
-    k = te.reduce_axis((0, a.shape[1]), name="k")
-    return te.compute((a.shape[0], b.shape[1]), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name=name, tag="matmul")
+    wanted = f"a[{'k, m' if transpose_a else 'm, k'}] and b[{'n, k' if transpose_b else 'k, n'}]"
+    if a.ndim != 2 or b.ndim != 2 or not same(a.shape[not transpose_a], b.shape[transpose_b]):
+        raise DefinitionError(f"matmul wants {wanted}, got {a} and {b}")
+    k = term_axis(a.shape[not transpose_a], a, b)
+    dtype = out_dtype or a.dtype
+
+    def element(i: Expr, j: Expr) -> Expr:
+        left = a[k, i] if transpose_a else a[i, k]
+        right = b[j, k] if transpose_b else b[k, j]
+        return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
+
+    shape = (a.shape[transpose_a], b.shape[not transpose_b])
+    made: Tensor = te.compute(shape, element, name=name, tag="matmul")
+    return made
 
 
-def schedule_matmul(s: Schedule, anchor: Anchor) -> None:
-    """Accumulate a tile of the output in registers; rows of tiles run in parallel."""
-    lanes = anchor.target.lanes(dtypes.info(s.program.buffers[anchor.main].dtype).bits)
-    tile, out = s[accumulator(s, anchor)], s[anchor.output]
-    rows, columns = axes_of(s, anchor.output)
-    row, i = out.split(rows, factor=6, tail="peel")
-    column, j = out.split(columns, factor=2 * lanes, tail="peel")
-    out.reorder(row, column, i, j)
-    out.unroll(i)
-    out.vectorize(j)
-    out.parallel(row)
-    tile.compute_at(out, column)
-    (k,) = tile.op.reduce_axis
-    i, j = tile.op.axis
-    tile.reorder(k, i, j)
-    tile.unroll(i)
-    tile.vectorize(j)
+def batch_matmul(
+    a: Tensor,
+    b: Tensor,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = True,
+    name: str = "C",
+) -> Tensor:
+    """Return the products `a[q, m, k] @ b[q, n, k].T` of shape (q, m, n): the second matrix is transposed by default.
 
+    One of the two may have a single matrix, which is multiplied with all of the other's. Sums are accumulated in
+    `out_dtype`, the dtype of `a` unless given. DefinitionError when the shapes do not fit.
+    """
+    wanted = f"a[q, {'k, m' if transpose_a else 'm, k'}] and b[q, {'n, k' if transpose_b else 'k, n'}]"
+    fits = a.ndim == b.ndim == 3 and same(a.shape[1 + (not transpose_a)], b.shape[1 + transpose_b])
+    if not fits or not (same(a.shape[0], b.shape[0]) or 1 in (number(a.shape[0]), number(b.shape[0]))):
+        raise DefinitionError(f"batch_matmul wants {wanted}, got {a} and {b}")
+    k = term_axis(a.shape[1 + (not transpose_a)], a, b)
+    dtype = out_dtype or a.dtype
+    shared_a, shared_b = (number(x.shape[0]) == 1 for x in (a, b))
 
-def _workload(m: int, n: int, k: int, dtype: str = "float32") -> list[Tensor]:
-    A, B = te.placeholder((m, k), name="A", dtype=dtype), te.placeholder((k, n), name="B", dtype=dtype)
-    return [A, B, matmul(A, B)]
+    def element(q: Expr, i: Expr, j: Expr) -> Expr:
+        qa, qb = 0 if shared_a else q, 0 if shared_b else q
+        left = a[qa, k, i] if transpose_a else a[qa, i, k]
+        right = b[qb, j, k] if transpose_b else b[qb, k, j]
+        return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
+
+    batch = b.shape[0] if shared_a else a.shape[0]
+    shape = (batch, a.shape[1 + transpose_a], b.shape[1 + (not transpose_b)])
+    made: Tensor = te.compute(shape, element, name=name, tag="batch_matmul")
+    return made
 
 
 def matmul_reference(a: Array, b: Array) -> list[Array]:
@@ -64,5 +92,18 @@ def matmul_numpy(a: Array, b: Array, c: Array) -> None:
     np.matmul(a, b, out=c)
 
 
-OPERATORS = (Operator("matmul", ("M", "N", "K"), _workload, matmul_reference, matmul_numpy),)
-RULES: dict[str, Rule] = {"matmul": schedule_matmul}
+def _matmul(m: int, n: int, k: int, dtype: str = "float32") -> list[Tensor]:
+    a, b = te.placeholder((m, k), name="A", dtype=dtype), te.placeholder((k, n), name="B", dtype=dtype)
+    return [a, b, matmul(a, b)]
+
+
+def _batch_matmul(q: int, m: int, n: int, k: int, dtype: str = "float32") -> list[Tensor]:
+    a, b = te.placeholder((q, m, k), name="A", dtype=dtype), te.placeholder((q, k, n), name="B", dtype=dtype)
+    return [a, b, batch_matmul(a, b, transpose_b=False)]
+
+
+OPERATORS = (
+    Operator("matmul", ("M", "N", "K"), _matmul, matmul_reference, matmul_numpy),
+    Operator("batch_matmul", ("Q", "M", "N", "K"), _batch_matmul, matmul_reference, matmul_numpy),
+)
+RULES: dict[str, Rule] = {"matmul": schedule_product, "batch_matmul": schedule_product}

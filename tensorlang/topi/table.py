@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from types import ModuleType
+from importlib import import_module
 
 from tensorlang.errors import DefinitionError
-from tensorlang.topi import matmul
 from tensorlang.topi.operator import Operator, Rule
 
-FAMILIES: tuple[ModuleType, ...] = (matmul,)
+_NAMES = (
+    "activation",
+    "attention",
+    "broadcast",
+    "conv2d",
+    "dense",
+    "depthwise",
+    "gather",
+    "matmul",
+    "normalization",
+    "pooling",
+    "reduction",
+    "softmax",
+    "transform",
+)
+"""The modules of the families; by name, since `topi.matmul` is the function."""
+
+FAMILIES = tuple(import_module(f"tensorlang.topi.{name}") for name in _NAMES)
 """Each has `OPERATORS`, a tuple of Operator, and `RULES`, rules by the tag of the stage that they schedule."""
 
 OPERATORS: Mapping[str, Operator] = {op.name: op for family in FAMILIES for op in family.OPERATORS}

@@ -1,0 +1,123 @@
+"""Dense layers `data[m, k] @ weight[n, k].T + bias[n]`, with weights as they are or laid out ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, ExprLike, as_expr, cast, same
+from tensorlang.ir.simplify import simplify
+from tensorlang.target import parse
+from tensorlang.target.spec import Target
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.matmul import matmul, matmul_reference
+from tensorlang.topi.matmul_schedule import schedule_packing
+from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.product import number, term_axis
+from tensorlang.topi.register_tile import MANY, register_tile
+
+Array = npt.NDArray[Any]
+
+
+def dense(
+    data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None, name: str = "dense"
+) -> Tensor:
+    """Return `data[m, k] @ weight[n, k].T + bias[n]` of shape (m, n).
+
+    Sums are accumulated in `out_dtype`, the dtype of `data` unless given. DefinitionError when the shapes do not fit.
+    """
+    if data.ndim != 2 or weight.ndim != 2 or not same(data.shape[1], weight.shape[1]):
+        raise DefinitionError(f"dense wants data[m, k] and weight[n, k], got {data} and {weight}")
+    product = matmul(data, weight, transpose_b=True, out_dtype=out_dtype, name=_product_name(name, bias))
+    return _with_bias(product, bias, name)
+
+
+def pack_weight(
+    weight: Tensor, transposed: bool = True, target: str | Target | None = None, name: str = "packed"
+) -> Tensor:
+    """Return weights [n, k] laid out for `dense_packed`: [n / w, k, w], w columns side by side, zeros after the last.
+
+    `transposed`: False for weights [k, n]. The width w suits the registers of `target`, this machine by default.
+    """
+    if weight.ndim != 2:
+        raise DefinitionError(f"pack_weight wants a matrix, got {weight}")
+    n, k = weight.shape[not transposed], weight.shape[transposed]
+    bits = dtypes.info(weight.dtype).bits
+    width = register_tile(MANY, number(n) or MANY, parse(target), bits).width
+
+    def element(panel: Expr, r: Expr, lane: Expr) -> Expr:
+        column = panel * width + lane
+        value = weight[column, r] if transposed else weight[r, column]
+        return te.if_then_else(column < n, value, cast(as_expr(0), weight.dtype))
+
+    shape = (simplify((n + (width - 1)) // width), k, width)
+    made: Tensor = te.compute(shape, element, name=name, tag="pack_weight")
+    return made
+
+
+def dense_packed(
+    data: Tensor,
+    packed: Tensor,
+    units: ExprLike,
+    bias: Tensor | None = None,
+    out_dtype: str | None = None,
+    name: str = "dense",
+) -> Tensor:
+    """Return what `dense` does, of shape (m, units), from weights laid out by `pack_weight`.
+
+    `units`: the number of columns, which the layout only gives rounded up. DefinitionError when the shapes do not fit.
+    """
+    if data.ndim != 2 or packed.ndim != 3 or not same(data.shape[1], packed.shape[1]):
+        raise DefinitionError(f"dense_packed wants data[m, k] and packed[panels, k, width], got {data} and {packed}")
+    n, width = as_expr(units), number(packed.shape[2])
+    if width is None or not same(simplify((n + (width - 1)) // width), packed.shape[0]):
+        raise DefinitionError(f"dense_packed: {packed} does not hold {n} units in panels of {packed.shape[2]}")
+    k = term_axis(data.shape[1], data, packed)
+    dtype = out_dtype or data.dtype
+
+    def element(i: Expr, j: Expr) -> Expr:
+        return te.sum(cast(data[i, k], dtype) * cast(packed[j // width, k, j % width], dtype), axis=k)
+
+    product: Tensor = te.compute((data.shape[0], n), element, name=_product_name(name, bias), tag="matmul")
+    return _with_bias(product, bias, name)
+
+
+def _product_name(name: str, bias: Tensor | None) -> str:
+    return name if bias is None else f"{name}_product"
+
+
+def _with_bias(product: Tensor, bias: Tensor | None, name: str) -> Tensor:
+    if bias is None:
+        return product
+    if bias.ndim != 1 or not same(bias.shape[0], product.shape[1]):
+        raise DefinitionError(f"the bias of {name} has {product.shape[1]} elements, got {bias}")
+    made: Tensor = te.compute(product.shape, lambda i, j: product[i, j] + cast(bias[j], product.dtype), name=name)
+    return made
+
+
+def dense_reference(data: Array, weight: Array, bias: Array) -> list[Array]:
+    """The exact layer, rounded once."""
+    if dtypes.info(dtypes.canonical(data.dtype)).is_float:
+        wide = data.astype(np.float64) @ weight.astype(np.float64).T + bias
+        return [wide.astype(data.dtype)]
+    return [matmul_reference(data, weight.T)[0] + bias]
+
+
+def dense_numpy(data: Array, weight: Array, bias: Array, out: Array) -> None:
+    """What a NumPy user writes."""
+    np.matmul(data, weight.T, out=out)
+    out += bias
+
+
+def _dense(m: int, n: int, k: int, dtype: str = "float32") -> list[Tensor]:
+    data, weight = te.placeholder((m, k), dtype, "data"), te.placeholder((n, k), dtype, "weight")
+    bias = te.placeholder((n,), dtype, "bias")
+    return [data, weight, bias, dense(data, weight, bias)]
+
+
+OPERATORS = (Operator("dense", ("M", "N", "K"), _dense, dense_reference, dense_numpy),)
+RULES: dict[str, Rule] = {"pack_weight": schedule_packing}

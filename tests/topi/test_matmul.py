@@ -1,0 +1,306 @@
+"""Products of matrices: every form and shape against NumPy, and the machine code of the micro-kernel."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tensorlang
+from tensorlang import te, topi
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Const
+from tensorlang.runtime.executable import Executable
+from tensorlang.target.detect import parse
+from tensorlang.target.spec import Target
+from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.topi.matmul_plan import Plan, plan_of
+from tensorlang.topi.product import product_of
+from tensorlang.topi.register_tile import fixed_width, register_tile
+
+Array = npt.NDArray[Any]
+
+
+def extents(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(int(extent.value) for extent in tensor.shape if isinstance(extent, Const))
+
+
+def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Array:
+    """Small whole numbers, whose sums of products are exact."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+
+
+def run(output: Tensor, *inputs: tuple[Tensor, Array], target: str | Target | None = None) -> Array:
+    """What the library's schedule computes."""
+    kernel = tensorlang.build(topi.schedule(output, target), [*(t for t, _ in inputs), output], target)
+    made: Array = np.full(extents(output), 77, output.dtype)
+    kernel(*(a for _, a in inputs), made)
+    return made
+
+
+def factor(name: str, *shape: int, dtype: str = "float32") -> tuple[Tensor, Array]:
+    return te.placeholder(shape, dtype, name), numbers(shape, dtype, len(name) + sum(shape))
+
+
+def plan(output: Tensor, target: str | Target | None = None) -> Plan:
+    op = output.op
+    assert isinstance(op, ComputeOp)
+    made = topi.schedule(output, target).original[op.name]
+    assert isinstance(made, ComputeOp)
+    return plan_of(product_of(made), parse(target))
+
+
+def check(m: int, n: int, k: int, transpose_a: bool, transpose_b: bool, dtype: str = "float32") -> None:
+    a, x = factor("a", *((k, m) if transpose_a else (m, k)), dtype=dtype)
+    b, y = factor("b", *((n, k) if transpose_b else (k, n)), dtype=dtype)
+    made = run(topi.matmul(a, b, transpose_a, transpose_b), (a, x), (b, y))
+    np.testing.assert_array_equal(made, (x.T if transpose_a else x) @ (y.T if transpose_b else y))
+
+
+NAMED = [(512, 512, 512), (1000, 300, 700), (128, 3072, 768), (128, 768, 3072), (32, 1024, 4096), (1, 4096, 1024)]
+"""Of the large thin shapes a quarter: 32 by 4096 by 4096 and 1 by 4096 by 4096 have four times the terms or columns."""
+
+
+@pytest.mark.parametrize(("m", "n", "k"), NAMED)
+def test_named_shapes(m: int, n: int, k: int) -> None:
+    check(m, n, k, transpose_a=False, transpose_b=False)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "shared"),
+    [(300, 512, 100, "columns"), (1200, 20, 60, "rows"), (500, 20, 6000, "rows"), (40, 40, 40, "")],
+)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_threads_share_the_longer_side(m: int, n: int, k: int, shared: str, transposed: bool) -> None:
+    named, machine = replace(parse("llvm -mcpu=znver5"), cores=2), replace(parse(None), cores=2)
+    (a, x), (b, y) = factor("a", *((k, m) if transposed else (m, k))), factor("b", *((n, k) if transposed else (k, n)))
+    c = topi.matmul(a, b, transposed, transposed)
+    assert plan(c, named).shared == shared
+    exact = (x.T if transposed else x) @ (y.T if transposed else y)
+    np.testing.assert_array_equal(run(c, (a, x), (b, y), target=machine), exact)
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [
+        (1, 1, 1),
+        (1, 37, 300),
+        (7, 1, 5),
+        (13, 129, 1),
+        (100, 70, 33),
+        (257, 131, 65),
+        (5, 3000, 40),
+        (300, 40, 5000),
+        (300, 1, 200),
+    ],
+)
+def test_odd_and_thin_shapes(m: int, n: int, k: int, transpose_a: bool, transpose_b: bool) -> None:
+    check(m, n, k, transpose_a, transpose_b)
+
+
+sizes = st.integers(1, 90) | st.sampled_from([127, 128, 129, 257, 1024])
+
+
+@settings(max_examples=8)
+@given(sizes, sizes, sizes, st.booleans(), st.booleans())
+def test_random_shapes(m: int, n: int, k: int, transpose_a: bool, transpose_b: bool) -> None:
+    check(m, n, k, transpose_a, transpose_b)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int64", "uint8"])
+def test_dtypes(dtype: str) -> None:
+    check(50, 70, 30, transpose_a=False, transpose_b=False, dtype=dtype)
+    check(50, 70, 30, transpose_a=True, transpose_b=True, dtype=dtype)
+
+
+def test_sums_may_be_wider_than_factors() -> None:
+    (a, x), (b, y) = factor("a", 40, 60, dtype="int8"), factor("b", 50, 60, dtype="int8")
+    made = run(topi.dense(a, b, out_dtype="int32"), (a, x), (b, y))
+    np.testing.assert_array_equal(made, x.astype("int32") @ y.T.astype("int32"))
+
+
+@pytest.mark.parametrize(
+    ("q", "m", "n", "k"), [(12, 128, 128, 64), (12, 128, 64, 128), (3, 1, 50, 70), (2, 37, 41, 3000)]
+)
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_batches(q: int, m: int, n: int, k: int, transpose_b: bool) -> None:
+    (a, x), (b, y) = factor("a", q, m, k), factor("b", *((q, n, k) if transpose_b else (q, k, n)))
+    made = run(topi.batch_matmul(a, b, transpose_b=transpose_b), (a, x), (b, y))
+    np.testing.assert_array_equal(made, x @ (y.transpose(0, 2, 1) if transpose_b else y))
+
+
+def test_one_matrix_serves_a_batch() -> None:
+    (a, x), (b, y) = factor("a", 1, 30, 20), factor("b", 5, 40, 20)
+    np.testing.assert_array_equal(run(topi.batch_matmul(a, b), (a, x), (b, y)), x @ y.transpose(0, 2, 1))
+    (a, x), (b, y) = factor("a", 5, 20, 30), factor("b", 1, 20, 40)
+    made = run(topi.batch_matmul(a, b, transpose_a=True, transpose_b=False), (a, x), (b, y))
+    np.testing.assert_array_equal(made, x.transpose(0, 2, 1) @ y)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 300, 200), (1, 300, 64), (32, 100, 700), (128, 96, 300), (37, 61, 4000), (5, 9, 33)]
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_epilogues_are_computed_in_the_tile(m: int, n: int, k: int, packed: bool) -> None:
+    (x, a), (w, b), (bias, c), (skip, d) = factor("x", m, k), factor("w", n, k), factor("bias", n), factor("skip", m, n)
+    if packed:
+        form = topi.pack_weight(w)
+        weights = te.placeholder(extents(form), "float32", "weights")
+        layer, given_w = topi.dense_packed(x, weights, n, bias), (weights, run(form, (w, b)))
+    else:
+        layer, given_w = topi.dense(x, w, bias), (w, b)
+    relu = te.compute((m, n), lambda i, j: te.maximum(layer[i, j], 0.0), name="relu")
+    total = te.compute((m, n), lambda i, j: relu[i, j] + skip[i, j], name="total")
+    assert {stage.op.name for stage in topi.schedule(total).stages} >= {"total", "dense_product"}
+    assert topi.schedule(total).state.stages["dense_product"].attach is not None
+    made = run(total, (x, a), given_w, (bias, c), (skip, d))
+    np.testing.assert_array_equal(made, np.maximum(a @ b.T + c, 0) + d)
+
+
+def test_gelu_of_a_dense_layer() -> None:
+    m, n, k = 32, 192, 768
+    x, w, bias = (te.placeholder(s, name=name) for s, name in (((m, k), "x"), ((k, n), "w"), ((n,), "bias")))
+    y = topi.matmul(x, w)
+    z = te.compute((m, n), lambda i, j: y[i, j] + bias[j], name="z")
+    gelu = te.compute((m, n), lambda i, j: 0.5 * z[i, j] * (1.0 + te.erf(z[i, j] * 0.5**0.5)), name="gelu")
+    rng = np.random.default_rng(1)
+    arrays = [rng.standard_normal(extents(t), dtype=np.float32) * 0.2 for t in (x, w, bias)]
+    made = run(gelu, *zip((x, w, bias), arrays, strict=True))
+    exact = arrays[0].astype("f8") @ arrays[1] + arrays[2]
+    exact = 0.5 * exact * (1 + np.vectorize(math.erf)(exact * 0.5**0.5))
+    np.testing.assert_allclose(made, exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 16, 31, 300])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_weights_are_packed_in_panels(n: int, transposed: bool) -> None:
+    k = 41
+    w, b = factor("w", *((n, k) if transposed else (k, n)))
+    made = run(topi.pack_weight(w, transposed), (w, b))
+    columns = b if transposed else b.T
+    width = made.shape[2]
+    assert made.shape == (-(-n // width), k, width)
+    flat = made.transpose(0, 2, 1).reshape(-1, k)
+    np.testing.assert_array_equal(flat[:n], columns)
+    np.testing.assert_array_equal(flat[n:], 0)
+
+
+def test_symbolic_sizes() -> None:
+    m, n, k = te.var("m"), te.var("n"), te.var("k")
+    a, b = te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b")
+    c = topi.matmul(a, b)
+    kernel = tensorlang.build(topi.schedule(c), [a, b, c])
+    for shape in ((5, 7, 3), (100, 130, 70), (1, 1, 1)):
+        x, y = numbers((shape[0], shape[2])), numbers((shape[2], shape[1]))
+        made = np.empty(shape[:2], "float32")
+        kernel(x, y, made)
+        np.testing.assert_array_equal(made, x @ y)
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_symbolic_batches(transpose_b: bool) -> None:
+    q, n = te.var("batch"), te.var("n")
+    a = te.placeholder((q, 3, 70), name="a")
+    b = te.placeholder((q, n, 70) if transpose_b else (q, 70, n), name="b")
+    c = topi.batch_matmul(a, b, transpose_b=transpose_b)
+    kernel = tensorlang.build(topi.schedule(c), [a, b, c])
+    x, y = numbers((5, 3, 70)), numbers((5, 41, 70) if transpose_b else (5, 70, 41))
+    made = np.empty((5, 3, 41), "float32")
+    kernel(x, y, made)
+    np.testing.assert_array_equal(made, x @ (y.transpose(0, 2, 1) if transpose_b else y))
+
+
+def test_shapes_that_do_not_fit() -> None:
+    a, b, cube = te.placeholder((3, 4), name="a"), te.placeholder((5, 6), name="b"), te.placeholder((2, 3, 4), name="c")
+    with pytest.raises(DefinitionError, match=r"matmul wants a\[m, k\] and b\[k, n\], got .*name=a.* and .*name=b"):
+        topi.matmul(a, b)
+    with pytest.raises(DefinitionError, match=r"matmul wants a\[k, m\] and b\[n, k\]"):
+        topi.matmul(a, b, True, True)
+    with pytest.raises(DefinitionError, match=r"batch_matmul wants a\[q, m, k\] and b\[q, n, k\]"):
+        topi.batch_matmul(a, cube)
+    with pytest.raises(DefinitionError, match="dense wants data"):
+        topi.dense(a, b)
+    with pytest.raises(DefinitionError, match="the bias of dense has 5 elements"):
+        topi.dense(a, te.placeholder((5, 4), name="w"), te.placeholder((4,), name="bias"))
+    with pytest.raises(DefinitionError, match="pack_weight wants a matrix"):
+        topi.pack_weight(cube)
+    packed = te.placeholder((2, 4, 16), name="packed")
+    with pytest.raises(DefinitionError, match="does not hold 40 units in panels of 16"):
+        topi.dense_packed(a, packed, 40)
+    with pytest.raises(DefinitionError, match="dense_packed wants data"):
+        topi.dense_packed(a, b, 40)
+
+
+CPUS = [
+    ("llvm -mcpu=znver5", "vfmadd"),
+    ("llvm -mcpu=skylake-avx512", "vfmadd"),
+    ("llvm -mcpu=haswell", "vfmadd"),
+    ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", "fmla"),
+]
+
+
+def innermost(kernel: Executable, multiply: str) -> list[str]:
+    """Of the loops without loops inside, the one with the most multiply-adds."""
+    lines = kernel.source("asm").splitlines()
+    labels = {line.split(":")[0]: n for n, line in enumerate(lines) if re.match(r"[.\w]+:", line)}
+    found: list[list[str]] = [[]]
+    for n, line in enumerate(lines):
+        jump = re.match(r"\s+(?:j\w+|b\.\w+|cbnz|tbnz)\s.*?(\.L\w+)", line)
+        start = labels.get(jump.group(1), n) if jump else n
+        body = lines[start + 1 : n]
+        if start < n and not any(re.match(r"[.\w]+:", inner) for inner in body):
+            found.append(body)
+    return max(found, key=lambda body: sum(multiply in inner for inner in body))
+
+
+@pytest.mark.parametrize(("target", "multiply"), CPUS)
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize(("m", "n", "k"), [(1024, 1024, 1024), (1000, 300, 700)])
+def test_accumulators_stay_in_registers(m: int, n: int, k: int, transpose_b: bool, target: str, multiply: str) -> None:
+    a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k) if transpose_b else (k, n), name="b")
+    c = topi.matmul(a, b, transpose_b=transpose_b)
+    body = innermost(tensorlang.build(topi.schedule(c, target), [a, b, c], target), multiply)
+    tile = plan(c, target).tile
+    assert sum(multiply in line for line in body) == tile.rows * tile.vectors
+    assert not [line for line in body if "(%rsp" in line or "[sp" in line]
+
+
+@pytest.mark.parametrize("target", [cpu for cpu, _ in CPUS])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 1000), (1000, 3), (7, 100), (4096, 4096), (1000, 300)])
+def test_tiles_fit_the_registers(m: int, n: int, target: str) -> None:
+    machine = parse(target)
+    tile = register_tile(m, n, machine, 32)
+    assert tile.rows <= m and tile.width == tile.vectors * machine.lanes(32) < n + machine.lanes(32)
+    assert tile.rows * tile.vectors + tile.vectors + 1 <= machine.vector_registers
+    rows = fixed_width(m, tile.width, machine, 32).rows
+    assert rows <= m and rows * tile.vectors + tile.vectors + 1 <= machine.vector_registers
+
+
+def test_large_products_use_large_tiles() -> None:
+    for target, least in (("llvm -mcpu=znver5", 24), ("llvm -mcpu=haswell", 12)):
+        tile = register_tile(2048, 2048, parse(target), 32)
+        assert tile.rows * tile.vectors >= least
+
+
+def test_what_is_packed() -> None:
+    def of(m: int, n: int, k: int, transpose_b: bool = False) -> Plan:
+        a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k) if transpose_b else (k, n), name="b")
+        return plan(topi.matmul(a, b, transpose_b=transpose_b), "llvm -mcpu=znver5")
+
+    assert of(1024, 1024, 1024).pack_b
+    assert not of(128, 128, 64).pack_b
+    assert not of(1, 4096, 4096).pack_b and of(1, 4096, 4096).depth == 8
+    assert of(1, 4096, 4096, transpose_b=True).dots
+    assert of(64, 4096, 4096, transpose_b=True).pack_b
+    assert of(1000, 1, 1000).dots
+    assert of(300, 40, 50000).depth is not None
+    assert of(2048, 2048, 2048).pack_a and not of(512, 512, 512).pack_a
