@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule, create_schedule
@@ -10,17 +11,23 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.te.program import Program
-from tensorlang.topi.elementwise import schedule_elementwise
+from tensorlang.topi.elementwise import extent_of, schedule_elementwise
 from tensorlang.topi.operator import Anchor
 from tensorlang.topi.table import RULES
+
+_FEW = 2
+"""As often an element may as well be computed as stored and read."""
+_UNKNOWN = 64
+"""Stands for an extent that is not known."""
 
 
 def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = None) -> Schedule:
     """Return a schedule for a program made of the library's operators (and of te.compute of your own) on a CPU.
 
     Every operator is scheduled by the rule of its family; elementwise stages that follow it (bias, activation,
-    residual) are computed in its tile, other elementwise stages are inlined into their readers, and what is left gets
-    parallel outer and vectorized inner loops. `target` gives vector width, caches and cores: this machine's by default.
+    residual) are computed in its tile, other elementwise stages are inlined into their readers, unless a sum would then
+    compute them again and again, and what is left gets parallel outer and vectorized inner loops. `target` gives vector
+    width, caches and cores: this machine's by default.
 
     Example:
         A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
@@ -32,19 +39,35 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     program = s.program
     tags = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp) and op.tag in RULES}
     taken: set[str] = set()
-    for main, tag in tags.items():
-        chain = _elementwise_after(program, main, tags)
-        for name in chain[1:-1]:
-            s[name].compute_inline()
-        taken.update(chain)
-        RULES[tag](s, Anchor(main, chain[-1], machine))
-    rest = [op for op in program.ops if isinstance(op, ComputeOp) and op.name not in taken]
-    for op in rest:
-        if is_elementwise(op) and not program.is_output(op.name) and op.name in s.state.stages:
-            s[op.name].compute_inline()
-        else:
-            schedule_elementwise(s, op.name, machine)
+    with s.proven_together("topi.schedule(...)"):
+        for main, tag in tags.items():
+            chain = _elementwise_after(program, main, tags)
+            for name in chain[1:-1]:
+                s[name].compute_inline()
+            taken.update(chain)
+            RULES[tag](s, Anchor(main, chain[-1], machine))
+        for op in program.ops:
+            if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
+                if is_elementwise(op) and op.name not in s.original.outputs and not _is_read_often(program, op):
+                    s[op.name].compute_inline()
+                else:
+                    schedule_elementwise(s, op.name, machine)
     return s
+
+
+def _is_untouched(s: Schedule, name: str) -> bool:
+    """Whether no rule has inlined a stage, or computed it inside another."""
+    return name in s.state.stages and s.state.stages[name].attach is None
+
+
+def _is_read_often(program: Program, op: ComputeOp) -> bool:
+    """Whether a reduction reads the elements of a stage several times each."""
+    readers = (program[name] for name in program.consumers[op.name])
+    return any(isinstance(r, ComputeOp) and r.reduce_axes and _points(r) > _FEW * _points(op) for r in readers)
+
+
+def _points(op: ComputeOp) -> int:
+    return prod(extent_of(axis.extent) or _UNKNOWN for axis in (*op.axes, *op.reduce_axes))
 
 
 def is_elementwise(op: ComputeOp) -> bool:
@@ -55,7 +78,7 @@ def is_elementwise(op: ComputeOp) -> bool:
 def _elementwise_after(program: Program, main: str, tags: dict[str, str]) -> list[str]:
     """A stage, and those that follow it one by one and read it at their own element only."""
     chain = [main]
-    while not program.is_output(chain[-1]) and len(program.consumers[chain[-1]]) == 1:
+    while chain[-1] not in program.outputs and len(program.consumers[chain[-1]]) == 1:
         (name,) = program.consumers[chain[-1]]
         op = program[name]
         if not isinstance(op, ComputeOp) or name in tags or not is_elementwise(op) or not _own_element(op, chain[-1]):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tensorlang.ir.expr import Load, same, walk
 from tensorlang.ir.loops import uses, with_body
-from tensorlang.ir.stmt import For, If, Kernel, LoopKind, Seq, Stmt, map_children
+from tensorlang.ir.stmt import For, If, Kernel, LoopKind, Prefetch, Seq, Stmt, map_children
 
 _CROSSED = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -17,8 +17,8 @@ _CROSSED = (LoopKind.SERIAL, LoopKind.UNROLLED)
 def hoist_tests(kernel: Kernel) -> Kernel:
     """Turn `for: if c: A else: B` into `if c: for: A else: for: B` for serial and unrolled loops.
 
-    Before, `if c: A else: B` and `if c: C else: D` in a row become `if c: A; C else: B; D`. Conditions that
-    read memory stay where they are.
+    Prefetches beside the test go into both loops. Before, `if c: A else: B` and `if c: C else: D` in a row become
+    `if c: A; C else: B; D`. Conditions that read memory stay where they are.
     """
     return with_body(kernel, _visit(kernel.body))
 
@@ -34,12 +34,24 @@ def _visit(stmt: Stmt) -> Stmt:
 
 
 def _hoisted(loop: For) -> Stmt:
-    test = loop.body
+    parts = _parts(loop.body)
+    hints = [part for part in parts if _only_prefetches(part)]
+    rest = [part for part in parts if part not in hints]
+    test = rest[0] if len(rest) == 1 else None
     if loop.kind not in _CROSSED or not isinstance(test, If) or not _steady(test) or uses(test.cond, loop.var.name):
         return loop
-    then = _hoisted(replace(loop, body=test.then))
-    orelse = None if test.orelse is None else _hoisted(replace(loop, body=test.orelse))
-    return If(test.cond, then, orelse)
+
+    def version(branch: Stmt | None) -> Stmt | None:
+        if branch is None and not hints:
+            return None
+        body = (*hints, *_parts(branch))
+        return _hoisted(replace(loop, body=body[0] if len(body) == 1 else Seq(body)))
+
+    return If(test.cond, version(test.then) or Seq(()), version(test.orelse))
+
+
+def _only_prefetches(stmt: Stmt) -> bool:
+    return isinstance(stmt, Prefetch) or (isinstance(stmt, For) and all(map(_only_prefetches, _parts(stmt.body))))
 
 
 def _merged(stmt: Seq) -> Stmt:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tensorlang.ir.expr import Const, binary
 from tensorlang.ir.loops import constant_extent, iterations, uses, with_body, with_kind
-from tensorlang.ir.stmt import INDEX, AtomicUpdate, For, Kernel, LoopKind, Stmt, Store, map_children, walk
-from tensorlang.lowering.passes.full_tile import full_tile, versioned
+from tensorlang.ir.stmt import INDEX, AtomicUpdate, For, If, Kernel, LoopKind, Stmt, Store, map_children, walk
+from tensorlang.lowering.passes.full_tile import full_tile
 
 MOST_STORES = 256
 
@@ -41,7 +41,10 @@ def unroll_tails(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
             return stmt
         upper = binary("add", tile.lower, Const(tile.extent, INDEX))
         full = replace(stmt, lower=tile.lower, upper=upper)
-        return versioned(tile.tests, full, stmt)
+        done: Stmt = full
+        for test in reversed(tile.tests):  # where only one of them fails, the rest may have a constant extent, too
+            done = If(test, done, stmt)
+        return done
 
     return with_body(kernel, visit(kernel.body))
 

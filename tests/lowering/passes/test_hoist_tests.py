@@ -6,7 +6,7 @@ from tensorlang.ir.construct import array, indices, kernel, load, loop, store
 from tensorlang.ir.expr import binary
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.simplify import simplify_kernel
-from tensorlang.ir.stmt import Fail, If, LoopKind, Seq, Stmt
+from tensorlang.ir.stmt import Fail, If, LoopKind, Prefetch, Seq, Stmt
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
 from tensorlang.lowering.passes.unroll import unroll, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
@@ -57,6 +57,21 @@ def test_tests_of_memory_stay() -> None:
     test = If(load(A, 0) > 0.0, ONE)
     body = loop(i, 0, n, Seq((test, test)))
     assert hoisted(body) == stmt_text(body)
+
+
+def test_prefetches_do_not_hold_a_test_back() -> None:
+    ahead = loop(k, 0, 2, Prefetch(A, (i + 8 * k,)))
+    assert hoisted(loop(i, 0, n, Seq((ahead, If(n > 3, ONE))))) == (
+        "if n > 3:\n"
+        "  for i in range(n):\n"
+        "    for k in range(2):\n"
+        "      prefetch A[i + 8 * k]\n"
+        "    A[i] = 1.0\n"
+        "else:\n"
+        "  for i in range(n):\n"
+        "    for k in range(2):\n"
+        "      prefetch A[i + 8 * k]"
+    )
 
 
 def test_parallel_loops_are_not_doubled() -> None:

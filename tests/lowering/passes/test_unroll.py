@@ -72,6 +72,15 @@ def test_copies_give_constant_bounds_to_the_loops_inside() -> None:
     assert text.count("C[") == 4 + 3 + 4 + 4 + 3
 
 
+def test_each_end_that_cuts_a_tile_has_a_test_of_its_own() -> None:
+    """Of five tiles of four the first lacks a place and the last lacks two: all of them are copied."""
+    tile = loop(i, binary("max", 0, 1 - 4 * j), binary("min", 4, 18 - 4 * j), store(C, (4 * j + i, 0), 1.0), UNROLLED)
+    made = simplify_kernel(unroll_tails(simplify_kernel(kernel("k", [C], "C", loop(j, 0, 5, tile)))))
+    text = stmt_text(simplify_kernel(unroll(made)).body)
+    assert "for i" not in text
+    assert text.count("C[") == 4 + 2 + 3
+
+
 def test_bounds_that_would_make_too_many_copies_stay() -> None:
     body = loop(k, 0, 3, loop(i, k, 8, store(C, (i, k), 1.0), UNROLLED), UNROLLED)
     made = kernel("k", [C], "C", body)

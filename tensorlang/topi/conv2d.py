@@ -1,0 +1,289 @@
+"""Convolutions `O[n, o, h, w] = sum D[n, c, h * s + y, w * s + x] * W[o, c, y, x]`, in the layouts of classic topi.
+
+Padding is neither a copy nor a zero: the sum runs over those elements of the window that lie in the image.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Const, Expr, binary, cast, same
+from tensorlang.ir.simplify import simplify
+from tensorlang.te.axis import Axis
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.conv2d_schedule import CONV2D, schedule_conv2d
+from tensorlang.topi.layouts import Blocked, Layout, Place, layout
+from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.sliding import along_row, schedule_sliding
+from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sides, windows
+
+Array = npt.NDArray[Any]
+NARROW = "conv2d_narrow"
+_FEW = 8
+
+
+def conv2d(
+    data: Tensor,
+    weight: Tensor,
+    strides: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+    groups: int = 1,
+    channels: int | None = None,
+    name: str = "conv2d",
+) -> Tensor:
+    """Return the convolution of images with a window of weights, in the layout of the data.
+
+    `data_layout`: NCHW, NHWC, or in blocks of channels, such as NCHW16c. `kernel_layout`: OIHW, HWIO for NHWC and
+    OIHW16i16o for NCHW16c unless given; that of `conv2d_pack` is OHWI32o. `padding`: a number, (height, width),
+    (top, left, bottom, right), SAME or VALID. `groups`: data and output channels are cut into so many parts, each
+    convolved by itself. `channels`: those of the output, where the last block of the weights holds fewer. The output
+    is in blocks where data is, of the size of the weights' blocks. Sums are made in `out_dtype`, by default the dtype
+    of the data. DefinitionError when the shapes do not fit.
+    """
+    images = layout(data_layout, "NCHW", ("C",))
+    kernels = layout(kernel_layout or _kernel_of(images), "OIHW", ("O", "I"))
+    for tensor, form in ((data, images), (weight, kernels)):
+        if tensor.ndim != len(form.letters):
+            raise DefinitionError(f"conv2d wants {form.text}, which has {len(form.letters)} dimensions; got {tensor}")
+    depth, features = images.extent(data, "C"), kernels.extent(weight, "O")
+    features = features if channels is None else _first_of(channels, features, weight)
+    _check_groups(data, weight, depth, features, kernels.extent(weight, "I"), groups)
+    down, right = windows([_number(kernels.extent(weight, k), weight) for k in "HW"], strides, padding, dilation)
+    high, wide = images.extent(data, "H"), images.extent(data, "W")
+    rows, columns = down.count(high), right.count(wide)
+    made = layout(_output_layout(images, kernels), "NCHW", ("C",))
+    c, over = _input_channels(images, depth, groups)
+    y, x = te.reduce_axis((0, down.size), "ry"), te.reduce_axis((0, right.size), "rx")
+    dtype = out_dtype or data.dtype
+    narrow = made.letters == "NCHW" and _is_narrow(features, groups)
+
+    def body(*index: Expr) -> Expr:
+        at = dict(zip(made.letters, index, strict=True))
+        n, h, w = at["N"], at["H"], at["W"]
+        o: Place = Blocked(at["C"], at["c"], made.blocks["C"]) if "c" in at else at["C"]
+        pixel = {"N": n, "C": _source(o, c, depth, features, groups), "H": down.at(h, y), "W": right.at(w, x)}
+        factor = {"O": o, "I": c, "H": y.var, "W": x.var}
+        above, beside = down.inside(h, y, high, rows), right.inside(w, x, wide, columns)
+        value = cast(data(*images.index(pixel)), dtype)
+        if narrow:
+            value, beside = along_row(value, beside, cast(0, dtype)), []
+        tests = above + beside
+        product = value * cast(weight(*kernels.index(factor)), dtype)
+        return te.sum(product, axis=[*over, y, x], where=te.all(*tests) if tests else None)
+
+    extents = {"N": images.extent(data, "N"), "H": rows, "W": columns, "C": features}
+    shape = [_dimension(made, letter, extents) for letter in made.letters]
+    names = [OUTPUT_AXES[letter] for letter in made.letters]
+    attrs = {"groups": groups, "sharing": int(features.value) // groups if isinstance(features, Const) else 1}
+    tag = NARROW if narrow else CONV2D
+    result: Tensor = te.compute(shape, body, name=name, tag=tag, attrs=attrs, varargs_names=names)
+    return result
+
+
+def conv2d_nchw(
+    data: Tensor,
+    weight: Tensor,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return `conv2d` of NCHW data with OIHW weights."""
+    return conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype=out_dtype)
+
+
+def conv2d_nhwc(
+    data: Tensor,
+    weight: Tensor,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return `conv2d` of NHWC data with HWIO weights."""
+    return conv2d(data, weight, stride, padding, dilation, "NHWC", out_dtype=out_dtype)
+
+
+def conv2d_NCHWc(
+    data: Tensor,
+    weight: Tensor,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return `conv2d` of blocked data [n, c / b, h, w, b] with weights [o / p, c / b, kh, kw, b, p].
+
+    The blocks are those of the arrays; layouts that are given, such as NCHW16c, have to agree.
+    """
+    if data.ndim != 5 or weight.ndim != 6:
+        raise DefinitionError(f"conv2d_NCHWc wants data of 5 and weights of 6 dimensions, got {data} and {weight}")
+    inner, outer = _number(data.shape[4], data), _number(weight.shape[5], weight)
+    for given, block in ((layout, inner), (out_layout, outer)):
+        if given not in ("", f"NCHW{block}c"):
+            raise DefinitionError(f"the arrays have the layout NCHW{block}c, and {given} was asked for")
+    kernel = f"OIHW{inner}i{outer}o"
+    return conv2d(data, weight, stride, padding, dilation, f"NCHW{inner}c", kernel, out_dtype)
+
+
+def group_conv2d_nchw(
+    data: Tensor,
+    weight: Tensor,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return `conv2d` of NCHW data in groups, with weights [o, c / groups, kh, kw]."""
+    return conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype=out_dtype, groups=groups)
+
+
+def conv2d_pack(weight: Tensor, block: int = 32, kernel_layout: str = "OIHW", name: str = "packed") -> Tensor:
+    """Return weights as schedules want them, [o / block, kh, kw, c, block] (OHWI32o), for `conv2d` to be told so.
+
+    Built once, as a kernel of its own, it takes packing out of every call. Two vectors are a good block. The last
+    block is filled up with zeros; `conv2d(..., channels=)` says where it ends.
+    """
+    kernels = layout(kernel_layout, "OIHW", ("O", "I"))
+    if weight.ndim != len(kernels.letters) or block < 1:
+        raise DefinitionError(f"conv2d_pack wants weights of layout {kernel_layout} and a block, got {weight}, {block}")
+    o, i, high, wide = (kernels.extent(weight, letter) for letter in "OIHW")
+
+    def element(ob: Expr, y: Expr, x: Expr, c: Expr, oi: Expr) -> Expr:
+        at = ob * block + oi
+        value = weight(*kernels.index({"O": at, "I": c, "H": y, "W": x}))
+        whole = isinstance(o, Const) and int(o.value) % block == 0
+        return value if whole else te.if_then_else(at < o, value, cast(0, weight.dtype))
+
+    blocks = simplify(binary("floordiv", o + (block - 1), block))
+    result: Tensor = te.compute((blocks, high, wide, i, block), element, name=name)
+    return result
+
+
+def _kernel_of(images: Layout) -> str:
+    """The layout of weights that goes with one of data."""
+    if "C" in images.blocks:
+        return f"OIHW{images.blocks['C']}i{images.blocks['C']}o"
+    return "HWIO" if images.letters == "NHWC" else "OIHW"
+
+
+def _output_layout(images: Layout, kernels: Layout) -> str:
+    """The layout of the data; where it is blocked, with the blocks of the weights' outputs."""
+    if "C" not in images.blocks:
+        return images.text
+    if "O" not in kernels.blocks:
+        raise DefinitionError(f"data in {images.text} needs weights in blocks of outputs, not {kernels.text}")
+    plain = "".join(letter for letter in images.letters if letter.isupper())
+    return f"{plain}{kernels.blocks['O']}c"
+
+
+def _first_of(channels: int, features: Expr, weight: Tensor) -> Expr:
+    if isinstance(features, Const) and not 0 < channels <= features.value:
+        raise DefinitionError(f"{weight} has {features} output channels, and {channels} of them were asked for")
+    return Const(channels, "int32")
+
+
+def _check_groups(data: Tensor, weight: Tensor, depth: Expr, features: Expr, inner: Expr, groups: int) -> None:
+    fits = same(simplify(inner * groups), depth) and groups >= 1
+    if not fits or (isinstance(features, Const) and int(features.value) % groups):
+        raise DefinitionError(
+            f"conv2d in {groups} groups wants weights of {depth} / {groups} input channels, and output channels that "
+            f"{groups} divides; got {data} and {weight}"
+        )
+
+
+def _is_narrow(features: Expr, groups: int) -> bool:
+    """Whether vectors of pixels are better than of channels: few outputs read the same data, or an unknown number."""
+    return not isinstance(features, Const) or int(features.value) // groups <= _FEW
+
+
+def _number(extent: Expr, tensor: Tensor) -> int:
+    if not isinstance(extent, Const):
+        raise DefinitionError(f"the windows and blocks of {tensor} must be numbers, got {extent}")
+    return int(extent.value)
+
+
+def _dimension(made: Layout, letter: str, extents: dict[str, Expr]) -> Expr:
+    """The extent of a dimension of a layout, by the extents of whole letters."""
+    block = made.blocks.get(letter.upper())
+    if block is None:
+        return extents[letter]
+    if letter.islower():
+        return Const(block, "int32")
+    return simplify(binary("floordiv", extents[letter] + (block - 1), block))
+
+
+def _input_channels(images: Layout, depth: Expr, groups: int) -> tuple[Place, list[Axis]]:
+    """The input channel of a product, and the axes of the sum that make it: two where data is in blocks."""
+    block = images.blocks.get("C")
+    if block is None or groups > 1:
+        c = te.reduce_axis((0, simplify(binary("floordiv", depth, groups))), "rc")
+        return c.var, [c]
+    outer, inner = (
+        te.reduce_axis((0, simplify(binary("floordiv", depth, block))), "rc"),
+        te.reduce_axis((0, block), "ri"),
+    )
+    return Blocked(outer.var, inner.var, block), [outer, inner]
+
+
+def _source(o: Place, c: Place, depth: Expr, features: Expr, groups: int) -> Place:
+    """The channel of the data that an output channel reads."""
+    if groups == 1 or isinstance(c, Blocked):
+        return c
+    flat = o.outer * o.size + o.inner if isinstance(o, Blocked) else o
+    return binary("floordiv", flat, simplify(features // groups)) * simplify(depth // groups) + c
+
+
+def _workload(n: int, c: int, h: int, w: int, o: int, k: int, dtype: str = "float32") -> list[Tensor]:
+    """A window of k * k, its middle on every pixel."""
+    data, weight = te.placeholder((n, c, h, w), dtype, "data"), te.placeholder((o, c, k, k), dtype, "weight")
+    return [data, weight, conv2d_nchw(data, weight, 1, "SAME")]
+
+
+def conv2d_reference(
+    data: Array, weight: Array, stride: Pair = 1, padding: Padding = 0, dilation: Pair = 1, groups: int = 1
+) -> Array:
+    """The convolution of NCHW data with OIHW weights: float64 sums for floats, wrap-around for integers."""
+    down, right = windows(weight.shape[2:], stride, padding, dilation)
+    exact = dtypes.info(dtypes.canonical(data.dtype)).is_float
+    a, b = (x.astype(np.float64) if exact else x for x in (data, weight))
+    padded = np.pad(a, ((0, 0), (0, 0), (down.before, down.after), (right.before, right.after)))
+    rows, columns = ((padded.shape[2 + k] - win.reach) // win.stride + 1 for k, win in enumerate((down, right)))
+    n, features = data.shape[0], weight.shape[0]
+    total = np.zeros((n, groups, features // groups, rows, columns), a.dtype)
+    parts = padded.reshape(n, groups, -1, *padded.shape[2:])
+    factors = b.reshape(groups, features // groups, *b.shape[1:])
+    for y in range(down.size):
+        for x in range(right.size):
+            top, left = y * down.dilation, x * right.dilation
+            seen = parts[:, :, :, top :: down.stride, left :: right.stride][:, :, :, :rows, :columns]
+            total += np.einsum("ngchw,goc->ngohw", seen, factors[..., y, x], optimize=True)
+    return total.reshape(n, features, rows, columns).astype(data.dtype)
+
+
+def _same_reference(data: Array, weight: Array) -> list[Array]:
+    return [conv2d_reference(data, weight, 1, "SAME")]
+
+
+def conv2d_numpy(data: Array, weight: Array, out: Array) -> None:
+    """What a NumPy user writes; the competitor of the tables."""
+    (top, left, bottom, right), k = sides("SAME", [n - 1 for n in weight.shape[2:]]), weight.shape[2:]
+    padded = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    seen = np.lib.stride_tricks.sliding_window_view(padded, k, axis=(2, 3))
+    out[...] = np.tensordot(seen, weight, ((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2)
+
+
+OPERATORS = (Operator("conv2d", ("N", "C", "H", "W", "O", "K"), _workload, _same_reference, conv2d_numpy),)
+RULES: dict[str, Rule] = {CONV2D: schedule_conv2d, NARROW: schedule_sliding}

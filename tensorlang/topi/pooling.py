@@ -1,0 +1,201 @@
+"""Pooling: the largest or the mean element of windows that slide over each channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, as_expr, binary, cast
+from tensorlang.te.operation import Tensor
+from tensorlang.topi import layouts, reduction
+from tensorlang.topi.elementwise import extent_of
+from tensorlang.topi.layouts import Layout
+from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.sliding import along_row, schedule_sliding
+from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, windows
+
+Array = npt.NDArray[Any]
+POOL = "pool2d"
+
+
+def pool2d(
+    data: Tensor,
+    kernel: Pair,
+    stride: Pair = 1,
+    dilation: Pair = 1,
+    padding: Padding = 0,
+    pool_type: str = "max",
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = True,
+    name: str = "pool2d",
+) -> Tensor:
+    """Return the maximum (`max`) or the mean (`avg`) of windows that slide over each channel.
+
+    `layout`: NCHW, NHWC or in blocks such as NCHW16c. `ceil_mode`: a last window may reach beyond the padded end. The
+    mean is over all places of the window, or over those in the image where `count_include_pad` is false.
+    DefinitionError for other words, and for means of integers.
+    """
+    images, (down, right) = _images(data, layout), windows(pair("kernel", kernel), stride, padding, dilation)
+    _check(data, pool_type)
+    high, wide = images.extent(data, "H"), images.extent(data, "W")
+    rows, columns = down.count(high, ceil_mode), right.count(wide, ceil_mode)
+    y, x = te.reduce_axis((0, down.size), "ry"), te.reduce_axis((0, right.size), "rx")
+    summed = "float32" if dtypes.info(data.dtype).bits < 32 else data.dtype
+    dtype = data.dtype if pool_type == "max" else summed
+    start = _least(dtype) if pool_type == "max" else cast(0, dtype)
+    combine = te.max if pool_type == "max" else te.sum
+    in_rows = images.letters[-1] == "W"
+
+    def body(*index: Expr) -> Expr:
+        at = dict(zip(images.letters, index, strict=True))
+        h, w = at["H"], at["W"]
+        above, beside = down.inside(h, y, high, rows), right.inside(w, x, wide, columns)
+        place = {**at, "H": down.at(h, y), "W": right.at(w, x)}
+        value = cast(data(*(place[letter] for letter in images.letters)), dtype)
+        if in_rows:
+            value, beside = along_row(value, beside, start), []
+        tests = above + beside
+        return combine(value, axis=[y, x], where=te.all(*tests) if tests else None)
+
+    shape = [{"H": rows, "W": columns}.get(k, n) for k, n in zip(images.letters, data.shape, strict=True)]
+    names = [OUTPUT_AXES[letter] for letter in images.letters]
+    pooled = name if pool_type == "max" else f"{name}_sum"
+    made: Tensor = te.compute(shape, body, name=pooled, tag=POOL, varargs_names=names)
+    if pool_type == "max":
+        return made
+
+    def mean(*index: Expr) -> Expr:
+        at = dict(zip(images.letters, index, strict=True))
+        count: Expr = as_expr(down.size * right.size)
+        if not count_include_pad:
+            count = te.max(_inside(down, at["H"], high) * _inside(right, at["W"], wide), 1)
+        return cast(made(*index) / cast(count, dtype), data.dtype)
+
+    result: Tensor = te.compute(shape, mean, name=name, varargs_names=names)
+    return result
+
+
+def max_pool2d(
+    data: Tensor,
+    kernel: Pair,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+) -> Tensor:
+    """Return `pool2d` of maxima."""
+    return pool2d(data, kernel, stride, dilation, padding, "max", ceil_mode, layout, name="max_pool2d")
+
+
+def avg_pool2d(
+    data: Tensor,
+    kernel: Pair,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Return `pool2d` of means."""
+    return pool2d(
+        data, kernel, stride, dilation, padding, "avg", ceil_mode, layout, count_include_pad, name="avg_pool2d"
+    )
+
+
+def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
+    """Return the maximum or the mean of each channel over all pixels, with height and width of 1."""
+    images = _images(data, layout)
+    _check(data, pool_type)
+    along = [images.letters.index(letter) for letter in "HW"]
+    if pool_type == "max":
+        return reduction.max(data, along, keepdims=True, name="global_pool")
+    return reduction.mean(data, along, keepdims=True, name="global_pool")
+
+
+def _images(data: Tensor, text: str) -> Layout:
+    images = layouts.layout(text, "NCHW", ("C",))
+    if data.ndim != len(images.letters):
+        raise DefinitionError(f"pooling wants {text}, which has {len(images.letters)} dimensions; got {data}")
+    return images
+
+
+def _check(data: Tensor, pool_type: str) -> None:
+    if pool_type not in ("max", "avg"):
+        raise DefinitionError(f"pool_type is max or avg, got {pool_type!r}")
+    if pool_type == "avg" and not dtypes.info(data.dtype).is_float:
+        raise DefinitionError(f"means want floats, got {data.dtype}; topi.cast the tensor first")
+
+
+def _least(dtype: str) -> Expr:
+    """What every element is at least."""
+    return -te.infinity(dtype) if dtypes.info(dtype).is_float else te.min_value(dtype)
+
+
+def _inside(window: Window, at: Expr, extent: Expr) -> Expr:
+    """How many elements of a window are no padding."""
+    first = window.at(at, 0)
+    passed = binary("floordiv", te.max(-first, 0) + (window.dilation - 1), window.dilation)
+    before_end = binary("floordiv", te.max(extent - first, 0) + (window.dilation - 1), window.dilation)
+    return te.max(te.min(before_end, window.size) - passed, 0)
+
+
+def pool_reference(
+    data: Array,
+    kernel: Pair,
+    stride: Pair = 1,
+    dilation: Pair = 1,
+    padding: Padding = 0,
+    pool_type: str = "max",
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Array:
+    """Pooling of NCHW data, means in float64."""
+    down, right = windows(pair("kernel", kernel), stride, padding, dilation)
+    counts = [
+        extent_of(w.count(as_expr(n), ceil_mode)) or 0 for w, n in zip((down, right), data.shape[2:], strict=True)
+    ]
+    is_float = dtypes.info(dtypes.canonical(data.dtype)).is_float
+    a = data.astype(np.float64) if is_float else data
+    lowest = -np.inf if is_float else np.iinfo(data.dtype).min
+    result = np.full((*data.shape[:2], *counts), lowest if pool_type == "max" else 0, a.dtype)
+    inside = np.zeros(tuple(counts))
+    for y in range(down.size):
+        for x in range(right.size):
+            rows = np.arange(counts[0]) * down.stride + y * down.dilation - down.before
+            columns = np.arange(counts[1]) * right.stride + x * right.dilation - right.before
+            r, c = (rows >= 0) & (rows < data.shape[2]), (columns >= 0) & (columns < data.shape[3])
+            at = np.ix_(*(np.arange(n) for n in data.shape[:2]), np.flatnonzero(r), np.flatnonzero(c))
+            seen = a[:, :, rows[r]][:, :, :, columns[c]]
+            result[at] = np.maximum(result[at], seen) if pool_type == "max" else result[at] + seen
+            inside += r[:, None] & c[None]
+    if pool_type == "avg":
+        result /= down.size * right.size if count_include_pad else np.maximum(inside, 1)
+    return result.astype(data.dtype)
+
+
+def _workload(n: int, c: int, h: int, w: int, dtype: str = "float32") -> list[Tensor]:
+    """Windows of 3 * 3 at every other pixel, as after the first convolution of a residual network."""
+    data = te.placeholder((n, c, h, w), dtype, "data")
+    return [data, max_pool2d(data, 3, 2, 1)]
+
+
+def _workload_reference(data: Array) -> list[Array]:
+    return [pool_reference(data, 3, 2, 1, 1)]
+
+
+def pool_numpy(data: Array, out: Array) -> None:
+    """What a NumPy user writes; the competitor of the tables."""
+    lowest = -np.inf if np.issubdtype(data.dtype, np.floating) else np.iinfo(data.dtype).min
+    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=lowest)
+    np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::2, ::2].max((4, 5), out=out)
+
+
+OPERATORS = (Operator("max_pool2d", ("N", "C", "H", "W"), _workload, _workload_reference, pool_numpy),)
+RULES: dict[str, Rule] = {POOL: schedule_sliding}

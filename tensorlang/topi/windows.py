@@ -1,0 +1,97 @@
+"""Windows that slide over an axis: kernel, stride, dilation and padding of convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary
+from tensorlang.ir.simplify import simplify
+from tensorlang.te.operation import Tensor
+
+Pair: TypeAlias = int | Sequence[int]
+"""One number for height and width, or one for each."""
+Padding: TypeAlias = int | str | Sequence[int]
+"""One number for all sides, (height, width), (top, left, bottom, right), or the words VALID and SAME."""
+
+OUTPUT_AXES = {"N": "nn", "C": "ff", "c": "fi", "H": "yy", "W": "xx"}
+"""The axes of an output, by the letters of its layout, named as in classic topi. Sums run over rc (and ri), ry, rx."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of `size` elements, `dilation` apart, moved by `stride`, over an axis padded `before` and `after`."""
+
+    size: int
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    after: int = 0
+
+    @property
+    def reach(self) -> int:
+        """The elements from the first to the last of a window."""
+        return (self.size - 1) * self.dilation + 1
+
+    def count(self, extent: Expr, ceil_mode: bool = False) -> Expr:
+        """How many windows fit on an axis; with `ceil_mode` one more where the last leaves elements over."""
+        span = extent + (self.before + self.after - self.reach + (self.stride - 1 if ceil_mode else 0))
+        return simplify(binary("floordiv", span, self.stride) + 1)
+
+    def at(self, window: ExprLike, element: ExprLike) -> Expr:
+        """The place of an element of a window, less than zero or beyond the end in the padding."""
+        return as_expr(window) * self.stride + as_expr(element) * self.dilation - self.before
+
+    def inside(self, window: ExprLike, element: ExprLike, extent: Expr, windows: Expr) -> list[Expr]:
+        """The conditions under which an element is not padding: none where none can be."""
+        place, tests = self.at(window, element), list[Expr]()
+        if self.before:
+            tests.append(binary("ge", place, 0))
+        last = simplify((windows - 1) * self.stride + (self.reach - self.before) - extent)
+        if not (isinstance(last, Const) and last.value <= 0):
+            tests.append(binary("lt", place, extent))
+        return tests
+
+
+def windows(kernel: Sequence[int], stride: Pair, padding: Padding, dilation: Pair) -> tuple[Window, Window]:
+    """The windows along height and width; DefinitionError for numbers that make none."""
+    steps, gaps = pair("stride", stride), pair("dilation", dilation)
+    if min(*kernel, *steps, *gaps) < 1:
+        text = f"kernel, stride and dilation are at least 1, got {tuple(kernel)}, {steps} and {gaps}"
+        raise DefinitionError(text)
+    top, left, bottom, right = sides(padding, [(k - 1) * d for k, d in zip(kernel, gaps, strict=True)])
+    high, wide = kernel
+    return Window(high, steps[0], gaps[0], top, bottom), Window(wide, steps[1], gaps[1], left, right)
+
+
+def pair(what: str, value: Pair) -> tuple[int, int]:
+    """Height and width of a number, or of two."""
+    found = (value, value) if isinstance(value, int) else tuple(value)
+    if len(found) != 2 or not all(isinstance(n, int) for n in found):
+        raise DefinitionError(f"{what} is a whole number, or one for height and one for width; got {value!r}")
+    return found
+
+
+def sides(padding: Padding, reach: Sequence[int]) -> tuple[int, int, int, int]:
+    """Padding as (top, left, bottom, right); `reach` is what SAME adds along height and width."""
+    if isinstance(padding, str):
+        if padding.upper() not in ("SAME", "VALID"):
+            raise DefinitionError(f"padding is VALID, SAME or numbers, got {padding!r}")
+        high, wide = reach if padding.upper() == "SAME" else (0, 0)
+        return (high + 1) // 2, (wide + 1) // 2, high // 2, wide // 2
+    found = (padding,) if isinstance(padding, int) else tuple(padding)
+    if len(found) not in (1, 2, 4) or not all(isinstance(n, int) and n >= 0 for n in found):
+        text = "padding is one number, (height, width) or (top, left, bottom, right), each at least 0"
+        raise DefinitionError(f"{text}; got {padding!r}")
+    top, left, bottom, right = found * (4 // len(found))
+    return top, left, bottom, right
+
+
+def window_sizes(tensor: Tensor, *dims: int) -> list[int]:
+    """Dimensions of a tensor that have to be numbers."""
+    found = [tensor.shape[d] for d in dims]
+    if not all(isinstance(extent, Const) for extent in found):
+        raise DefinitionError(f"the size of a window is given in numbers, got {tensor}")
+    return [int(extent.value) for extent in found if isinstance(extent, Const)]
