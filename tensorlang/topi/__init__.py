@@ -28,6 +28,7 @@ from tensorlang.topi.matmul import batch_matmul, matmul
 from tensorlang.topi.normalization import batch_norm, layer_norm, rms_norm
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.pooling import avg_pool2d, global_pool, max_pool2d, pool2d
+from tensorlang.topi.quantized import dense_narrow, narrow_offsets, pack_narrow, requantize
 from tensorlang.topi.reduction import argmax, argmin, max, mean, min, prod, sum
 from tensorlang.topi.softmax import log_softmax, softmax
 from tensorlang.topi.table import OPERATORS, operator
@@ -62,6 +63,7 @@ __all__ = [
     "conv2d_nhwc",
     "conv2d_pack",
     "dense",
+    "dense_narrow",
     "dense_packed",
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
@@ -87,13 +89,16 @@ __all__ = [
     "min",
     "minimum",
     "multiply",
+    "narrow_offsets",
     "operator",
+    "pack_narrow",
     "pack_weight",
     "pad",
     "pool2d",
     "power",
     "prod",
     "relu",
+    "requantize",
     "reshape",
     "rms_norm",
     "rsqrt",

@@ -20,6 +20,7 @@ _NAMES = (
     "matmul",
     "normalization",
     "pooling",
+    "quantized",
     "reduction",
     "softmax",
     "transform",

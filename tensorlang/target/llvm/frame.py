@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
+from operator import itemgetter
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Const
@@ -67,16 +68,15 @@ class Piece:
 
 def plan_frame(body: Stmt, in_parallel: bool) -> Frame:
     """Share out the buffers of a body; those of parallel loops in it belong to functions of their own."""
-    on_stack: list[Buffer] = []
-    in_scratch: list[Buffer] = []
-    left = STACK_LIMIT
-    for buffer in dict.fromkeys(_allocated(body, in_parallel)):
-        size = _bytes(buffer, {}) if _is_constant(buffer) else STACK_LIMIT + 1
-        if buffer.scope == "local" and size <= left:
+    buffers = list(dict.fromkeys(_allocated(body, in_parallel)))
+    sizes = [(_bytes(b, {}), b) for b in buffers if b.scope == "local" and _is_constant(b)]
+    on_stack, left = list[Buffer](), STACK_LIMIT
+    for size, buffer in sorted(sizes, key=itemgetter(0)):  # register tiles are the smallest, and need the stack most
+        if size <= left:
             on_stack.append(buffer)
             left -= size
-        else:
-            in_scratch.append(buffer)
+    names = {b.name for b in on_stack}
+    in_scratch = [b for b in buffers if b.name not in names]
     return Frame(tuple(on_stack), _slots(in_scratch, lives(body)) if in_scratch else ())
 
 

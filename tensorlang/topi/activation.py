@@ -1,0 +1,152 @@
+"""Functions of one element: activations and mathematics. They are plain stages, so they join whatever they follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir import numpy_math
+from tensorlang.ir.expr import Expr
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.operator import Operator, Rule
+
+Array = npt.NDArray[Any]
+_ROOT_OF_HALF = 0.5**0.5
+
+
+def elementwise(x: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor:
+    """A tensor of the same shape, each element made by a function; half precision goes through it as float32."""
+    info = dtypes.info(x.dtype)
+    half = info.is_float and info.bits == 16
+
+    def element(*i: Expr) -> Expr:
+        return function(x(*i).astype("float32")).astype(x.dtype) if half else function(x(*i))
+
+    made = te.compute(x.shape, element, name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _of_floats(x: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor:
+    if not dtypes.info(x.dtype).is_float:
+        raise DefinitionError(f"{name} wants floats, got {x.dtype}; topi.cast the tensor first")
+    return elementwise(x, function, name)
+
+
+def relu(x: Tensor, name: str = "relu") -> Tensor:
+    """Return `max(x, 0)`."""
+    return elementwise(x, lambda v: te.maximum(v, 0), name)
+
+
+def leaky_relu(x: Tensor, alpha: float, name: str = "leaky_relu") -> Tensor:
+    """Return `x` where it is positive, `alpha * x` elsewhere; `x` of floats."""
+    return _of_floats(x, lambda v: te.select(v > 0.0, v, v * alpha), name)
+
+
+def gelu(x: Tensor, name: str = "gelu") -> Tensor:
+    """Return `x * Phi(x)`, Phi being the distribution function of the normal distribution, by erf; `x` of floats."""
+    return _of_floats(x, lambda v: v * 0.5 * (te.erf(v * _ROOT_OF_HALF) + 1.0), name)
+
+
+def silu(x: Tensor, name: str = "silu") -> Tensor:
+    """Return `x * sigmoid(x)`; `x` of floats."""
+    return _of_floats(x, lambda v: v * te.sigmoid(v), name)
+
+
+def sigmoid(x: Tensor, name: str = "sigmoid") -> Tensor:
+    """Return `1 / (1 + exp(-x))`; `x` of floats."""
+    return _of_floats(x, te.sigmoid, name)
+
+
+def tanh(x: Tensor, name: str = "tanh") -> Tensor:
+    """Return the hyperbolic tangent; `x` of floats."""
+    return _of_floats(x, te.tanh, name)
+
+
+def exp(x: Tensor, name: str = "exp") -> Tensor:
+    """Return e to the power `x`; `x` of floats."""
+    return _of_floats(x, te.exp, name)
+
+
+def log(x: Tensor, name: str = "log") -> Tensor:
+    """Return the natural logarithm; `x` of floats."""
+    return _of_floats(x, te.log, name)
+
+
+def erf(x: Tensor, name: str = "erf") -> Tensor:
+    """Return the error function; `x` of floats."""
+    return _of_floats(x, te.erf, name)
+
+
+def sqrt(x: Tensor, name: str = "sqrt") -> Tensor:
+    """Return the square root; `x` of floats."""
+    return _of_floats(x, te.sqrt, name)
+
+
+def rsqrt(x: Tensor, name: str = "rsqrt") -> Tensor:
+    """Return `1 / sqrt(x)`; `x` of floats."""
+    return _of_floats(x, te.rsqrt, name)
+
+
+def clip(x: Tensor, a_min: float, a_max: float, name: str = "clip") -> Tensor:
+    """Return `x` limited to `a_min` below and `a_max` above."""
+    return elementwise(x, lambda v: te.maximum(te.minimum(v, a_max), a_min), name)
+
+
+def cast(x: Tensor, dtype: str, name: str = "cast") -> Tensor:
+    """Return `x` in another dtype."""
+    wanted = dtypes.canonical(dtype)
+    made = te.compute(x.shape, lambda *i: x(*i).astype(wanted), name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _gelu_numpy(x: Array) -> Array:
+    made: Array = x * 0.5 * (numpy_math.erf(x * x.dtype.type(_ROOT_OF_HALF)) + 1)
+    return made
+
+
+def _silu_numpy(x: Array) -> Array:
+    made: Array = x / (1 + np.exp(-x))
+    return made
+
+
+_TABLE: tuple[tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]], ...] = (
+    (relu, lambda x: np.maximum(x, 0)),
+    (gelu, _gelu_numpy),
+    (silu, _silu_numpy),
+    (sigmoid, numpy_math.sigmoid),
+    (tanh, np.tanh),
+    (exp, np.exp),
+    (log, np.log),
+    (erf, numpy_math.erf),
+    (sqrt, np.sqrt),
+    (rsqrt, numpy_math.rsqrt),
+)
+"""Functions without parameters, and their NumPy forms."""
+
+
+def _operator(function: Callable[[Tensor], Tensor], numpy: Callable[[Array], Array]) -> Operator:
+    def compute(n: int, m: int, dtype: str = "float32") -> list[Tensor]:
+        x = te.placeholder((n, m), name="X", dtype=dtype)
+        return [x, function(x)]
+
+    def reference(x: Array) -> list[Array]:
+        """In float64."""
+        with np.errstate(all="ignore"):
+            return [numpy(x.astype(np.float64)).astype(x.dtype)]
+
+    def competitor(x: Array, out: Array) -> None:
+        with np.errstate(all="ignore"):
+            out[...] = numpy(x)
+
+    return Operator(function.__name__, ("N", "M"), compute, reference, competitor)
+
+
+OPERATORS = tuple(_operator(function, numpy) for function, numpy in _TABLE)
+RULES: dict[str, Rule] = {}

@@ -1,0 +1,185 @@
+"""The schedule of attention: for some rows of queries at a time, all scores, their softmax, and the mixed values.
+
+The scores of these rows stay in the L2 cache. Both products run in register tiles, over keys that are packed once per
+head in panels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorlang import dtypes, te
+from tensorlang.ir.expr import Expr, Load, variables, walk
+from tensorlang.schedule import Schedule
+from tensorlang.target.spec import Target
+from tensorlang.te.operation import ComputeOp
+from tensorlang.topi.elementwise import GRAIN, extent_of
+from tensorlang.topi.operator import Anchor
+from tensorlang.topi.register_tile import MANY, RegisterTile, register_tile
+from tensorlang.topi.rows import fused, parts_of, reduce_in_lanes
+
+SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED = (
+    ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed"
+)  # fmt: skip
+"""What the tags of the parts of an attention add to its own."""
+CAUSAL = "causal"
+"""The attribute of an attention that tells whether queries see earlier keys only."""
+_STEP = 16
+"""Queries that look at as many keys as the last of them: what each must not see among these weighs nothing."""
+_TILES = 4
+"""Register tiles of rows that share the keys and values that they read, at most."""
+_ROWS = 8
+"""Rows of a register tile, at most: a divisor of most numbers of tokens."""
+_CHAINS = 8
+"""Independent sums that keep the multiply-add units busy."""
+_LINE, _PAGE = 64, 2048
+"""Rows of scores are a multiple of so many bytes and a line long: at a multiple alone they would share cache sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The register tiles of both products, and the rows of queries that are computed together."""
+
+    scores: RegisterTile
+    mixing: RegisterTile
+    rows: int
+
+
+def last_seen(i: Expr, n: Expr, m: Expr) -> Expr:
+    """The last key, of m, that the queries near query i, of n, look at."""
+    return te.floordiv(i, _STEP) * _STEP + (_STEP - 1) + (m - n)
+
+
+def plan_of(n: int | None, m: int | None, width: int | None, bits: int, target: Target) -> Plan:
+    """Choose tiles; the scores and weights of the rows fill a quarter of the L2 cache at most."""
+    rows = n or MANY
+    scores = register_tile(rows, m or MANY, target, bits, most_rows=_ROWS)
+    mixing = _mixing_tile(scores.rows, width or MANY, target, bits)
+    held = 2 * (m or MANY) * bits // 8 * scores.rows
+    fitting = target.caches[min(1, len(target.caches) - 1)] // 4 // held
+    return Plan(scores, mixing, scores.rows * max(1, min(_TILES, fitting, rows // scores.rows)))
+
+
+def _mixing_tile(rows: int, width: int, target: Target, bits: int) -> RegisterTile:
+    """The tile of the second product: its rows divide those of a tile of scores, so that blocks have no rest."""
+    lanes = target.lanes(bits)
+    needed = -(-width // lanes)
+    registers = target.vector_registers
+    tiles = [
+        (r, v) for r in range(1, rows + 1) for v in range(1, needed + 1) if rows % r == 0 and r * v + v + 1 <= registers
+    ]
+
+    def cost(tile: tuple[int, int]) -> tuple[float, float]:
+        r, v = tile
+        times = -(-needed // v)
+        return times * max(r * v, _CHAINS) / r, times * (r + v) / r
+
+    r, v = min(tiles, key=cost)
+    return RegisterTile(r, v, v * lanes)
+
+
+def schedule_attention(s: Schedule, anchor: Anchor) -> None:
+    """Rows of queries outside, in parallel; inside them one part after the other."""
+    part = {_tag(s, name).removeprefix("attention"): name for name in parts_of(s, anchor.main)}
+    bits = dtypes.info(s.program.buffers[anchor.main].dtype).bits
+    n, m = (extent_of(axis.extent) for axis in s.program[part[SCALED]].axis[-2:])
+    width = extent_of(s.program[anchor.main].axis[-1].extent)
+    plan = plan_of(n, m, width, bits, anchor.target)
+    if anchor.main != anchor.output:
+        s[anchor.main].compute_inline()
+    heads, block, tile = _output_loops(s, anchor.output, plan)
+    _register_product(s, part[MIXED], anchor.output, tile)
+    lanes = anchor.target.lanes(bits)
+    for word in (INVERSE, TOTAL, WEIGHT, GREATEST, SCALED):
+        s[part[word]].compute_at(s[anchor.output], block)
+        s[part[word]].set_scope("local")
+    for word in (TOTAL, GREATEST):
+        for step in reduce_in_lanes(s, part[word], lanes):
+            s[step].compute_at(s[part[word]], s[part[word]].op.axis[-1])
+            s[step].set_scope("local")
+    for word in (SCALED, WEIGHT):
+        *_, row, column = s[part[word]].op.axis
+        if m is not None:
+            s[part[word]].storage_align(row, _PAGE * 8 // bits, _LINE * 8 // bits)
+    s[part[WEIGHT]].vectorize(column)
+    main = s.original[anchor.main]
+    if isinstance(main, ComputeOp) and main.attrs[CAUSAL]:
+        _leave_out_unseen(s, part, plan)
+    _register_product(s, part[SCORE], part[SCALED], _score_loops(s, part[SCALED], plan))
+    _pack_keys(s, part[SCORE], plan, anchor.output, heads)
+    work = (n or MANY) * (m or MANY)
+    if anchor.target.cores > 1 and work >= GRAIN // 8:
+        s[anchor.output].parallel(heads or block)
+
+
+def _leave_out_unseen(s: Schedule, part: dict[str, str], plan: Plan) -> None:
+    """Compute no score and no weight beyond the last key that is looked at, but whole panels of scores."""
+    for word, panel in ((SCALED, plan.scores.width), (WEIGHT, 1)):
+        op = s.program[part[word]]
+        assert isinstance(op, ComputeOp)
+        *_, i, j = op.axes
+        first = te.floordiv(j.as_expr(), panel) * panel if panel > 1 else j.as_expr()
+        s[part[word]].set_store_predicate(first <= last_seen(i.as_expr(), i.extent, j.extent))
+
+
+def _tag(s: Schedule, name: str) -> str:
+    op = s.program[name]
+    assert isinstance(op, ComputeOp)
+    return op.tag
+
+
+def _output_loops(s: Schedule, output: str, plan: Plan) -> tuple[str, str, str]:
+    """The loops over heads (fused; none without), over blocks of rows and over register tiles of the output."""
+    out = s[output]
+    *outer, i, d = out.op.axis
+    block, i = out.split(i, factor=plan.rows, tail="peel")
+    down, i = out.split(i, factor=plan.mixing.rows, tail="peel")
+    across, d = out.split(d, factor=plan.mixing.width, tail="peel")
+    out.reorder(*outer, block, down, across, i, d)
+    out.unroll(i)
+    out.vectorize(d)
+    heads = fused(out, [axis.name for axis in outer]) if outer else ""
+    return heads, block.name, across.name
+
+
+def _score_loops(s: Schedule, scaled: str, plan: Plan) -> str:
+    """The loops of the scores of a block: panels of keys outside; the loop over register tiles."""
+    stage = s[scaled]
+    *_, i, j = stage.op.axis
+    panel, j = stage.split(j, factor=plan.scores.width, tail="peel")
+    down, i = stage.split(i, factor=plan.scores.rows, tail="peel")
+    stage.reorder(panel, down, i, j)
+    stage.unroll(i)
+    stage.vectorize(j)
+    return down.name
+
+
+def _register_product(s: Schedule, product: str, host: str, tile: str) -> None:
+    """Sum a tile of a product in registers."""
+    stage = s[product]
+    stage.compute_at(s[host], tile)
+    stage.set_scope("local")
+    (k,) = stage.op.reduce_axis
+    *_, i, j = stage.op.axis
+    stage.reorder(k, i, j)
+    stage.unroll(i)
+    stage.vectorize(j)
+
+
+def _pack_keys(s: Schedule, score: str, plan: Plan, output: str, heads: str) -> None:
+    """Lay the keys of a head out in panels as wide as a register tile, depth inside."""
+    op, panel = s.program[score], plan.scores.width
+    assert isinstance(op, ComputeOp)
+    column = op.axes[-1].name
+    loads = [n for n in walk(op.body[0]) if isinstance(n, Load) and variables(n.index[-2]) == {column}]
+    packed = s[s.cache_read(loads[0].buffer.name, "global", [score])]
+
+    def in_panels(*index: Expr) -> list[Expr]:
+        *outer, j, c = index
+        return [*outer, j // panel, c, j % panel]
+
+    number, depth, lane = packed.transform_layout(in_panels)[-3:]
+    packed.reorder(number, lane, depth)
+    packed.vectorize(lane)
+    if heads:
+        packed.compute_at(s[output], heads)

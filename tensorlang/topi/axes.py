@@ -1,0 +1,39 @@
+"""Axes as the library's operators take them: numbers, negative ones counted from the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from tensorlang.errors import DefinitionError
+from tensorlang.te.operation import Tensor
+
+T = TypeVar("T")
+
+
+def normalized(operator: str, x: Tensor, axis: int) -> int:
+    """An axis of a tensor, counted from the front; DefinitionError when the tensor has none of that number."""
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -x.ndim <= axis < x.ndim:
+        raise DefinitionError(f"{operator}: {x.name} has {x.ndim} dimensions, so no axis {axis!r}")
+    return axis % x.ndim
+
+
+def normalized_all(operator: str, x: Tensor, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Several axes in rising order, all of them for None; DefinitionError when one is given twice."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    given = [axis] if isinstance(axis, int) else list(axis)
+    found = [normalized(operator, x, a) for a in given]
+    if len(set(found)) < len(found):
+        raise DefinitionError(f"{operator}: axes {given} of {x.name} name a dimension twice")
+    return tuple(sorted(found))
+
+
+def without(items: Sequence[T], where: int) -> list[T]:
+    """The items but for the one at a place."""
+    return [item for place, item in enumerate(items) if place != where]
+
+
+def at(items: Sequence[T], where: int, item: T) -> list[T]:
+    """The items with one more at a place."""
+    return [*items[:where], item, *items[where:]]

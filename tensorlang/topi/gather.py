@@ -1,0 +1,92 @@
+"""Elements and rows chosen by indices that are data: take, gather, embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, same
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.axes import normalized
+from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.transform import reshape
+
+Array = npt.NDArray[Any]
+_MODES = ("clip", "wrap", "fast")
+
+
+def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip", name: str = "take") -> Tensor:
+    """Return the slices of `a` that `indices` name along an axis (None: of the flattened tensor).
+
+    The shape of `indices` takes the place of the axis. An index out of range is brought to the nearest element
+    (`clip`), counted around (`wrap`), or an error when the kernel runs (`fast`). DefinitionError for anything else.
+    """
+    if mode not in _MODES or not dtypes.info(indices.dtype).is_integer:
+        raise DefinitionError(f"take wants integer indices and a mode of {_MODES}, got {indices} and {mode!r}")
+    if axis is None:
+        return take(reshape(a, (-1,), name=f"{name}_flat"), indices, 0, mode, name)
+    where = normalized("take", a, axis)
+    end = where + indices.ndim
+
+    def element(*i: Expr) -> Expr:
+        return a(*i[:where], _within(indices(*i[where:end]), a.shape[where], mode), *i[end:])
+
+    made = te.compute((*a.shape[:where], *indices.shape, *a.shape[where + 1 :]), element, name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def embedding(table: Tensor, indices: Tensor, name: str = "embedding") -> Tensor:
+    """Return the row of `table` for each index; one that is out of range is brought to the nearest row."""
+    return take(table, indices, axis=0, name=name)
+
+
+def gather(data: Tensor, axis: int, indices: Tensor, mode: str = "clip", name: str = "gather") -> Tensor:
+    """Return `data` with its index along an axis replaced by `indices`, a tensor of the same rank, at each element.
+
+    `mode` as for take. DefinitionError where the shapes differ off the axis.
+    """
+    where = normalized("gather", data, axis)
+    fits = indices.ndim == data.ndim and all(
+        same(a, b) for d, (a, b) in enumerate(zip(data.shape, indices.shape, strict=False)) if d != where
+    )
+    if not fits or mode not in _MODES or not dtypes.info(indices.dtype).is_integer:
+        wanted = f"integer indices that differ from {data} along axis {where} only, and a mode of {_MODES}"
+        raise DefinitionError(f"gather wants {wanted}; got {indices} and {mode!r}")
+
+    def element(*i: Expr) -> Expr:
+        return data(*i[:where], _within(indices(*i), data.shape[where], mode), *i[where + 1 :])
+
+    made = te.compute(indices.shape, element, name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _within(index: Expr, extent: Expr, mode: str) -> Expr:
+    count = extent.astype(index.dtype)
+    if mode == "clip":
+        return te.maximum(te.minimum(index, count - 1), 0)
+    return te.floormod(index, count) if mode == "wrap" else index
+
+
+def _embedding_workload(n: int, m: int, k: int, dtype: str = "float32") -> list[Tensor]:
+    table, indices = te.placeholder((n, m), name="T", dtype=dtype), te.placeholder((k,), name="I", dtype="int32")
+    return [table, indices, embedding(table, indices)]
+
+
+def embedding_reference(table: Array, indices: Array) -> list[Array]:
+    """Rows by index."""
+    return [table[np.clip(indices, 0, len(table) - 1)]]
+
+
+def embedding_numpy(table: Array, indices: Array, out: Array) -> None:
+    """What a NumPy user writes; the competitor of the tables."""
+    np.take(table, indices, axis=0, out=out, mode="clip")
+
+
+OPERATORS = (Operator("embedding", ("N", "M", "K"), _embedding_workload, embedding_reference, embedding_numpy),)
+RULES: dict[str, Rule] = {}

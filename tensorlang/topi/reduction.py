@@ -1,0 +1,269 @@
+"""Reductions along any axes: sums, products, extremes, means, and where the extremes are."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import prod as product
+from operator import mul
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, Load, as_expr, variables, walk
+from tensorlang.schedule import Schedule
+from tensorlang.te.axis import Axis
+from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.topi.axes import normalized_all
+from tensorlang.topi.elementwise import GRAIN, extent_of, run_in_parallel, work_of
+from tensorlang.topi.operator import Anchor, Operator, Rule, accumulator
+from tensorlang.topi.rows import fused, partial_results, reduce_in_lanes
+
+Array = npt.NDArray[Any]
+Axes = int | Sequence[int] | None
+_TAG = "reduction"
+_JAM = 4
+"""Rows that are added to an accumulator at a time when columns are reduced."""
+
+
+def sum(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:  # noqa: A001
+    """Return the sums along some axes (None: all), in the dtype of `data`; half precision is added up in float32."""
+    return _narrow(_reduced(data, axis, keepdims, te.sum, name, wide=True), data)
+
+
+def prod(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "prod") -> Tensor:
+    """Return the products along some axes (None: all); those of half precision are made in float32."""
+    return _narrow(_reduced(data, axis, keepdims, te.prod, name, wide=True), data)
+
+
+def max(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:  # noqa: A001
+    """Return the largest elements along some axes (None: all); NaN where one is."""
+    return _reduced(data, axis, keepdims, te.max, name)
+
+
+def min(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min") -> Tensor:  # noqa: A001
+    """Return the smallest elements along some axes (None: all); NaN where one is."""
+    return _reduced(data, axis, keepdims, te.min, name)
+
+
+def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
+    """Return the means along some axes (None: all) of floats; half precision is added up in float32."""
+    if not dtypes.info(data.dtype).is_float:
+        raise DefinitionError(f"mean wants floats, got {data.dtype}; topi.cast the tensor first")
+    total = _reduced(data, axis, keepdims, te.sum, f"{name}_sum", wide=True)
+    extents = [as_expr(data.shape[d]) for d in normalized_all("mean", data, axis)]
+    count = reduce(mul, extents, as_expr(1, "int32"))
+    made = te.compute(total.shape, lambda *i: (total(*i) / count.astype(total.dtype)).astype(data.dtype), name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def argmax(data: Tensor, axis: int | None = None, keepdims: bool = False, name: str = "argmax") -> Tensor:
+    """Return where the largest elements are along an axis (None: in the flattened tensor), as int32.
+
+    The first of several equal ones; a NaN counts as the largest of all.
+    """
+    return _place(data, axis, keepdims, name, largest=True)
+
+
+def argmin(data: Tensor, axis: int | None = None, keepdims: bool = False, name: str = "argmin") -> Tensor:
+    """Return where the smallest elements are along an axis (None: in the flattened tensor), as int32.
+
+    The first of several equal ones; a NaN counts as the smallest of all.
+    """
+    return _place(data, axis, keepdims, name, largest=False)
+
+
+def _reduced(
+    data: Tensor, axis: Axes, keepdims: bool, reducer: Callable[..., Expr], name: str, wide: bool = False
+) -> Tensor:
+    axes = normalized_all(name, data, axis)
+    inner = [te.reduce_axis((0, data.shape[d]), name=f"k{d}") for d in axes]
+    info = dtypes.info(data.dtype)
+    widened = wide and info.is_float and info.bits == 16
+
+    def element(*i: Expr) -> Expr:
+        value = data(*_index(data, axes, keepdims, i, inner))
+        return reducer(value.astype("float32") if widened else value, axis=inner) if inner else value
+
+    made = te.compute(_shape(data, axes, keepdims), element, name=name, tag=_TAG if inner else "")
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _narrow(made: Tensor, data: Tensor) -> Tensor:
+    if made.dtype == data.dtype:
+        return made
+    narrow = te.compute(made.shape, lambda *i: made(*i).astype(data.dtype), name=f"{made.op.name}_narrow")
+    assert isinstance(narrow, Tensor)
+    return narrow
+
+
+def _place(data: Tensor, axis: int | None, keepdims: bool, name: str, largest: bool) -> Tensor:
+    axes = normalized_all(name, data, axis)
+    inner = [te.reduce_axis((0, data.shape[d]), name=f"k{d}") for d in axes]
+    found = _arg_reducer(name, data.dtype, largest)
+
+    def element(*i: Expr) -> Any:
+        flat = reduce(lambda outer, k: outer * k.extent + k, inner, as_expr(0))
+        return found((flat.astype("int32"), data(*_index(data, axes, keepdims, i, inner))), axis=inner)
+
+    where, _ = te.compute(_shape(data, axes, keepdims), element, name=f"{name}_pair", tag=_TAG)
+    made = te.compute(where.shape, where, name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _arg_reducer(name: str, dtype: str, largest: bool) -> Callable[..., Any]:
+    """Of pairs of a place and a value the best value, NaN first of all, and the first place that has it."""
+    info = dtypes.info(dtype)
+    worst = te.infinity(dtype) if info.is_float else te.max_value(dtype)
+    if largest:
+        worst = te.const(float("-inf"), dtype) if info.is_float else te.min_value(dtype)
+
+    def combine(x: tuple[Expr, Expr], y: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        better, equal = (y[1] > x[1] if largest else y[1] < x[1]), y[1] == x[1]
+        if info.is_float:
+            better = te.any(better, te.all(te.isnan(y[1]), x[1] == x[1]))
+            equal = te.any(equal, te.all(te.isnan(y[1]), te.isnan(x[1])))
+        chosen = te.any(better, te.all(equal, y[0] < x[0]))
+        return te.select(chosen, y[0], x[0]), te.select(chosen, y[1], x[1])
+
+    return te.comm_reducer(combine, lambda place, value: (te.max_value(place), worst), name=name)
+
+
+def _shape(data: Tensor, axes: Sequence[int], keepdims: bool) -> tuple[Expr, ...]:
+    one = as_expr(1, "int32")
+    return tuple(one if d in axes else n for d, n in enumerate(data.shape) if keepdims or d not in axes)
+
+
+def _index(
+    data: Tensor, axes: Sequence[int], keepdims: bool, outside: Sequence[Expr], inside: Sequence[Axis]
+) -> list[Expr]:
+    kept = [i for d, i in enumerate(outside) if d not in axes] if keepdims else list(outside)
+    from_inside, from_outside = iter(inside), iter(kept)
+    return [next(from_inside).as_expr() if d in axes else next(from_outside) for d in range(data.ndim)]
+
+
+def schedule_reduction(s: Schedule, anchor: Anchor) -> None:
+    """Vectors of partial results along rows, or across columns; too few rows for the threads are cut in pieces."""
+    pieces = _pieces(s, anchor)
+    if pieces:
+        op = s.program[anchor.main]
+        along = fused(s[anchor.main], [axis.name for axis in op.reduce_axis])
+        outer, _ = s[anchor.main].split(along, nparts=pieces)
+        part = partial_results(s, anchor.main, outer.name, 0)
+        _schedule(s, Anchor(part, part, anchor.target))
+    _schedule(s, anchor)
+
+
+def _schedule(s: Schedule, anchor: Anchor) -> None:
+    main, out = s.program[anchor.main], s.program[anchor.output]
+    assert isinstance(main, ComputeOp) and isinstance(out, ComputeOp)
+    if not out.axes:
+        if anchor.main != anchor.output:
+            s[anchor.main].set_scope("local")
+        return
+    if runs_along_rows(main):
+        _rows(s, anchor, main)
+    else:
+        _columns(s, anchor, main)
+
+
+def _rows(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
+    steps = reduce_in_lanes(s, anchor.main, anchor.target.lanes(widest(main)))
+    out = s.program[anchor.output]
+    loop = run_in_parallel(s, anchor.output, [a.name for a in out.axis], anchor.target, work_of(main))
+    for name in ([anchor.main] if anchor.main != anchor.output else []) + steps:
+        s[name].compute_at(s[anchor.output], loop)
+        s[name].set_scope("local")
+
+
+def _columns(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
+    tile = accumulator(s, anchor)
+    out, made = s[anchor.output], s.program[anchor.output]
+    *outer, last = [axis.name for axis in made.axis]
+    width = _column_tile(made.axis[-1], anchor.target.lanes(widest(main)), anchor)
+    column, vector = out.split(last, factor=width, tail="peel")
+    out.vectorize(vector)
+    loop = run_in_parallel(s, anchor.output, [*outer, column.name], anchor.target, work_of(main))
+    s[tile].compute_at(out, loop)
+    *spatial, across = [axis.name for axis in s.program[tile].axis]
+    *far, near = [axis.name for axis in s.program[tile].reduce_axis]
+    rows, jam = s[tile].split(near, factor=_JAM, tail="peel")
+    s[tile].reorder(*spatial, *far, rows, across, jam)
+    s[tile].unroll(jam)
+    s[tile].vectorize(across)
+
+
+def _pieces(s: Schedule, anchor: Anchor) -> int:
+    """Into how many pieces the reduction itself is cut: enough for the threads, where its results are too few."""
+    op = s.program[anchor.main]
+    assert isinstance(op, ComputeOp)
+    least = 0 if op.axes else 1
+    extents = [extent_of(axis.extent) for axis in op.axes]
+    length = product(extent_of(axis.extent) or 1 for axis in op.reduce_axes)
+    if None in extents or any(extent_of(axis.extent) is None for axis in op.reduce_axes):
+        return least
+    results = product(n for n in extents if n is not None)
+    if not runs_along_rows(op):
+        results = -(-results // (_JAM * anchor.target.lanes(widest(op))))
+    enough_work = length * product(n for n in extents if n is not None) >= 2 * GRAIN
+    if anchor.target.cores == 1 or results >= anchor.target.cores or not enough_work:
+        return least
+    return builtins.min(2 * anchor.target.cores, length)
+
+
+def _column_tile(column: Axis, lanes: int, anchor: Anchor) -> int:
+    """Columns that are reduced together: their sums stay in the L1 cache, and every thread has some."""
+    extent = extent_of(column.extent)
+    most = anchor.target.caches[0] // 8 // (64 // lanes)
+    if extent is None:
+        return most
+    share = -(-extent // (2 * anchor.target.cores)) if anchor.target.cores > 1 else extent
+    return builtins.min(most, builtins.max(_JAM * lanes, -(-share // lanes) * lanes), extent)
+
+
+def runs_along_rows(op: ComputeOp) -> bool:
+    """Whether neighbouring elements in memory belong to one result."""
+    inside = {axis.name for axis in op.reduce_axes}
+    loads = (node for body in op.body for node in walk(body) if isinstance(node, Load) and node.index)
+    return any(variables(load.index[-1]) & inside for load in loads)
+
+
+def widest(op: ComputeOp) -> int:
+    """The bits of the widest element that a stage makes."""
+    return builtins.max(dtypes.info(dtype).bits for dtype in op.dtypes)
+
+
+def _operator(name: str, function: Callable[..., Tensor], numpy: Callable[..., Array]) -> Operator:
+    def compute(n: int, m: int, dtype: str = "float32") -> list[Tensor]:
+        x = te.placeholder((n, m), name="X", dtype=dtype)
+        return [x, function(x, axis=-1)]
+
+    def reference(x: Array) -> list[Array]:
+        """Along the last axis, in float64."""
+        exact = x.astype(np.float64) if dtypes.info(dtypes.canonical(x.dtype)).is_float else x
+        made = numpy(exact, axis=-1)
+        return [np.asarray(made).astype(np.int32 if name.startswith("arg") else x.dtype)]
+
+    def competitor(x: Array, out: Array) -> None:
+        out[...] = numpy(x, axis=-1)
+
+    return Operator(name, ("N", "M"), compute, reference, competitor)
+
+
+OPERATORS = (
+    _operator("sum", sum, np.sum),
+    _operator("prod", prod, np.prod),
+    _operator("max", max, np.max),
+    _operator("min", min, np.min),
+    _operator("mean", mean, np.mean),
+    _operator("argmax", argmax, np.argmax),
+    _operator("argmin", argmin, np.argmin),
+)
+RULES: dict[str, Rule] = {_TAG: schedule_reduction}

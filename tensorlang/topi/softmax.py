@@ -1,0 +1,150 @@
+"""Softmax and log-softmax along one axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.axes import at, normalized, without
+from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.rows import PART, ROW_AXES, schedule_rows
+
+Array = npt.NDArray[Any]
+
+LOG2_E = 1.4426950408889634
+"""exp2 of a multiple is cheaper than exp, and as exact where arguments are not above 0."""
+
+greatest_number = te.comm_reducer(
+    lambda x, y: te.select(y > x, y, x), lambda dtype: te.const(float("-inf"), dtype), name="greatest_number"
+)
+"""The maximum of what is not NaN: one instruction. A NaN reaches every element of its row by the sum."""
+
+
+def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
+    """Return `exp(x) / sum(exp(x))` along an axis, computed without overflow, in the dtype of `x` (a float).
+
+    Half precision is computed in float32. A row that holds NaN or infinity gives NaN. DefinitionError for a wrong axis.
+    """
+    where, tag = _checked("softmax", x, axis), "softmax"
+    greatest = _greatest(x, where, name, tag)
+    exps = te.compute(
+        x.shape,
+        lambda *i: te.exp2((_wide(x(*i)) - greatest(*without(i, where))) * LOG2_E),
+        name=f"{name}_exp",
+        tag=tag + PART,
+    )
+    k = te.reduce_axis((0, x.shape[where]), name="k")
+    rest = tuple(without(x.shape, where))
+    total = te.compute(rest, lambda *i: te.sum(exps(*at(i, where, k)), axis=k), name=f"{name}_sum", tag=tag + PART)
+    scale = te.compute(rest, lambda *i: 1.0 / total(*i), name=f"{name}_scale", tag=tag + PART)
+    made = te.compute(
+        x.shape,
+        lambda *i: (exps(*i) * scale(*without(i, where))).astype(x.dtype),
+        name=name,
+        tag=tag,
+        attrs={ROW_AXES: (where,)},
+    )
+    assert isinstance(made, Tensor)
+    return made
+
+
+def log_softmax(x: Tensor, axis: int = -1, name: str = "log_softmax") -> Tensor:
+    """Return `x - log(sum(exp(x)))` along an axis, computed without overflow, in the dtype of `x` (a float).
+
+    Half precision is computed in float32. A row that holds NaN or infinity gives NaN. DefinitionError for a wrong axis.
+    """
+    where, tag = _checked("log_softmax", x, axis), "log_softmax"
+    greatest = _greatest(x, where, name, tag)
+    k = te.reduce_axis((0, x.shape[where]), name="k")
+    rest = tuple(without(x.shape, where))
+    total = te.compute(
+        rest,
+        lambda *i: te.sum(te.exp2((_wide(x(*at(i, where, k))) - greatest(*i)) * LOG2_E), axis=k),
+        name=f"{name}_sum",
+        tag=tag + PART,
+    )
+    log = te.compute(rest, lambda *i: te.log(total(*i)), name=f"{name}_log", tag=tag + PART)
+    made = te.compute(
+        x.shape,
+        lambda *i: (_wide(x(*i)) - greatest(*without(i, where)) - log(*without(i, where))).astype(x.dtype),
+        name=name,
+        tag=tag,
+        attrs={ROW_AXES: (where,)},
+    )
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _checked(operator: str, x: Tensor, axis: int) -> int:
+    if not dtypes.info(x.dtype).is_float:
+        raise DefinitionError(f"{operator} wants floats, got {x.dtype}; cast the tensor first")
+    return normalized(operator, x, axis)
+
+
+def _wide(value: Expr) -> Expr:
+    """Half precision in float32."""
+    return value.astype("float32") if dtypes.info(value.dtype).bits == 16 else value
+
+
+def _greatest(x: Tensor, where: int, name: str, tag: str) -> Tensor:
+    k = te.reduce_axis((0, x.shape[where]), name="k")
+    made = te.compute(
+        tuple(without(x.shape, where)),
+        lambda *i: greatest_number(_wide(x(*at(i, where, k))), axis=k),
+        name=f"{name}_max",
+        tag=tag + PART,
+    )
+    assert isinstance(made, Tensor)
+    return made
+
+
+def softmax_reference(x: Array) -> list[Array]:
+    """Along the last axis, in float64."""
+    return [np.exp(_log_softmax(x)).astype(x.dtype)]
+
+
+def log_softmax_reference(x: Array) -> list[Array]:
+    """Along the last axis, in float64."""
+    return [_log_softmax(x).astype(x.dtype)]
+
+
+def _log_softmax(x: Array) -> Array:
+    shifted = x.astype(np.float64) - x.max(axis=-1, keepdims=True).astype(np.float64)
+    made: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return made
+
+
+def softmax_numpy(x: Array, out: Array) -> None:
+    """What a NumPy user writes; the competitor of the tables."""
+    np.subtract(x, x.max(axis=-1, keepdims=True), out=out)
+    np.exp(out, out=out)
+    np.divide(out, out.sum(axis=-1, keepdims=True), out=out)
+
+
+def log_softmax_numpy(x: Array, out: Array) -> None:
+    """What a NumPy user writes; the competitor of the tables."""
+    np.subtract(x, x.max(axis=-1, keepdims=True), out=out)
+    np.subtract(out, np.log(np.exp(out).sum(axis=-1, keepdims=True)), out=out)
+
+
+def _softmax_workload(n: int, m: int, dtype: str = "float32") -> list[Tensor]:
+    x = te.placeholder((n, m), name="X", dtype=dtype)
+    return [x, softmax(x)]
+
+
+def _log_softmax_workload(n: int, m: int, dtype: str = "float32") -> list[Tensor]:
+    x = te.placeholder((n, m), name="X", dtype=dtype)
+    return [x, log_softmax(x)]
+
+
+OPERATORS = (
+    Operator("softmax", ("N", "M"), _softmax_workload, softmax_reference, softmax_numpy),
+    Operator("log_softmax", ("N", "M"), _log_softmax_workload, log_softmax_reference, log_softmax_numpy),
+)
+RULES: dict[str, Rule] = {"softmax": schedule_rows, "log_softmax": schedule_rows}

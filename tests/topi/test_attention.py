@@ -1,0 +1,101 @@
+"""Attention, plain and causal, against the whole matrix of scores in float64."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+
+import tensorlang
+from tensorlang import te, topi
+from tensorlang.errors import DefinitionError
+from tensorlang.target import parse
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.attention import attention_reference
+from tensorlang.topi.attention_schedule import plan_of
+from tests.topi.programs import Given, close, given, run
+
+
+def inputs(outer: tuple[int, ...], n: int, m: int, depth: int, width: int, dtype: str = "float32") -> list[Given]:
+    shapes = (("q", n, depth), ("k", m, depth), ("v", m, width))
+    return [given(name, *outer, rows, columns, dtype=dtype) for name, rows, columns in shapes]
+
+
+def check(outer: tuple[int, ...], n: int, m: int, depth: int, width: int, is_causal: bool) -> None:
+    q, k, v = inputs(outer, n, m, depth, width)
+    made = run(topi.attention(q[0], k[0], v[0], is_causal=is_causal), q, k, v)
+    close(made, attention_reference(q[1], k[1], v[1], is_causal)[0])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("tokens", [128, 1024])
+def test_named_shapes(tokens: int, is_causal: bool) -> None:
+    """Two of the twelve heads, which are all alike."""
+    check((2,), tokens, tokens, 64, 64, is_causal)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_heads_batches_and_other_keys(is_causal: bool) -> None:
+    check((2, 2), 20, 37, 8, 20, is_causal)
+    check((), 1, 50, 16, 16, is_causal)
+
+
+@drawn(st.integers(1, 40), st.integers(0, 40), st.integers(1, 20), st.integers(1, 40), st.booleans())
+@settings(max_examples=3)
+def test_odd_shapes(n: int, more: int, depth: int, width: int, is_causal: bool) -> None:
+    check((2,), n, n + more, depth, width, is_causal)
+
+
+def test_float64_and_another_scale() -> None:
+    q, k, v = inputs((2,), 20, 30, 8, 8, dtype="float64")
+    made = run(topi.attention(q[0], k[0], v[0], scale=0.25), q, k, v)
+    close(made, attention_reference(q[1] * (0.25 * 8**0.5), k[1], v[1])[0])
+
+
+def test_what_follows_is_computed_in_the_tile() -> None:
+    q, k, v = inputs((2,), 33, 33, 16, 16)
+    residual = given("residual", 2, 33, 16)
+    out = topi.add(topi.attention(q[0], k[0], v[0]), residual[0])
+    assert [name for name, stage in topi.schedule(out).state.stages.items() if stage.attach is None] == ["add"]
+    close(run(out, q, k, v, residual), attention_reference(q[1], k[1], v[1])[0] + residual[1])
+
+
+def test_the_matrix_of_scores_is_never_whole() -> None:
+    q, k, v = (te.placeholder((4, 512, 64), name=name) for name in "qkv")
+    out = topi.attention(q, k, v)
+    kernel = tensorlang.build(topi.schedule(out, "llvm -num-cores=1"), [q, k, v, out], "llvm -num-cores=1")
+    packed = 4 * 512 * 64 * 4
+    assert kernel.memory().total <= 1.5 * packed < 4 * 512 * 512 * 4
+
+
+def test_causal_attention_skips_what_no_query_sees() -> None:
+    q, k, v = (te.placeholder((1, 512, 64), name=name) for name in "qkv")
+    s = topi.schedule(topi.attention(q, k, v, is_causal=True))
+    assert {name for name, stage in s.state.stages.items() if stage.predicates} == {
+        "attention_scaled",
+        "attention_weight",
+    }
+
+
+def refused(match: str, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> None:
+    with pytest.raises(DefinitionError, match=match):
+        topi.attention(q, k, v, is_causal)
+
+
+def test_refusals() -> None:
+    q, k = te.placeholder((2, 8, 4), name="q"), te.placeholder((2, 6, 4), name="k")
+    refused("attention wants query", q, k, te.placeholder((2, 7, 4), name="v"))
+    refused("attention wants query", q, te.placeholder((2, 6, 5), name="k"), k)
+    refused("would see none of 6 keys", q, k, k, is_causal=True)
+
+
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell"])
+@pytest.mark.parametrize(("n", "width"), [(1024, 64), (128, 64), (1000, 20), (17, 128), (1, 5), (7, 1)])
+def test_tiles_fit_the_registers_and_blocks(cpu: str, n: int, width: int) -> None:
+    target = parse(f"llvm -mcpu={cpu}")
+    plan = plan_of(n, n, width, 32, target)
+    assert plan.scores.rows % plan.mixing.rows == 0
+    assert plan.rows % plan.scores.rows == 0
+    for tile in (plan.scores, plan.mixing):
+        assert tile.rows * tile.vectors + tile.vectors + 1 <= target.vector_registers

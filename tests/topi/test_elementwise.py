@@ -1,0 +1,105 @@
+"""Functions of elements, broadcast as NumPy does, run along memory in vectors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+
+import tensorlang
+from tensorlang import te, topi
+from tensorlang.errors import DefinitionError
+from tensorlang.te.operation import ComputeOp
+from tensorlang.te.program import canonical
+from tensorlang.topi import activation, broadcast
+from tensorlang.topi.elementwise import contiguous_axes
+from tests.topi.programs import close, given, run
+
+
+@pytest.mark.parametrize("row", activation.OPERATORS, ids=lambda row: row.name)
+def test_functions_of_one_element(row: Any) -> None:
+    x, out = row.tensors((7, 45), "float32")
+    values = np.abs(given("x", 7, 45)[1]) + np.float32(0.01)
+    close(run(out, (x, values)), row.reference(values.astype(np.float64))[0])
+
+
+@pytest.mark.parametrize("row", broadcast.OPERATORS, ids=lambda row: row.name)
+def test_functions_of_two_elements(row: Any) -> None:
+    a, b, out = row.tensors((7, 45), "float32")
+    x, y = (np.abs(given(name, 7, 45)[1]) + np.float32(0.1) for name in "ab")
+    np.testing.assert_allclose(run(out, (a, x), (b, y)), row.reference(x, y)[0], rtol=1e-5)
+
+
+def test_functions_with_parameters() -> None:
+    x = given("x", 5, 33)
+    close(run(topi.leaky_relu(x[0], 0.1), x), np.where(x[1] > 0, x[1], 0.1 * x[1].astype(np.float64)))
+    close(run(topi.clip(x[0], -0.5, 0.25), x), np.clip(x[1], -0.5, 0.25))
+    np.testing.assert_array_equal(run(topi.cast(x[0], "int32"), x), x[1].astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_dtypes(dtype: str) -> None:
+    x = given("x", 5, 33, dtype=dtype)
+    close(run(topi.tanh(x[0]), x), np.tanh(x[1].astype(np.float64)))
+    close(run(topi.relu(x[0]), x), np.maximum(x[1], 0))
+
+
+@drawn(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 15), st.integers(0, 3))
+@settings(max_examples=10)
+def test_shapes_are_broadcast(shape: list[int], ones: int, dropped: int) -> None:
+    thin = [1 if ones >> place & 1 else n for place, n in enumerate(shape)][min(dropped, len(shape) - 1) :]
+    a, b = given("a", *shape), given("b", *thin)
+    np.testing.assert_array_equal(run(topi.subtract(a[0], b[0]), a, b), a[1] - b[1])
+    wide = topi.broadcast_to(b[0], shape)
+    np.testing.assert_array_equal(run(wide, b), np.broadcast_to(b[1], shape))
+
+
+def test_where() -> None:
+    test, x, y = given("test", 4, 1, dtype="int32"), given("x", 4, 9), given("y", 9)
+    made = run(topi.where(test[0], x[0], y[0]), test, x, y)
+    np.testing.assert_array_equal(made, np.where(test[1], x[1], y[1]))
+
+
+def contiguous(shape: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many axes the sum of two tensors runs along at once."""
+    a, b = te.placeholder(shape, name="a"), te.placeholder(other, name="b")
+    program, _ = canonical([topi.add(a, b)])
+    op = program.ops[-1]
+    assert isinstance(op, ComputeOp)
+    return contiguous_axes(op)
+
+
+def test_dimensions_side_by_side_are_one_row() -> None:
+    assert contiguous((2, 3, 4, 5), (2, 3, 4, 5)) == 4
+    assert contiguous((2, 3, 4, 5), (3, 1, 1)) == 2
+    assert contiguous((2, 3, 4, 5), (4, 5)) == 2
+    assert contiguous((2, 3, 4, 5), (5,)) == 1
+
+
+def test_rows_of_fused_axes_are_read_as_vectors() -> None:
+    x = te.placeholder((64, 48, 3), name="x")
+    out = topi.relu(x)
+    kernel = tensorlang.build(topi.schedule(out, "llvm -num-cores=1"), [x, out], "llvm -num-cores=1")
+    assert not re.search("div|mulx|vgather|vpinsr|vinsertps", kernel.source("asm"))
+
+
+def test_a_long_vector_is_shared_out() -> None:
+    x = given("x", 100001)
+    s = topi.schedule(topi.relu(x[0]), "llvm -num-cores=2")
+    assert "parallel" in str(s)
+    np.testing.assert_array_equal(run(topi.relu(x[0]), x), np.maximum(x[1], 0))
+
+
+def test_refusals() -> None:
+    a, b = te.placeholder((3, 4), name="a"), te.placeholder((3, 5), name="b")
+    with pytest.raises(DefinitionError, match="do not fit together"):
+        topi.add(a, b)
+    with pytest.raises(DefinitionError, match="does not fit the shape"):
+        topi.broadcast_to(a, (2, 4))
+    with pytest.raises(DefinitionError, match="gelu wants floats"):
+        topi.gelu(te.placeholder((3,), "int32", "x"))

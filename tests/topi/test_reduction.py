@@ -1,0 +1,106 @@
+"""Reductions along any axes: rows, columns, everything; where the extremes are; pieces for threads."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tensorlang import te, topi
+from tensorlang.errors import DefinitionError
+from tests.topi.programs import Array, close, given, run
+
+NAMES = ("sum", "prod", "max", "min", "mean")
+Axes = int | tuple[int, ...] | None
+
+
+def wanted(name: str, x: Array, axis: Axes, keepdims: bool = False) -> Array:
+    """What NumPy makes of it, in float64."""
+    return np.asarray(getattr(np, name)(x.astype(np.float64), axis=axis, keepdims=keepdims))
+
+
+def made_by(name: str, x: Any, axis: Axes, keepdims: bool = False) -> Array:
+    return run(getattr(topi, name)(x[0], axis=axis, keepdims=keepdims), x)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_reduction_of_rows_and_columns(name: str) -> None:
+    x = given("x", 20, 37)
+    for axis in (0, 1, None):
+        exact = wanted(name, x[1], axis)
+        np.testing.assert_allclose(made_by(name, x, axis), exact, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_any_axes(count: int, keepdims: bool) -> None:
+    x = given("x", 3, 4, 5, 7, dtype="int32")
+    for axes in combinations(range(4), count):
+        np.testing.assert_array_equal(made_by("sum", x, axes, keepdims), wanted("sum", x[1], axes, keepdims))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((4096, 64), 0), ((2, 100000), 1), ((300000,), None), ((700, 900), 0)])
+def test_large_ones_are_cut_for_the_threads(shape: tuple[int, ...], axis: Axes) -> None:
+    x = given("x", *shape, dtype="int32")
+    np.testing.assert_array_equal(made_by("sum", x, axis), wanted("sum", x[1], axis))
+
+
+def test_a_sum_of_everything_has_a_part_for_each_thread() -> None:
+    s = topi.schedule(topi.sum(te.placeholder((300000,), name="x")), "llvm -num-cores=2")
+    (parallel,) = [stage.name for stage in s.state.stages.values() if "parallel" in str(stage.annotations)]
+    assert parallel == "sum.rf"
+
+
+@drawn(st.lists(st.integers(1, 70), min_size=1, max_size=3), st.integers(0, 2), st.sampled_from(NAMES[2:]))
+@settings(max_examples=8)
+def test_odd_shapes(shape: list[int], axis: int, name: str) -> None:
+    x = given("x", *shape)
+    close(made_by(name, x, axis % len(shape)), wanted(name, x[1], axis % len(shape)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "int64"])
+def test_dtypes(dtype: str) -> None:
+    x = given("x", 6, 21, dtype=dtype)
+    for axis in (0, 1):
+        total, greatest = made_by("sum", x, axis), made_by("max", x, axis)
+        assert total.dtype == greatest.dtype == x[1].dtype
+        np.testing.assert_allclose(total.astype(np.float64), wanted("sum", x[1], axis), rtol=2e-2, atol=2e-2)
+        np.testing.assert_array_equal(greatest, x[1].max(axis=axis))
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_places(name: str) -> None:
+    x = given("x", 20, 75, dtype="int32")  # many equal elements: the first of them counts
+    for axis in (0, 1, None):
+        made = run(getattr(topi, name)(x[0], axis), x)
+        assert made.dtype == np.int32
+        np.testing.assert_array_equal(made, getattr(np, name)(x[1], axis))
+
+
+def test_places_of_nan_and_infinity() -> None:
+    x, rows = te.placeholder((4, 40), name="x"), np.zeros((4, 40), np.float32)
+    rows[0, 7] = rows[0, 30] = np.nan
+    rows[1], rows[2, 20], rows[3, 39] = -np.inf, np.inf, -1
+    np.testing.assert_array_equal(run(topi.argmax(x, 1), (x, rows)), np.argmax(rows, 1))
+    np.testing.assert_array_equal(run(topi.argmin(x, 1), (x, rows)), np.argmin(rows, 1))
+    assert np.isnan(run(topi.max(x, 1), (x, rows))[0])
+
+
+def test_what_follows_is_computed_with_the_result() -> None:
+    x, scale = given("x", 30, 50), given("scale", 30)
+    out = topi.multiply(topi.sum(x[0], axis=1), scale[0])
+    assert topi.schedule(out).state.stages["sum"].attach is not None
+    np.testing.assert_allclose(run(out, x, scale), x[1].sum(axis=1) * scale[1], rtol=1e-4, atol=1e-4)
+
+
+def test_refusals() -> None:
+    x = te.placeholder((3, 8), "int32", "x")
+    with pytest.raises(DefinitionError, match="no axis 2"):
+        topi.sum(x, axis=2)
+    with pytest.raises(DefinitionError, match="mean wants floats"):
+        topi.mean(x)
