@@ -80,6 +80,11 @@ def schedules(
     return schedule
 
 
+def _names(rank: int) -> tuple[str, ...]:
+    """The names of dimensions in LAYOUTS."""
+    return tuple(f"a{k}" for k in range(rank))
+
+
 @dataclass(frozen=True)
 class _Drawing:
     """One random step (or two that belong together) of a schedule."""
@@ -221,12 +226,15 @@ class _Drawing:
         return () if fits is None else (p.Tensorize(stage, axis, fits.name, fits.key),)
 
     def layout(self, stage: str, leaves: Sequence[str]) -> Steps:
+        rank = len(self.schedule.program[stage].axis)
+        return (p.TransformLayout(stage, _names(rank), self.pick(LAYOUTS[rank])),) if rank in LAYOUTS else ()
+
+    def layout_in_place(self, stage: str, leaves: Sequence[str]) -> Steps:
         op = self.schedule.program[stage]
         rank = len(buffers(op)[0].shape)
-        if rank not in LAYOUTS:
+        if not isinstance(op, HybridOp) or rank not in LAYOUTS:
             return ()
-        step = p.CacheInplace if isinstance(op, HybridOp) else p.TransformLayout
-        return (step(stage, tuple(f"a{k}" for k in range(rank)), self.pick(LAYOUTS[rank])),)
+        return (p.CacheInplace(stage, _names(rank), self.pick(LAYOUTS[rank])),)
 
     def reverse_compute_at(self, stage: str, leaves: Sequence[str]) -> Steps:
         program, stages = self.schedule.program, self.schedule.state.stages
@@ -286,7 +294,7 @@ MAKERS: dict[str, Maker] = {
     "partition": lambda d, stage, leaves: (p.Partition(stage, d.pick(leaves), (str(1 + d.below(4)),)),),
     "decompose_reduction": lambda d, stage, leaves: (p.DecomposeReduction(stage, d.pick(leaves)),),
     "transform_layout": _Drawing.layout,
-    "cache_inplace": _Drawing.layout,
+    "cache_inplace": _Drawing.layout_in_place,
     "tensorize": _Drawing.tensorize,
     "reverse_compute_at": _Drawing.reverse_compute_at,
     "prefetch": _Drawing.prefetch,
@@ -299,7 +307,7 @@ MAKERS: dict[str, Maker] = {
 WEIGHTS: dict[str, int] = {
     "split": 5, "fuse": 2, "reorder": 3, "skew": 1, "vectorize": 3, "unroll": 1, "parallel": 3, "bind": 3,
     "compute_at": 6, "compute_root": 1, "compute_inline": 1, "set_scope": 1, "cache_read": 2, "cache_write": 2,
-    "rfactor": 2, "transform_layout": 2, "cache_inplace": 2, "shift": 2, "reverse": 1, "fission": 1, "fuse_with": 2,
+    "rfactor": 2, "transform_layout": 2, "cache_inplace": 1, "shift": 2, "reverse": 1, "fission": 1, "fuse_with": 2,
     "peel": 1, "partition": 1, "decompose_reduction": 1, "affine": 1, "tile_by": 1, "tensorize": 2,
     "reverse_compute_at": 2, "prefetch": 1, "pragma": 1, "set_store_predicate": 1, "atomic": 1,
 }  # fmt: skip

@@ -206,7 +206,7 @@ print(resident() - before)
         [sys.executable, "-c", _RESIDENT + code], cwd=_ROOT, capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 8 << 20
+    assert int(done.stdout) < 64 << 20  # ended threads may still be leaving; 200 that stay would hold 400 MB
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
