@@ -51,6 +51,13 @@ def matmul(given: Given) -> Call:
     A, B = placeholders([a, b], "AB")
     if a.ndim == 3:
         return kernel([A, B], topi.batch_matmul(A, B, sums, transpose_b=False), [a, b])
+    if "B" in given.constant and given.dtype != "float32":
+        P, packed = laid_out(B, topi.pack_narrow(B, transposed=False), b)
+        if given.dtype == "bfloat16":
+            return kernel([A, P], topi.dense_narrow(A, P, b.shape[1]), [a, packed])
+        subtracted, offsets = laid_out(P, topi.narrow_offsets(P), packed)
+        product = topi.dense_narrow(A, P, b.shape[1], offsets=subtracted)
+        return kernel([A, P, subtracted], product, [a, packed, offsets])
     if "B" in given.constant:
         P, packed = laid_out(B, topi.pack_weight(B, transposed=False), b)
         return kernel([A, P], topi.dense_packed(A, P, b.shape[1], out_dtype=sums), [a, packed])

@@ -6,11 +6,11 @@ and read back: every instance of the schedule's domain must run, exactly once, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Buffer, Const, Expr, Unary, Var, binary, substitute
+from tensorlang.ir.expr import Buffer, Const, Expr, Select, Unary, Var, binary, rewrite, substitute, walk
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Kernel, LoopKind, Seq, Stmt, Store
 from tensorlang.lowering.passes.full_tile import operands
 from tensorlang.lowering.tensorize import Scanned, over_tile
@@ -92,7 +92,7 @@ class _Context:
         return replace(self, time=(*self.time, position))
 
     def under(self, condition: Expr) -> _Context:
-        return replace(self, conditions=(*self.conditions, condition))
+        return replace(self, conditions=(*self.conditions, _in_cases(condition)))
 
     def inside(self, loop: For) -> _Context:
         name = loop.var.name
@@ -102,15 +102,40 @@ class _Context:
         )
         return _Context(
             (*self.loops, name),
-            (*self.conditions, *bounds),
+            (*self.conditions, *map(_in_cases, bounds)),
             (*self.time, name),
             (*self.unordered, name) if loop.kind in (LoopKind.PARALLEL, LoopKind.BOUND) else self.unordered,
             (*self.lanes, name) if loop.kind is LoopKind.VECTORIZED else self.lanes,
         )
 
 
+def _choice(exprs: Iterable[Expr]) -> Select | None:
+    """A choice between numbers, which isl makes where a bound or a value has several pieces."""
+    return next((node for expr in exprs for node in walk(expr) if isinstance(node, Select)), None)
+
+
+def _taken(expr: Expr, choice: Select, value: Expr) -> Expr:
+    """An expression where a choice is made."""
+    return rewrite(expr, lambda node: value if node is choice else None)
+
+
+def _in_cases(condition: Expr) -> Expr:
+    """The same condition without choices between numbers."""
+    choice = _choice((condition,))
+    if choice is None:
+        return condition
+    then = binary("and", choice.cond, _taken(condition, choice, choice.then))
+    orelse = binary("and", Unary("not", choice.cond, "bool"), _taken(condition, choice, choice.orelse))
+    return _in_cases(binary("or", then, orelse))
+
+
 def _runs(stmt: Stmt, around: _Context) -> Iterator[Run]:
     match stmt:
+        case Store() if (choice := _choice(stmt.index)) is not None:
+            cases = ((choice.cond, choice.then), (Unary("not", choice.cond, "bool"), choice.orelse))
+            for condition, value in cases:
+                index = tuple(_taken(i, choice, value) for i in stmt.index)
+                yield from _runs(replace(stmt, index=index), around.under(condition))
         case Store():
             number = int(stmt.buffer.name[1:])
             yield Run(number, stmt.index, around.loops, around.conditions, around.time, around.unordered, around.lanes)

@@ -58,7 +58,8 @@ class Executable(Explained):
         self._sources = dict(sources or {})
         self._memory = memory
         check = ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs)
-        quick = fast if self.signature == kernel.params else None
+        # By text: a size is an int32 where the caller declared it, and an index in the kernel.
+        quick = fast if list(map(str, self.signature)) == list(map(str, kernel.params)) else None
         self.__call__ = _entry(launch, check, quick)
 
     def require(self, facts: Sequence[FactCheck]) -> Executable:

@@ -14,7 +14,6 @@ from tensorlang.runtime import threads
 SYMBOLS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 _WHEELS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch")
 _SPINS = "1000"
-_MOST_THREADS = 2**31 - 1
 _opening = Lock()
 
 
@@ -60,7 +59,7 @@ def _opened() -> ctypes.CDLL | None:
             del os.environ["GOMP_SPINCOUNT"]
     if not all(hasattr(library, symbol) for symbol in SYMBOLS):
         return None
-    threads.set_limit(_MOST_THREADS)
+    threads.set_limit(threads.MOST_THREADS)
     # The threads of a team do not survive a fork: a region in the child would wait for them for ever.
     os.register_at_fork(after_in_child=_run_alone)
     return library

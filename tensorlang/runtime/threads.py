@@ -22,6 +22,8 @@ LIMIT, BUDGET, CALLER_KEY, TAKEN = 0, 8, 16, 64
 thread's own limit; and, alone on its cache line because every call writes it, the helpers taken."""
 ARENA_SYMBOL = "tensorlang_arena_key"
 """The key under which each thread keeps its scratch memory."""
+MOST_THREADS = 2**31 - 1
+"""As many as OpenMP can be asked for: no limit at all."""
 
 _LINE = 64
 _memory = (ctypes.c_char * (3 * _LINE))()
@@ -54,7 +56,7 @@ def threads(count: int) -> Iterator[None]:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ArgumentError(f"threads({shown(count)}): expected a whole number of at least 1")
     before = _c.pthread_getspecific(_caller_key)
-    _limit_caller(count)
+    _limit_caller(min(count, MOST_THREADS))
     try:
         yield
     finally:

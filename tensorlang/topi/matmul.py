@@ -14,6 +14,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.matmul_schedule import schedule_product
 from tensorlang.topi.operator import Operator, Rule
 from tensorlang.topi.product import number, term_axis
+from tensorlang.topi.quantized import is_narrow, narrow_matmul
 
 Array = npt.NDArray[Any]
 
@@ -29,20 +30,23 @@ def matmul(
     """Return `a[m, k] @ b[k, n]` of shape (m, n).
 
     `transpose_a`, `transpose_b`: the matrix is given as [k, m], as [n, k]. Sums are accumulated in `out_dtype`, the
-    dtype of `a` unless given. DefinitionError when the shapes do not fit.
+    dtype of `a` unless given: of bfloat16 in float32, and of bytes in int32, by the dot instructions of this machine.
+    DefinitionError when the shapes do not fit.
     """
     wanted = f"a[{'k, m' if transpose_a else 'm, k'}] and b[{'n, k' if transpose_b else 'k, n'}]"
     if a.ndim != 2 or b.ndim != 2 or not same(a.shape[not transpose_a], b.shape[transpose_b]):
         raise DefinitionError(f"matmul wants {wanted}, got {a} and {b}")
-    k = term_axis(a.shape[not transpose_a], a, b)
-    dtype = out_dtype or a.dtype
+    dtype, depth = out_dtype or a.dtype, a.shape[not transpose_a]
+    shape = (a.shape[transpose_a], b.shape[not transpose_b])
+    if is_narrow(*shape, depth, a.dtype, b.dtype, dtype):
+        return narrow_matmul(a, b, transpose_a, transpose_b, name)
+    k = term_axis(depth, a, b)
 
     def element(i: Expr, j: Expr) -> Expr:
         left = a[k, i] if transpose_a else a[i, k]
         right = b[j, k] if transpose_b else b[k, j]
         return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
 
-    shape = (a.shape[transpose_a], b.shape[not transpose_b])
     made: Tensor = te.compute(shape, element, name=name, tag="matmul")
     return made
 

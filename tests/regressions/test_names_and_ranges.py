@@ -30,6 +30,24 @@ def test_an_axis_takes_no_name_of_a_size() -> None:
     check_schedule(s, [A, C], {"k_o": 5})
 
 
+@te.hybrid.script
+def paths(n: Any, a: Any) -> Any:
+    for i in range(1, n):
+        for j in range(1, n):
+            a[i, j] = a[i - 1, j] + a[i, j - 1]
+    return a
+
+
+@pytest.mark.parametrize("size", ["ax0", "ax1", "ax_0"])
+def test_copies_in_another_layout_take_no_name_of_a_size(size: str) -> None:
+    n = te.var(size)
+    A = te.placeholder((n, n), "int32", name="A")
+    s = te.create_schedule(paths(n, A).op)
+    s["paths"].cache_inplace(lambda i, j: (i + j, i))
+    for value in (0, 1, 2, 5):
+        check_schedule(s, [A], {size: value})
+
+
 def test_a_tile_of_constant_size_can_be_vectorised_whatever_the_size_of_the_array() -> None:
     n, m, p = te.var("n"), te.var("m"), te.var("p")
     A, B = te.placeholder((n, p), name="A"), te.placeholder((p, m), name="B")

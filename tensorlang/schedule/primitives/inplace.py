@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
@@ -48,8 +48,10 @@ class CacheInplace:
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op, inputs = _in_place(state, self.stage)
-        lookup = {n: Var(f"ax{k}", INDEX) for k, n in enumerate(self.axes)}
+        prefix = _prefix(state.sizes)
+        lookup = {n: Var(f"{prefix}{k}", INDEX) for k, n in enumerate(self.axes)}
         index = [parse_index(text, names_lookup(dict(lookup), state.decisions, state.sizes)) for text in self.index]
+        layout = _Layout(prefix, tuple(index))
         for array in op.outputs:
             if len(array.shape) != len(self.axes):
                 why = f"{array.name} has {len(array.shape)} dimensions, the map takes {len(self.axes)}"
@@ -59,11 +61,11 @@ class CacheInplace:
         copies = []
         for k, old in enumerate(inputs):
             wish = f"{inner_name}.from{k}" if len(inputs) > 1 else f"{inner_name}.from"
-            axes = tuple(Axis(f"ax{d}", extent) for d, extent in enumerate(old.shape))
+            axes = tuple(Axis(f"{prefix}{d}", extent) for d, extent in enumerate(old.shape))
             plain = ComputeOp(_unused(wish, taken), axes, (), (Load(old, tuple(a.as_expr() for a in axes)),))
             copies.append(laid_out(state, plain, index))
-        inner = _moved(op, inner_name, copies, index)
-        outer = replace(op, body=_copied_back(op.outputs, inner.outputs, index), axes=())
+        inner = _moved(op, inner_name, copies, layout)
+        outer = replace(op, body=_copied_back(op.outputs, inner.outputs, layout), axes=())
         before: list[Operation] = [*copies, inner]
         program = state.program.replacing({self.stage: outer}, {self.stage: before})
         rest = {name: stage for name, stage in state.stages.items() if name != self.stage}
@@ -72,6 +74,27 @@ class CacheInplace:
     def text(self) -> str:
         index = f"[{', '.join(self.index)}]"
         return f"s[{self.stage!r}].cache_inplace(lambda {', '.join(self.axes)}: {index})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where elements are in the copies: expressions of dimensions that are named by the prefix and a number."""
+
+    prefix: str
+    index: tuple[Expr, ...]
+
+    def at(self, point: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The place in the copy of an element."""
+        env = {f"{self.prefix}{d}": to_index(e) for d, e in enumerate(point)}
+        return tuple(to_index(substitute(e, env)) for e in self.index)
+
+
+def _prefix(sizes: Collection[str]) -> str:
+    """What names of axes may begin with, so that no size is among them."""
+    prefix = "ax"
+    while any(size.startswith(prefix) for size in sizes):
+        prefix += "_"
+    return prefix
 
 
 def _in_place(state: ScheduleState, stage: str) -> tuple[HybridOp, list[Buffer]]:
@@ -105,7 +128,7 @@ def _unused(wish: str, taken: set[str]) -> str:
     return name
 
 
-def _moved(op: HybridOp, name: str, copies: Sequence[ComputeOp], index: Sequence[Expr]) -> HybridOp:
+def _moved(op: HybridOp, name: str, copies: Sequence[ComputeOp], layout: _Layout) -> HybridOp:
     """The operation on the copies."""
     names = (name,) if len(copies) == 1 else tuple(f"{name}.v{k}" for k in range(len(copies)))
     held = tuple(buffers(copy)[0] for copy in copies)
@@ -114,31 +137,26 @@ def _moved(op: HybridOp, name: str, copies: Sequence[ComputeOp], index: Sequence
 
     def load(node: Expr) -> Expr | None:
         if isinstance(node, Load) and node.buffer.name in new:
-            return Load(new[node.buffer.name], _at(index, node.index))
+            return Load(new[node.buffer.name], layout.at(node.index))
         return None
 
     def store(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Store) and stmt.buffer.name in new:
-            return Store(new[stmt.buffer.name], _at(index, stmt.index), stmt.value)
+            return Store(new[stmt.buffer.name], layout.at(stmt.index), stmt.value)
         return map_children(stmt, store)
 
     body = store(map_exprs(op.body, lambda e: rewrite(e, load)))
     return replace(op, name=name, outputs=made, updates=held, body=body)
 
 
-def _copied_back(outputs: Sequence[Buffer], packed: Sequence[Buffer], index: Sequence[Expr]) -> Stmt:
+def _copied_back(outputs: Sequence[Buffer], packed: Sequence[Buffer], layout: _Layout) -> Stmt:
     """Loops that copy every array back to where it came from."""
     parts: list[Stmt] = []
     for k, (out, held) in enumerate(zip(outputs, packed, strict=True)):
-        axes = tuple(Var(f"ax{d}" if len(outputs) == 1 else f"ax{k}_{d}", INDEX) for d in range(len(out.shape)))
-        body: Stmt = Store(out, axes, Load(held, _at(index, axes)))
+        start = layout.prefix if len(outputs) == 1 else f"{layout.prefix}{k}_"
+        axes = tuple(Var(f"{start}{d}", INDEX) for d in range(len(out.shape)))
+        body: Stmt = Store(out, axes, Load(held, layout.at(axes)))
         for axis, extent in reversed(list(zip(axes, out.shape, strict=True))):
             body = For(axis, Const(0, INDEX), to_index(extent), LoopKind.SERIAL, body)
         parts.append(body)
     return parts[0] if len(parts) == 1 else Seq(tuple(parts))
-
-
-def _at(index: Sequence[Expr], point: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The place in the copy of an element."""
-    env = {f"ax{d}": to_index(e) for d, e in enumerate(point)}
-    return tuple(to_index(substitute(e, env)) for e in index)

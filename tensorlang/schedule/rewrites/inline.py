@@ -6,9 +6,21 @@ from dataclasses import replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.construct import block
-from tensorlang.ir.expr import Expr, Load, Var, rewrite, substitute
+from tensorlang.ir.expr import Expr, Load, Var, rewrite, substitute, walk
 from tensorlang.ir.index import to_index
-from tensorlang.ir.stmt import Allocate, For, If, Seq, Stmt, Store, map_children, map_exprs, with_buffers
+from tensorlang.ir.stmt import (
+    Allocate,
+    For,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    children,
+    map_children,
+    map_exprs,
+    stmt_exprs,
+    with_buffers,
+)
 from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.polyhedral.extract import unproven_among
 from tensorlang.polyhedral.ordered import sources
@@ -22,13 +34,15 @@ from tensorlang.te.operation import HybridOp, Member
 def inline_member(state: ScheduleState, stage: str, name: str) -> ScheduleState:
     """Return the state in which every load of a member's arrays has become the value that the member stores there.
 
-    A member stores each element once, from elements that never change again: a later read gives the same value.
+    A member stores each element once, from elements that never change again: a later read gives the same value,
+    unless they are of an array that every iteration of a loop has anew.
     """
     op = state.program[stage]
     member = member_of(op, name)
     assert isinstance(op, HybridOp) and member is not None
     stores = _stores(op, member)
     _check(state, op, member)
+    _check_iterations(op, member, stores)
 
     def value(node: Expr) -> Expr | None:
         store = stores.get(node.buffer.name) if isinstance(node, Load) else None
@@ -77,6 +91,32 @@ def _check(state: ScheduleState, op: HybridOp, member: Member) -> None:
         for load, _ in unproven_among(exprs, loops, state.sizes):
             if load.buffer.name in member.arrays:
                 raise BadArgument("", f"{load} is read at an index that is not affine: {name} must be stored")
+
+
+def _check_iterations(op: HybridOp, member: Member, stores: dict[str, Store]) -> None:
+    """Refuse reads of what another iteration stored, from an array that only that iteration has."""
+    around = _loops_around(op.body, ())
+    loads = [n for s in walk_stmt(op.body) for e in stmt_exprs(s) for n in walk(e) if isinstance(n, Load)]
+    for load in loads:
+        if load.buffer.name not in stores:
+            continue
+        store = stores[load.buffer.name]
+        used = {n.buffer.name for n in walk(store.value) if isinstance(n, Load)}
+        for own, at in zip(store.index, load.index, strict=True):
+            if isinstance(own, Var) and not (isinstance(at, Var) and at.name == own.name):
+                anew = sorted(array for array in used if own.name in around.get(array, ()))
+                if anew:
+                    why = f"{load} is of another iteration of {own.name}, each of which has {anew[0]} anew"
+                    raise BadArgument("", f"{why}: {member.op.name} must be stored, or {anew[0]} be inlined first")
+
+
+def _loops_around(stmt: Stmt, loops: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The loops around the allocation of each array."""
+    found = {stmt.buffer.name: loops} if isinstance(stmt, Allocate) else {}
+    inside = (*loops, stmt.var.name) if isinstance(stmt, For) else loops
+    for child in children(stmt):
+        found |= _loops_around(child, inside)
+    return found
 
 
 def _without(stmt: Stmt, arrays: set[str]) -> Stmt | None:

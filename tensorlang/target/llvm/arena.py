@@ -31,13 +31,13 @@ look:
   %most.at = getelementptr i8, ptr %block, i64 16
   %most0 = load i64, ptr %most.at, align 8
   %most = call i64 @llvm.smax.i64(i64 %most0, i64 %after)
-  store i64 %most, ptr %most.at, align 8
   %idle = icmp eq i64 %used, 0
   %needed = select i1 %idle, i64 %most, i64 %after
   %fits = icmp sle i64 %needed, %capacity
   br i1 %fits, label %inside, label %outside
 inside:
   store i64 %after, ptr %used.at, align 8
+  store i64 %most, ptr %most.at, align 8
   %offset = add i64 %used, {ALIGNMENT}
   %piece = getelementptr i8, ptr %block, i64 %offset
   ret ptr %piece
@@ -46,8 +46,12 @@ outside:
 beside:
   %extra = call ptr @aligned_alloc(i64 {ALIGNMENT}, i64 %bytes)
   %refused = icmp eq ptr %extra, null
-  %counted = select i1 %refused, i64 %used, i64 %after
-  store i64 %counted, ptr %used.at, align 8
+  br i1 %refused, label %given, label %counted
+counted:
+  store i64 %after, ptr %used.at, align 8
+  store i64 %most, ptr %most.at, align 8
+  br label %given
+given:
   ret ptr %extra
 renew:
   %wanted = phi i64 [%bytes, %entry], [%most, %outside]

@@ -21,6 +21,8 @@ from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_
 
 STACK_LIMIT = 16384
 """Bytes of local buffers that one function keeps on its stack."""
+_MOST_BYTES = 1 << 48
+"""More than any computer has: what larger arrays count as, so that no sum or product of sizes overflows."""
 NO_MEMORY = -1
 """The status of a call whose scratch block could not be allocated."""
 
@@ -166,14 +168,27 @@ def _is_constant(buffer: Buffer) -> bool:
 
 def _slot_bytes(fn: Function, scope: Scope, slot: Slot) -> Value:
     if all(map(_is_constant, slot.buffers)):
-        return literal(slot.bytes({}), INDEX)
+        return literal(min(slot.bytes({}), _MOST_BYTES), INDEX)
     buffer = slot.buffers[0]
     size = literal(dtypes.info(buffer.dtype).bytes, INDEX)
     for extent in buffer.shape:
-        size = binary(fn, "mul", size, index(fn, scope, extent))
+        size = _product(fn, size, index(fn, scope, extent))
     up = binary(fn, "add", size, literal(ALIGNMENT - 1, INDEX))
     steps = binary(fn, "floordiv", up, literal(ALIGNMENT, INDEX))
     return binary(fn, "mul", steps, literal(ALIGNMENT, INDEX))
+
+
+def _product(fn: Function, a: Value, b: Value) -> Value:
+    """The product of two sizes, at most _MOST_BYTES."""
+    most = literal(_MOST_BYTES, INDEX)
+    if a.integer is not None and b.integer is not None:
+        return literal(min(a.integer * b.integer, _MOST_BYTES), INDEX)
+    fn.module.declare("llvm.smul.with.overflow.i64", "{i64, i1}", "i64, i64")
+    both = fn.op(f"call {{i64, i1}} @llvm.smul.with.overflow.i64({a.typed}, {b.typed})")
+    product = fn.value(f"extractvalue {{i64, i1}} {both}, 0", INDEX)
+    over = fn.value(f"extractvalue {{i64, i1}} {both}, 1", "bool")
+    least = binary(fn, "min", product, most)
+    return fn.value(f"select {over.typed}, {most.typed}, {least.typed}", INDEX)
 
 
 def _take(fn: Function, size: Value) -> Piece:
