@@ -121,7 +121,7 @@ def seidel_tiles(stage: Stage) -> None:
     """The same in tiles in time. They lean by a cache line along the rows, so that vectors stay aligned."""
     packed, front, row = skewed(stage)
     rows = [[1, 0, 0], [3, 1, 0], [8, 0, 1]]
-    t_tile, front_tile, row_tile = packed.tile_by(["t", front, row], rows, [16, 64, 256])
+    t_tile, front_tile, row_tile = packed.tile_by(["t", front, row], rows, [32, 128, 256])
     packed.reorder(t_tile, row_tile, front_tile)
     packed.wavefront(row_tile, front_tile)
     packed.vectorize(row)
