@@ -17,7 +17,7 @@ from tensorlang.cli.main import tensorlang
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-NAMES = ("max_min.py", "seidel.py")
+NAMES = ("max_min.py", "seidel.py", "layer.py")
 """The files that hold the programs, one after the other; a block of text after each shows what it prints."""
 
 
