@@ -20,7 +20,7 @@ from tensorlang.target.llvm.frame import close_frame, open_frame, parameter, sto
 from tensorlang.target.llvm.liveness import mentions
 from tensorlang.target.llvm.scope import Scope
 from tensorlang.target.llvm.shares import FIRST, LAST, Nest, nest
-from tensorlang.target.llvm.team import give_back, take_helpers
+from tensorlang.target.llvm.team import give_back, place_of_caller, step_aside, take_helpers, words_of_place
 from tensorlang.target.llvm.text import INDEX, Function, Value, identifier, literal
 
 Emit = Callable[[Function, Scope, Stmt], None]
@@ -93,7 +93,7 @@ def _launch(fn: Function, region: _Region, count: Value, operands: list[str]) ->
     fn.do(region.call(["0", count.text, "1"], "%context", operands))
     fn.jump(join)
     fn.start(team)
-    slots = [("ptr", "%context"), ("i64", count.text)]
+    slots = [("ptr", "%context"), ("i64", count.text), *place_of_caller(fn)]
     if region.asks(DYNAMIC):
         taken = fn.alloca(f"[{_LINE} x i8]", _LINE)  # on a cache line of its own
         fn.do(f"store i64 0, ptr {taken}, align 8")
@@ -163,15 +163,17 @@ def _body_function(outer: Function, region: _Region, scope: Scope, emit: Emit, r
 def _team_function(outer: Function, region: _Region) -> None:
     """What every thread of a team runs: the iterations that fall to it."""
     fn = Function(outer.module, f"{region.body}.team", ["ptr %block"], internal=True)
-    types = ["ptr", "i64", *(["ptr"] if region.asks(DYNAMIC) else []), *(c.type for c in region.captured)]
+    place = ["i64"] * words_of_place(fn)
+    types = ["ptr", "i64", *place, *(["ptr"] if region.asks(DYNAMIC) else []), *(c.type for c in region.captured)]
     loaded = [fn.op(f"load {t}, ptr {fn.field('%block', 8 * n)}, align 8") for n, t in enumerate(types)]
     context, count = loaded[0], Value(loaded[1], INDEX)
     operands = loaded[len(loaded) - len(region.captured) :]
-    threads = _query(fn, "omp_get_num_threads")
+    threads, thread = _query(fn, "omp_get_num_threads"), _query(fn, "omp_get_thread_num")
+    with fn.when(binary(fn, "lt", literal(0, INDEX), thread)):
+        step_aside(fn, loaded[2 : 2 + len(place)])
     if region.asks(DYNAMIC):
-        _run_free_blocks(fn, region, context, operands, count, threads, loaded[2])
+        _run_free_blocks(fn, region, context, operands, count, threads, loaded[2 + len(place)])
         return
-    thread = _query(fn, "omp_get_thread_num")
     if region.asks(STRIDED):
         bounds = [thread.text, count.text, threads.text]
     else:

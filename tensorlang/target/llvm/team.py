@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tensorlang.runtime.threads import BUDGET, CALLER_KEY, LIMIT, TAKEN, TEAM_SYMBOL
 from tensorlang.target.llvm.text import INDEX, Function, Module, Value
 
@@ -37,6 +39,75 @@ some:
   %back = atomicrmw sub ptr %taken.at, i64 %more monotonic, align 8
   ret i64 %got
 }}"""
+
+
+_ASIDE = """\
+define internal void @tensorlang.step_aside(i64 %cpu, i64 %caller) noinline #0 {
+entry:
+  %mask = alloca [128 x i8], align 8
+  %now = call i32 @sched_getcpu()
+  %here = sext i32 %now to i64
+  %same = icmp eq i64 %here, %cpu
+  %known = icmp ult i64 %here, 1024
+  %meets = and i1 %same, %known
+  br i1 %meets, label %read, label %done
+read:
+  %failed = call i32 @pthread_getaffinity_np(i64 %caller, i64 128, ptr %mask)
+  %can = icmp eq i32 %failed, 0
+  br i1 %can, label %move, label %done
+move:
+  %byte = lshr i64 %here, 3
+  %at = getelementptr i8, ptr %mask, i64 %byte
+  %place = trunc i64 %here to i8
+  %low = and i8 %place, 7
+  %bit = shl i8 1, %low
+  %others = xor i8 %bit, -1
+  %old = load i8, ptr %at, align 1
+  %new = and i8 %old, %others
+  store i8 %new, ptr %at, align 1
+  %moved = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  br label %done
+done:
+  ret void
+}"""
+
+
+def words_of_place(fn: Function) -> int:
+    """How many words `place_of_caller` gives."""
+    return 2 if _has_affinity(fn) else 0
+
+
+def place_of_caller(fn: Function) -> list[tuple[str, str]]:
+    """Append what helpers need to step aside: the CPU of this thread and its handle; nothing outside Linux."""
+    if not _has_affinity(fn):
+        return []
+    fn.module.declare("sched_getcpu", "i32", "")
+    fn.module.declare("pthread_self", "i64", "")
+    cpu = fn.op("call i32 @sched_getcpu()")
+    return [("i64", fn.op(f"sext i32 {cpu} to i64")), ("i64", fn.op("call i64 @pthread_self()"))]
+
+
+def step_aside(fn: Function, place: list[str]) -> None:
+    """Append a helper's move to another CPU when it was woken on that of its caller, at a `place_of_caller`.
+
+    Linux wakes a sleeping thread where it ran last, or where its waker runs, even beside an idle CPU if the machine
+    does not say which CPUs share a cache (as virtual ones often do not). Both would then take turns on one CPU. The
+    helper keeps to the CPUs of its caller but this one; a caller that may use one CPU only keeps its helpers there.
+    """
+    if not place:
+        return
+    name = "tensorlang.step_aside"
+    if name not in fn.module.names:
+        fn.module.names.add(name)
+        fn.module.declare("pthread_getaffinity_np", "i32", "i64, i64, ptr")
+        fn.module.declare("sched_setaffinity", "i32", "i32, i64, ptr")
+        fn.module.functions.append(_ASIDE)
+    fn.do(f"call void @{name}(i64 {place[0]}, i64 {place[1]})")
+
+
+def _has_affinity(fn: Function) -> bool:
+    triple = fn.target.triple
+    return "linux" in triple if triple else sys.platform == "linux"
 
 
 def take_helpers(fn: Function, most: Value) -> Value:
