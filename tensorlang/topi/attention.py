@@ -25,8 +25,7 @@ from tensorlang.topi.attention_schedule import (
     last_seen,
     schedule_attention,
 )
-from tensorlang.topi.elementwise import extent_of
-from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.operator import Operator, Rule, extent_of
 from tensorlang.topi.softmax import LOG2_E, greatest_number
 
 Array = npt.NDArray[Any]

@@ -13,8 +13,8 @@ from tensorlang.ir.expr import Expr, Load, variables, walk
 from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
-from tensorlang.topi.elementwise import GRAIN, extent_of
-from tensorlang.topi.operator import Anchor
+from tensorlang.topi.elementwise import GRAIN
+from tensorlang.topi.operator import Anchor, extent_of
 from tensorlang.topi.register_tile import MANY, RegisterTile, register_tile
 from tensorlang.topi.rows import fused, parts_of, reduce_in_lanes
 

@@ -18,9 +18,9 @@ from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.conv2d_schedule import CONV2D, schedule_conv2d
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
-from tensorlang.topi.operator import Operator, Rule
-from tensorlang.topi.sliding import along_row, schedule_sliding
-from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sides, windows
+from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.topi.sliding import schedule_sliding
+from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sides, sliding, windows
 
 Array = npt.NDArray[Any]
 NARROW = "conv2d_narrow"
@@ -58,32 +58,25 @@ def conv2d(
     features = features if channels is None else _first_of(channels, features, weight)
     _check_groups(data, weight, depth, features, kernels.extent(weight, "I"), groups)
     down, right = windows([_number(kernels.extent(weight, k), weight) for k in "HW"], strides, padding, dilation)
-    high, wide = images.extent(data, "H"), images.extent(data, "W")
-    rows, columns = down.count(high), right.count(wide)
+    slide = sliding(data, images, down, right)
     made = layout(_output_layout(images, kernels), "NCHW", ("C",))
     c, over = _input_channels(images, depth, groups)
-    y, x = te.reduce_axis((0, down.size), "ry"), te.reduce_axis((0, right.size), "rx")
     dtype = out_dtype or data.dtype
     narrow = made.letters == "NCHW" and _is_narrow(features, groups)
 
     def body(*index: Expr) -> Expr:
         at = dict(zip(made.letters, index, strict=True))
-        n, h, w = at["N"], at["H"], at["W"]
         o: Place = Blocked(at["C"], at["c"], made.blocks["C"]) if "c" in at else at["C"]
-        pixel = {"N": n, "C": _source(o, c, depth, features, groups), "H": down.at(h, y), "W": right.at(w, x)}
-        factor = {"O": o, "I": c, "H": y.var, "W": x.var}
-        above, beside = down.inside(h, y, high, rows), right.inside(w, x, wide, columns)
-        value = cast(data(*images.index(pixel)), dtype)
-        if narrow:
-            value, beside = along_row(value, beside, cast(0, dtype)), []
-        tests = above + beside
+        pixel = {"N": at["N"], "C": _source(o, c, depth, features, groups), "H": at["H"], "W": at["W"]}
+        factor = {"O": o, "I": c, "H": slide.y.var, "W": slide.x.var}
+        value, where = slide.element(pixel, dtype, cast(0, dtype) if narrow else None)
         product = value * cast(weight(*kernels.index(factor)), dtype)
-        return te.sum(product, axis=[*over, y, x], where=te.all(*tests) if tests else None)
+        return te.sum(product, axis=[*over, slide.y, slide.x], where=where)
 
-    extents = {"N": images.extent(data, "N"), "H": rows, "W": columns, "C": features}
+    extents = {"N": images.extent(data, "N"), "H": slide.rows, "W": slide.columns, "C": features}
     shape = [_dimension(made, letter, extents) for letter in made.letters]
     names = [OUTPUT_AXES[letter] for letter in made.letters]
-    attrs = {"groups": groups, "sharing": int(features.value) // groups if isinstance(features, Const) else 1}
+    attrs = {"groups": groups, "sharing": (extent_of(features) or groups) // groups}
     tag = NARROW if narrow else CONV2D
     result: Tensor = te.compute(shape, body, name=name, tag=tag, attrs=attrs, varargs_names=names)
     return result

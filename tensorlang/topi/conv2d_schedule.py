@@ -16,8 +16,7 @@ from tensorlang.ir.expr import Binary, Const, Load, Var, variables
 from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, loads
-from tensorlang.topi.elementwise import extent_of
-from tensorlang.topi.operator import Anchor, accumulator, axes_of
+from tensorlang.topi.operator import Anchor, accumulator, axes_of, extent_of
 from tensorlang.topi.shares import computed_bits, share_out, worth_threads
 
 CONV2D = "conv2d"

@@ -16,8 +16,8 @@ from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.matmul import matmul, matmul_reference
 from tensorlang.topi.matmul_schedule import schedule_packing
-from tensorlang.topi.operator import Operator, Rule
-from tensorlang.topi.product import number, term_axis
+from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.topi.product import term_axis
 from tensorlang.topi.register_tile import MANY, register_tile
 
 Array = npt.NDArray[Any]
@@ -47,7 +47,7 @@ def pack_weight(
         raise DefinitionError(f"pack_weight wants a matrix, got {weight}")
     n, k = weight.shape[not transposed], weight.shape[transposed]
     bits = dtypes.info(weight.dtype).bits
-    width = register_tile(MANY, number(n) or MANY, parse(target), bits).width
+    width = register_tile(MANY, extent_of(n) or MANY, parse(target), bits).width
 
     def element(panel: Expr, r: Expr, lane: Expr) -> Expr:
         column = panel * width + lane
@@ -73,7 +73,7 @@ def dense_packed(
     """
     if data.ndim != 2 or packed.ndim != 3 or not same(data.shape[1], packed.shape[1]):
         raise DefinitionError(f"dense_packed wants data[m, k] and packed[panels, k, width], got {data} and {packed}")
-    n, width = as_expr(units), number(packed.shape[2])
+    n, width = as_expr(units), extent_of(packed.shape[2])
     if width is None or not same(simplify((n + (width - 1)) // width), packed.shape[0]):
         raise DefinitionError(f"dense_packed: {packed} does not hold {n} units in panels of {packed.shape[2]}")
     k = term_axis(data.shape[1], data, packed)

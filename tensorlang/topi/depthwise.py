@@ -13,9 +13,10 @@ from tensorlang.ir.expr import Const, Expr, as_expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.conv2d import conv2d_reference
-from tensorlang.topi.operator import Operator, Rule
-from tensorlang.topi.sliding import along_row, schedule_sliding
-from tensorlang.topi.windows import Padding, Pair, window_sizes, windows
+from tensorlang.topi.layouts import layout
+from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.topi.sliding import schedule_sliding
+from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sliding, window_sizes, windows
 
 Array = npt.NDArray[Any]
 DEPTHWISE = "depthwise_conv2d"
@@ -34,23 +35,7 @@ def depthwise_conv2d_nchw(
 
     Output channel `c * multiplier + m` is channel c with weights [c, m]. DefinitionError when the shapes do not fit.
     """
-    _check(data, weight, 1, 0)
-    down, right = windows(window_sizes(weight, 2, 3), stride, padding, dilation)
-    batch, depth, high, wide = data.shape
-    times, rows, columns = weight.shape[1], down.count(high), right.count(wide)
-    y, x = te.reduce_axis((0, down.size), "ry"), te.reduce_axis((0, right.size), "rx")
-    dtype = out_dtype or data.dtype
-
-    def body(nn: Expr, ff: Expr, yy: Expr, xx: Expr) -> Expr:
-        c, m = _channel(ff, times)
-        pixel = cast(data(nn, c, down.at(yy, y), right.at(xx, x)), dtype)
-        inside = along_row(pixel, right.inside(xx, x, wide, columns), cast(0, dtype))
-        above = down.inside(yy, y, high, rows)
-        return te.sum(inside * cast(weight(c, m, y, x), dtype), axis=[y, x], where=te.all(*above) if above else None)
-
-    shape, attrs = (batch, simplify(depth * times), rows, columns), {"sharing": _number(times)}
-    made: Tensor = te.compute(shape, body, name=name, tag=DEPTHWISE, attrs=attrs)
-    return made
+    return _depthwise(data, weight, "NCHW", "CMHW", stride, padding, dilation, out_dtype, name)
 
 
 def depthwise_conv2d_nhwc(
@@ -63,26 +48,41 @@ def depthwise_conv2d_nhwc(
     name: str = "depthwise_conv2d",
 ) -> Tensor:
     """Return the convolution of each channel of NHWC data with its own weights [kh, kw, c, multiplier]."""
-    _check(data, weight, 3, 2)
-    down, right = windows(window_sizes(weight, 0, 1), stride, padding, dilation)
-    batch, high, wide, depth = data.shape
-    times, rows, columns = weight.shape[3], down.count(high), right.count(wide)
-    y, x = te.reduce_axis((0, down.size), "ry"), te.reduce_axis((0, right.size), "rx")
-    dtype = out_dtype or data.dtype
-
-    def body(nn: Expr, yy: Expr, xx: Expr, ff: Expr) -> Expr:
-        c, m = _channel(ff, times)
-        pixel, factor = data(nn, down.at(yy, y), right.at(xx, x), c), weight(y, x, c, m)
-        tests = down.inside(yy, y, high, rows) + right.inside(xx, x, wide, columns)
-        return te.sum(cast(pixel, dtype) * cast(factor, dtype), axis=[y, x], where=te.all(*tests) if tests else None)
-
-    made: Tensor = te.compute((batch, rows, columns, simplify(depth * times)), body, name=name, tag=DEPTHWISE)
-    return made
+    return _depthwise(data, weight, "NHWC", "HWCM", stride, padding, dilation, out_dtype, name)
 
 
-def _check(data: Tensor, weight: Tensor, channel: int, own: int) -> None:
-    if data.ndim != 4 or weight.ndim != 4 or not same(data.shape[channel], weight.shape[own]):
+def _depthwise(
+    data: Tensor,
+    weight: Tensor,
+    data_layout: str,
+    kernel_layout: str,
+    stride: Pair,
+    padding: Padding,
+    dilation: Pair,
+    out_dtype: str | None,
+    name: str,
+) -> Tensor:
+    images, kernels = layout(data_layout, "NCHW"), layout(kernel_layout, "CMHW")
+    if data.ndim != 4 or weight.ndim != 4 or not same(images.extent(data, "C"), kernels.extent(weight, "C")):
         raise DefinitionError(f"a depthwise convolution wants weights for each channel, got {data} and {weight}")
+    sizes = window_sizes(weight, *(kernels.letters.index(letter) for letter in "HW"))
+    slide = sliding(data, images, *windows(sizes, stride, padding, dilation))
+    times, dtype = kernels.extent(weight, "M"), out_dtype or data.dtype
+    beside = cast(0, dtype) if images.letters[-1] == "W" else None
+
+    def body(*index: Expr) -> Expr:
+        at = dict(zip(images.letters, index, strict=True))
+        c, m = _channel(at["C"], times)
+        value, where = slide.element({**at, "C": c}, dtype, beside)
+        factor = weight(*kernels.index({"C": c, "M": m, "H": slide.y.var, "W": slide.x.var}))
+        return te.sum(value * cast(factor, dtype), axis=[slide.y, slide.x], where=where)
+
+    channels = simplify(images.extent(data, "C") * times)
+    extents = {"N": images.extent(data, "N"), "C": channels, "H": slide.rows, "W": slide.columns}
+    shape, names = zip(*((extents[letter], OUTPUT_AXES[letter]) for letter in images.letters), strict=True)
+    attrs = {"sharing": extent_of(times) or 1}
+    made: Tensor = te.compute(shape, body, name=name, tag=DEPTHWISE, attrs=attrs, varargs_names=names)
+    return made
 
 
 def _channel(o: Expr, times: Expr) -> tuple[Expr, Expr]:
@@ -90,10 +90,6 @@ def _channel(o: Expr, times: Expr) -> tuple[Expr, Expr]:
     if isinstance(times, Const) and times.value == 1:
         return o, as_expr(0)
     return binary("floordiv", o, times), binary("floormod", o, times)
-
-
-def _number(extent: Expr) -> int:
-    return int(extent.value) if isinstance(extent, Const) else 1
 
 
 def _workload(n: int, c: int, h: int, w: int, k: int, dtype: str = "float32") -> list[Tensor]:

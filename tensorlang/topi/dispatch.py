@@ -11,8 +11,8 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.te.program import Program
-from tensorlang.topi.elementwise import extent_of, schedule_elementwise
-from tensorlang.topi.operator import Anchor
+from tensorlang.topi.elementwise import schedule_elementwise
+from tensorlang.topi.operator import Anchor, extent_of
 from tensorlang.topi.table import RULES
 
 _FEW = 2

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Buffer, Const, Expr, Load, variables, walk
+from tensorlang.ir.expr import Buffer, Load, variables, walk
 from tensorlang.ir.flat import flat_offset, row_major
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp
+from tensorlang.topi.operator import extent_of
 
 GRAIN = 32768
 """Elements of work below which threads cost more than they bring."""
@@ -86,11 +87,6 @@ def is_larger(array: Buffer, caches: Sequence[int]) -> bool:
     extents = [extent_of(n) for n in array.shape]
     size = prod(n or 0 for n in extents) * dtypes.info(array.dtype).bits // 8
     return None not in extents and bool(caches) and size > caches[0]
-
-
-def extent_of(extent: Expr) -> int | None:
-    """An extent as a number; None when it is symbolic."""
-    return int(extent.value) if isinstance(extent, Const) else None
 
 
 def _chunk(length: int, rows: int, bits: int, target: Target) -> int | None:

@@ -12,8 +12,8 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, cast, same
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.matmul_schedule import schedule_product
-from tensorlang.topi.operator import Operator, Rule
-from tensorlang.topi.product import number, term_axis
+from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.topi.product import term_axis
 from tensorlang.topi.quantized import is_narrow, narrow_matmul
 
 Array = npt.NDArray[Any]
@@ -66,11 +66,11 @@ def batch_matmul(
     """
     wanted = f"a[q, {'k, m' if transpose_a else 'm, k'}] and b[q, {'n, k' if transpose_b else 'k, n'}]"
     fits = a.ndim == b.ndim == 3 and same(a.shape[1 + (not transpose_a)], b.shape[1 + transpose_b])
-    if not fits or not (same(a.shape[0], b.shape[0]) or 1 in (number(a.shape[0]), number(b.shape[0]))):
+    if not fits or not (same(a.shape[0], b.shape[0]) or 1 in (extent_of(a.shape[0]), extent_of(b.shape[0]))):
         raise DefinitionError(f"batch_matmul wants {wanted}, got {a} and {b}")
     k = term_axis(a.shape[1 + (not transpose_a)], a, b)
     dtype = out_dtype or a.dtype
-    shared_a, shared_b = (number(x.shape[0]) == 1 for x in (a, b))
+    shared_a, shared_b = (extent_of(x.shape[0]) == 1 for x in (a, b))
 
     def element(q: Expr, i: Expr, j: Expr) -> Expr:
         qa, qb = 0 if shared_a else q, 0 if shared_b else q

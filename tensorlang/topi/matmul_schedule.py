@@ -15,8 +15,8 @@ from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.topi.matmul_plan import Plan, plan_of
-from tensorlang.topi.operator import Anchor, accumulator, axes_of
-from tensorlang.topi.product import Product, number, product_of
+from tensorlang.topi.operator import Anchor, accumulator, axes_of, extent_of
+from tensorlang.topi.product import Product, product_of
 
 _AHEAD = 16
 """Rows of a matrix that are fetched ahead while they are packed."""
@@ -72,7 +72,7 @@ def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
     by_rows = plan.tile.rows > plan.tile.width
     outer, inner = (rows_outer, columns_outer) if by_rows else (columns_outer, rows_outer)
     out.reorder(*batch, outer, inner, row, column)
-    if batch and number(outer.extent) is not None:
+    if batch and extent_of(outer.extent) is not None:
         outer = out.fuse(*batch, outer)
     for stage in (s[total], partial):
         stage.compute_at(out, inner)
@@ -104,7 +104,7 @@ def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
     inner: Axis | str
     block, inner = out.split(j, factor=plan.block)
     out.reorder(*batch, block, i, inner)
-    if batch and plan.shared == "columns" and number(block.extent) is not None:
+    if batch and plan.shared == "columns" and extent_of(block.extent) is not None:
         block, batch = out.fuse(*batch, block), []
     if plan.depth is not None and anchor.main != anchor.output:
         out.vectorize(inner)

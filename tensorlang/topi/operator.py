@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from tensorlang.errors import DefinitionError, InternalError
+from tensorlang.ir.expr import Const, Expr
 from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
@@ -54,6 +55,11 @@ class Anchor:
 
 Rule: TypeAlias = Callable[[Schedule, Anchor], None]
 """Schedules an anchor by primitives."""
+
+
+def extent_of(extent: Expr) -> int | None:
+    """An extent as a number; None when it is symbolic."""
+    return int(extent.value) if isinstance(extent, Const) else None
 
 
 def axes_of(s: Schedule, stage: str) -> list[str]:

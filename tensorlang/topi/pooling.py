@@ -12,11 +12,10 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, binary, cast
 from tensorlang.te.operation import Tensor
 from tensorlang.topi import layouts, reduction
-from tensorlang.topi.elementwise import extent_of
-from tensorlang.topi.layouts import Layout
-from tensorlang.topi.operator import Operator, Rule
-from tensorlang.topi.sliding import along_row, schedule_sliding
-from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, windows
+from tensorlang.topi.layouts import Blocked, Layout, Place
+from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.topi.sliding import schedule_sliding
+from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, sliding, windows
 
 Array = npt.NDArray[Any]
 POOL = "pool2d"
@@ -42,32 +41,28 @@ def pool2d(
     """
     images, (down, right) = _images(data, layout), windows(pair("kernel", kernel), stride, padding, dilation)
     _check(data, pool_type)
-    high, wide = images.extent(data, "H"), images.extent(data, "W")
-    rows, columns = down.count(high, ceil_mode), right.count(wide, ceil_mode)
-    y, x = te.reduce_axis((0, down.size), "ry"), te.reduce_axis((0, right.size), "rx")
+    slide = sliding(data, images, down, right, ceil_mode)
     summed = "float32" if dtypes.info(data.dtype).bits < 32 else data.dtype
     dtype = data.dtype if pool_type == "max" else summed
     start = _least(dtype) if pool_type == "max" else cast(0, dtype)
     combine = te.max if pool_type == "max" else te.sum
-    in_rows = images.letters[-1] == "W"
+    beside = start if images.letters[-1] == "W" else None
 
     def body(*index: Expr) -> Expr:
-        at = dict(zip(images.letters, index, strict=True))
-        h, w = at["H"], at["W"]
-        above, beside = down.inside(h, y, high, rows), right.inside(w, x, wide, columns)
-        place = {**at, "H": down.at(h, y), "W": right.at(w, x)}
-        value = cast(data(*(place[letter] for letter in images.letters)), dtype)
-        if in_rows:
-            value, beside = along_row(value, beside, start), []
-        tests = above + beside
-        return combine(value, axis=[y, x], where=te.all(*tests) if tests else None)
+        at: dict[str, Place] = dict(zip(images.letters, index, strict=True))
+        if "C" in images.blocks:
+            at["C"] = Blocked(index[images.letters.index("C")], index[images.letters.index("c")], images.blocks["C"])
+        value, where = slide.element(at, dtype, beside)
+        return combine(value, axis=[slide.y, slide.x], where=where)
 
-    shape = [{"H": rows, "W": columns}.get(k, n) for k, n in zip(images.letters, data.shape, strict=True)]
+    shape = [{"H": slide.rows, "W": slide.columns}.get(k, n) for k, n in zip(images.letters, data.shape, strict=True)]
     names = [OUTPUT_AXES[letter] for letter in images.letters]
     pooled = name if pool_type == "max" else f"{name}_sum"
     made: Tensor = te.compute(shape, body, name=pooled, tag=POOL, varargs_names=names)
     if pool_type == "max":
         return made
+
+    high, wide = images.extent(data, "H"), images.extent(data, "W")
 
     def mean(*index: Expr) -> Expr:
         at = dict(zip(images.letters, index, strict=True))

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from tensorlang import dtypes, te
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Const, Expr, Load, variables
+from tensorlang.ir.expr import Expr, Load, variables
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Tensor, loads
 from tensorlang.te.program import unique
+from tensorlang.topi.operator import extent_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Product:
     def packed_width(self) -> int | None:
         """The columns of a panel, if B came packed."""
         places = sum(self.j in variables(index) for index in self.b.index)
-        return number(self.b.buffer.shape[-1]) if places == 2 else None
+        return extent_of(self.b.buffer.shape[-1]) if places == 2 else None
 
 
 def product_of(op: ComputeOp) -> Product:
@@ -57,8 +58,8 @@ def product_of(op: ComputeOp) -> Product:
     a, b = (next((r for r in loads(op) if _moves(r, axis.name)), None) for axis in (i, j))
     if a is None or b is None:
         raise InternalError(f"{op.name} is no product of matrices")
-    batches = number(batch[0].extent) if batch else 1
-    extents = (batches, number(i.extent), number(j.extent), number(k.extent))
+    batches = extent_of(batch[0].extent) if batch else 1
+    extents = (batches, extent_of(i.extent), extent_of(j.extent), extent_of(k.extent))
     bits = max(dtypes.info(dtype).bits for dtype in (op.dtype, a.buffer.dtype, b.buffer.dtype))
     return Product(tuple(axis.name for axis in batch), i.name, j.name, k.name, *extents, a, b, bits)
 
@@ -67,11 +68,6 @@ def term_axis(extent: Expr, *factors: Tensor) -> Axis:
     """The axis of the terms of a product, under a name that no size of the factors has."""
     taken = {name for factor in factors for size in factor.shape for name in variables(size)}
     return te.reduce_axis((0, extent), name=unique("k", taken))
-
-
-def number(extent: Expr) -> int | None:
-    """A known extent, or None."""
-    return int(extent.value) if isinstance(extent, Const) else None
 
 
 def _moves(read: Load, axis: str) -> bool:

@@ -18,8 +18,8 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.operator import Operator, Rule
-from tensorlang.topi.product import number, term_axis
+from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.topi.product import term_axis
 from tensorlang.topi.quantized_schedule import (
     dot_instruction,
     schedule_moved,
@@ -43,7 +43,7 @@ _SUMS = {("bfloat16", "bfloat16"): "float32", ("int8", "int8"): "int32", ("uint8
 
 def is_narrow(m: Expr, n: Expr, k: Expr, data: str, weight: str, sums: str) -> bool:
     """Whether a product that is given at the call is best summed by dot instructions of this machine."""
-    known = number(n) is not None and number(k) is not None and (number(m) or MANY) >= _FEWEST_ROWS
+    known = extent_of(n) is not None and extent_of(k) is not None and (extent_of(m) or MANY) >= _FEWEST_ROWS
     return known and _SUMS.get((data, weight)) == sums and _operand_dtype(data, weight, parse()) is not None
 
 
@@ -58,7 +58,7 @@ def pack_narrow(
     if weight.ndim != 2 or weight.dtype not in {w for _, w in _SUMS}:
         raise DefinitionError(f"pack_narrow wants a matrix of bfloat16 or int8, got {weight}")
     n, k = weight.shape[not transposed], weight.shape[transposed]
-    width = register_tile(MANY, number(n) or MANY, parse(target), _WORD).width
+    width = register_tile(MANY, extent_of(n) or MANY, parse(target), _WORD).width
     group = _group(weight.dtype)
     panels, words = _parts(n, width), _parts(k, group)
     extents = (panels * width, words * group) if transposed else (words * group, panels * width)
@@ -221,7 +221,7 @@ def _check_packed(data: Tensor, packed: Tensor, units: ExprLike, name: str) -> N
     if (data.dtype, packed.dtype) not in _SUMS:
         known = ", ".join(f"{a} by {b}" for a, b in _SUMS)
         raise DefinitionError(f"{name} multiplies {known}, got {data.dtype} by {packed.dtype}")
-    width, group = number(packed.shape[2]), number(packed.shape[3])
+    width, group = extent_of(packed.shape[2]), extent_of(packed.shape[3])
     if width is None or group != _group(packed.dtype) or not same(_parts(data.shape[1], group), packed.shape[1]):
         raise DefinitionError(f"{wanted}, got {data} and {packed}")
     if not same(_parts(as_expr(units), width), packed.shape[0]):

@@ -24,8 +24,7 @@ from tensorlang.te.operation import ComputeOp, loads
 from tensorlang.te.tensor_intrin import decl_tensor_intrin
 from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
 from tensorlang.topi.elementwise import run_in_parallel, schedule_elementwise
-from tensorlang.topi.operator import Anchor, axes_of
-from tensorlang.topi.product import number
+from tensorlang.topi.operator import Anchor, axes_of, extent_of
 from tensorlang.topi.register_tile import MANY, fixed_width
 
 _INSTRUCTIONS = (
@@ -81,8 +80,8 @@ class Plan:
 
 def plan_of(op: ComputeOp, target: Target) -> Plan:
     """Choose the sizes for the sums of a product."""
-    m, panels, width = (number(axis.extent) or MANY for axis in op.axes)
-    depth = number(op.reduce_axes[0].extent) or MANY
+    m, panels, width = (extent_of(axis.extent) or MANY for axis in op.axes)
+    depth = extent_of(op.reduce_axes[0].extent) or MANY
     data, weight = loads(op)
     row_bytes = depth * dtypes.info(data.buffer.dtype).bytes
     rows = fixed_width(m, width, target, _WORD, 8 if row_bytes % _PAGE == 0 else 12).rows
@@ -134,9 +133,9 @@ def _sum_words(stage: Stage, target: Target) -> None:
     dot = dot_instruction(data.dtype, weight.dtype, target)
     lanes = target.lanes(_WORD) if dot is None else int(dot.buffers["out"].shape[0])
     *rows, panel, lane = stage.op.axis
-    word, term = stage.split(stage.op.reduce_axis[0], factor=number(weight.shape[-1]))
+    word, term = stage.split(stage.op.reduce_axis[0], factor=extent_of(weight.shape[-1]))
     vector, inner = stage.split(lane, factor=lanes)
-    if dot is not None and (number(lane.extent) or 1) % lanes == 0:
+    if dot is not None and (extent_of(lane.extent) or 1) % lanes == 0:
         stage.reorder(panel, word, *rows, vector, inner, term)
         stage.tensorize(inner, dot)
     else:
@@ -165,7 +164,7 @@ def schedule_panels(s: Schedule, anchor: Anchor) -> None:
     op = _compute_op(s, anchor.output)
     (read,) = loads(op)
     stage, (panel, word, lane, term) = s[anchor.output], axes_of(s, anchor.output)
-    words, width, group = (number(axis.extent) or 1 for axis in op.axes[1:])
+    words, width, group = (extent_of(axis.extent) or 1 for axis in op.axes[1:])
     lanes, outer = gcd(width, anchor.target.lanes(_WORD)), panel
     if lane in variables(read.index[-1]):
         vector, inner = stage.split(lane, factor=lanes)

@@ -19,8 +19,8 @@ from tensorlang.schedule import Schedule
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.topi.axes import normalized_all
-from tensorlang.topi.elementwise import GRAIN, extent_of, run_in_parallel, work_of
-from tensorlang.topi.operator import Anchor, Operator, Rule, accumulator
+from tensorlang.topi.elementwise import GRAIN, run_in_parallel, work_of
+from tensorlang.topi.operator import Anchor, Operator, Rule, accumulator, extent_of
 from tensorlang.topi.rows import fused, partial_results, reduce_in_lanes
 
 Array = npt.NDArray[Any]

@@ -15,8 +15,8 @@ from tensorlang.schedule.stage import Stage
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import read_buffers
-from tensorlang.topi.elementwise import extent_of, is_larger, run_in_parallel, stream_out
-from tensorlang.topi.operator import Anchor
+from tensorlang.topi.elementwise import is_larger, run_in_parallel, stream_out
+from tensorlang.topi.operator import Anchor, extent_of
 
 PART = ".part"
 """Stages with the tag of an operator, and this or another word with a dot behind it, are its parts."""

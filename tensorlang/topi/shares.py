@@ -8,7 +8,7 @@ from math import prod
 from tensorlang import dtypes
 from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target
-from tensorlang.topi.elementwise import extent_of
+from tensorlang.topi.operator import extent_of
 
 _WORTH_THREADS = 1 << 20
 """Operations below which starting threads costs more than they bring."""

@@ -1,16 +1,15 @@
 """Schedules of windows that slide over each channel by itself, or over few: depthwise, narrow groups, pooling.
 
 Where rows are contiguous, a tile is some rows of one vector of columns. What padding cuts off a row is a condition of
-the lanes (`along_row`), so that vectors keep their places; what it cuts off above and below shortens the loops. Where
-channels are contiguous, a tile is some pixels of a vector of channels, and the loops are shorter on all sides.
+the lanes (`Sliding.element`), so that vectors keep their places; what it cuts off above and below shortens the loops.
+Where channels are contiguous, a tile is some pixels of a vector of channels, and the loops are shorter on all sides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorlang import te
-from tensorlang.ir.expr import Const, Expr
+from tensorlang.ir.expr import Const
 from tensorlang.schedule import Schedule
 from tensorlang.te.operation import ComputeOp, Operation
 from tensorlang.topi.operator import Anchor, accumulator, axes_of
@@ -21,11 +20,6 @@ _CHAINS = 4
 _PIXELS = 6
 _MOST_COPIES = 256
 """Vector stores that the copies of a tile may make."""
-
-
-def along_row(value: Expr, tests: Sequence[Expr], otherwise: Expr) -> Expr:
-    """An element of a row, or what padding stands for."""
-    return te.if_then_else(te.all(*tests), value, otherwise) if tests else value
 
 
 def schedule_sliding(s: Schedule, anchor: Anchor) -> None:

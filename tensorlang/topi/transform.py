@@ -17,9 +17,9 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import Schedule
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.topi.axes import normalized, normalized_all
-from tensorlang.topi.elementwise import extent_of, run_in_parallel, schedule_elementwise
+from tensorlang.topi.elementwise import run_in_parallel, schedule_elementwise
 from tensorlang.topi.layouts import layout
-from tensorlang.topi.operator import Anchor, Operator, Rule
+from tensorlang.topi.operator import Anchor, Operator, Rule, extent_of
 
 Array = npt.NDArray[Any]
 _CUTS = "cuts"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorlang import te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary
+from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, cast
 from tensorlang.ir.simplify import simplify
+from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.layouts import Blocked, Layout, Place
 
 Pair: TypeAlias = int | Sequence[int]
 """One number for height and width, or one for each."""
@@ -53,6 +56,47 @@ class Window:
         if not (isinstance(last, Const) and last.value <= 0):
             tests.append(binary("lt", place, extent))
         return tests
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows over the pixels of an image: `y` and `x` run over a window, `rows` and `columns` count the windows."""
+
+    data: Tensor
+    images: Layout
+    down: Window
+    right: Window
+    rows: Expr
+    columns: Expr
+    y: Axis
+    x: Axis
+
+    def element(self, at: Mapping[str, Place], dtype: str, beside: Expr | None = None) -> tuple[Expr, Expr | None]:
+        """An element of the window at a pixel, and the condition, if any, under which it is no padding.
+
+        `at`: coordinates of the pixel by letter, H and W counted in windows. `beside`: what padding at both ends of a
+        row stands for; then the condition is only about what is above and below, and vectors of pixels keep their
+        places.
+        """
+        h, w = at["H"], at["W"]
+        assert not isinstance(h, Blocked) and not isinstance(w, Blocked)
+        place = {**at, "H": self.down.at(h, self.y), "W": self.right.at(w, self.x)}
+        value = cast(self.data(*self.images.index(place)), dtype)
+        tests = self.down.inside(h, self.y, self.images.extent(self.data, "H"), self.rows)
+        ends = self.right.inside(w, self.x, self.images.extent(self.data, "W"), self.columns)
+        if beside is None:
+            tests += ends
+        elif ends:
+            value = te.if_then_else(te.all(*ends), value, beside)
+        return value, te.all(*tests) if tests else None
+
+
+def sliding(data: Tensor, images: Layout, down: Window, right: Window, ceil_mode: bool = False) -> Sliding:
+    """Windows over the pixels of data in a layout."""
+    rows = down.count(images.extent(data, "H"), ceil_mode)
+    columns = right.count(images.extent(data, "W"), ceil_mode)
+    y, x = te.reduce_axis((0, down.size), "ry"), te.reduce_axis((0, right.size), "rx")
+    return Sliding(data, images, down, right, rows, columns, y, x)
 
 
 def windows(kernel: Sequence[int], stride: Pair, padding: Padding, dilation: Pair) -> tuple[Window, Window]:
