@@ -18,7 +18,7 @@ UNCLEAR = {"utils", "util", "helpers", "helper", "misc", "common", "base", "mana
 IMPORTERS = {
     "islpy": {"polyhedral/isl.py"},
     "llvmlite": {"target/llvm/engine.py"},
-    "xgboost": {"autotune/xgb_model.py"},
+    "xgboost": {"autotune/model/xgb_model.py"},
 }
 """Packages that one file alone may import."""
 

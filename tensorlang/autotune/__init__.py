@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tensorlang.autotune.apply import apply_best, find_best, replay
 from tensorlang.autotune.bench import Bench, bench_best
-from tensorlang.autotune.log import Log, LogWriter, best_record, best_records, merge_logs, read_log
-from tensorlang.autotune.measure import Limits
-from tensorlang.autotune.records import Status, TuningRecord
+from tensorlang.autotune.measuring.measurer import Limits
+from tensorlang.autotune.records.log import Log, LogWriter, best_record, best_records, merge_logs, read_log
+from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.result import Interrupted, Progress, Result
 from tensorlang.autotune.task import Task, create_task, task_of
 from tensorlang.autotune.tuner import tune

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tensorlang.autotune.log import best_record, read_log
-from tensorlang.autotune.records import TuningRecord
+from tensorlang.autotune.records.log import best_record, read_log
+from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task, task_of
 from tensorlang.errors import RecordError, ScheduleError
 from tensorlang.schedule import Schedule, Trace, create_schedule

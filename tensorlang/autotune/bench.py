@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, replace
 
 from tensorlang.autotune.apply import find_best, replay
-from tensorlang.autotune.jobs import Comparison
-from tensorlang.autotune.measure import Measurer
-from tensorlang.autotune.records import TuningRecord
+from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.measuring.measurer import Measurer
+from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tensorlang.autotune.jobs import Comparison
-from tensorlang.autotune.records import TuningRecord
+from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task
 
 

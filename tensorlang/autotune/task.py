@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorlang import topi
 from tensorlang.autotune.files import load_function
-from tensorlang.autotune.records import TuningRecord, WorkloadId
+from tensorlang.autotune.records.record import TuningRecord, WorkloadId
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Binary, Call, Const, Expr, Load, Unary
 from tensorlang.target import parse

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorlang.autotune.fingerprint import host, versions
-from tensorlang.autotune.jobs import Comparison
-from tensorlang.autotune.knowledge import Knowledge, make_scorer
-from tensorlang.autotune.log import LogWriter, read_log
-from tensorlang.autotune.measure import Limits, Measurement, Measurer, require_native
-from tensorlang.autotune.records import TuningRecord, now
+from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer, require_native
+from tensorlang.autotune.records.fingerprint import host, versions
+from tensorlang.autotune.records.log import LogWriter, read_log
+from tensorlang.autotune.records.record import TuningRecord, now
 from tensorlang.autotune.result import Interrupted, Progress, Result, count_failures
-from tensorlang.autotune.search import Candidate
-from tensorlang.autotune.sketch import Sketch, require_candidates
+from tensorlang.autotune.search.evolution import Candidate
+from tensorlang.autotune.search.knowledge import Knowledge, make_scorer
+from tensorlang.autotune.search.sketch import Sketch, require_candidates
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tensorlang.autotune import Result, TuningRecord
-from tensorlang.autotune.jobs import Comparison
+from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.schedule.trace import Trace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorlang.autotune.records import Status, TuningRecord, WorkloadId, now
+from tensorlang.autotune.records.record import Status, TuningRecord, WorkloadId, now
 
 
 @pytest.fixture

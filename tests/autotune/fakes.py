@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorlang.autotune.nest import Access, Kind, Loop, Nest
-from tensorlang.autotune.sketch import Columns, Constraint, Sketch
+from tensorlang.autotune.model.nest import Access, Kind, Loop, Nest
+from tensorlang.autotune.search.sketch import Columns, Constraint, Sketch
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorlang.autotune.estimate import Machine, estimate
-from tensorlang.autotune.jobs import Arrays, BuildJob, build_candidate, difference
-from tensorlang.autotune.seeded import seeded_inputs
+from tensorlang.autotune.measuring.jobs import Arrays, BuildJob, build_candidate, difference
+from tensorlang.autotune.measuring.seeded import seeded_inputs
+from tensorlang.autotune.model.estimate import Machine, estimate
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.space.contraction import contraction_of
 from tensorlang.autotune.space.structure import heaviest, stages_of

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tensorlang.autotune import Interrupted, Limits, Progress, Result, Status, Task, create_task, read_log, tune
-from tensorlang.autotune.nest import Nest
-from tensorlang.autotune.sketch import Columns, Constraint, Sketch
+from tensorlang.autotune.model.nest import Nest
+from tensorlang.autotune.search.sketch import Columns, Constraint, Sketch
 from tensorlang.autotune.space import sketches_of
 from tensorlang.errors import RecordError, ScheduleError, TargetError
 from tensorlang.schedule import Trace

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tensorlang.autotune import Progress, Status, TuningRecord
-from tensorlang.autotune.records import WorkloadId
+from tensorlang.autotune.records.record import WorkloadId
 from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.display import describe, plain_lines, progress_table, time_left
 from tensorlang.cli.report import format_seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorlang.autotune.sketch import Sketch
+from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.contraction import contraction_sketches
 from tensorlang.autotune.space.structure import heaviest, stages_of
 from tensorlang.autotune.space.tiled import tiled_sketches

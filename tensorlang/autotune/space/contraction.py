@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensorlang.autotune.nest import Access, Array, Kind, Loop, Nest
-from tensorlang.autotune.sketch import Columns, Constraint, Sketch
+from tensorlang.autotune.model.nest import Access, Array, Kind, Loop, Nest
+from tensorlang.autotune.search.sketch import Columns, Constraint, Sketch
 from tensorlang.autotune.space.candidates import ROWS, UNROLLS, column_blocks, row_blocks, up_to, vector_widths
 from tensorlang.autotune.space.draft import Draft
 from tensorlang.autotune.space.limits import tile_constraints

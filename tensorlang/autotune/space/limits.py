@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorlang.autotune.nest import Array
-from tensorlang.autotune.sketch import Columns, Constraint, Mask
+from tensorlang.autotune.model.nest import Array
+from tensorlang.autotune.search.sketch import Columns, Constraint, Mask
 from tensorlang.autotune.space.structure import Stage
 from tensorlang.autotune.task import Task
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorlang import dtypes
-from tensorlang.autotune.nest import Access
+from tensorlang.autotune.model.nest import Access
 from tensorlang.autotune.task import Task, count_operations, extent
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Buffer, Expr, Var, walk

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensorlang.autotune.nest import Array, Kind, Loop, Nest
-from tensorlang.autotune.sketch import Columns, Constraint, Mask, Sketch
+from tensorlang.autotune.model.nest import Array, Kind, Loop, Nest
+from tensorlang.autotune.search.sketch import Columns, Constraint, Mask, Sketch
 from tensorlang.autotune.space.candidates import ROWS, UNROLLS, column_blocks, powers, row_blocks, up_to, vector_widths
 from tensorlang.autotune.space.draft import Draft
 from tensorlang.autotune.space.limits import tile_constraints

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensorlang.autotune.nest import LINE, PAGE, Array, Kind, Nest, footprint, register_tile, rows_of
+from tensorlang.autotune.model.nest import LINE, PAGE, Array, Kind, Nest, footprint, register_tile, rows_of
 from tensorlang.target.spec import Target
 
 SPILL_COST = 1.5  # one register too many is a cliff: reloads stand in the chain of every accumulator

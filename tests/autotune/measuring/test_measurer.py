@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorlang.autotune.jobs import Arrays, RunJob, build_candidate, run_candidate
-from tensorlang.autotune.jobs import BuildJob as Job
-from tensorlang.autotune.measure import Limits, Measurement, Measurer
-from tensorlang.autotune.records import Status
-from tensorlang.autotune.seeded import seeded_inputs
+from tensorlang.autotune.measuring.jobs import Arrays, RunJob, build_candidate, run_candidate
+from tensorlang.autotune.measuring.jobs import BuildJob as Job
+from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer
+from tensorlang.autotune.measuring.seeded import seeded_inputs
+from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task, create_task
 
-OPERATORS = str(Path(__file__).with_name("operators.py"))
+OPERATORS = str(Path(__file__).parents[1] / "operators.py")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_the_winner_is_compared_with_numpy(task: Task, measurer: Measurer) -> No
 def test_programs_too_large_for_numpy_are_checked_against_the_unscheduled_kernel(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tensorlang.autotune.seeded.LARGEST_EVALUATION", 0)
+    monkeypatch.setattr("tensorlang.autotune.measuring.seeded.LARGEST_EVALUATION", 0)
     own = create_task(f"{OPERATORS}:max_of_min", (9, 17, 5), threads=1)
     with Measurer(own) as measurer:
         arrays: Arrays = pickle.loads(Path(measurer.arrays_path).read_bytes())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tensorlang.autotune.records import SCHEMA, Status, TuningRecord
+from tensorlang.autotune.records.record import SCHEMA, Status, TuningRecord
 from tensorlang.errors import RecordError
 
 

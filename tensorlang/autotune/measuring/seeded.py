@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, topi
-from tensorlang.autotune.jobs import Arrays, run_unscheduled
-from tensorlang.autotune.pool import Worker
-from tensorlang.autotune.records import Status
+from tensorlang.autotune.measuring.jobs import Arrays, run_unscheduled
+from tensorlang.autotune.measuring.pool import Worker
+from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task, extent
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Load, walk

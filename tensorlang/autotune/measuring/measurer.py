@@ -13,9 +13,16 @@ from types import TracebackType
 from typing import Any
 
 from tensorlang import dtypes
-from tensorlang.autotune.jobs import BuildJob, CompareJob, Comparison, RunJob, build_candidate, compare_with_numpy
-from tensorlang.autotune.jobs import run_candidate as run_in_worker
-from tensorlang.autotune.pool import (
+from tensorlang.autotune.measuring.jobs import (
+    BuildJob,
+    CompareJob,
+    Comparison,
+    RunJob,
+    build_candidate,
+    compare_with_numpy,
+)
+from tensorlang.autotune.measuring.jobs import run_candidate as run_in_worker
+from tensorlang.autotune.measuring.pool import (
     Reply,
     Worker,
     WorkerSettings,
@@ -24,8 +31,8 @@ from tensorlang.autotune.pool import (
     thread_environment,
     wait_any,
 )
-from tensorlang.autotune.records import Status
-from tensorlang.autotune.seeded import reference_arrays
+from tensorlang.autotune.measuring.seeded import reference_arrays
+from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TargetError, TensorlangError
 from tensorlang.target import measure_peak

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorlang.autotune.records import Status
+from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
 
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
@@ -125,7 +125,7 @@ class Worker:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         settings = self._settings
-        command = [sys.executable, "-m", "tensorlang.autotune.worker", str(theirs.fileno())]
+        command = [sys.executable, "-m", "tensorlang.autotune.measuring.worker", str(theirs.fileno())]
         command += [",".join(map(str, settings.cpus)), str(settings.memory_bytes)]
         path = os.pathsep.join(filter(None, (_PACKAGE_PARENT, os.environ.get("PYTHONPATH", ""))))
         with theirs:

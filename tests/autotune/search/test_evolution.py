@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorlang.autotune.cost_model import CostModel
-from tensorlang.autotune.estimate import Estimate, Machine, estimate
-from tensorlang.autotune.features import features
-from tensorlang.autotune.nest import Nest
-from tensorlang.autotune.search import Candidate, Scorer, propose
-from tensorlang.autotune.sketch import Constraint, Sketch, require_candidates
+from tensorlang.autotune.model.cost_model import CostModel
+from tensorlang.autotune.model.estimate import Estimate, Machine, estimate
+from tensorlang.autotune.model.features import features
+from tensorlang.autotune.model.nest import Nest
+from tensorlang.autotune.search.evolution import Candidate, Scorer, propose
+from tensorlang.autotune.search.sketch import Constraint, Sketch, require_candidates
 from tensorlang.errors import ScheduleError
 from tensorlang.target.spec import Target
 
-from .fakes import fake_sketch
+from ..fakes import fake_sketch
 
 MACHINE = Machine.of(Target("llvm", vector_bytes=64, vector_registers=32))
 Seen = set[tuple[str, tuple[int, ...]]]

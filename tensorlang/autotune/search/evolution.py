@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang.autotune.cost_model import CostModel
-from tensorlang.autotune.estimate import Estimate
-from tensorlang.autotune.nest import Array, Nest
-from tensorlang.autotune.sketch import Indices, OpenTrace, Sketch
+from tensorlang.autotune.model.cost_model import CostModel
+from tensorlang.autotune.model.estimate import Estimate
+from tensorlang.autotune.model.nest import Array, Nest
+from tensorlang.autotune.search.sketch import Indices, OpenTrace, Sketch
 
 POPULATION = 1024
 GENERATIONS = 4

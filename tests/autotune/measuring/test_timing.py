@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tensorlang.autotune import timing
-from tensorlang.autotune.timing import FEWEST, MOST_REJECTED, REPEATS, sample, time_interleaved, time_kernel
+from tensorlang.autotune.measuring import timing
+from tensorlang.autotune.measuring.timing import FEWEST, MOST_REJECTED, REPEATS, sample, time_interleaved, time_kernel
 
 Take = Callable[[Callable[[], object], int], tuple[float, bool]]
 

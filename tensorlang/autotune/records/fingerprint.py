@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from tensorlang.autotune.records import Json
+from tensorlang.autotune.records.record import Json
 from tensorlang.version import VERSION
 
 

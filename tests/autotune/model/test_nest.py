@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorlang.autotune.nest import LINE, Access, Kind, Loop, Nest, footprint, register_tile
+from tensorlang.autotune.model.nest import LINE, Access, Kind, Loop, Nest, footprint, register_tile
 
-from .fakes import matmul_nest
+from ..fakes import matmul_nest
 
 _AXES = ("i", "j", "k")
 

@@ -9,8 +9,19 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang.autotune.estimate import Estimate, Machine
-from tensorlang.autotune.nest import LINE, PAGE, Access, Array, Footprint, Kind, Nest, footprint, register_tile, stack
+from tensorlang.autotune.model.estimate import Estimate, Machine
+from tensorlang.autotune.model.nest import (
+    LINE,
+    PAGE,
+    Access,
+    Array,
+    Footprint,
+    Kind,
+    Nest,
+    footprint,
+    register_tile,
+    stack,
+)
 
 DEPTHS = 6
 ACCESSES = 4

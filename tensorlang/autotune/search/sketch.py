@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang.autotune.nest import Array, Nest
+from tensorlang.autotune.model.nest import Array, Nest
 from tensorlang.errors import ScheduleError
 
 Columns = Mapping[str, Array]

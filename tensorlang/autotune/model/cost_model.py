@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang.autotune.nest import Array
+from tensorlang.autotune.model.nest import Array
 
 Rows = npt.NDArray[np.float32]
 
@@ -32,7 +32,7 @@ class CostModel:
         """Learn from measured candidates: `rows` of features, estimated and measured seconds."""
         if len(seconds) < FEWEST_TO_LEARN:
             return
-        from tensorlang.autotune import xgb_model
+        from tensorlang.autotune.model import xgb_model
 
         prior, truth = np.log(estimates), np.log(seconds)
         if rank_correlation(prior, truth) < TRUSTED:

@@ -11,7 +11,7 @@ import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tensorlang.autotune.records import Status
+from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError, ScheduleError, TensorlangError
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorlang.autotune.records import TuningRecord
+from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.errors import RecordError
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorlang.autotune.estimate import Machine, estimate
-from tensorlang.autotune.features import features
+from tensorlang.autotune.model.estimate import Machine, estimate
+from tensorlang.autotune.model.features import features
 from tensorlang.target.spec import Target
 
-from .fakes import matmul_nest
+from ..fakes import matmul_nest
 
 MACHINE = Machine.of(Target("llvm", vector_bytes=64, vector_registers=32, caches=(49152, 1 << 20, 1 << 25)))
 

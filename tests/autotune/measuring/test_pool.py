@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tensorlang.autotune.pool import Worker, WorkerSettings, share_cpus, thread_environment, wait_any
-from tensorlang.autotune.records import Status
+from tensorlang.autotune.measuring.pool import Worker, WorkerSettings, share_cpus, thread_environment, wait_any
+from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorlang.autotune.log import LogWriter, best_record, best_records, merge_logs, read_log
-from tensorlang.autotune.records import Status, TuningRecord
+from tensorlang.autotune.records.log import LogWriter, best_record, best_records, merge_logs, read_log
+from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.errors import RecordError
 
 
@@ -94,8 +94,8 @@ def test_a_full_disk_is_an_error_not_a_loss_in_silence(record: TuningRecord) -> 
 _ENDLESS_WRITER = """
 import itertools, json, sys
 from dataclasses import replace
-from tensorlang.autotune.log import LogWriter
-from tensorlang.autotune.records import TuningRecord
+from tensorlang.autotune.records.log import LogWriter
+from tensorlang.autotune.records.record import TuningRecord
 record = TuningRecord.from_json(json.loads(sys.argv[2]))
 with LogWriter(sys.argv[1]) as writer:
     for n in itertools.count():

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensorlang.autotune.cost_model import CostModel
-from tensorlang.autotune.estimate import Estimate, Machine, estimate
-from tensorlang.autotune.features import features
-from tensorlang.autotune.log import best_record
-from tensorlang.autotune.nest import Nest
-from tensorlang.autotune.records import Status, TuningRecord
-from tensorlang.autotune.search import Candidate, Rows, Scorer, propose
-from tensorlang.autotune.sketch import Sketch
+from tensorlang.autotune.model.cost_model import CostModel
+from tensorlang.autotune.model.estimate import Estimate, Machine, estimate
+from tensorlang.autotune.model.features import features
+from tensorlang.autotune.model.nest import Nest
+from tensorlang.autotune.records.log import best_record
+from tensorlang.autotune.records.record import Status, TuningRecord
+from tensorlang.autotune.search.evolution import Candidate, Rows, Scorer, propose
+from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.task import Task
 
 ELITES = 32

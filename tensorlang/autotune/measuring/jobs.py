@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, topi
-from tensorlang.autotune.records import Status
+from tensorlang.autotune.measuring.timing import Timing, raised_priority, sample, time_interleaved, time_kernel
+from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import extent
-from tensorlang.autotune.timing import Timing, raised_priority, sample, time_interleaved, time_kernel
 from tensorlang.driver import build, lower
 from tensorlang.schedule import Trace, create_schedule
 from tensorlang.target.backend import backend

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorlang.autotune.cost_model import CostModel, fitted_slope, rank_correlation
-from tensorlang.autotune.nest import Array
+from tensorlang.autotune.model.cost_model import CostModel, fitted_slope, rank_correlation
+from tensorlang.autotune.model.nest import Array
 
 Rows = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 

@@ -1,0 +1,1 @@
+"""Measuring candidates: builders and a runner in processes of their own, checked outputs, timing."""

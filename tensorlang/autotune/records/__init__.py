@@ -1,0 +1,1 @@
+"""What measurements leave behind: records, and the logs that hold them."""

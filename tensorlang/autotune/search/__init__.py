@@ -1,0 +1,1 @@
+"""Which candidates to measure next: sketches with open decisions, and the search over them."""
