@@ -1,0 +1,1 @@
+"""Logs of other tuners, read into records of ours."""
