@@ -32,6 +32,9 @@ THREADS = 2
 INTERPRETER = os.environ.get("NUMBA_PYTHON", sys.executable)
 """A Python that has numba; without one, its figures are left out."""
 
+LINE = 16
+"""Elements of float32 in a cache line."""
+
 Array = npt.NDArray[np.float64]
 Plan = Callable[[Stage], object]
 
@@ -87,6 +90,27 @@ def jacobi_tiles(stage: Stage, steps: int = 8, tile: tuple[int, int] = (16, 512)
     stage.wavefront(*tiles[:2])
     for axis in stage.fission(j):
         stage.vectorize(axis)
+
+
+def jacobi_rows(stage: Stage, steps: int, rows: int, threads: int) -> None:
+    """On copies whose rows begin at cache lines: tiles of some double steps and whole rows, the halves a row apart."""
+    packed = stage.cache_inplace(lambda i, j: (i, j))
+    for k in range(2):
+        copy = stage.schedule[f"{packed.name}.from{k}"]
+        copy.storage_align(copy.op.axis[0], LINE, 0)
+        row, column = map(str, copy.leaf_iter_vars)
+        loops = ((copy, row, column), (stage, f"ax{k}_0", f"ax{k}_1"))
+        for moved, outer, inner in loops:
+            moved.vectorize(inner)
+            if threads > 1:
+                moved.parallel(outer)
+    i = packed.fuse_with("i", packed.shift("i_1", 1))
+    j = packed.fuse_with("j", packed.shift("j_1", 1))
+    tiles = packed.time_tile("t", [i], steps, [rows])
+    if threads > 1:
+        packed.wavefront(*tiles)
+    for axis in packed.fission(j):
+        packed.vectorize(axis)
 
 
 def heat_tiles(stage: Stage) -> None:

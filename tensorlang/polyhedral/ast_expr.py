@@ -31,7 +31,7 @@ def convert(node: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
     if op == _Op.minus:
         return Unary("neg", args[0], INDEX) if not isinstance(args[0], Const) else Const(-args[0].value, INDEX)
     if op in (_Op.select, _Op.cond):
-        return Select(args[0], args[1], args[2], args[1].dtype)
+        return Select(_condition(args[0]), args[1], args[2], args[1].dtype)
     if op in _BINARY:
         build: Callable[[Expr, Expr], Expr] = lambda a, b: _binary(_BINARY[op], a, b)  # noqa: E731
         return reduce(build, args)
@@ -40,8 +40,13 @@ def convert(node: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
 
 def _binary(op: str, a: Expr, b: Expr) -> Expr:
     if op in ("and", "or"):
-        return Binary(op, a, b, "bool")
+        return Binary(op, _condition(a), _condition(b), "bool")
     return binary(op, a, b)
+
+
+def _condition(expr: Expr) -> Expr:
+    """isl writes 1 for what always holds."""
+    return Const(bool(expr.value), "bool") if isinstance(expr, Const) else expr
 
 
 def from_pw_aff(value: isl.PwAff, parameters: Mapping[str, Expr]) -> Expr:

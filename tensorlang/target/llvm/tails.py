@@ -44,8 +44,7 @@ def has_masks(target: Target, moved: Iterable[str]) -> bool:
 def first_lanes(fn: Function, count: Value, lanes: int, bits: int) -> Value:
     """The mask of the first `count` (at most `lanes`) of `lanes` lanes, for a dtype of so many bits."""
     if count.integer is not None:
-        bools = ", ".join(f"i1 {'true' if lane < count.integer else 'false'}" for lane in range(lanes))
-        return Value(f"<{bools}>", "bool", lanes)
+        return these_lanes(range(count.integer), lanes)
     # AVX-512 has masks of their own, for which bytes do; AVX2 has the sign bits of lanes of the dtype.
     element = "i8" if target_cpu(fn.target).features >= _AVX512 else f"i{bits}"
     short = count.text if element == "i64" else fn.op(f"trunc {count.typed} to {element}")
@@ -54,6 +53,12 @@ def first_lanes(fn: Function, count: Value, lanes: int, bits: int) -> Value:
     every = fn.op(f"shufflevector {type_} {first}, {type_} poison, <{lanes} x i32> zeroinitializer")
     numbers = ", ".join(f"{element} {lane}" for lane in range(lanes))
     return fn.value(f"icmp ult {type_} <{numbers}>, {every}", "bool", lanes)
+
+
+def these_lanes(active: range, lanes: int) -> Value:
+    """The mask of known lanes."""
+    bools = ", ".join(f"i1 {'true' if lane in active else 'false'}" for lane in range(lanes))
+    return Value(f"<{bools}>", "bool", lanes)
 
 
 def is_short(body: Stmt) -> bool:

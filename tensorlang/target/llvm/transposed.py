@@ -30,7 +30,7 @@ _FAR = 4
 def rows(scope: Scope, loop: For) -> tuple[Load, ...]:
     """The reads of a serial loop inside a vector loop that are worth transposing; none of a loop that is not plain."""
     extent = constant_extent(loop)
-    stores = _straight(loop.body)
+    stores = straight(loop.body)
     if loop.kind is not LoopKind.SERIAL or scope.lanes is None:
         return ()
     if scope.lanes.mask is not None and scope.lanes.active is None:
@@ -73,13 +73,13 @@ def transposed_loop(fn: Function, scope: Scope, loop: For, reads: tuple[Load, ..
         block(binary(fn, "add", lower, literal(full * columns, INDEX)), extent % columns)
 
 
-def _straight(stmt: Stmt) -> list[Store] | None:
+def straight(stmt: Stmt) -> list[Store] | None:
     """The stores of a body without loops and conditions."""
     match stmt:
         case Store():
             return [stmt]
         case Seq():
-            parts = [_straight(part) for part in stmt.body]
+            parts = [straight(part) for part in stmt.body]
             return None if None in parts else [store for part in parts for store in part or ()]
     return None
 

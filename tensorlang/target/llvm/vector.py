@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from tensorlang import dtypes
@@ -11,11 +12,12 @@ from tensorlang.ir.loops import constant_extent
 from tensorlang.ir.stmt import Fail, For, If, Let, LoopKind, Prefetch, Seq, Stmt, Store, children, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.lowering.passes.full_tile import full_tile
-from tensorlang.target.llvm.alignment import iterations_to_line
-from tensorlang.target.llvm.arithmetic import binary
+from tensorlang.target.llvm.alignment import LINE, iterations_to_line, row_of_lines
+from tensorlang.target.llvm.arithmetic import binary, select
 from tensorlang.target.llvm.expressions import index
+from tensorlang.target.llvm.overlaps import Held, Read, carried, overlaps
 from tensorlang.target.llvm.scope import Lanes, Scope
-from tensorlang.target.llvm.tails import first_lanes, is_short, masks_fit
+from tensorlang.target.llvm.tails import first_lanes, is_short, masks_fit, these_lanes
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 
 Emit = Callable[[Function, Scope, Stmt], None]
@@ -24,6 +26,8 @@ _MOST_PIECES = 16
 """More full pieces than this become a loop."""
 _MOST_LONG_PIECES = 4
 """The same for pieces that call functions, which are dozens of instructions each."""
+_TOGETHER = 8
+"""Pieces in a row that share the lines that they read."""
 
 
 def vectorizable(loop: For) -> bool:
@@ -40,11 +44,12 @@ def vector_loop(fn: Function, scope: Scope, loop: For, emit: Emit, repeat: Repea
     masked = masks_fit(fn, scope, loop, moved)
     pieces = _Pieces(fn, scope, loop, emit, lower, lanes, bits, reach, masked)
     most = most_iterations(loop) if count is None else count
-    if count is None or (masked and count > _MOST_PIECES * lanes):
+    if count is None:
         rest = binary(fn, "max", binary(fn, "sub", index(fn, scope, loop.upper), lower), literal(0, INDEX))
-        long = masked and (most is None or most > _MOST_PIECES * lanes)
-        if long and pieces.aligned(rest, repeat):
-            return
+    else:
+        rest = literal(count, INDEX)
+    if masked and pieces.aligned(rest, most, repeat):
+        return
     if count is None:
         pieces.unknown(rest, most, repeat)
     else:
@@ -64,18 +69,20 @@ class _Pieces:
     bits: int
     reach: tuple[int, int] | None
     masked: bool
+    stored: Store | None = None
 
     def known(self, count: int, repeat: Repeat) -> None:
         """A loop of constant extent."""
         full, rest = divmod(count, self.lanes)
         if full > (_MOST_LONG_PIECES if _calls(self.loop.body) else _MOST_PIECES):
-            repeat(self.fn, literal(0, INDEX), literal(full, INDEX), self._full)
+            self._repeated(literal(full, INDEX), repeat)
         else:
-            for number in range(full):
-                self._full(literal(number, INDEX))
+            self._together(literal(0, INDEX), self._shared(full), full)
         first = self._after(literal(full * self.lanes, INDEX))
         # Rows of less than a register, masked, overlap in memory: the next waits for the one before.
-        if self.masked and full and rest & (rest - 1):
+        if rest and self._shared(1):
+            self._edge(first, range(rest))
+        elif self.masked and full and rest & (rest - 1):
             self._masked(first, literal(rest, INDEX), _power_of_two(rest))
         elif rest:
             self._piece(first, rest)
@@ -85,7 +92,7 @@ class _Pieces:
         fn, done, rest = self.fn, literal(0, INDEX), count
         if most is None or most > self.lanes or not self.masked:
             whole = binary(fn, "floordiv", count, literal(self.lanes, INDEX))
-            repeat(fn, literal(0, INDEX), whole, self._full)
+            self._repeated(whole, repeat)
             done = binary(fn, "mul", whole, literal(self.lanes, INDEX))
             rest = binary(fn, "sub", count, done)
         if self.masked:
@@ -97,15 +104,37 @@ class _Pieces:
         else:
             repeat(fn, done, count, lambda at: self._piece(self._after(at), 1))
 
-    def aligned(self, count: Value, repeat: Repeat) -> bool:
-        """A loop of any extent, its full pieces at the start of cache lines if it is long; False: nothing to gain."""
-        fn, least = self.fn, _MOST_PIECES * self.lanes
-        first = iterations_to_line(fn, self.scope, self.loop, self.lower, count, self.lanes, least)
-        if first is None:
+    def aligned(self, count: Value, most: int | None, repeat: Repeat) -> bool:
+        """A loop whose full pieces begin at cache lines; False: it is not worth it, or stores no row of lines.
+
+        It is for long loops, and for those whose pieces share lines that they read.
+        """
+        fn, long = self.fn, most is None or most > _MOST_PIECES * self.lanes
+        stored = row_of_lines(fn, self.scope, self.loop, self.lanes, long)
+        after = replace(self, stored=stored)
+        shares = bool(after._shared(_TOGETHER))
+        if stored is None or not (long or shares):
             return False
-        with fn.when(binary(fn, "gt", first, literal(0, INDEX))):
-            self._masked(self.lower, first, self.lanes)
-        replace(self, lower=self._after(first)).unknown(binary(fn, "sub", count, first), None, repeat)
+        missing = iterations_to_line(fn, self.scope, self.loop, stored, self.lower, self.lanes)
+        if shares:
+            first = binary(fn, "min", missing, count)
+        elif count.integer is None:
+            least = literal(_MOST_PIECES * self.lanes, INDEX)
+            first = select(fn, binary(fn, "ge", count, least), missing, literal(0, INDEX))
+        else:
+            first = missing
+        if missing.integer and first.integer:
+            before = self.lanes - missing.integer
+            line = binary(fn, "sub", self.lower, literal(before, INDEX))
+            after._edge(line, range(before, before + first.integer))
+        elif first.integer is None:
+            with fn.when(binary(fn, "gt", first, literal(0, INDEX))):
+                self._masked(self.lower, first, self.lanes)
+        after, count = replace(after, lower=self._after(first)), binary(fn, "sub", count, first)
+        if count.integer is None:
+            after.unknown(count, None, repeat)
+        else:
+            after.known(count.integer, repeat)
         return True
 
     def _narrower(self, count: Value) -> None:
@@ -115,6 +144,74 @@ class _Pieces:
             with fn.when(binary(fn, "ne", binary(fn, "bitand", count, literal(width, INDEX)), literal(0, INDEX))):
                 self._piece(self._after(binary(fn, "bitand", count, literal(-2 * width, INDEX))), width)
             width //= 2
+
+    def _repeated(self, count: Value, repeat: Repeat) -> None:
+        """So many full pieces; those that share lines, several at a time."""
+        fn, done = self.fn, literal(0, INDEX)
+        reads = self._shared(_TOGETHER)
+        if reads:
+            groups = binary(fn, "floordiv", count, literal(_TOGETHER, INDEX))
+            with nullcontext() if groups.integer else fn.when(binary(fn, "gt", groups, done)):
+                self._groups(groups, reads, repeat)
+            done = binary(fn, "mul", groups, literal(_TOGETHER, INDEX))
+            if count.integer is not None and done.integer is not None:
+                self._together(done, self._shared(count.integer - done.integer), count.integer - done.integer)
+                return
+        repeat(fn, done, count, self._full)
+
+    def _groups(self, count: Value, reads: tuple[Read, ...], repeat: Repeat) -> None:
+        """Groups of pieces, at least one; each hands its last lines to the next, in memory that becomes registers."""
+        fn, kept = self.fn, carried(reads, self.lanes, _TOGETHER)
+        before = self._held(self.lower)
+        slots: dict[tuple[Load, int], str] = {}
+        for key, read in kept.items():
+            line = before.line(read, key[1])
+            slots[key] = fn.alloca(line.type, LINE)
+            fn.do(f"store {line.typed}, ptr {slots[key]}, align {LINE}")
+
+        def group(number: Value) -> None:
+            lines = {}
+            for key, slot in slots.items():
+                kind = before.lines[key]
+                lines[key] = fn.value(f"load {kind.type}, ptr {slot}, align {LINE}", kind.dtype, kind.lanes)
+            held = self._together(binary(fn, "mul", number, literal(_TOGETHER, INDEX)), reads, _TOGETHER, lines)
+            for (row, line), slot in slots.items():
+                fn.do(f"store {held.lines[row, line + _TOGETHER].typed}, ptr {slot}, align {LINE}")
+
+        repeat(fn, literal(0, INDEX), count, group)
+
+    def _shared(self, pieces: int) -> tuple[Read, ...]:
+        """The reads of pieces in a row that are made of whole lines; none where copies of pieces would be long."""
+        if self.stored is None or not pieces or _calls(self.loop.body):
+            return ()
+        return overlaps(self.scope, self.loop, self.stored, self.lanes, pieces)
+
+    def _held(self, first: Value, lines: Mapping[tuple[Load, int], Value] | None = None) -> Held:
+        lanes = Lanes(self.loop.var.name, first, self.lanes, None, self.reach)
+        return Held(self.fn, self.scope, lanes, dict(lines or {}))
+
+    def _together(
+        self,
+        number: Value,
+        reads: tuple[Read, ...],
+        pieces: int,
+        lines: Mapping[tuple[Load, int], Value] | None = None,
+    ) -> Held:
+        """Full pieces from one on, some of whose lines may be at hand."""
+        first = self._after(binary(self.fn, "mul", number, literal(self.lanes, INDEX)))
+        held = self._held(first, lines)
+        for piece in range(pieces):
+            scope = replace(self.scope, held={**self.scope.held, **held.values(reads, piece, range(self.lanes))})
+            at = binary(self.fn, "add", first, literal(piece * self.lanes, INDEX))
+            replace(self, scope=scope)._piece(at, self.lanes)
+        return held
+
+    def _edge(self, first: Value, active: range) -> None:
+        """Some lanes of a piece that begins at a line."""
+        reads = self._held(first).values(self._shared(1), 0, active)
+        edge = replace(self, scope=replace(self.scope, held={**self.scope.held, **reads}))
+        known = active.stop if active.start == 0 else None
+        edge._piece(first, self.lanes, these_lanes(active, self.lanes), known)
 
     def _full(self, number: Value) -> None:
         self._piece(self._after(binary(self.fn, "mul", number, literal(self.lanes, INDEX))), self.lanes)
