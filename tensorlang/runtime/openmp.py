@@ -13,7 +13,8 @@ from tensorlang.runtime import threads
 
 SYMBOLS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 _WHEELS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch")
-_SPINS = "1000"
+_SPINS = "10000"
+"""A quarter of a millisecond, more or less: as long as a thread that waits keeps its CPU before it sleeps."""
 _opening = Lock()
 
 
@@ -45,8 +46,8 @@ def _library() -> ctypes.CDLL | None:
 @cache
 def _opened() -> ctypes.CDLL | None:
     path, loaded = _find()
-    # libgomp reads its environment once, while it is loaded. Its default lets idle threads spin for so long
-    # that a region after a pause takes milliseconds; with few spins it takes microseconds.
+    # libgomp reads its environment once, while it is loaded. By default threads that wait spin for milliseconds, to
+    # the harm of all others; those that sleep at once are woken anew by each of many short calls.
     quiet = loaded or "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ
     if not quiet:
         os.environ["GOMP_SPINCOUNT"] = _SPINS

@@ -18,7 +18,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized, normalized_all
 from tensorlang.topi.elementwise import schedule_elementwise
 from tensorlang.topi.operator import Anchor, Operator, Rule
-from tensorlang.topi.rows import PART, ROW_AXES, schedule_rows
+from tensorlang.topi.rows import PART, ROW_AXES, schedule_light_rows
 
 Array = npt.NDArray[Any]
 
@@ -258,7 +258,7 @@ OPERATORS = (
     Operator("batch_norm", ("N", "C", "H", "W"), _batch_norm_workload, batch_norm_reference, batch_norm_numpy),
 )
 RULES: dict[str, Rule] = {
-    "layer_norm": schedule_rows,
-    "rms_norm": schedule_rows,
+    "layer_norm": schedule_light_rows,
+    "rms_norm": schedule_light_rows,
     "batch_norm": schedule_channels,
 }

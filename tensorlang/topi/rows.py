@@ -24,6 +24,10 @@ ROW_AXES = "row_axes"
 """The attribute of an operator's stage that gives the dimensions of its rows."""
 _CHAINS = 4
 """Vectors into which a reduction accumulates side by side: the latency of an addition times two units."""
+_TOGETHER = 4
+"""Short rows that are made side by side where little is computed between two passes."""
+_SHARES = 4
+"""Steps over rows that there are for each thread at least."""
 _BRANCHES = 4
 """Values that one step of the tree at the end of a reduction combines."""
 
@@ -33,7 +37,8 @@ class Rows:
     """Where the rows of an operator are made: inside the loop `loop` of the stage `host`.
 
     `horizontal`: a row is contiguous, and vectors of `lanes` elements run along it; if not, they run across
-    neighbouring rows. `depth` dimensions of an array make a row.
+    neighbouring rows. `depth` dimensions of an array make a row. The loop makes `together` rows at once, more than one
+    only if they are horizontal.
     """
 
     host: str
@@ -41,6 +46,7 @@ class Rows:
     lanes: int
     horizontal: bool
     depth: int
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +57,29 @@ class Pass:
     step: str
 
 
-def schedule_rows(s: Schedule, anchor: Anchor) -> None:
-    """Make one row after the other (or a few neighbouring columns): every part of it inside the loop over rows."""
+def schedule_light_rows(s: Schedule, anchor: Anchor) -> None:
+    """As `schedule_rows`, for operators that compute little: of short rows, several at once.
+
+    The end of one row's reduction is a chain of instructions that wait for each other, as long as half a pass over 768
+    elements. Those of several rows fill each other's pauses.
+    """
+    schedule_rows(s, anchor, _TOGETHER)
+
+
+def schedule_rows(s: Schedule, anchor: Anchor, together: int = 1) -> None:
+    """Make one row after the other (or a few neighbouring columns): every part of it inside the loop over rows.
+
+    Up to `together` rows at once, if these and what is made of them fit in the first cache.
+    """
     parts = parts_of(s, anchor.main)
     if anchor.main != anchor.output:
         s[anchor.main].compute_inline()
     for name in [part for part in parts if _is_too_long(s, anchor, part)]:
         s[name].compute_inline()
         parts.remove(name)
-    rows = _rows_of(s, anchor)
+    rows = _rows_of(s, anchor, together)
     passes = [schedule_part(s, name, rows) for name in reversed(parts)]
-    _prefetch_next_row(s, [found for found in reversed(passes) if found is not None], anchor.target)
+    _prefetch_next_rows(s, [found for found in reversed(passes) if found is not None], rows.together, anchor.target)
 
 
 def parts_of(s: Schedule, main: str) -> list[str]:
@@ -92,7 +110,7 @@ def schedule_part(s: Schedule, name: str, rows: Rows) -> Pass | None:
     assert isinstance(op, ComputeOp)
     stages, found = [name], None
     if op.reduce_axes and rows.horizontal:
-        stages += reduce_in_lanes(s, name, rows.lanes)
+        stages += reduce_in_lanes(s, name, rows.lanes, max(_CHAINS // rows.together, 2))
         *_, step, _ = [None, *s[stages[-1]].leaf_iter_vars]
         found = Pass(stages[-1], step.name) if len(stages) > 1 and step is not None else None
     elif rows.horizontal and len(op.axes) == len(s.program[rows.host].axis):
@@ -102,14 +120,32 @@ def schedule_part(s: Schedule, name: str, rows: Rows) -> Pass | None:
         found = Pass(name, step.name)
     elif not rows.horizontal:
         _across_rows(s, name)
+    if rows.together > 1 and len(op.axes) < len(s.program[rows.host].axis):
+        _side_by_side(s, name, stages[1:], found)
     for stage in stages:
         s[stage].compute_at(s[rows.host], rows.loop)
         s[stage].set_scope("local")
     return found
 
 
-def _prefetch_next_row(s: Schedule, passes: list[Pass], target: Target) -> None:
-    """Fetch the next row of an array that the L2 cache cannot hold: in the second pass, which computes more."""
+def _side_by_side(s: Schedule, name: str, steps: list[str], along: Pass | None) -> None:
+    """Make the rows of a part that has a number for each at once: in every step of a pass over them, or as a vector."""
+    row = s.program[name].axis[-1].name
+    if not steps:
+        s[name].vectorize(row)
+        return
+    for stage in (name, *steps):
+        s[stage].unroll(row)
+    if along is not None:
+        *_, lanes = s[along.stage].leaf_iter_vars
+        s[along.stage].reorder(along.step, row, lanes.name)
+
+
+def _prefetch_next_rows(s: Schedule, passes: list[Pass], together: int, target: Target) -> None:
+    """Fetch the next rows of an array that the L2 cache cannot hold: in the second pass, which computes more.
+
+    Several short rows are so many streams that the hardware follows none of them: they are fetched from L2, too.
+    """
     readers: dict[str, list[Pass]] = {}
     for found in passes:
         for array in dict.fromkeys(read_buffers(s.program[found.stage])):
@@ -118,12 +154,13 @@ def _prefetch_next_row(s: Schedule, passes: list[Pass], target: Target) -> None:
         stage, step = (chosen := several[min(1, len(several) - 1)]).stage, chosen.step
         made_here = s.program.producer[array] in s.state.stages
         steps = extent_of(s.state.axis(stage, step).extent)
-        if not made_here and steps is not None and is_larger(s.program.buffers[array], target.caches[1:2]):
-            s[stage].prefetch(array, step, steps)
+        far = together > 1 or is_larger(s.program.buffers[array], target.caches[1:2])
+        if not made_here and steps is not None and far:
+            s[stage].prefetch(array, step, steps * together)
 
 
-def reduce_in_lanes(s: Schedule, name: str, lanes: int) -> list[str]:
-    """Reduce along contiguous memory: vectors of partial results, and a tree that combines them.
+def reduce_in_lanes(s: Schedule, name: str, lanes: int, chains: int = _CHAINS) -> list[str]:
+    """Reduce along contiguous memory: `chains` vectors of partial results, and a tree that combines them.
 
     Returns the stages of partial results, the last one first. They are where they were; the caller moves them.
     """
@@ -131,7 +168,7 @@ def reduce_in_lanes(s: Schedule, name: str, lanes: int) -> list[str]:
     assert isinstance(op, ComputeOp)
     along = fused(s[name], [axis.name for axis in op.reduce_axes])
     steps: list[str] = []
-    for width in _widths(extent_of(s.state.axis(name, along).extent), lanes):
+    for width in _widths(extent_of(s.state.axis(name, along).extent), lanes, chains):
         _, inner = s[name].split(along, factor=width, tail="peel")
         step = partial_results(s, name, inner.name, len(op.axes))
         _vectors_inside(s, step, unrolled=bool(steps))
@@ -147,9 +184,9 @@ def partial_results(s: Schedule, name: str, axis: str, place: int) -> str:
     return s.name_of(made[0] if isinstance(made, list) else made)
 
 
-def _widths(extent: int | None, lanes: int) -> list[int]:
+def _widths(extent: int | None, lanes: int, chains: int) -> list[int]:
     """How many partial results there are after each step: some vectors, one vector, then fewer lanes."""
-    most = lanes * _CHAINS if extent is None else min(extent // 2, lanes * _CHAINS)
+    most = lanes * chains if extent is None else min(extent // 2, lanes * chains)
     first = lanes * (most // lanes) if most >= lanes else 1 << most.bit_length() - 1 if most else 1
     found = [first]
     while found[-1] > _BRANCHES:
@@ -170,7 +207,7 @@ def _vectors_inside(s: Schedule, step: str, unrolled: bool) -> None:
             s[step].unroll(axis)
 
 
-def _rows_of(s: Schedule, anchor: Anchor) -> Rows:
+def _rows_of(s: Schedule, anchor: Anchor, together: int) -> Rows:
     """Shape the loops of the output: rows outside, in parallel; vectors inside."""
     out, op, main = s[anchor.output], s.program[anchor.output], s.original[anchor.main]
     assert isinstance(op, ComputeOp) and isinstance(main, ComputeOp)
@@ -193,10 +230,32 @@ def _rows_of(s: Schedule, anchor: Anchor) -> Rows:
     if not outside:
         whole, along = out.split(inside[0], nparts=1)
         outside, inside = [whole.name], [along.name]
-    out.vectorize(inside[-1])
-    stream_out(s, anchor.output, inside[-1], anchor.target)
+    count = _rows_together(s, anchor, outside[-1], inside[-1], together)
+    innermost = inside[-1]
+    if count > 1:
+        tile, row = out.split(outside.pop(), factor=count)
+        step, lane = out.split(innermost, factor=lanes, tail="peel")
+        out.reorder(tile, step, row, lane)
+        out.unroll(row)
+        outside, innermost = [*outside, tile.name], lane.name
+    out.vectorize(innermost)
+    stream_out(s, anchor.output, innermost, anchor.target)
     loop = run_in_parallel(s, anchor.output, outside, anchor.target)
-    return Rows(anchor.output, loop, lanes, horizontal, depth)
+    return Rows(anchor.output, loop, lanes, horizontal, depth, count)
+
+
+def _rows_together(s: Schedule, anchor: Anchor, row: str, along: str, most: int) -> int:
+    """How many rows are made at once: a divisor of their number, by which all threads still have some to do.
+
+    The first cache holds them, what is made of them, as many that are fetched, and two arrays of weights.
+    """
+    rows, length = (extent_of(s.state.axis(anchor.output, name).extent) for name in (row, along))
+    size = dtypes.info(s.program.buffers[anchor.output].dtype).bits // 8
+    if rows is None or length is None or length < anchor.target.lanes(8 * size) or not anchor.target.caches:
+        return 1
+    fitting = (anchor.target.caches[0] // (length * size) - 2) // 3
+    enough = rows // (_SHARES * anchor.target.cores)
+    return max((n for n in (2, most) if n <= min(fitting, enough, most) and rows % n == 0), default=1)
 
 
 def _columns(op: ComputeOp, inside: list[str], target: Target) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,9 +32,9 @@ def check():
 """
 
 
-def _python(code: str) -> subprocess.CompletedProcess[str]:
+def _python(code: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", _KERNEL + code]
-    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_every_symbol_has_an_address() -> None:
@@ -75,3 +76,11 @@ check()
 assert dict(os.environ) == before and openmp.available()
 """)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("chosen", "spins"), [({}, 10000), ({"GOMP_SPINCOUNT": "77"}, 77)])
+def test_threads_that_wait_spin_for_a_bounded_time_unless_the_user_chose(chosen: dict[str, str], spins: int) -> None:
+    kept = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = _python("check()", {**kept, "OMP_DISPLAY_ENV": "verbose", **chosen})  # libgomp prints its settings
+    assert done.returncode == 0, done.stderr
+    assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given as drawn
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import to_text
+from tensorlang.target.detect import parse
 from tensorlang.topi.normalization import batch_norm_reference, layer_norm_reference, rms_norm_reference
 from tests.topi.programs import Array, close, given, run
 
@@ -64,6 +68,35 @@ def test_odd_shapes(n: int, m: int) -> None:
     close(run(topi.layer_norm(x[0]), x), centred(x[1], -1))
 
 
+SIDE_BY_SIDE: list[tuple[tuple[int, ...], Axes, str]] = [
+    ((32, 100), 1, "float32"),
+    ((10, 16), 1, "float32"),
+    ((16, 75), 1, "bfloat16"),
+    ((3, 8, 67), 2, "float64"),
+    ((16, 5, 24), (1, 2), "float32"),
+]
+
+
+@pytest.mark.parametrize(("shape", "axes", "dtype"), SIDE_BY_SIDE)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_rows_side_by_side(shape: tuple[int, ...], axes: Axes, dtype: str, cores: int) -> None:
+    x, target = given("x", *shape, dtype=dtype), f"llvm -num-cores={cores}"
+    close(run(topi.layer_norm(x[0], axis=axes), x, target=target), centred(x[1], axes))
+    close(run(topi.rms_norm(x[0], axis=axes), x, target=target), by_root(x[1], axes))
+
+
+def test_rows_are_made_side_by_side_while_they_fit_in_the_first_cache() -> None:
+    def rows_together(rows: int, length: int, cores: int = 1) -> int:
+        norm = topi.layer_norm(te.placeholder((rows, length), name="x"))
+        target = replace(parse(f"llvm -mcpu=x86-64-v4 -num-cores={cores}"), caches=(48 << 10, 1 << 20, 32 << 20))
+        *_, row, _ = topi.schedule(norm, target)["layer_norm"].leaf_iter_vars
+        return int(to_text(row.extent)) if row.name.endswith("_i") else 1
+
+    assert [rows_together(64, length) for length in (15, 16, 877, 878, 1536, 1537)] == [1, 4, 4, 2, 2, 1]
+    assert [rows_together(rows, 100) for rows in (8, 16, 18, 17)] == [2, 4, 2, 1]
+    assert [rows_together(rows, 100, cores=4) for rows in (32, 64)] == [2, 4]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(dtype: str) -> None:
     x = given("x", 9, 75, dtype=dtype)
@@ -71,7 +104,7 @@ def test_dtypes(dtype: str) -> None:
 
 
 def test_what_follows_is_computed_row_by_row() -> None:
-    x, residual = given("x", 12, 50), given("residual", 12, 50)
+    x, residual = given("x", 16, 50), given("residual", 16, 50)
     norm = topi.layer_norm(x[0])
     out = topi.add(norm, residual[0])
     s = topi.schedule(out)

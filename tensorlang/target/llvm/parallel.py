@@ -13,6 +13,7 @@ from tensorlang.ir.expr import Var, walk
 from tensorlang.ir.loops import STRIDED
 from tensorlang.ir.stmt import For, Stmt
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.target.llvm import team as teams
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.balance import DYNAMIC
 from tensorlang.target.llvm.expressions import index
@@ -20,7 +21,6 @@ from tensorlang.target.llvm.frame import close_frame, open_frame, parameter, sto
 from tensorlang.target.llvm.liveness import mentions
 from tensorlang.target.llvm.scope import Scope
 from tensorlang.target.llvm.shares import FIRST, LAST, Nest, nest
-from tensorlang.target.llvm.team import give_back, place_of_caller, step_aside, take_helpers, words_of_place
 from tensorlang.target.llvm.text import INDEX, Function, Value, identifier, literal
 
 Emit = Callable[[Function, Scope, Stmt], None]
@@ -86,18 +86,15 @@ def parallel_loop(fn: Function, scope: Scope, loop: For, sizes: tuple[Var, ...],
 
 def _launch(fn: Function, region: _Region, count: Value, operands: list[str]) -> None:
     """Run the region by a team, or in this thread alone."""
-    helpers = take_helpers(fn, binary(fn, "min", count, literal(fn.target.cores, INDEX)))
+    helpers = teams.take_helpers(fn, binary(fn, "min", count, literal(fn.target.cores, INDEX)))
     alone, team, join = fn.fresh("alone"), fn.fresh("team"), fn.fresh("join")
     fn.branch(binary(fn, "eq", helpers, literal(0, INDEX)), alone, team)
     fn.start(alone)
     fn.do(region.call(["0", count.text, "1"], "%context", operands))
     fn.jump(join)
     fn.start(team)
-    slots = [("ptr", "%context"), ("i64", count.text), *place_of_caller(fn)]
-    if region.asks(DYNAMIC):
-        taken = fn.alloca(f"[{_LINE} x i8]", _LINE)  # on a cache line of its own
-        fn.do(f"store i64 0, ptr {taken}, align 8")
-        slots.append(("ptr", taken))
+    counters = [("ptr", _counter(fn)) for _ in range(_counters(region))]
+    slots = [("ptr", "%context"), ("i64", count.text), *counters, *teams.place_of_caller(fn)]
     slots += [(c.type, o) for c, o in zip(region.captured, operands, strict=True)]
     block = fn.alloca(f"[{len(slots)} x i64]", 8 * len(slots))
     for number, (type_, operand) in enumerate(slots):
@@ -106,9 +103,21 @@ def _launch(fn: Function, region: _Region, count: Value, operands: list[str]) ->
     start = fn.module.import_function("GOMP_parallel", "void", "ptr, ptr, i32, i32")
     size = fn.value(f"trunc {threads.typed} to i32", "int32")
     fn.do(f"call void {start}(ptr @{region.body}.team, ptr {block}, {size.typed}, i32 0)")
-    give_back(fn, helpers)
+    teams.give_back(fn, helpers)
     fn.jump(join)
     fn.start(join)
+
+
+def _counters(region: _Region) -> int:
+    """How many counters a team has: of the helpers that have begun, and of the iterations that are taken."""
+    return 2 if region.asks(DYNAMIC) else 1
+
+
+def _counter(fn: Function) -> str:
+    """A zero that all threads of a team count on, on a cache line of its own."""
+    at = fn.alloca(f"[{_LINE} x i8]", _LINE)
+    fn.do(f"store i64 0, ptr {at}, align 8")
+    return at
 
 
 def _captured(scope: Scope, loop: For, sizes: tuple[Var, ...]) -> list[_Captured]:
@@ -163,24 +172,28 @@ def _body_function(outer: Function, region: _Region, scope: Scope, emit: Emit, r
 def _team_function(outer: Function, region: _Region) -> None:
     """What every thread of a team runs: the iterations that fall to it."""
     fn = Function(outer.module, f"{region.body}.team", ["ptr %block"], internal=True)
-    place = ["i64"] * words_of_place(fn)
-    types = ["ptr", "i64", *place, *(["ptr"] if region.asks(DYNAMIC) else []), *(c.type for c in region.captured)]
+    counters = ["ptr"] * _counters(region)
+    place = ["i64"] * teams.words_of_place(fn)
+    types = ["ptr", "i64", *counters, *place, *(c.type for c in region.captured)]
     loaded = [fn.op(f"load {t}, ptr {fn.field('%block', 8 * n)}, align 8") for n, t in enumerate(types)]
-    context, count = loaded[0], Value(loaded[1], INDEX)
-    operands = loaded[len(loaded) - len(region.captured) :]
+    context, count, begun, taken = loaded[0], Value(loaded[1], INDEX), loaded[2], loaded[1 + len(counters)]
+    first = 2 + len(counters)
+    operands = loaded[first + len(place) :]
     threads, thread = _query(fn, "omp_get_num_threads"), _query(fn, "omp_get_thread_num")
     with fn.when(binary(fn, "lt", literal(0, INDEX), thread)):
-        step_aside(fn, loaded[2 : 2 + len(place)])
+        teams.note_begun(fn, begun)
+        teams.step_aside(fn, loaded[first : first + len(place)])
     if region.asks(DYNAMIC):
-        _run_free_blocks(fn, region, context, operands, count, threads, loaded[2 + len(place)])
-        return
-    if region.asks(STRIDED):
-        bounds = [thread.text, count.text, threads.text]
+        _run_free_blocks(fn, region, context, operands, count, threads, taken)
     else:
-        product = binary(fn, "mul", thread, count)
-        ends = (product, binary(fn, "add", product, count))
-        bounds = [*(fn.op(f"udiv i64 {end.text}, {threads.text}") for end in ends), "1"]
-    fn.do(region.call(bounds, context, operands))
+        bounds = [thread.text, count.text, threads.text]
+        if not region.asks(STRIDED):
+            product = binary(fn, "mul", thread, count)
+            ends = (product, binary(fn, "add", product, count))
+            bounds = [*(fn.op(f"udiv i64 {end.text}, {threads.text}") for end in ends), "1"]
+        fn.do(region.call(bounds, context, operands))
+    with fn.when(binary(fn, "eq", thread, literal(0, INDEX))):
+        teams.let_in(fn, begun, binary(fn, "sub", threads, literal(1, INDEX)))
     fn.do("ret void")
     fn.finish()
 
@@ -201,8 +214,6 @@ def _run_free_blocks(
     fn.do(region.call([first.text, last.text, "1"], context, operands))
     fn.jump(head)
     fn.start(end)
-    fn.do("ret void")
-    fn.finish()
 
 
 def _query(fn: Function, symbol: str) -> Value:

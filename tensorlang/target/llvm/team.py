@@ -8,6 +8,8 @@ from tensorlang.runtime.threads import BUDGET, CALLER_KEY, LIMIT, TAKEN, TEAM_SY
 from tensorlang.target.llvm.text import INDEX, Function, Module, Value
 
 _NAME = "tensorlang.take_helpers"
+_YIELDS = 16
+"""How often a caller gives its CPU away while a helper has not begun."""
 
 _TAKE = f"""\
 define internal i64 @{_NAME}(i64 %most) noinline #0 {{
@@ -72,6 +74,26 @@ done:
 }"""
 
 
+_LET_IN = f"""\
+define internal void @tensorlang.let_in(ptr %begun, i64 %helpers) noinline #0 {{
+entry:
+  br label %head
+head:
+  %turn = phi i64 [ 0, %entry ], [ %next, %wait ]
+  %here = load atomic i64, ptr %begun monotonic, align 8
+  %all = icmp sge i64 %here, %helpers
+  %late = icmp sge i64 %turn, {_YIELDS}
+  %stop = or i1 %all, %late
+  br i1 %stop, label %done, label %wait
+wait:
+  %given = call i32 @sched_yield()
+  %next = add i64 %turn, 1
+  br label %head
+done:
+  ret void
+}}"""
+
+
 def words_of_place(fn: Function) -> int:
     """How many words `place_of_caller` gives."""
     return 2 if _has_affinity(fn) else 0
@@ -103,6 +125,28 @@ def step_aside(fn: Function, place: list[str]) -> None:
         fn.module.declare("sched_setaffinity", "i32", "i32, i64, ptr")
         fn.module.functions.append(_ASIDE)
     fn.do(f"call void @{name}(i64 {place[0]}, i64 {place[1]})")
+
+
+def note_begun(fn: Function, begun: str) -> None:
+    """Append a helper's word that it runs, for `let_in`."""
+    if _has_affinity(fn):
+        fn.op(f"atomicrmw add ptr {begun}, i64 1 monotonic, align 8")
+
+
+def let_in(fn: Function, begun: str, helpers: Value) -> None:
+    """Append a caller's end of work: while helpers have not begun, it offers them its CPU.
+
+    One that was woken on the CPU of its caller is queued behind it, and cannot step aside until it runs. The caller
+    would spin there for its whole time slice, waiting for it.
+    """
+    if not _has_affinity(fn):
+        return
+    name = "tensorlang.let_in"
+    if name not in fn.module.names:
+        fn.module.names.add(name)
+        fn.module.declare("sched_yield", "i32", "")
+        fn.module.functions.append(_LET_IN)
+    fn.do(f"call void @{name}(ptr {begun}, {helpers.typed})")
 
 
 def _has_affinity(fn: Function) -> bool:

@@ -163,3 +163,18 @@ def test_free_blocks_cover_a_triangle(compiled: Compile, size: int) -> None:
         found = np.full(size, -1)
         executable(found)
         np.testing.assert_array_equal(found, np.arange(size))
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_a_caller_that_is_done_lets_helpers_in_that_have_not_begun(uneven: bool) -> None:
+    out = array("out", (500, 500), "int64")
+    body = loop(i, 0, 500, loop(j, 0, i if uneven else 500, store(out, (i, j), j)), PARALLEL)
+    kernel = with_shares(Kernel("fill", (out,), (), ("out",), body))
+    text = emit_kernel(kernel, parse("llvm -num-cores=2 -mtriple=x86_64-unknown-linux-gnu")).module.text()
+    team = text[text.index("define internal void @fill.kernel.i.team(") :]
+    team = team[: team.index("\n}")]
+    assert team.count("atomicrmw add ptr") == 1 + uneven
+    assert team.rindex("@fill.kernel.i(") < team.index("@tensorlang.let_in(")
+    assert text.count("call i32 @sched_yield()") == 1
+    elsewhere = emit_kernel(kernel, parse("llvm -num-cores=2 -mtriple=x86_64-pc-windows-msvc")).module.text()
+    assert "sched_yield" not in elsewhere
