@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tensorlang.ir.expr import Expr, Var, cast, variables
 from tensorlang.ir.stmt import INDEX
@@ -41,7 +42,15 @@ def needed(
 
     Domains are not used, so that border tiles have the size of the others; the producer clips the box.
     """
-    return [_dimension(readers, d, prefix, sizes) for d in range(rank)]
+    return list(_boxes(tuple(dict.fromkeys(readers)), tuple(prefix), rank, sizes))
+
+
+@lru_cache(maxsize=2048)
+def _boxes(
+    readers: tuple[Reader, ...], prefix: tuple[tuple[str, Expr, Expr], ...], rank: int, sizes: frozenset[str]
+) -> tuple[Box | None, ...]:
+    """A step of a schedule changes the tiles of few stages, and each step asks for all."""
+    return tuple(_dimension(readers, d, prefix, sizes) for d in range(rank))
 
 
 def _dimension(
@@ -51,7 +60,7 @@ def _dimension(
     for name, _, _ in prefix:
         namer.parameter(Var(name, INDEX))
     pieces = []
-    for reader in dict.fromkeys(readers):
+    for reader in readers:
         piece = None if reader.index is None else _interval(reader.index[d], reader.inner, namer)
         if piece is None:
             return None

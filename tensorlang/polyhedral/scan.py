@@ -7,6 +7,7 @@ scanned in axis space, so bands are identities and isl returns the axis values a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import groupby
 
 from tensorlang import config
@@ -32,10 +33,15 @@ def scan(tree: Tree, scop: Scop, leaf: LeafBuilder, wrap: BodyWrapper) -> Stmt:
     completes the body of one iteration of a loop (its allocations).
     """
     text, namer = schedule_text(tree, scop)
-    context = isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}")
     with isl.budget(config.get("budget")):
-        node = isl.AstBuild.from_context(context).node_from_schedule(isl.parse_schedule(text))
+        node = _loops(text, f"{namer.prefix()}{{ : {namer.context()} }}")
         return _Walker(tree, scop, namer, leaf, wrap).run(node)
+
+
+@lru_cache(maxsize=4)
+def _loops(schedule: str, context: str) -> isl.AstNode:
+    """The AST of a schedule tree: asked for twice in a row, for the kernel and for the check of its loops."""
+    return isl.AstBuild.from_context(isl.make_set(context)).node_from_schedule(isl.parse_schedule(schedule))
 
 
 def schedule_text(tree: Tree, scop: Scop) -> tuple[str, Namer]:

@@ -1,27 +1,34 @@
-"""Attention: softmax(query @ key.T * scale) @ value, some rows of scores at a time."""
+"""Attention: softmax(query @ key.T * scale) @ value, some rows of scores, or a block of them, at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, same
+from tensorlang.ir.expr import Expr, ExprLike, same, variables
+from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
+from tensorlang.te.program import unique
 from tensorlang.topi.attention_schedule import (
     CAUSAL,
     GREATEST,
     INVERSE,
+    KEYS,
+    MERGED,
     MIXED,
     SCALED,
     SCORE,
     TOTAL,
     WEIGHT,
+    is_whole,
+    key_block,
     last_seen,
     schedule_attention,
 )
@@ -43,63 +50,166 @@ def attention(
     """Return softmax(query @ key.T * scale) @ value, of query[..., n, d], key[..., m, d] and value[..., m, v].
 
     `scale` is 1 / sqrt(d) unless given. `is_causal`: query i sees key j only if `j <= i + m - n`, so that the last one
-    sees all; m may not be below n. The matrix of scores is never in memory as a whole. DefinitionError where shapes or
-    dtypes do not fit.
+    sees all; m may not be below n. The matrix of scores is never in memory as a whole: of some queries at a time, all
+    scores are kept, or those of a block of keys where keys are many or their number is symbolic. DefinitionError where
+    shapes or dtypes do not fit.
     """
     factor = _checked(query, key, value, scale) * LOG2_E
     n, m = query.shape[-2], key.shape[-2]
     if is_causal and extent_of(m) is not None and (extent_of(n) or 0) > (extent_of(m) or 0):
         raise DefinitionError(f"attention: {n} queries, the first of which would see none of {m} keys (is_causal)")
-    scaled = _scores(query, key, factor, is_causal, name)
-    k = te.reduce_axis((0, m), name="k")
+    block = key_block(extent_of(m))
+    sizes = {size for tensor in (query, key, value) for extent in tensor.shape for size in variables(extent)}
+    asked = _Asked(query, key, value, factor, is_causal, name, frozenset(sizes))
+    return _of_whole_rows(asked) if block is None else _of_blocks(asked, block)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An attention to be computed; `factor` is that of scores, `sizes` the names of symbolic sizes."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    factor: float
+    is_causal: bool
+    name: str
+    sizes: frozenset[str]
+
+    @property
+    def n(self) -> Expr:
+        """The number of queries."""
+        return self.query.shape[-2]
+
+    @property
+    def m(self) -> Expr:
+        """The number of keys."""
+        return self.key.shape[-2]
+
+    @property
+    def outer(self) -> tuple[Expr, ...]:
+        """Batches and heads."""
+        return self.query.shape[:-2]
+
+    def along(self, word: str, extent: ExprLike) -> Axis:
+        """A reduce axis."""
+        return te.reduce_axis((0, extent), name=unique(word, set(self.sizes)))
+
+    def near(self, i: Expr, key: Expr) -> Expr | None:
+        """Whether queries near query i look at a key; None where all do."""
+        return key <= last_seen(i, self.n, self.m) if self.is_causal else None
+
+    def part(self, shape: Sequence[ExprLike], element: Callable[..., Any], role: str, word: str) -> Any:
+        """A stage of the attention: `role` goes to its tag, `word` to its name."""
+        return te.compute(tuple(shape), element, name=f"{self.name}_{word}", tag=_TAG + role)
+
+    def whole(self, element: Callable[..., Expr]) -> Tensor:
+        """The output."""
+        shape = (*self.outer, self.n, self.value.shape[-1])
+        made = te.compute(shape, element, name=self.name, tag=_TAG, attrs={CAUSAL: self.is_causal})
+        assert isinstance(made, Tensor)
+        return made
+
+
+def _of_whole_rows(asked: _Asked) -> Tensor:
+    """All scores of a query, their softmax, then the mixed values."""
+    query, key, value, m = asked.query, asked.key, asked.value, asked.m
+    c, k = asked.along("c", query.shape[-1]), asked.along("k", m)
 
     def near(i: Expr) -> Expr | None:
-        return k.as_expr() <= last_seen(i, n, m) if is_causal else None
+        return asked.near(i, k.as_expr())
 
-    greatest = _part(
-        query.shape[:-1],
-        lambda *x: greatest_number(scaled(*x, k), axis=k, where=near(x[-1])),
-        f"{name}_max",
-        GREATEST,
-    )
-    weight = _part(scaled.shape, lambda *x: te.exp2(scaled(*x) - greatest(*x[:-1])), f"{name}_weight", WEIGHT)
-    total = _part(query.shape[:-1], lambda *x: te.sum(weight(*x, k), axis=k, where=near(x[-1])), f"{name}_sum", TOTAL)
-    inverse = _part(query.shape[:-1], lambda *x: 1.0 / total(*x), f"{name}_scale", INVERSE)
-    mixed = _part(
-        (*query.shape[:-1], value.shape[-1]),
+    def scaled_score(*x: Expr) -> Expr:
+        return _seen_only(score(*x) * asked.factor, x[-1] <= x[-2] + (m - asked.n) if asked.is_causal else None)
+
+    rows, scores = query.shape[:-1], (*query.shape[:-1], m)
+    score = asked.part(scores, lambda *x: te.sum(query(*x[:-1], c) * key(*x[:-2], x[-1], c), axis=c), SCORE, "score")
+    scaled = asked.part(scores, scaled_score, SCALED, "scaled")
+    greatest = asked.part(rows, lambda *x: greatest_number(scaled(*x, k), axis=k, where=near(x[-1])), GREATEST, "max")
+    weight = asked.part(scores, lambda *x: te.exp2(scaled(*x) - greatest(*x[:-1])), WEIGHT, "weight")
+    total = asked.part(rows, lambda *x: te.sum(weight(*x, k), axis=k, where=near(x[-1])), TOTAL, "sum")
+    inverse = asked.part(rows, lambda *x: 1.0 / total(*x), INVERSE, "scale")
+    mixed = asked.part(
+        (*rows, value.shape[-1]),
         lambda *x: te.sum(weight(*x[:-1], k) * value(*x[:-2], k, x[-1]), axis=k, where=near(x[-2])),
-        f"{name}_mixed",
         MIXED,
+        "mixed",
     )
-    made = te.compute(
-        mixed.shape, lambda *x: mixed(*x) * inverse(*x[:-1]), name=name, tag=_TAG, attrs={CAUSAL: is_causal}
+    return asked.whole(lambda *x: mixed(*x) * inverse(*x[:-1]))
+
+
+def _of_blocks(asked: _Asked, block: int) -> Tensor:
+    """The online softmax: the same for one block of keys, and what the blocks give merged.
+
+    Axes of a block's stages are batches and heads, b (the block), i (the query) and j (the key in the block).
+    """
+    query, value, n, m = asked.query, asked.value, asked.n, asked.m
+    blocks = te.floordiv(m + (block - 1), block)
+    c, j, b = asked.along("c", query.shape[-1]), asked.along("j", block), asked.along("b", blocks)
+
+    def present(b: Expr, j: Expr) -> Expr | None:
+        return None if is_whole(m, block) else b * block + j < m
+
+    def counts(b: Expr, i: Expr) -> Expr | None:
+        tests = [t for t in (present(b, j.as_expr()), asked.near(i, b * block + j)) if t is not None]
+        return te.all(*tests) if tests else None
+
+    def some_key(*x: Expr) -> Expr:
+        *outer, b, j, c = x
+        there, element = present(b, j), asked.key(*outer, b * block + j, c)
+        return element if there is None else te.select(there, element, te.const(0, element.dtype))
+
+    def scaled_score(*x: Expr) -> Expr:
+        b, i, j = x[-3:]
+        seen = b * block + j <= i + (m - n) if asked.is_causal else present(b, j)
+        return _seen_only(score(*x) * asked.factor, seen)
+
+    def mixed_values(*x: Expr) -> Expr:
+        *outer, b, i, d = x
+        return te.sum(weight(*x[:-1], j) * value(*outer, b * block + j, d), axis=j, where=counts(b, i))
+
+    def merged_element(*x: Expr) -> Any:
+        *outer, i, d = x
+        of_block = greatest(*outer, b, i), total(*outer, b, i), mixed(*outer, b, i, d)
+        return merged(of_block, axis=b, where=asked.near(i, b * block))
+
+    rows: tuple[Expr, ...] = (*asked.outer, blocks, n)
+    scores: tuple[ExprLike, ...] = (*rows, block)
+    keys = asked.part((*asked.outer, blocks, block, query.shape[-1]), some_key, KEYS, "keys")
+    score = asked.part(
+        scores, lambda *x: te.sum(query(*x[:-3], x[-2], c) * keys(*x[:-2], x[-1], c), axis=c), SCORE, "score"
     )
-    assert isinstance(made, Tensor)
-    return made
-
-
-def _scores(query: Tensor, key: Tensor, factor: float, is_causal: bool, name: str) -> Tensor:
-    """Scores times a factor, minus infinity where a query does not see the key."""
-    n, m = query.shape[-2], key.shape[-2]
-    c = te.reduce_axis((0, query.shape[-1]), name="c")
-    score = _part(
-        (*query.shape[:-1], m),
-        lambda *x: te.sum(query(*x[:-1], c) * key(*x[:-2], x[-1], c), axis=c),
-        f"{name}_score",
-        SCORE,
+    scaled = asked.part(scores, scaled_score, SCALED, "scaled")
+    greatest = asked.part(
+        rows, lambda *x: greatest_finite(scaled(*x, j), axis=j, where=counts(*x[-2:])), GREATEST, "max"
     )
+    weight = asked.part(scores, lambda *x: te.exp2(scaled(*x) - greatest(*x[:-1])), WEIGHT, "weight")
+    total = asked.part(rows, lambda *x: te.sum(weight(*x, j), axis=j, where=counts(*x[-2:])), TOTAL, "sum")
+    mixed = asked.part((*rows, value.shape[-1]), mixed_values, MIXED, "mixed")
+    shape = (*asked.outer, n, value.shape[-1])
+    _, weights, values = asked.part(shape, merged_element, MERGED, "merged")
+    return asked.whole(lambda *x: values(*x) / weights(*x))
 
-    def scaled(*x: Expr) -> Expr:
-        value = score(*x) * factor
-        return te.select(x[-1] <= x[-2] + (m - n), value, te.const(float("-inf"), value.dtype)) if is_causal else value
 
-    return _part(score.shape, scaled, f"{name}_scaled", SCALED)
+def _seen_only(score: Expr, seen: Expr | None) -> Expr:
+    """A score, minus infinity for a key that the query does not see."""
+    return score if seen is None else te.select(seen, score, te.const(float("-inf"), score.dtype))
 
 
-def _part(shape: Sequence[Expr], element: Callable[..., Expr], name: str, role: str) -> Tensor:
-    made = te.compute(tuple(shape), element, name=name, tag=_TAG + role)
-    assert isinstance(made, Tensor)
-    return made
+def _merge(x: Sequence[Expr], y: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
+    change = y[0] - x[0]
+    factor, grows = te.exp2(-te.abs(change)), change > 0.0
+    old, new = te.select(grows, factor, 1.0), te.select(grows, 1.0, factor)
+    return te.select(grows, y[0], x[0]), x[1] * old + y[1] * new, x[2] * old + y[2] * new
+
+
+merged = te.comm_reducer(_merge, lambda dtype, *_: (dtypes.smallest_float(dtype), 0.0, 0.0), name="merged")
+"""Of triples (greatest score, sum of weights, mixed values), whose weights are powers of 2 of the distance of scores to
+that greatest one: what two sets of keys give together. One power of 2 serves both, since the other factor is 1."""
+greatest_finite = te.comm_reducer(
+    lambda x, y: te.select(y > x, y, x), lambda dtype: te.const(dtypes.smallest_float(dtype), dtype), "greatest_finite"
+)
+"""The maximum from the smallest number on: a query may see no key of a block, whose weights are then 0, not NaN."""
 
 
 def _checked(query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> float:

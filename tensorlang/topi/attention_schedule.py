@@ -1,7 +1,8 @@
 """The schedule of attention: for some rows of queries at a time, all scores, their softmax, and the mixed values.
 
-The scores of these rows stay in the L2 cache. Both products run in register tiles, over keys that are packed once per
-head in panels.
+The scores of these rows stay in the L2 cache: those of all keys, or of one block of keys after the other, where what a
+block gives is merged into the triples of these rows. Both products run in register tiles, over keys that are packed
+once per head in panels.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorlang import dtypes, te
-from tensorlang.ir.expr import Expr, Load, variables, walk
+from tensorlang.ir.expr import Buffer, Expr, variables
 from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target
-from tensorlang.te.operation import ComputeOp
+from tensorlang.te.operation import ComputeOp, loads
 from tensorlang.topi.elementwise import GRAIN
 from tensorlang.topi.operator import Anchor, extent_of
 from tensorlang.topi.register_tile import MANY, RegisterTile, register_tile
 from tensorlang.topi.rows import fused, parts_of, reduce_in_lanes
 
-SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED = (
-    ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed"
+KEYS, SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED, MERGED = (
+    ".keys", ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed", ".merged"
 )  # fmt: skip
 """What the tags of the parts of an attention add to its own."""
 CAUSAL = "causal"
@@ -30,6 +31,12 @@ _TILES = 4
 """Register tiles of rows that share the keys and values that they read, at most."""
 _ROWS = 8
 """Rows of a register tile, at most: a divisor of most numbers of tokens."""
+_MOST_KEYS = 2048
+"""Keys of which a row keeps all scores; with more, blocks are faster, and need memory that does not grow."""
+_BLOCK, _EVEN = 512, 32
+"""Keys of a block, about; a multiple of so many, which fill panels."""
+_EACH = 4
+"""Heads per thread with which it does not matter that some thread gets one more."""
 _CHAINS = 8
 """Independent sums that keep the multiply-add units busy."""
 _LINE, _PAGE = 64, 2048
@@ -78,48 +85,95 @@ def _mixing_tile(rows: int, width: int, target: Target, bits: int) -> RegisterTi
     return RegisterTile(r, v, v * lanes)
 
 
+def key_block(m: int | None) -> int | None:
+    """Keys of a block; None where all scores of some queries are kept. Blocks are nearly equal."""
+    if m is None:
+        return _BLOCK
+    if m <= _MOST_KEYS:
+        return None
+    blocks = -(-m // _BLOCK)
+    return -(-m // (blocks * _EVEN)) * _EVEN
+
+
+def is_whole(keys: Expr, block: int | None) -> bool:
+    """Whether the last block is known to be as long as the others."""
+    known = extent_of(keys)
+    return block is not None and known is not None and known % block == 0
+
+
 def schedule_attention(s: Schedule, anchor: Anchor) -> None:
-    """Rows of queries outside, in parallel; inside them one part after the other."""
+    """Rows of queries outside, in parallel; inside them one part after the other, for one block of keys at a time."""
     part = {_tag(s, name).removeprefix("attention"): name for name in parts_of(s, anchor.main)}
     bits = dtypes.info(s.program.buffers[anchor.main].dtype).bits
-    n, m = (extent_of(axis.extent) for axis in s.program[part[SCALED]].axis[-2:])
+    n, kept = (extent_of(s.program[part[SCALED]].axis[d].extent) for d in (-2, -1))
+    keys = _keys_read(s, part).shape[-2]
     width = extent_of(s.program[anchor.main].axis[-1].extent)
-    plan = plan_of(n, m, width, bits, anchor.target)
+    plan = plan_of(n, kept, width, bits, anchor.target)
     if anchor.main != anchor.output:
         s[anchor.main].compute_inline()
     heads, block, tile = _output_loops(s, anchor.output, plan)
-    _register_product(s, part[MIXED], anchor.output, tile)
+    host, loop = anchor.output, block
+    if MERGED in part:
+        host, (loop, tile) = part[MERGED], _merge_loops(s, part[MERGED], plan)
+        s[host].compute_at(s[anchor.output], block)
+        s[host].set_scope("local")
+    _register_product(s, part[MIXED], host, tile)
     lanes = anchor.target.lanes(bits)
     for word in (INVERSE, TOTAL, WEIGHT, GREATEST, SCALED):
-        s[part[word]].compute_at(s[anchor.output], block)
-        s[part[word]].set_scope("local")
+        if word in part:
+            s[part[word]].compute_at(s[host], loop)
+            s[part[word]].set_scope("local")
     for word in (TOTAL, GREATEST):
         for step in reduce_in_lanes(s, part[word], lanes):
             s[step].compute_at(s[part[word]], s[part[word]].op.axis[-1])
             s[step].set_scope("local")
     for word in (SCALED, WEIGHT):
         *_, row, column = s[part[word]].op.axis
-        if m is not None:
-            s[part[word]].storage_align(row, _PAGE * 8 // bits, _LINE * 8 // bits)
+        s[part[word]].storage_align(row, _PAGE * 8 // bits, _LINE * 8 // bits)
     s[part[WEIGHT]].vectorize(column)
     main = s.original[anchor.main]
-    if isinstance(main, ComputeOp) and main.attrs[CAUSAL]:
-        _leave_out_unseen(s, part, plan)
+    has_rest = KEYS in part and not is_whole(keys, kept)
+    _leave_out_unseen(s, part, plan, has_rest, isinstance(main, ComputeOp) and bool(main.attrs[CAUSAL]))
     _register_product(s, part[SCORE], part[SCALED], _score_loops(s, part[SCALED], plan))
-    _pack_keys(s, part[SCORE], plan, anchor.output, heads)
-    work = (n or MANY) * (m or MANY)
+    _pack_keys(s, part, plan, has_rest, anchor.output, heads)
+    work = (n or MANY) * (extent_of(keys) or MANY)
     if anchor.target.cores > 1 and work >= GRAIN // 8:
-        s[anchor.output].parallel(heads or block)
+        s[anchor.output].parallel(heads if heads and _are_many(s, anchor, heads) else block)
 
 
-def _leave_out_unseen(s: Schedule, part: dict[str, str], plan: Plan) -> None:
+def _are_many(s: Schedule, anchor: Anchor, heads: str) -> bool:
+    """Whether threads get about equally many heads; if not, they share the queries of each."""
+    count, cores = extent_of(s.state.axis(anchor.output, heads).extent), anchor.target.cores
+    return count is None or count % cores == 0 or count >= _EACH * cores
+
+
+def _merge_loops(s: Schedule, merged: str, plan: Plan) -> tuple[str, str]:
+    """The loops over blocks of keys and over register tiles of the triples of some queries."""
+    stage = s[merged]
+    *outer, i, d = stage.op.axis
+    (b,) = stage.op.reduce_axis
+    down, i = stage.split(i, factor=plan.mixing.rows, tail="peel")
+    across, d = stage.split(d, factor=plan.mixing.width, tail="peel")
+    stage.reorder(*outer, b, down, across, i, d)
+    stage.unroll(i)
+    stage.vectorize(d)
+    return b.name, across.name
+
+
+def _leave_out_unseen(s: Schedule, part: dict[str, str], plan: Plan, has_rest: bool, is_causal: bool) -> None:
     """Compute no score and no weight beyond the last key that is looked at, but whole panels of scores."""
-    for word, panel in ((SCALED, plan.scores.width), (WEIGHT, 1)):
+    m = _keys_read(s, part).shape[-2]
+    for word, panel in ((SCORE, plan.scores.width), (SCALED, plan.scores.width), (WEIGHT, 1)):
         op = s.program[part[word]]
         assert isinstance(op, ComputeOp)
         *_, i, j = op.axes
         first = te.floordiv(j.as_expr(), panel) * panel if panel > 1 else j.as_expr()
-        s[part[word]].set_store_predicate(first <= last_seen(i.as_expr(), i.extent, j.extent))
+        if KEYS in part:
+            first += op.axes[-3].as_expr() * j.extent
+        if has_rest:
+            s[part[word]].set_store_predicate(first < m)
+        if is_causal and word != SCORE:
+            s[part[word]].set_store_predicate(first <= last_seen(i.as_expr(), i.extent, m))
 
 
 def _tag(s: Schedule, name: str) -> str:
@@ -166,20 +220,33 @@ def _register_product(s: Schedule, product: str, host: str, tile: str) -> None:
     stage.vectorize(j)
 
 
-def _pack_keys(s: Schedule, score: str, plan: Plan, output: str, heads: str) -> None:
+def _pack_keys(s: Schedule, part: dict[str, str], plan: Plan, has_rest: bool, output: str, heads: str) -> None:
     """Lay the keys of a head out in panels as wide as a register tile, depth inside."""
-    op, panel = s.program[score], plan.scores.width
-    assert isinstance(op, ComputeOp)
-    column = op.axes[-1].name
-    loads = [n for n in walk(op.body[0]) if isinstance(n, Load) and variables(n.index[-2]) == {column}]
-    packed = s[s.cache_read(loads[0].buffer.name, "global", [score])]
+    panel, keys = plan.scores.width, _keys_read(s, part)
+    packed = s[s.cache_read(part.get(KEYS, keys.name), "global", [part[SCORE]])]
 
     def in_panels(*index: Expr) -> list[Expr]:
         *outer, j, c = index
         return [*outer, j // panel, c, j % panel]
 
-    number, depth, lane = packed.transform_layout(in_panels)[-3:]
+    *outer, number, depth, lane = packed.transform_layout(in_panels)
     packed.reorder(number, lane, depth)
     packed.vectorize(lane)
+    if has_rest:
+        first = number.as_expr() * panel + outer[-1].as_expr() * s.program[part[KEYS]].axis[-2].extent
+        packed.set_store_predicate(first < keys.shape[-2])
+        s[part[KEYS]].compute_at(packed, number)
+        s[part[KEYS]].set_scope("local")
+        s[part[KEYS]].vectorize(s[part[KEYS]].op.axis[-1])
+    elif KEYS in part:
+        s[part[KEYS]].compute_inline()
     if heads:
         packed.compute_at(s[output], heads)
+
+
+def _keys_read(s: Schedule, part: dict[str, str]) -> Buffer:
+    """The array of all keys."""
+    op = s.program[part.get(KEYS, part[SCORE])]
+    assert isinstance(op, ComputeOp)
+    column = op.axes[-2 if KEYS in part else -1].name
+    return next(load.buffer for load in loads(op) if column in variables(load.index[-2]))

@@ -7,6 +7,7 @@ from math import prod
 
 from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule, create_schedule
+from tensorlang.schedule.history import best_known
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
@@ -27,7 +28,8 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     Every operator is scheduled by the rule of its family; elementwise stages that follow it (bias, activation,
     residual) are computed in its tile, other elementwise stages are inlined into their readers, unless a sum would then
     compute them again and again, and what is left gets parallel outer and vectorized inner loops. `target` gives vector
-    width, caches and cores: this machine's by default.
+    width, caches and cores: this machine's by default. A tuned record of the program is used instead of the rules where
+    records are in use (`autotune.apply_history_best`).
 
     Example:
         A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
@@ -36,6 +38,9 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
     machine = parse(target)
     s = create_schedule(wanted)
+    known = best_known(s, machine)
+    if known is not s:
+        return known
     program = s.program
     tags = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp) and op.tag in RULES}
     taken: set[str] = set()
@@ -56,8 +61,9 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
 
 
 def _is_untouched(s: Schedule, name: str) -> bool:
-    """Whether no rule has inlined a stage, or computed it inside another."""
-    return name in s.state.stages and s.state.stages[name].attach is None
+    """Whether no rule has inlined a stage, computed it inside another, or shaped its loops."""
+    stage = s.state.stages.get(name)
+    return stage is not None and stage.attach is None and not stage.annotations
 
 
 def _is_read_often(program: Program, op: ComputeOp) -> bool:

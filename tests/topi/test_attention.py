@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given as drawn
 from hypothesis import settings
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 import tensorlang
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Var
+from tensorlang.ir.stmt import LoopKind
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.attention import attention_reference
-from tensorlang.topi.attention_schedule import plan_of
+from tensorlang.topi.attention_schedule import key_block, plan_of
 from tests.topi.programs import Given, close, given, run
 
 
@@ -51,6 +54,59 @@ def test_float64_and_another_scale() -> None:
     q, k, v = inputs((2,), 20, 30, 8, 8, dtype="float64")
     made = run(topi.attention(q[0], k[0], v[0], scale=0.25), q, k, v)
     close(made, attention_reference(q[1] * (0.25 * 8**0.5), k[1], v[1])[0])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("n", "m"), [(40, 2176), (33, 2500)])
+def test_long_rows_are_taken_in_blocks(n: int, m: int, is_causal: bool) -> None:
+    """Blocks of equal length, and a rest."""
+    assert key_block(m) is not None
+    check((), n, m, 8, 20, is_causal)
+
+
+def check_symbolic(n: Var, m: Var, is_causal: bool, numbers: list[tuple[int, int]]) -> None:
+    q, k, v = (te.placeholder((2, rows, 8), name=name) for name, rows in (("q", n), ("k", m), ("v", m)))
+    out = topi.attention(q, k, v, is_causal=is_causal)
+    kernel = tensorlang.build(topi.schedule(out), [q, k, v, out])
+    for queries, keys in numbers:
+        (_, a), (_, b), (_, c) = inputs((2,), queries, keys, 8, 8)
+        made = np.full((2, queries, 8), 77, np.float32)
+        kernel(a, b, c, made)
+        close(made, attention_reference(a, b, c, is_causal)[0])
+
+
+def test_symbolic_numbers_of_queries_and_keys() -> None:
+    check_symbolic(te.var("b"), te.var("c"), False, [(1, 1), (20, 37), (40, 512), (9, 1100)])
+
+
+def test_a_symbolic_number_of_tokens() -> None:
+    n = te.var("n")
+    check_symbolic(n, n, True, [(1, 1), (37, 37), (530, 530)])
+
+
+def test_blocks_of_very_different_scores_and_nan() -> None:
+    """The greatest score may stand in any block; what is not a number reaches its own query only."""
+    q, k, v = inputs((), 12, 2304, 4, 4)
+    q[1][:] = 1
+    for block, score in enumerate((5.0, -300.0, 90.0, 80.0)):
+        k[1][block * 576 : (block + 1) * 576] = score
+    q[1][3] = np.nan
+    made, wanted = run(topi.attention(q[0], k[0], v[0]), q, k, v), attention_reference(q[1], k[1], v[1])[0]
+    np.testing.assert_array_equal(np.isnan(made).any(axis=1), np.arange(12) == 3)
+    close(np.delete(made, 3, axis=0), np.delete(wanted, 3, axis=0))
+
+
+def test_the_scratch_of_a_row_does_not_grow_with_the_keys() -> None:
+    def of_rows(tokens: int) -> int:
+        q, k, v = (te.placeholder((1, tokens, 64), name=name) for name in "qkv")
+        out = topi.attention(q, k, v)
+        kernel = tensorlang.build(topi.schedule(out, "llvm -num-cores=1"), [q, k, v, out], "llvm -num-cores=1")
+        block = key_block(tokens)
+        assert block is not None
+        width = plan_of(tokens, block, 64, 32, parse("llvm -num-cores=1")).scores.width
+        return int(kernel.memory().total) - tokens // block * -(-block // width) * width * 64 * 4
+
+    assert of_rows(4096) == of_rows(8192)
 
 
 def test_what_follows_is_computed_in_the_tile() -> None:
@@ -99,3 +155,13 @@ def test_tiles_fit_the_registers_and_blocks(cpu: str, n: int, width: int) -> Non
     assert plan.rows % plan.scores.rows == 0
     for tile in (plan.scores, plan.mixing):
         assert tile.rows * tile.vectors + tile.vectors + 1 <= target.vector_registers
+
+
+def test_threads_share_heads_or_the_queries_of_few() -> None:
+    def shared(heads: int) -> list[str]:
+        q, k, v = (te.placeholder((heads, 256, 16), name=name) for name in "qkv")
+        stage = topi.schedule(topi.attention(q, k, v), "llvm -num-cores=2").state.stages["attention"]
+        return [axis for axis in stage.leaves if stage.kind(axis) is LoopKind.PARALLEL]
+
+    assert shared(1) == shared(3) == ["i1_o"]
+    assert shared(2) == shared(12) == shared(13) == ["i0"]

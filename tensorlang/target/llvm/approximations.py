@@ -6,12 +6,13 @@ in docs/design/009-vector-mathematics.md and measured by the tests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorlang.target.llvm import avx512
 from tensorlang.target.llvm.arithmetic import constant
 from tensorlang.target.llvm.coefficients import (
-    ERROR_FUNCTION,
+    ERROR_OF_FLOAT32,
+    ERROR_OF_FLOAT64,
     EXPONENTIAL,
     HYPERBOLIC,
     LOGARITHM,
@@ -19,6 +20,8 @@ from tensorlang.target.llvm.coefficients import (
     Polynomial,
 )
 from tensorlang.target.llvm.ieee import Exact, exact
+from tensorlang.target.llvm.lookup import lookup
+from tensorlang.target.llvm.pairs import Pair, ordered_sum, sum_of
 from tensorlang.target.llvm.text import Function, Value
 
 _INFINITY = float("inf")
@@ -83,13 +86,32 @@ def tanh(fn: Function, x: Value) -> Value:
 
 
 def erf(fn: Function, x: Value) -> Value:
-    """The error function: a polynomial up to 0.921875, 1 - exp(polynomial) above."""
-    m, table = exact(fn, x), ERROR_FUNCTION[x.dtype]
+    """The error function."""
+    m = exact(fn, x)
     magnitude = m.abs(x)
+    return m.with_sign(_erf_by_pieces(m, magnitude) if x.dtype == "float32" else _erf_in_halves(m, x, magnitude), x)
+
+
+def _erf_by_pieces(m: Exact, x: Value) -> Value:
+    """Of what is not negative: a polynomial whose coefficients are looked up by the nearest multiple of the step."""
+    table = ERROR_OF_FLOAT32
+    x = m.at_most(x, table.most)
+    number, shifted = m.rounded(x, 1 / table.step)
+    t = m.fma(number, -table.step, x)
+    start, *rest = lookup(m, m.bits(shifted), [table.start, *table.rest])
+    y = rest[0]
+    for coefficient in rest[1:]:
+        y = m.fma(y, t, coefficient)
+    return m.fma(y, t, m.select(m.compare("oeq", number, 0.0), t, start))
+
+
+def _erf_in_halves(m: Exact, x: Value, magnitude: Value) -> Value:
+    """A polynomial up to 0.921875, 1 - exp(polynomial) above."""
+    table = ERROR_OF_FLOAT64
     small = m.fma(m.polynomial(m.mul(x, x), table.small), magnitude, magnitude)
     rest = m.polynomial(m.sub(m.at_most(magnitude, table.one), 0.921875), table.large)
     large = m.sub(1.0, _exp(m, rest, normal=True))
-    return m.with_sign(m.select(m.compare("ole", magnitude, 0.921875), small, large), x)
+    return m.select(m.compare("ole", magnitude, 0.921875), small, large)
 
 
 def log(fn: Function, x: Value) -> Value:
@@ -113,11 +135,29 @@ def log10(fn: Function, x: Value) -> Value:
 def log1p(fn: Function, x: Value) -> Value:
     """log(1 + x), exact near zero."""
     m = exact(fn, x)
-    one_more = m.add(x, 1.0)
-    back = m.sub(one_more, 1.0)
-    lost = m.add(m.sub(1.0, m.sub(one_more, back)), m.sub(x, back))
+    one_more, lost = sum_of(m, 1.0, x)
     y = m.with_sign(_natural(m, _parts(m, one_more, lost)), x)
     return _specials(m, one_more, y)
+
+
+def log1p_of_sum(m: Exact, x: Pair) -> Value:
+    """log(1 + a sum), for finite positive numbers (and 0)."""
+    one_more, lost = sum_of(m, 1.0, x[0])
+    return _natural(m, _parts(m, one_more, m.add(lost, x[1])))
+
+
+def log_of_double(m: Exact, x: Value) -> Value:
+    """log(2 * x), for finite positive numbers."""
+    parts = _parts(m, x)
+    return _natural(m, replace(parts, exponent=m.add(parts.exponent, 1.0)))
+
+
+def half_exp(m: Exact, x: Value) -> Pair:
+    """exp(x) / 2 as a sum, for what is not negative."""
+    power, shifted, y = _power_and_rest(m, m.at_most(x, EXPONENTIAL[x.dtype].exp_most + 2.0))
+    high, low = ordered_sum(m, 1.0, y)
+    power, shifted = m.sub(power, 1.0), m.sub(shifted, 1.0)
+    return scaled(m, high, power, shifted), scaled(m, low, power, shifted)
 
 
 def exponent_and_mantissa(m: Exact, x: Value) -> tuple[Value, Value]:
@@ -149,11 +189,16 @@ def scaled(m: Exact, y: Value, power: Value, shifted: Value, normal: bool = Fals
 
 def _exp(m: Exact, x: Value, normal: bool = False) -> Value:
     """exp of what is in range; `normal` where its result is a normal float."""
+    power, shifted, y = _power_and_rest(m, x)
+    return scaled(m, m.add(y, 1.0), power, shifted, normal)
+
+
+def _power_and_rest(m: Exact, x: Value) -> tuple[Value, Value, Value]:
+    """A whole power and y with exp(x) = 2**power * (1 + y); the shifted sum that holds the power is the second."""
     power, shifted = m.rounded(x, LOGARITHM[x.dtype].log2_e[0])
     high, low = (m.value(-part) for part in LOGARITHM[x.dtype].ln2)
     rest = m.fma(power, low, m.fma(power, high, x))
-    y = m.fma(m.polynomial(rest, EXPONENTIAL[x.dtype].exp), m.mul(rest, rest), rest)
-    return scaled(m, m.add(y, 1.0), power, shifted, normal)
+    return power, shifted, m.fma(m.polynomial(rest, EXPONENTIAL[x.dtype].exp), m.mul(rest, rest), rest)
 
 
 def _remainder_in_parts(m: Exact, x: Value, power: Value) -> tuple[Value, Value]:

@@ -168,6 +168,10 @@ def _fold(op: str, a: Value, b: Value) -> Value | None:
     match op:
         case "add" if x is not None and y is not None:
             return literal(x + y, INDEX)
+        case "sub" if x is not None and y is not None:
+            return literal(x - y, INDEX)
+        case "min" if x is not None and y is not None:
+            return literal(min(x, y), INDEX)
         case "add" if x == 0:
             return b
         case "add" | "sub" if y == 0:
@@ -379,7 +383,25 @@ def _float_to_integer(fn: Function, a: Value, dtype: str) -> Value:
 
 def _saturating(fn: Function, word: str, a: Value, dtype: str) -> Value:
     goal = Value("", dtype, a.lanes)
+    if dtype == "int32" and a.lanes > 1 and target_cpu(fn.target).architecture == "x86_64":
+        return _saturating_lanes(fn, a, goal)
     return fn.call(f"llvm.{word}.sat.{overload(goal)}.{overload(a)}", [a], dtype, a.lanes)
+
+
+def _saturating_lanes(fn: Function, a: Value, goal: Value) -> Value:
+    """What the intrinsic does, which LLVM takes apart lane by lane. Poison of lanes that do not fit is never chosen."""
+    low, high = dtypes.limits(goal.dtype)
+    made = select(
+        fn, binary(fn, "lt", a, constant(float(low), a)), constant(low, goal), _convert(fn, "fptosi", a, goal.dtype)
+    )
+    made = select(fn, binary(fn, "ge", a, constant(float(high + 1), a)), constant(high, goal), made)
+    return select(fn, is_nan(fn, a), constant(0, goal), made)
+
+
+def clamped_to_integer(fn: Function, a: Value, dtype: str) -> Value:
+    """Cast floats that are NaN or fit in 32 bits."""
+    made = _convert(fn, "fptosi", a, "int32")
+    return cast(fn, select(fn, is_nan(fn, a), constant(0, made), made), dtype)
 
 
 def _integer_to_float(fn: Function, a: Value, dtype: str) -> Value:

@@ -13,7 +13,7 @@ from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, same, walk
 from tensorlang.ir.machine import Broadcast, MachineCall, MachineExpr, Pointer, Reinterpret, VectorLoad
 from tensorlang.target.llvm import intrinsics, machine, memory
-from tensorlang.target.llvm.arithmetic import binary, cast, select, splat, unary
+from tensorlang.target.llvm.arithmetic import binary, cast, clamped_to_integer, select, splat, unary
 from tensorlang.target.llvm.flat import flattened
 from tensorlang.target.llvm.memory import Place, lane_numbers
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
@@ -38,6 +38,8 @@ def value(fn: Function, scope: Scope, expr: Expr) -> Value:
             return _choose(fn, scope, expr.a, _TRUE, expr.b)
         case Binary():
             return binary(fn, expr.op, value(fn, scope, expr.a), value(fn, scope, expr.b))
+        case Cast() if _is_clamped(expr):
+            return clamped_to_integer(fn, value(fn, scope, expr.value), expr.dtype)
         case Cast():
             return cast(fn, value(fn, scope, expr.value), expr.dtype)
         case Select():
@@ -52,6 +54,15 @@ def value(fn: Function, scope: Scope, expr: Expr) -> Value:
         case MachineExpr():
             return _machine(fn, scope, expr)
     raise InternalError(f"{type(expr).__name__} {expr} reached code generation")
+
+
+def _is_clamped(expr: Cast) -> bool:
+    """Whether a float between two limits that 32-bit integers have is made an integer of at most 32 bits."""
+    match expr.value:
+        case Binary("max" | "min" as outer, Binary("max" | "min" as inner, _, Const(one)), Const(other), dtype):
+            fits = dtype in ("float32", "float64") and expr.dtype in ("int8", "uint8", "int16", "uint16", "int32")
+            return fits and outer != inner and all(-(2.0**31) <= limit < 2.0**31 for limit in (one, other))
+    return False
 
 
 def _machine(fn: Function, scope: Scope, expr: MachineExpr) -> Value:

@@ -1,4 +1,4 @@
-"""Math intrinsics by name: an LLVM instruction, polynomial code, or libm lane by lane."""
+"""Math intrinsics by name: an LLVM instruction, or polynomial code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tensorlang import dtypes
 from tensorlang.errors import TargetError
-from tensorlang.target.llvm import approximations, power, trigonometry
+from tensorlang.target.llvm import approximations, hyperbolic, plane, power, trigonometry
 from tensorlang.target.llvm.arithmetic import (
     absolute,
     binary,
@@ -16,7 +16,6 @@ from tensorlang.target.llvm.arithmetic import (
     is_nan,
     matched,
 )
-from tensorlang.target.llvm.libm import call_each_lane
 from tensorlang.target.llvm.text import Function, Value
 from tensorlang.target.llvm.wide import WIDE, in_float64
 
@@ -41,12 +40,20 @@ _POLYNOMIALS: dict[str, Callable[..., Value]] = {
     "erf": approximations.erf,
     "sin": trigonometry.sin,
     "cos": trigonometry.cos,
+    "tan": trigonometry.tan,
+    "atan": plane.atan,
+    "atan2": plane.atan2,
+    "asin": plane.asin,
+    "acos": plane.acos,
+    "hypot": plane.hypot,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "asinh": hyperbolic.asinh,
+    "acosh": hyperbolic.acosh,
+    "atanh": hyperbolic.atanh,
     "pow": power.power,
 }
 """Functions of float32 and float64; where WIDE has one too, only of float64."""
-
-_LIBM = ("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "hypot")
-"""Functions that have no vector code for float64."""
 
 
 def call(fn: Function, name: str, arguments: list[Value], dtype: str) -> Value:
@@ -71,14 +78,12 @@ def _float_call(fn: Function, name: str, args: list[Value]) -> Value:
         return binary(fn, "div", constant(1.0, first), root)
     if name in _POLYNOMIALS:
         return _POLYNOMIALS[name](fn, *args)
-    if name not in _LIBM:
-        raise TargetError(f"target llvm has no intrinsic {name!r}; it has {', '.join(sorted(known()))}")
-    return call_each_lane(fn, name, args)
+    raise TargetError(f"target llvm has no intrinsic {name!r}; it has {', '.join(sorted(known()))}")
 
 
 def known() -> frozenset[str]:
     """The intrinsics that this target computes."""
-    return frozenset((*_INSTRUCTIONS, *_POLYNOMIALS, *WIDE, *_LIBM, *_OWN, "rsqrt"))
+    return frozenset((*_INSTRUCTIONS, *_POLYNOMIALS, *WIDE, *_OWN, "rsqrt"))
 
 
 def _isnan(fn: Function, args: list[Value]) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections.abc import Iterator
@@ -112,6 +113,12 @@ class Module:
         """Declare a variable whose address is given when the object is loaded."""
         self.imports.add(name)
         self.declarations.setdefault(name, f"@{name} = external global {type_}")
+        return f"@{name}"
+
+    def data(self, text: str) -> str:
+        """A constant in memory, given by its type and value; the same for equal ones."""
+        name = f"data.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        self.declarations.setdefault(name, f"@{name} = internal unnamed_addr constant {text}, align 64")
         return f"@{name}"
 
     def message(self, text: str) -> int:

@@ -1,0 +1,63 @@
+"""Floats that do not fit become the nearest integer, and NaN zero, in vectors as one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import tensorlang
+from tensorlang import dtypes, te
+from tensorlang.ir.expr import Expr
+from tensorlang.te.operation import Tensor
+
+SMALL = (0.0, -0.0, 0.5, -0.9, 1.5, 7.25, 127.0, 128.0, -129.0, 255.5, 300.0, 32768.0, -40000.0)
+LARGE = (2147483520.0, 2147483648.0, -2147483648.0, -2147484000.0, 4294967040.0, 1e19, -1e19, 1e30, -1e30)
+FLOATS = np.array([*SMALL, *LARGE, np.inf, -np.inf, np.nan])
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32"]
+
+
+def run(made: Tensor, given: Tensor, floats: npt.NDArray[Any], lanes: int) -> list[int]:
+    s = te.create_schedule(made)
+    if lanes > 1:
+        s[made].split(made.op.axis[0], factor=lanes, tail="guard")
+        s[made].vectorize(f"{made.op.axis[0].name}_i")
+    out = np.zeros(len(floats), dtypes.info(made.dtype).numpy)
+    tensorlang.build(s, [given, made])(floats, out)
+    return [int(x) for x in out]
+
+
+def nearest(x: float) -> int:
+    """In 32 bits, of which narrower integers take the low ones."""
+    return 0 if np.isnan(x) else int(min(max(x, -(2.0**31)), 2.0**31 - 1))
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_floats_of_any_size(dtype: str, source: str, lanes: int) -> None:
+    floats = FLOATS.astype(source)
+    A = te.placeholder(floats.shape, source, "A")
+    made = te.compute(A.shape, lambda i: A[i].astype(dtype), name="made")
+    wanted = np.array([nearest(float(x)) for x in floats]).astype("int32").astype(dtype).tolist()
+    assert run(made, A, floats, lanes) == wanted
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("inside_out", [False, True])
+def test_clamped_floats(dtype: str, lanes: int, inside_out: bool) -> None:
+    low, high = (float(limit) for limit in dtypes.limits(dtype))
+    floats, high = FLOATS.astype("float32"), min(high, 2147483520.0)
+    A = te.placeholder(floats.shape, "float32", "A")
+
+    def clamped(i: Expr) -> Expr:
+        if inside_out:
+            return te.min(te.max(A[i], low), high).astype(dtype)
+        return te.max(te.min(A[i], high), low).astype(dtype)
+
+    made = te.compute(A.shape, clamped, name="made")
+    wanted = [0 if np.isnan(x) else int(min(max(float(x), low), high)) for x in floats]
+    assert run(made, A, floats, lanes) == wanted
