@@ -25,11 +25,15 @@ EXPONENTIAL = 10
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The exact result of float64 inputs, its shape, and the operations that it takes."""
+    """The exact result of float64 inputs, its shape, and the operations that it takes.
+
+    `rounds_to`: the dtype of a result that is rounded on purpose.
+    """
 
     reference: Callable[[Arrays, Options], Array]
     shape: Callable[[Shapes, Options], tuple[int, ...]]
     operations: Callable[[Shapes, Options], float]
+    rounds_to: str = ""
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -58,6 +62,16 @@ def conv2d(given: Arrays, options: Options) -> Array:
     filters = w.reshape(groups, -1, *w.shape[1:])
     made = np.einsum("ngchwij,gocij->ngohw", split, filters, optimize=True).reshape(n, -1, height, width)
     return np.asarray(np.maximum(made + given["bias"][:, None, None], 0) if "bias" in given else made)
+
+
+def quantized_conv2d(given: Arrays, options: Options) -> Array:
+    """A convolution with bias, times a scale, as unsigned bytes: what is less than zero is cut off as by relu."""
+    made = conv2d({"x": given["x"], "w": given["w"]}, options) + given["bias"][:, None, None]
+    return np.asarray(np.clip(np.rint(made * options["scale"]), 0, 255))
+
+
+def _conv2d_operations(shapes: Shapes, options: Options) -> float:
+    return 2.0 * math.prod(conv2d_shape(shapes, options)) * math.prod(shapes["w"][1:])
 
 
 def conv2d_shape(shapes: Shapes, options: Options) -> tuple[int, ...]:
@@ -122,11 +136,8 @@ def _gelu_operations(shapes: Shapes, options: Options) -> float:
 OPERATORS: dict[str, Operator] = {
     "matmul": Operator(matmul, _product("A", "B"), lambda shapes, _: 2.0 * math.prod(shapes["A"]) * shapes["B"][-1]),
     "dense_gelu": Operator(dense_gelu, _product("x", "W"), _gelu_operations),
-    "conv2d": Operator(
-        conv2d,
-        conv2d_shape,
-        lambda shapes, options: 2.0 * math.prod(conv2d_shape(shapes, options)) * math.prod(shapes["w"][1:]),
-    ),
+    "conv2d": Operator(conv2d, conv2d_shape, _conv2d_operations),
+    "quantized_conv2d": Operator(quantized_conv2d, conv2d_shape, _conv2d_operations, "uint8"),
     "softmax": Operator(softmax, _same("x"), _per_element(EXPONENTIAL + 4)),
     "layer_norm": Operator(layer_norm, _same("x"), _per_element(8)),
     "attention": Operator(attention, _same("q"), _attention_operations),

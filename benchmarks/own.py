@@ -9,14 +9,14 @@ import numpy as np
 
 import tensorlang
 from benchmarks.peers.serve import Array, Builder, Call, Given, Unsupported
-from benchmarks.stencils import jacobi_tiles
+from benchmarks.stencils import jacobi_rows
 from examples.polybench.stencils import jacobi_2d
 from tensorlang import te, topi
 from tensorlang.ir.expr import to_text
 from tensorlang.te.operation import Tensor
 
-GRID_TILES = 16, (32, 1024)
-"""Double steps, rows and columns of a tile: 48 rows of 1024 points of two arrays stay in the second cache."""
+TILE_BYTES = 3 << 18
+"""What a tile in time reads and writes of two grids: three quarters of the second cache."""
 
 
 def kernel(inputs: Sequence[Tensor], output: Tensor, arrays: Sequence[Array]) -> Call:
@@ -91,6 +91,19 @@ def conv2d(given: Given) -> Call:
     return kernel(inputs, y, arrays)
 
 
+def quantized_conv2d(given: Given) -> Call:
+    """Of NHWC data, with weights laid out ahead, and all that follows in its tile."""
+    x, w, bias = (np.ascontiguousarray(given["x"].transpose(0, 2, 3, 1)), given["w"], given["bias"].astype(np.int32))
+    stride, padding, scale = (given.options[name] for name in ("stride", "padding", "scale"))
+    X, W, B = placeholders([x, w, bias], ["x", "w", "bias"])
+    P, packed = laid_out(W, topi.pack_narrow_conv2d(W), w)
+    F, offsets = laid_out(P, topi.narrow_conv2d_offsets(P), packed)
+    offset = te.placeholder(F.shape, F.dtype, name="offsets")
+    sums = topi.conv2d_narrow(X, P, len(w), w.shape[2:], stride, padding, 1, "NHWC", B, offset)
+    run = kernel([X, P, offset, B], topi.requantize(sums, scale, dtype="uint8"), [x, packed, offsets, bias])
+    return lambda: run().transpose(0, 3, 1, 2)
+
+
 def softmax(given: Given) -> Call:
     """Of rows."""
     (X,) = placeholders([given["x"]], "X")
@@ -112,14 +125,15 @@ def attention(given: Given) -> Call:
 
 
 def jacobi(given: Given) -> Call:
-    """Two arrays that take turns, in tiles of time."""
+    """Two arrays that take turns, in tiles of time: half the rows of a tile are new, the others lean."""
     x, steps = given["x"], given.options["steps"]
     if steps % 2:
         raise Unsupported("an even number of steps only")
     A, B = placeholders([x, x], "AB")
     made = jacobi_2d(steps // 2, x.shape[0], A, B)
     s = te.create_schedule(made[0].op)
-    jacobi_tiles(s[s.outputs[0]], *GRID_TILES)
+    rows = max(4, TILE_BYTES // (2 * x[0].nbytes))
+    jacobi_rows(s[s.outputs[0]], rows // 4, rows // 2, given.threads)
     run = tensorlang.build(s, [A, B])
     a, b = x.copy(), x.copy()
 
@@ -136,6 +150,7 @@ BUILDERS: dict[str, Builder] = {
     "matmul": matmul,
     "dense_gelu": dense_gelu,
     "conv2d": conv2d,
+    "quantized_conv2d": quantized_conv2d,
     "softmax": softmax,
     "layer_norm": layer_norm,
     "attention": attention,

@@ -11,8 +11,10 @@ from typing import Any
 
 from benchmarks.operators import OPERATORS, WIDTHS, Array, Operator, Shapes, draw
 
-TOLERANCES = {"float32": 2e-5, "bfloat16": 1e-2, "int8": 0.0}
-"""Largest error over largest value. Sums of 4096 products in float32 are off by some 1e-6."""
+TOLERANCES = {"float32": 2e-5, "bfloat16": 1e-2, "int8": 0.0, "uint8": 1 / 128}
+"""Largest error over largest value. Sums of 4096 products in float32 are off by some 1e-6; where results are rounded to
+bytes, libraries differ by one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +64,15 @@ class Workload:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all arrays, each once; sums of narrow types are stored in 4 bytes."""
+        """Bytes of all arrays, each once; sums of narrow types are stored in 4 bytes unless they are rounded."""
         read = WIDTHS[self.dtype] * sum(map(math.prod, self.shapes.values()))
-        return read + 4 * math.prod(self.definition.shape(self.shapes, self.options))
+        stored = 1 if self.definition.rounds_to else 4
+        return read + stored * math.prod(self.definition.shape(self.shapes, self.options))
 
     @property
     def tolerance(self) -> float:
         """Largest error allowed, as a share of the largest value."""
-        return TOLERANCES[self.dtype]
+        return TOLERANCES[self.definition.rounds_to or self.dtype]
 
     def inputs(self) -> dict[str, Array]:
         """The arrays, by name."""
@@ -124,6 +127,20 @@ def conv(image: int, channels: int, filters: int, window: int, stride: int = 1, 
         Workload(name, "conv2d", shapes, Goal(0.95, 0.95), "conv2d", options, ("w",)),
         Workload(name + "-relu", "conv2d", relu, Goal(0.95, 0.95), "conv2d", options, ("w", "bias")),
     ]
+
+
+def quantized_conv(image: int, channels: int, filters: int, window: int, stride: int = 1) -> Workload:
+    """A layer of a quantized network, with padding that keeps the image, bias, relu, and its way back to bytes.
+
+    The scale brings the sums of random bytes, which are some 74 in size, to some 60.
+    """
+    scale = 60 / (74 * 74 * math.sqrt(channels * window * window))
+    options = {"stride": stride, "padding": window // 2, "groups": 1, "scale": scale}
+    image_and_filters = {"x": (1, channels, image, image), "w": (filters, channels, window, window)}
+    name = f"conv-{image}-{channels}-{filters}-{window}x{window}" + f"-s{stride}" * (stride > 1) + "-int8"
+    shapes = {**image_and_filters, "bias": (filters,)}
+    goal, group = Goal(0.9, 0.9), "quantized conv2d"
+    return Workload(name, "quantized_conv2d", shapes, goal, group, options, ("w", "bias"), "int8")
 
 
 def row_softmax(m: int, n: int, goal: Goal) -> Workload:
@@ -181,6 +198,12 @@ WORKLOADS: tuple[Workload, ...] = (
     heads(12, 1024, 64),
     narrow(1024, "bfloat16"),
     narrow(1024, "int8"),
+    quantized_conv(56, 64, 64, 3),
+    quantized_conv(56, 64, 256, 1),
+    quantized_conv(28, 128, 128, 3),
+    quantized_conv(14, 256, 256, 3),
+    quantized_conv(7, 512, 512, 3),
+    quantized_conv(224, 3, 64, 7, stride=2),
     stencil(1024, 1000),
 )
 

@@ -13,7 +13,9 @@ from benchmarks.peers.serve import Array, Given, Unsupported
 
 OPSET = 20
 TYPES = {"float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "int32": TensorProto.INT32}
+QUANTIZED = "quantized_conv2d"
 Nodes = Sequence[Any]
+Graph = Callable[[Given], Nodes]
 node = helper.make_node
 
 
@@ -38,6 +40,24 @@ def conv2d(given: Given) -> Nodes:
     return [node("Conv", ["x", "w", "bias"], ["z"], **settings), node("Relu", ["z"], ["y"])]
 
 
+def quantized_conv2d(given: Given) -> Nodes:
+    """One node, with data as unsigned bytes with the zero at 128."""
+    padding, stride = given.options["padding"], given.options["stride"]
+    inputs = ["x", "one", "zero", "w", "scale", "zero_w", "one", "zero_y", "bias"]
+    return [node("QLinearConv", inputs, ["y"], pads=[padding] * 4, strides=[stride] * 2)]
+
+
+def dequantized_conv2d(given: Given) -> Nodes:
+    """The form that OpenVINO finds quantized layers in: floats between two roundings."""
+    padding, stride = given.options["padding"], given.options["stride"]
+    return [
+        node("DequantizeLinear", ["x", "one", "zero"], ["data"]),
+        node("DequantizeLinear", ["w", "scale", "zero_w"], ["weight"]),
+        node("Conv", ["data", "weight", "offset"], ["z"], pads=[padding] * 4, strides=[stride] * 2),
+        node("QuantizeLinear", ["z", "one", "zero_y"], ["y"]),
+    ]
+
+
 def softmax(given: Given) -> Nodes:
     """Of rows."""
     return [node("Softmax", ["x"], ["y"], axis=-1)]
@@ -59,18 +79,22 @@ def attention(given: Given) -> Nodes:
     ]
 
 
-GRAPHS: dict[str, Callable[[Given], Nodes]] = {
+GRAPHS: dict[str, Graph] = {
     "matmul": matmul,
     "dense_gelu": dense_gelu,
     "conv2d": conv2d,
+    "quantized_conv2d": quantized_conv2d,
     "softmax": softmax,
     "layer_norm": layer_norm,
     "attention": attention,
 }
 
 
-def model(operator: str, given: Given) -> tuple[ModelProto, dict[str, Array]]:
-    """The model of a workload, inputs that are known ahead as constants, and the other inputs."""
+def model(operator: str, given: Given, nodes: Graph | None = None) -> tuple[ModelProto, dict[str, Array]]:
+    """The model of a workload, inputs that are known ahead as constants, and the other inputs.
+
+    `nodes`: the graph, if it is not that of `GRAPHS`.
+    """
     if given.dtype not in TYPES:
         raise Unsupported(f"no {given.dtype} in these models")
     fed = {name: array for name, array in given.arrays.items() if name not in given.constant}
@@ -80,11 +104,16 @@ def model(operator: str, given: Given) -> tuple[ModelProto, dict[str, Array]]:
     types = dict.fromkeys(fed, TYPES[given.dtype])
     if given.dtype == "int8":
         constants["zero"] = np.array(128, np.uint8)
-        fed["A"], types["A"] = (fed["A"].view(np.uint8) ^ np.uint8(128)), TensorProto.UINT8
+        moved = "A" if "A" in fed else "x"
+        fed[moved], types[moved] = (fed[moved].view(np.uint8) ^ np.uint8(128)), TensorProto.UINT8
+    if operator == QUANTIZED:
+        constants |= {"one": np.array(1, np.float32), "zero_y": np.array(0, np.uint8), "zero_w": np.array(0, np.int8)}
+        scale = np.float32(given.options["scale"])
+        constants |= {"scale": np.array(scale), "bias": given["bias"].astype(np.int32), "offset": given["bias"] * scale}
     rank = max(array.ndim for array in given.arrays.values())
-    made = TYPES["int32" if given.dtype == "int8" else "float32"]
+    made = TensorProto.UINT8 if operator == QUANTIZED else TYPES["int32" if given.dtype == "int8" else "float32"]
     graph = helper.make_graph(
-        list(GRAPHS[operator](given)),
+        list((nodes or GRAPHS[operator])(given)),
         operator,
         [helper.make_tensor_value_info(name, types[name], array.shape) for name, array in fed.items()],
         [helper.make_tensor_value_info("y", made, [None] * rank)],

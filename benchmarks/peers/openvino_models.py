@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 import openvino
 
-from benchmarks.peers.onnx_graphs import GRAPHS, model
+from benchmarks.peers.onnx_graphs import GRAPHS, QUANTIZED, dequantized_conv2d, model
 from benchmarks.peers.serve import Array, Call, Given, Unsupported
 
 
 def build(operator: str, given: Given) -> Call:
     """A compiled model whose inputs are set once."""
-    if given.dtype == "int8":
+    if given.dtype == "int8" and operator != QUANTIZED:
         raise Unsupported("takes int8 from models quantized for it only")
     narrow = given.dtype == "bfloat16"
-    made, fed = model(operator, replace(given, options={**given.options, "dtype": "float32"}))
+    if operator == QUANTIZED:
+        made, fed = model(operator, given, dequantized_conv2d)
+    else:
+        made, fed = model(operator, replace(given, options={**given.options, "dtype": "float32"}))
     settings: dict[str, Any] = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": given.threads,

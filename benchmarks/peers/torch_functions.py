@@ -44,6 +44,19 @@ def conv2d(given: Given) -> Prepared:
     return lambda x, w, bias: F.relu(F.conv2d(x, w, bias, **options)), tensors(given, "x", "w", "bias")
 
 
+def quantized_conv2d(given: Given) -> Prepared:
+    """oneDNN, on channels last, with data as unsigned bytes with the zero at 128."""
+    x, w = (torch.from_numpy(given[name]).float() for name in "xw")
+    stride, padding, scale = (given.options[name] for name in ("stride", "padding", "scale"))
+    data = torch.quantize_per_tensor(x, 1.0, 128, torch.quint8).contiguous(memory_format=torch.channels_last)
+    scales, zeros = torch.full((len(w),), scale), torch.zeros(len(w), dtype=torch.long)
+    weight = torch.quantize_per_channel(w * scale, scales, zeros, 0, torch.qint8)
+    bias = torch.from_numpy(given["bias"]).float() * scale
+    torch.backends.quantized.engine = "x86"
+    packed = torch.ops.quantized.conv2d_prepack(weight, bias, [stride] * 2, [padding] * 2, [1, 1], 1)
+    return lambda data: torch.ops.quantized.conv2d_relu(data, packed, 1.0, 0), [data]
+
+
 def softmax(given: Given) -> Prepared:
     """Of rows."""
     return lambda x: F.softmax(x, dim=1), tensors(given, "x")
@@ -81,6 +94,7 @@ PREPARED: dict[str, Callable[[Given], Prepared]] = {
     "matmul": matmul,
     "dense_gelu": dense_gelu,
     "conv2d": conv2d,
+    "quantized_conv2d": quantized_conv2d,
     "softmax": softmax,
     "layer_norm": layer_norm,
     "attention": attention,
@@ -90,6 +104,7 @@ PREPARED: dict[str, Callable[[Given], Prepared]] = {
 
 def to_numpy(result: Any) -> Array:
     """The result, without the batch of the attention."""
+    result = result.int_repr() if result.is_quantized else result
     array: Array = (result.float() if result.is_floating_point() else result).numpy()
     return array
 

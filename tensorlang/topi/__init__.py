@@ -25,11 +25,14 @@ from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_nh
 from tensorlang.topi.dispatch import schedule
 from tensorlang.topi.gather import embedding, gather, take
 from tensorlang.topi.matmul import batch_matmul, matmul
+from tensorlang.topi.narrow_conv2d import conv2d_narrow
+from tensorlang.topi.narrow_filters import narrow_conv2d_offsets, pack_narrow_conv2d
 from tensorlang.topi.normalization import batch_norm, layer_norm, rms_norm
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.pooling import avg_pool2d, global_pool, max_pool2d, pool2d
-from tensorlang.topi.quantized import dense_narrow, narrow_offsets, pack_narrow, requantize
+from tensorlang.topi.quantized import dense_narrow, narrow_offsets, pack_narrow
 from tensorlang.topi.reduction import argmax, argmin, max, mean, min, prod, sum
+from tensorlang.topi.requantize import fixed_point, requantize
 from tensorlang.topi.softmax import log_softmax, softmax
 from tensorlang.topi.table import OPERATORS, operator
 from tensorlang.topi.transform import (
@@ -59,6 +62,7 @@ __all__ = [
     "concatenate",
     "conv2d",
     "conv2d_NCHWc",
+    "conv2d_narrow",
     "conv2d_nchw",
     "conv2d_nhwc",
     "conv2d_pack",
@@ -72,6 +76,7 @@ __all__ = [
     "erf",
     "exp",
     "expand_dims",
+    "fixed_point",
     "gather",
     "gelu",
     "global_pool",
@@ -89,9 +94,11 @@ __all__ = [
     "min",
     "minimum",
     "multiply",
+    "narrow_conv2d_offsets",
     "narrow_offsets",
     "operator",
     "pack_narrow",
+    "pack_narrow_conv2d",
     "pack_weight",
     "pad",
     "pool2d",

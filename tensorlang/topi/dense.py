@@ -46,8 +46,7 @@ def pack_weight(
     if weight.ndim != 2:
         raise DefinitionError(f"pack_weight wants a matrix, got {weight}")
     n, k = weight.shape[not transposed], weight.shape[transposed]
-    bits = dtypes.info(weight.dtype).bits
-    width = register_tile(MANY, extent_of(n) or MANY, parse(target), bits).width
+    width = panel_width(extent_of(n), dtypes.info(weight.dtype).bits, parse(target))
 
     def element(panel: Expr, r: Expr, lane: Expr) -> Expr:
         column = panel * width + lane
@@ -86,6 +85,11 @@ def dense_packed(
     return _with_bias(product, bias, name)
 
 
+def panel_width(units: int | None, bits: int, target: Target) -> int:
+    """The columns of a panel of weights that suit the registers of a target, by the bits of a sum."""
+    return register_tile(MANY, units or MANY, target, bits).width
+
+
 def _product_name(name: str, bias: Tensor | None) -> str:
     return name if bias is None else f"{name}_product"
 
@@ -119,5 +123,48 @@ def _dense(m: int, n: int, k: int, dtype: str = "float32") -> list[Tensor]:
     return [data, weight, bias, dense(data, weight, bias)]
 
 
-OPERATORS = (Operator("dense", ("M", "N", "K"), _dense, dense_reference, dense_numpy),)
+def pack_reference(weight: Array) -> list[Array]:
+    """Panels side by side, with zeros after the last column."""
+    n, k = weight.shape
+    width = panel_width(n, dtypes.info(dtypes.canonical(weight.dtype)).bits, parse())
+    panels = np.pad(weight, ((0, -n % width), (0, 0))).reshape(-1, width, k)
+    return [np.ascontiguousarray(panels.transpose(0, 2, 1))]
+
+
+def pack_numpy(weight: Array, out: Array) -> None:
+    """What a NumPy user writes."""
+    padded = np.zeros((out.shape[0] * out.shape[2], out.shape[1]), weight.dtype)
+    padded[: len(weight)] = weight
+    out[...] = padded.reshape(out.shape[0], out.shape[2], -1).transpose(0, 2, 1)
+
+
+def dense_packed_reference(data: Array, packed: Array, bias: Array) -> list[Array]:
+    """The layer of the columns that the bias counts."""
+    weight = packed.transpose(0, 2, 1).reshape(-1, packed.shape[1])[: len(bias)]
+    return dense_reference(data, weight, bias)
+
+
+def dense_packed_numpy(data: Array, packed: Array, bias: Array, out: Array) -> None:
+    """What a NumPy user writes: a product for each panel."""
+    columns = np.matmul(data, packed).transpose(1, 0, 2).reshape(len(data), -1)
+    np.add(columns[:, : len(bias)], bias, out=out)
+
+
+def _pack(n: int, k: int, dtype: str = "float32") -> list[Tensor]:
+    weight = te.placeholder((n, k), dtype, "weight")
+    return [weight, pack_weight(weight)]
+
+
+def _dense_packed(m: int, n: int, k: int, dtype: str = "float32") -> list[Tensor]:
+    data, weight = te.placeholder((m, k), dtype, "data"), te.placeholder((n, k), dtype, "weight")
+    packed = te.placeholder(pack_weight(weight).shape, dtype, "packed")
+    bias = te.placeholder((n,), dtype, "bias")
+    return [data, packed, bias, dense_packed(data, packed, n, bias)]
+
+
+OPERATORS = (
+    Operator("dense", ("M", "N", "K"), _dense, dense_reference, dense_numpy),
+    Operator("pack_weight", ("N", "K"), _pack, pack_reference, pack_numpy),
+    Operator("dense_packed", ("M", "N", "K"), _dense_packed, dense_packed_reference, dense_packed_numpy),
+)
 RULES: dict[str, Rule] = {"pack_weight": schedule_packing}

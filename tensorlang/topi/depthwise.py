@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,17 @@ def depthwise_conv2d_nchw(
     dilation: Pair = 1,
     out_dtype: str | None = None,
     name: str = "depthwise_conv2d",
+    zero_point: int = 0,
+    weight_zero_point: int = 0,
 ) -> Tensor:
     """Return the convolution of each channel of NCHW data with its own weights [c, multiplier, kh, kw].
 
-    Output channel `c * multiplier + m` is channel c with weights [c, m]. DefinitionError when the shapes do not fit.
+    Output channel `c * multiplier + m` is channel c with weights [c, m]. Of bytes: with `out_dtype` int32 the zero
+    points are subtracted from data, whose padding they are, and from weights. DefinitionError when the shapes do not
+    fit.
     """
-    return _depthwise(data, weight, "NCHW", "CMHW", stride, padding, dilation, out_dtype, name)
+    zeros = _Zeros(zero_point, weight_zero_point)
+    return _depthwise(data, weight, "NCHW", "CMHW", stride, padding, dilation, out_dtype, name, zeros)
 
 
 def depthwise_conv2d_nhwc(
@@ -46,9 +52,23 @@ def depthwise_conv2d_nhwc(
     dilation: Pair = 1,
     out_dtype: str | None = None,
     name: str = "depthwise_conv2d",
+    zero_point: int = 0,
+    weight_zero_point: int = 0,
 ) -> Tensor:
-    """Return the convolution of each channel of NHWC data with its own weights [kh, kw, c, multiplier]."""
-    return _depthwise(data, weight, "NHWC", "HWCM", stride, padding, dilation, out_dtype, name)
+    """Return the convolution of each channel of NHWC data with its own weights [kh, kw, c, multiplier].
+
+    Otherwise as `depthwise_conv2d_nchw`.
+    """
+    zeros = _Zeros(zero_point, weight_zero_point)
+    return _depthwise(data, weight, "NHWC", "HWCM", stride, padding, dilation, out_dtype, name, zeros)
+
+
+@dataclass(frozen=True, slots=True)
+class _Zeros:
+    """What is subtracted from data and weights."""
+
+    data: int
+    weight: int
 
 
 def _depthwise(
@@ -61,6 +81,7 @@ def _depthwise(
     dilation: Pair,
     out_dtype: str | None,
     name: str,
+    zeros: _Zeros,
 ) -> Tensor:
     images, kernels = layout(data_layout, "NCHW"), layout(kernel_layout, "CMHW")
     if data.ndim != 4 or weight.ndim != 4 or not same(images.extent(data, "C"), kernels.extent(weight, "C")):
@@ -68,14 +89,18 @@ def _depthwise(
     sizes = window_sizes(weight, *(kernels.letters.index(letter) for letter in "HW"))
     slide = sliding(data, images, *windows(sizes, stride, padding, dilation))
     times, dtype = kernels.extent(weight, "M"), out_dtype or data.dtype
-    beside = cast(0, dtype) if images.letters[-1] == "W" else None
+    if zeros != _Zeros(0, 0) and dtype != "int32":
+        raise DefinitionError(f"{name}: zero points are subtracted in int32, got the dtype {dtype}")
+    beside = te.const(zeros.data, dtype) if images.letters[-1] == "W" else None
 
     def body(*index: Expr) -> Expr:
         at = dict(zip(images.letters, index, strict=True))
         c, m = _channel(at["C"], times)
         value, where = slide.element({**at, "C": c}, dtype, beside)
-        factor = weight(*kernels.index({"C": c, "M": m, "H": slide.y.var, "W": slide.x.var}))
-        return te.sum(value * cast(factor, dtype), axis=[slide.y, slide.x], where=where)
+        factor = cast(weight(*kernels.index({"C": c, "M": m, "H": slide.y.var, "W": slide.x.var})), dtype)
+        value = value - zeros.data if zeros.data else value
+        factor = factor - zeros.weight if zeros.weight else factor
+        return te.sum(value * factor, axis=[slide.y, slide.x], where=where)
 
     channels = simplify(images.extent(data, "C") * times)
     extents = {"N": images.extent(data, "N"), "C": channels, "H": slide.rows, "W": slide.columns}

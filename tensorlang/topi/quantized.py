@@ -1,4 +1,4 @@
-"""Products of narrow numbers, summed in 32 bits by the dot instructions of the machine, and the way back to 8 bits.
+"""Products of narrow numbers, summed in 32 bits by the dot instructions of the machine.
 
 bfloat16 by bfloat16 gives float32; 8-bit by 8-bit integers give int32, exactly as long as the sums fit. Weights are
 laid out as [n / w, k / g, w, g]: panels of w columns, of which g neighbouring terms fill a word of 32 bits.
@@ -28,23 +28,24 @@ from tensorlang.topi.quantized_schedule import (
     schedule_panels,
     schedule_sums,
 )
-from tensorlang.topi.register_tile import MANY, register_tile
+from tensorlang.topi.register_tile import MANY, whole_width
+from tensorlang.topi.requantize import requantize, requantize_reference
 
 Array = npt.NDArray[Any]
 
 _WORD = 32
-_SIGN = 128
+SIGN = 128
 """What is added to signed bytes where the machine multiplies unsigned ones only."""
 _FEWEST_ROWS = 8
 """With fewer rows of data, laying out the weights takes longer than the product."""
-_SUMS = {("bfloat16", "bfloat16"): "float32", ("int8", "int8"): "int32", ("uint8", "int8"): "int32"}
+SUMS = {("bfloat16", "bfloat16"): "float32", ("int8", "int8"): "int32", ("uint8", "int8"): "int32"}
 """The dtypes of data and weights that have dot instructions, and of their sums."""
 
 
 def is_narrow(m: Expr, n: Expr, k: Expr, data: str, weight: str, sums: str) -> bool:
     """Whether a product that is given at the call is best summed by dot instructions of this machine."""
     known = extent_of(n) is not None and extent_of(k) is not None and (extent_of(m) or MANY) >= _FEWEST_ROWS
-    return known and _SUMS.get((data, weight)) == sums and _operand_dtype(data, weight, parse()) is not None
+    return known and SUMS.get((data, weight)) == sums and operand_dtype(data, weight, parse()) is not None
 
 
 def pack_narrow(
@@ -55,11 +56,11 @@ def pack_narrow(
     `transposed`: False for weights [k, n]. The width of a panel suits the registers of `target`, this machine by
     default. DefinitionError for other dtypes.
     """
-    if weight.ndim != 2 or weight.dtype not in {w for _, w in _SUMS}:
+    if weight.ndim != 2 or weight.dtype not in {w for _, w in SUMS}:
         raise DefinitionError(f"pack_narrow wants a matrix of bfloat16 or int8, got {weight}")
     n, k = weight.shape[not transposed], weight.shape[transposed]
-    width = register_tile(MANY, extent_of(n) or MANY, parse(target), _WORD).width
-    group = _group(weight.dtype)
+    width = panel_of(extent_of(n), parse(target))
+    group = terms_of_word(weight.dtype)
     panels, words = _parts(n, width), _parts(k, group)
     extents = (panels * width, words * group) if transposed else (words * group, panels * width)
     whole = _grown(weight, tuple(map(simplify, extents)), weight.dtype, f"{name}_whole")
@@ -80,16 +81,13 @@ def narrow_offsets(
 
     Shape [n / w, w]: the zero point times the sum of each column, of data as the target multiplies them.
     """
-    if packed.ndim != 4 or _SUMS.get((data, packed.dtype)) != "int32":
+    if packed.ndim != 4 or SUMS.get((data, packed.dtype)) != "int32":
         raise DefinitionError(
             f"{name}: wanted int8 or uint8 data and int8 weights of pack_narrow, got {data}, {packed}"
         )
     _, words, _, group = packed.shape
-    operand = _operand_dtype(data, packed.dtype, parse(target)) or data
-    low, high = dtypes.limits(data)
-    if not low <= zero_point <= high:
-        raise DefinitionError(f"{name}: the zero point of data has to be a value of their dtype, got {zero_point!r}")
-    shift = zero_point + _SIGN * (operand != data)
+    operand = operand_dtype(data, packed.dtype, parse(target)) or data
+    shift = sign_shift(data, operand, zero_point, name)
     zeros = te.compute((group,), lambda t: te.const(shift, operand), name=f"{name}_zero", tag="narrow_moved")
     k = term_axis(simplify(words * group), packed)
 
@@ -146,11 +144,12 @@ def _product(
     target: Target,
 ) -> Tensor:
     """Sums of whole panels, then the columns that there are."""
-    sums_dtype = _SUMS[a.dtype, packed.dtype]
-    operand = _operand_dtype(a.dtype, packed.dtype, target) or a.dtype
+    sums_dtype = SUMS[a.dtype, packed.dtype]
+    operand = operand_dtype(a.dtype, packed.dtype, target) or a.dtype
     panels, words, width, group = packed.shape
     m = a.shape[transposed]
-    rows = _rows(a, transposed, (m, simplify(words * group)), operand, f"{name}_rows")
+    zero = sign_shift(a.dtype, operand, zero_point, name)
+    rows = _rows(a, transposed, (m, simplify(words * group)), operand, zero, f"{name}_rows")
     k = term_axis(simplify(words * group), rows, packed)
 
     def partial(i: Expr, p: Expr, lane: Expr) -> Expr:
@@ -170,42 +169,70 @@ def _product(
     return made
 
 
-def _rows(a: Tensor, transposed: bool, shape: tuple[Expr, Expr], operand: str, name: str) -> Tensor:
+def _rows(a: Tensor, transposed: bool, shape: tuple[Expr, Expr], operand: str, zero: int, name: str) -> Tensor:
     """Data as they are multiplied: rows side by side, as many terms as the weights have, of the operand's dtype."""
     if not transposed:
-        return _grown(a, shape, operand, name)
+        return _grown(a, shape, operand, name, zero)
     made: Tensor = te.compute(
-        shape, lambda i, k: _value(a, (k, i), shape[::-1], operand), name=name, tag="narrow_moved"
+        shape, lambda i, k: _value(a, (k, i), shape[::-1], operand, zero), name=name, tag="narrow_moved"
     )
     return made
 
 
-def _grown(matrix: Tensor, shape: tuple[Expr, ...], dtype: str, name: str) -> Tensor:
+def _grown(matrix: Tensor, shape: tuple[Expr, ...], dtype: str, name: str, zero: int = 0) -> Tensor:
     """A matrix with zeros behind its last rows and columns, its elements as another 8-bit dtype; itself if it is so."""
     if all(map(same, matrix.shape, shape)) and dtype == matrix.dtype:
         return matrix
-    made: Tensor = te.compute(shape, lambda i, j: _value(matrix, (i, j), shape, dtype), name=name, tag="narrow_moved")
+    made: Tensor = te.compute(
+        shape, lambda i, j: _value(matrix, (i, j), shape, dtype, zero), name=name, tag="narrow_moved"
+    )
     return made
 
 
-def _value(matrix: Tensor, index: tuple[Expr, Expr], shape: tuple[Expr, ...], dtype: str) -> Expr:
-    """An element, moved to be unsigned if it has to be; zero where an index, which runs up to `shape`, is too large."""
+def _value(matrix: Tensor, index: tuple[Expr, Expr], shape: tuple[Expr, ...], dtype: str, zero: int) -> Expr:
+    """An element, moved to be unsigned if it has to be; `zero` where an index, up to `shape`, is too large."""
     value: Expr = matrix[index]
     if dtype != matrix.dtype:
-        value = cast(cast(value, "int32") + _SIGN, dtype)
+        value = cast(cast(value, "int32") + SIGN, dtype)
     for position, extent, reached in zip(index, matrix.shape, shape, strict=True):
         if not same(extent, reached):
-            value = te.if_then_else(position < extent, value, cast(as_expr(0), dtype))
+            value = te.if_then_else(position < extent, value, te.const(zero, dtype))
     return value
 
 
-def _operand_dtype(data: str, weight: str, target: Target) -> str | None:
+def operand_dtype(data: str, weight: str, target: Target) -> str | None:
     """The dtype in which a target multiplies data: their own, or for signed bytes unsigned; None: no dot does it."""
     possible = (data, "uint8") if data == "int8" else (data,)
     return next((p for p in possible if dot_instruction(p, weight, target) is not None), None)
 
 
-def _group(dtype: str) -> int:
+def sign_shift(data: str, operand: str, zero_point: int, name: str) -> int:
+    """What a zero of data is when they are multiplied as `operand`; DefinitionError if the zero point is no value."""
+    low, high = dtypes.limits(data) if data != "bfloat16" else (0, 0)
+    if not low <= zero_point <= high:
+        raise DefinitionError(f"{name}: the zero point of data has to be a value of their dtype, got {zero_point!r}")
+    return zero_point + SIGN * (operand != data)
+
+
+def weight_dtype(data: str) -> str:
+    """The dtype of weights that data of a dtype are multiplied with; DefinitionError if there is none."""
+    for known, weight in SUMS:
+        if known == data:
+            return weight
+    raise DefinitionError(f"narrow numbers are {', '.join(known for known, _ in SUMS)}, got {data}")
+
+
+def pairs() -> str:
+    """The dtypes of data and weights that are multiplied, as text."""
+    return ", ".join(f"{a} by {b}" for a, b in SUMS)
+
+
+def panel_of(units: int | None, target: Target) -> int:
+    """The columns of a panel that suit the registers of a target."""
+    return whole_width(units or MANY, target, _WORD)
+
+
+def terms_of_word(dtype: str) -> int:
     """The terms in a word."""
     return _WORD // dtypes.info(dtype).bits
 
@@ -218,11 +245,10 @@ def _check_packed(data: Tensor, packed: Tensor, units: ExprLike, name: str) -> N
     wanted = f"{name} wants data[m, k] and packed[n / w, k / g, w, g] of pack_narrow"
     if data.ndim != 2 or packed.ndim != 4:
         raise DefinitionError(f"{wanted}, got {data} and {packed}")
-    if (data.dtype, packed.dtype) not in _SUMS:
-        known = ", ".join(f"{a} by {b}" for a, b in _SUMS)
-        raise DefinitionError(f"{name} multiplies {known}, got {data.dtype} by {packed.dtype}")
+    if (data.dtype, packed.dtype) not in SUMS:
+        raise DefinitionError(f"{name} multiplies {pairs()}, got {data.dtype} by {packed.dtype}")
     width, group = extent_of(packed.shape[2]), extent_of(packed.shape[3])
-    if width is None or group != _group(packed.dtype) or not same(_parts(data.shape[1], group), packed.shape[1]):
+    if width is None or group != terms_of_word(packed.dtype) or not same(_parts(data.shape[1], group), packed.shape[1]):
         raise DefinitionError(f"{wanted}, got {data} and {packed}")
     if not same(_parts(as_expr(units), width), packed.shape[0]):
         raise DefinitionError(f"{name}: {packed} does not hold {units} units in panels of {width}")
@@ -240,48 +266,48 @@ def _check_offsets(data: Tensor, packed: Tensor, offsets: Tensor | None, zero_po
         raise DefinitionError(f"{name}: the offsets are those of narrow_offsets({packed.op.name}), got {offsets}")
 
 
-def requantize(
-    data: Tensor,
-    scale: Tensor | float,
-    zero_point: Tensor | int = 0,
-    dtype: str = "int8",
-    axis: int = -1,
-    name: str = "requantized",
-) -> Tensor:
-    """Return `clip(round(data * scale) + zero_point)` as int8 or uint8, of int32 sums.
-
-    `scale`, `zero_point`: one number, or a vector with one for each index of `axis` (a channel). The product is one of
-    float32, rounded to the nearest integer, halves to even; what does not fit in `dtype` becomes its nearest value.
-    DefinitionError when dtypes or shapes do not fit.
-    """
-    if dtypes.info(dtype).bits != 8 or dtype == "bool" or not dtypes.info(data.dtype).is_integer:
-        raise DefinitionError(f"{name} makes int8 or uint8 of integers, got {dtype} and {data}")
-    if not -data.ndim <= axis < data.ndim:
-        raise DefinitionError(f"{name}: {data} has no axis {axis}")
-    channel = axis % data.ndim
-    for vector in (scale, zero_point):
-        if isinstance(vector, Tensor) and not (vector.ndim == 1 and same(vector.shape[0], data.shape[channel])):
-            raise DefinitionError(f"{name} wants a number, or one for each of {data.shape[channel]} channels: {vector}")
-    low, high = dtypes.limits(dtype)
-
-    def element(*index: Expr) -> Expr:
-        factor, shift = (x[index[channel]] if isinstance(x, Tensor) else as_expr(x) for x in (scale, zero_point))
-        moved = te.round(cast(data[index], "float32") * cast(factor, "float32")) + cast(shift, "float32")
-        return cast(te.max(te.min(moved, float(high)), float(low)), dtype)
-
-    made: Tensor = te.compute(data.shape, element, name=name)
-    return made
-
-
 def quantized_dense_reference(data: Array, weight: Array, scale: Array) -> list[Array]:
     """The exact sums, scaled in float32."""
-    sums = data.astype(np.int64) @ weight.astype(np.int64).T
-    return [np.clip(np.rint(sums.astype(np.float32) * scale), -128, 127).astype(np.int8)]
+    return [requantize_reference(data.astype(np.int64) @ weight.astype(np.int64).T, scale)]
 
 
 def quantized_dense_numpy(data: Array, weight: Array, scale: Array, out: Array) -> None:
     """What a NumPy user writes."""
     out[...] = np.clip(np.rint((data.astype(np.int32) @ weight.T.astype(np.int32)) * scale), -128, 127)
+
+
+def pack_narrow_reference(weight: Array) -> list[Array]:
+    """Words of neighbouring terms, in panels, with zeros after the last."""
+    (n, k), group = weight.shape, _WORD // (8 * weight.itemsize)
+    width = panel_of(n, parse())
+    whole = np.pad(weight, ((0, -n % width), (0, -k % group)))
+    return [np.ascontiguousarray(whole.reshape(-1, width, whole.shape[1] // group, group).transpose(0, 2, 1, 3))]
+
+
+def pack_narrow_numpy(weight: Array, out: Array) -> None:
+    """What a NumPy user writes."""
+    panels, words, width, group = out.shape
+    whole = np.zeros((panels * width, words * group), weight.dtype)
+    whole[: weight.shape[0], : weight.shape[1]] = weight
+    out[...] = whole.reshape(panels, width, words, group).transpose(0, 2, 1, 3)
+
+
+def dense_narrow_reference(data: Array, packed: Array, bias: Array) -> list[Array]:
+    """The layer of the columns that the bias counts, and of the terms that data have."""
+    exact = np.int64 if bias.dtype == np.int32 else np.float64
+    sums = data.astype(exact) @ _unpacked(packed, len(bias), data.shape[1]).astype(exact).T
+    return [(sums + bias).astype(bias.dtype)]
+
+
+def dense_narrow_numpy(data: Array, packed: Array, bias: Array, out: Array) -> None:
+    """What a NumPy user writes."""
+    weight = _unpacked(packed, len(bias), data.shape[1])
+    out[...] = data.astype(bias.dtype) @ weight.astype(bias.dtype).T + bias
+
+
+def _unpacked(packed: Array, n: int, k: int) -> Array:
+    rows = packed.transpose(0, 2, 1, 3).reshape(packed.shape[0] * packed.shape[2], -1)
+    return np.asarray(rows[:n, :k])
 
 
 def _quantized_dense(m: int, n: int, k: int, dtype: str = "int8") -> list[Tensor]:
@@ -290,8 +316,23 @@ def _quantized_dense(m: int, n: int, k: int, dtype: str = "int8") -> list[Tensor
     return [data, weight, scale, requantize(dense_narrow(data, pack_narrow(weight), n), scale)]
 
 
+def _pack_narrow(n: int, k: int, dtype: str = "int8") -> list[Tensor]:
+    weight = te.placeholder((n, k), dtype, "weight")
+    return [weight, pack_narrow(weight)]
+
+
+def _dense_narrow(m: int, n: int, k: int, dtype: str = "int8") -> list[Tensor]:
+    narrow = weight_dtype(dtype)
+    data, weight = te.placeholder((m, k), dtype, "data"), te.placeholder((n, k), narrow, "weight")
+    packed = te.placeholder(pack_narrow(weight).shape, narrow, "packed")
+    bias = te.placeholder((n,), SUMS[dtype, narrow], "bias")
+    return [data, packed, bias, dense_narrow(data, packed, n, bias)]
+
+
 OPERATORS = (
     Operator("quantized_dense", ("M", "N", "K"), _quantized_dense, quantized_dense_reference, quantized_dense_numpy),
+    Operator("pack_narrow", ("N", "K"), _pack_narrow, pack_narrow_reference, pack_narrow_numpy),
+    Operator("dense_narrow", ("M", "N", "K"), _dense_narrow, dense_narrow_reference, dense_narrow_numpy),
 )
 RULES: dict[str, Rule] = {
     "narrow_moved": schedule_moved,

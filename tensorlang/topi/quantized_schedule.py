@@ -6,6 +6,7 @@ together with what follows, as soon as a tile is done. Machines without such ins
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, gcd, prod
@@ -18,6 +19,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.spec import Target
+from tensorlang.te.axis import Axis
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.machine import call_llvm_intrin, reinterpret, stmt_seq
 from tensorlang.te.operation import ComputeOp, loads
@@ -98,9 +100,9 @@ def plan_of(op: ComputeOp, target: Target) -> Plan:
 
 def schedule_narrow(s: Schedule, anchor: Anchor) -> None:
     """Schedule the sums, and what follows them, which is run behind each tile."""
-    op = _compute_op(s, anchor.main)
+    op = compute_op(s, anchor.main)
     name = loads(op)[0].buffer.name
-    sums = _compute_op(s, name)
+    sums = compute_op(s, name)
     plan, target = plan_of(sums, anchor.target), anchor.target
     if anchor.main != anchor.output:
         s[anchor.main].compute_inline()
@@ -112,7 +114,7 @@ def schedule_narrow(s: Schedule, anchor: Anchor) -> None:
     stage.unroll(row)
     stage.vectorize(lane)
     local.compute_at(stage, inside)
-    _sum_words(local, target)
+    sum_words(local, target, local.op.axis[:1])
     out = s[anchor.output]
     out.reverse_compute_at(stage, inside)
     *_, out_row, column = axes_of(s, anchor.output)
@@ -127,21 +129,22 @@ def schedule_narrow(s: Schedule, anchor: Anchor) -> None:
         stage.parallel(rows if plan.shared == "rows" else block)
 
 
-def _sum_words(stage: Stage, target: Target) -> None:
-    """Add up a tile of sums: in each step a word of each row of data, times a row of words of a panel."""
+def sum_words(stage: Stage, target: Target, tile: Sequence[Axis] = ()) -> None:
+    """Add up words: a word of data for each point of a `tile` of axes, times a row of words of a panel."""
     data, weight = (read.buffer for read in loads(stage.op))
     dot = dot_instruction(data.dtype, weight.dtype, target)
     lanes = target.lanes(_WORD) if dot is None else int(dot.buffers["out"].shape[0])
-    *rows, panel, lane = stage.op.axis
-    word, term = stage.split(stage.op.reduce_axis[0], factor=extent_of(weight.shape[-1]))
+    *axes, lane = stage.op.axis
+    around, (*windows, terms) = [axis for axis in axes if axis not in tile], stage.op.reduce_axis
+    word, term = stage.split(terms, factor=extent_of(weight.shape[-1]))
     vector, inner = stage.split(lane, factor=lanes)
     if dot is not None and (extent_of(lane.extent) or 1) % lanes == 0:
-        stage.reorder(panel, word, *rows, vector, inner, term)
+        stage.reorder(*around, *windows, word, *tile, vector, inner, term)
         stage.tensorize(inner, dot)
     else:
-        stage.reorder(panel, word, term, *rows, vector, inner)
+        stage.reorder(*around, *windows, word, term, *tile, vector, inner)
         stage.vectorize(inner)
-    for axis in (*rows, vector):
+    for axis in (*tile, vector):
         stage.unroll(axis)
 
 
@@ -156,12 +159,12 @@ def schedule_moved(s: Schedule, anchor: Anchor) -> None:
 
 def schedule_offsets(s: Schedule, anchor: Anchor) -> None:
     """Sum the columns as one more row of the product."""
-    _sum_words(s[anchor.main], anchor.target)
+    sum_words(s[anchor.main], anchor.target)
 
 
 def schedule_panels(s: Schedule, anchor: Anchor) -> None:
     """Lay weights out in squares of words that are turned around, or in words made of neighbouring rows."""
-    op = _compute_op(s, anchor.output)
+    op = compute_op(s, anchor.output)
     (read,) = loads(op)
     stage, (panel, word, lane, term) = s[anchor.output], axes_of(s, anchor.output)
     words, width, group = (extent_of(axis.extent) or 1 for axis in op.axes[1:])
@@ -229,7 +232,7 @@ def _interleaved(vectors: list[Expr], lanes: int, bits: int) -> Expr:
     return parts[0]
 
 
-def _compute_op(s: Schedule, name: str) -> ComputeOp:
+def compute_op(s: Schedule, name: str) -> ComputeOp:
     op = s.program[name]
     if not isinstance(op, ComputeOp):
         raise InternalError(f"{name} is no stage of te.compute")

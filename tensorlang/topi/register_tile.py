@@ -51,6 +51,17 @@ def fixed_width(m: int, width: int, target: Target, bits: int, most_rows: int = 
     return RegisterTile(rows, vectors, width)
 
 
+def whole_width(n: int, target: Target, bits: int) -> int:
+    """Choose the width of panels that hold n columns and are never cut, so that a row takes the fewest cycles."""
+    lanes = target.lanes(bits)
+
+    def cycles(vectors: int) -> float:
+        rows = fixed_width(MANY, vectors * lanes, target, bits).rows
+        return -(-n // (vectors * lanes)) * _cost(rows, vectors) / rows
+
+    return min(range(1, min(-(-n // lanes), _MOST_VECTORS) + 1), key=cycles) * lanes
+
+
 def _tiles(registers: int, most_rows: int, most_vectors: int) -> Iterator[tuple[int, int]]:
     """Tiles that leave registers for a row of vectors and one broadcast element."""
     for rows in range(most_rows, 0, -1):

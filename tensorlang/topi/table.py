@@ -18,6 +18,8 @@ _NAMES = (
     "depthwise",
     "gather",
     "matmul",
+    "narrow_conv2d",
+    "narrow_filters",
     "normalization",
     "pooling",
     "quantized",

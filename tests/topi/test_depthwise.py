@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tensorlang import te, topi
+import tensorlang
+from tensorlang import dtypes, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.topi.depthwise import depthwise_reference
 from tests.topi.images import check_operator, given, last, relu_of, run
+
+SPR = "llvm -mcpu=sapphirerapids"
 
 
 @pytest.mark.parametrize(("channels", "size"), [(32, 112), (512, 14)])
@@ -69,3 +74,26 @@ def test_refusals() -> None:
         topi.depthwise_conv2d_nchw(data, given("weight", 4, 1, 3, 3)[0])
     with pytest.raises(DefinitionError, match="given in numbers"):
         topi.depthwise_conv2d_nchw(data, te.placeholder((8, 1, te.var("k"), 3), name="w"))
+    with pytest.raises(DefinitionError, match="zero points are subtracted in int32, got the dtype float32"):
+        topi.depthwise_conv2d_nchw(data, given("weight", 8, 1, 3, 3)[0], zero_point=3)
+
+
+@pytest.mark.parametrize(("dtype", "zero", "weight_zero"), [("int8", 0, 0), ("int8", -9, 0), ("uint8", 128, 4)])
+@pytest.mark.parametrize("by_pixel", [False, True])
+def test_bytes(dtype: str, zero: int, weight_zero: int, by_pixel: bool) -> None:
+    """With bias and the way back to bytes in the tile; padding is the zero point."""
+    rng = np.random.default_rng(1)
+    low, high = (int(limit) for limit in dtypes.limits(dtype))
+    x = rng.integers(low, high + 1, (2, 20, 9, 11)).astype(dtype)
+    w = rng.integers(-128, 128, (20, 1, 3, 3)).astype("int8")
+    exact = depthwise_reference(x.astype("int64") - zero, w.astype("int64") - weight_zero, 2, 1)
+    wanted = np.clip(np.rint(exact.astype("float32") * np.float32(1e-3)), -128, 127)
+    conv = topi.depthwise_conv2d_nhwc if by_pixel else topi.depthwise_conv2d_nchw
+    if by_pixel:
+        x, w, wanted = last(x), np.ascontiguousarray(w.transpose(2, 3, 0, 1)), last(wanted)
+    D, W = te.placeholder(x.shape, dtype, "D"), te.placeholder(w.shape, "int8", "W")
+    sums = conv(D, W, 2, 1, out_dtype="int32", zero_point=zero, weight_zero_point=weight_zero)
+    made = topi.requantize(sums, 1e-3)
+    np.testing.assert_array_equal(run(made, (D, x), (W, w)), wanted)
+    asm = tensorlang.build(topi.schedule(made, SPR), [D, W, made], SPR).source("asm")
+    assert re.search(r"vpmulld\s.*[yz]mm", asm)

@@ -21,7 +21,8 @@ from tensorlang.target.detect import host_cpu, parse, runs_here
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.quantized import narrow_matmul, quantized_dense_numpy, quantized_dense_reference
 from tensorlang.topi.quantized_schedule import dot_instruction
-from tests.topi.programs import Given, run
+from tensorlang.topi.register_tile import whole_width
+from tests.topi.programs import Given, run, shape_of
 
 Array = npt.NDArray[Any]
 
@@ -229,6 +230,11 @@ def test_the_named_operator() -> None:
     np.testing.assert_array_equal(written, wanted)
 
 
+@pytest.mark.parametrize(("n", "width"), [(1, 16), (33, 48), (64, 32), (72, 80), (1024, 32)])
+def test_panels_waste_little(n: int, width: int) -> None:
+    assert whole_width(n, parse(SPR), 32) == width
+
+
 def refused(what: str) -> Tensor:
     """Uses that do not fit."""
     A, B = te.placeholder((4, 30), "int8", "A"), te.placeholder((20, 30), "int8", "B")
@@ -285,3 +291,36 @@ def test_bfloat16_has_no_zero_point() -> None:
     A, B = te.placeholder((4, 30), "bfloat16", "A"), te.placeholder((20, 30), "bfloat16", "B")
     with pytest.raises(DefinitionError, match="bfloat16 has no zero point"):
         topi.dense_narrow(A, topi.pack_narrow(B), 20, zero_point=1)
+
+
+@pytest.mark.parametrize(("n", "k"), [(45, 67), (64, 64), (3, 1)])
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_the_named_layout(n: int, k: int, dtype: str) -> None:
+    row = topi.operator("pack_narrow")
+    weight, output = row.tensors((n, k), dtype)
+    _, values = factor("weight", n, k, dtype=dtype)
+    (wanted,) = row.reference(values)
+    np.testing.assert_array_equal(run(output, (weight, values)), wanted)
+    made = np.empty_like(wanted)
+    row.numpy(values, made)
+    np.testing.assert_array_equal(made, wanted)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(12, 45, 67), (9, 64, 64)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "bfloat16"])
+def test_the_named_packed_product(m: int, n: int, k: int, dtype: str) -> None:
+    """What lies behind the last term of a panel is multiplied by zero points, and does not matter."""
+    row = topi.operator("dense_narrow")
+    *inputs, output = row.tensors((m, n, k), dtype)
+    arrays = [factor(t.name, *shape_of(t), dtype=t.dtype)[1] for t in inputs[:2]]
+    arrays.append(np.arange(n).astype(inputs[2].dtype))
+    (wanted,) = row.reference(*arrays)
+    np.testing.assert_array_equal(run(output, *zip(inputs, arrays, strict=True)), wanted)
+    made = np.empty_like(wanted)
+    row.numpy(*arrays, made)
+    np.testing.assert_array_equal(made, wanted)
+
+
+def test_operators_of_other_dtypes() -> None:
+    with pytest.raises(DefinitionError, match="narrow numbers are bfloat16, int8, uint8, got float32"):
+        topi.operator("dense_narrow").tensors((2, 3, 4), "float32")
