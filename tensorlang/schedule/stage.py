@@ -228,9 +228,17 @@ class Stage:
         value = int(pragma_value) if isinstance(pragma_value, bool) else whole(pragma_value)
         self.schedule.apply(p.Pragma(self.name, str(var), pragma_type, value))
 
-    def prefetch(self, tensor: Any, var: AxisLike, offset: int) -> None:
+    def prefetch(
+        self,
+        tensor: Any,
+        var: AxisLike,
+        offset: int,
+        along: AxisLike | None = None,
+        shared: AxisLike | None = None,
+    ) -> None:
         """Prefetch what the iteration `offset` later of a loop reads of a tensor. See Prefetch."""
-        self.schedule.apply(p.Prefetch(self.name, self.schedule.buffer_of(tensor), str(var), whole(offset)))
+        loops = ["" if loop is None else str(loop) for loop in (along, shared)]
+        self.schedule.apply(p.Prefetch(self.name, self.schedule.buffer_of(tensor), str(var), whole(offset), *loops))
 
     def atomic(self) -> None:
         """Update elements atomically, so that threads may share a reduction. See Atomic."""

@@ -63,11 +63,21 @@ class Tensorized:
 
 @dataclass(frozen=True, slots=True)
 class Prefetched:
-    """In each iteration of the loop `axis`, what the one `offset` later reads of `tensor` is prefetched."""
+    """In each iteration of the loop `axis`, what is read of `tensor` there `offset` iterations of `along` later.
+
+    The iterations of the loop `shared`, if any, each prefetch a part of it.
+    """
 
     tensor: str
     axis: str
     offset: int
+    along: str
+    shared: str
+
+    def renamed(self, names: Mapping[str, str]) -> Prefetched:
+        """With other names of loops."""
+        axis, along, shared = (names.get(loop, loop) for loop in (self.axis, self.along, self.shared))
+        return replace(self, axis=axis, along=along, shared=shared)
 
 
 Pragmas: TypeAlias = tuple[tuple[str, int | str], ...]

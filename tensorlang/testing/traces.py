@@ -247,7 +247,10 @@ class _Drawing:
     def prefetch(self, stage: str, leaves: Sequence[str]) -> Steps:
         program = self.schedule.program
         reads = [b for b, producer in program.producer.items() if stage in program.consumers[producer]]
-        return (p.Prefetch(stage, self.pick(reads), self.pick(leaves), self.below(4) - 1),) if reads else ()
+        if not reads:
+            return ()
+        along, shared = self.pick(["", *leaves]), self.pick(["", "", *leaves])
+        return (p.Prefetch(stage, self.pick(reads), self.pick(leaves), self.below(4) - 1, along, shared),)
 
     def pragma(self, stage: str, leaves: Sequence[str]) -> Steps:
         word, value = self.pick(PRAGMAS)

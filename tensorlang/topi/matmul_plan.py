@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from math import ceil, gcd, prod
 
 from tensorlang import dtypes
@@ -23,29 +24,43 @@ _FEW_PANELS, _MANY_PANELS = 3, 16
 """Panels of B from which on a copy of A pays: where its rows lie apart, and where they only come from far."""
 _FEW = 4
 """Rows of A (columns of B) for which the rows of the other factor are multiplied as they lie, along the terms."""
+_LEAST_TILES = 4
+"""Tiles of columns for which fetching a later one ahead is of use."""
+_LEAST_DEPTH = 96
+"""Terms that are worth reading and writing the output for."""
 _SIDE_BY_SIDE = 4
 """Rows that are read at the same time."""
-_FAR_DEPTH = 256
-"""Terms that are summed at once when packing a B from memory takes most of the time."""
-_PACKING = 256
-"""With fewer rows of A, copying B costs more than reading it out of line."""
+_PACKING, _PACKING_APART, _APART = 512, 160, 512
+"""Rows of A from which copying B pays; fewer, where the second cache holds less than so many rows of B in place."""
+_SHARE_OF_A = 4
+"""Of the first cache, a tile of A takes so small a part, when the terms are cut anyway."""
+
+
+class Form(Enum):
+    """How B is read: in vectors of terms; once, many rows side by side; where it lies; where it lies, each tile of
+    columns by all rows in turn, which fetch a later one; or from panels that it is copied into.
+    """
+
+    DOTS = "dots"
+    STREAMED = "streamed"
+    NEAR = "near"
+    FETCHED = "fetched"
+    PANELS = "panels"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`tile`: of registers. `block`: columns whose B stays in the second cache. `depth`: terms summed in registers, or
-    None for all of them; `unroll`: as many steps of those are written out. `dots`: vectors run along the terms, not
-    along columns. `pack_a`, `pack_b`: what is laid out in panels first. `shared`: the loop that threads share, over
-    `columns` or `rows`, if any.
+    """`tile`: of registers. `block`: columns whose B (whose output, if B is fetched) stays in the second cache.
+    `depth`: terms summed in registers, or None for all of them; `steps`: as many of those make one turn of the loop.
+    `pack_a`: A is laid out in panels first. `shared`: the loop that threads share, over `columns` or `rows`, if any.
     """
 
+    form: Form
     tile: RegisterTile
     block: int
     depth: int | None
-    unroll: int
-    dots: bool
+    steps: int
     pack_a: bool
-    pack_b: bool
     shared: str
 
 
@@ -53,22 +68,56 @@ def plan_of(product: Product, target: Target) -> Plan:
     """Choose the sizes for a product on a machine."""
     if _is_few_dots(product, target):
         return _plan_of_dots(product, target)
+    tile = _tile(product, target, product.m or MANY, product.n or MANY)
+    form = _form(product, target, tile)
+    plan = _plan_of_tiles(product, target, tile, form)
+    if form is Form.FETCHED and plan.shared == "rows":  # which run inside those of columns
+        return _plan_of_tiles(product, target, tile, Form.PANELS)
+    return plan
+
+
+def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: Form) -> Plan:
+    """The loops around tiles of registers."""
     m, n, k = product.m or MANY, product.n or MANY, product.depth or MANY
     size = max(1, product.bits // 8)
-    tile = _tile(product, target, m, n)
-    cache = target.caches[min(1, len(target.caches) - 1)] // 2
-    streams = m <= tile.rows and product.packed_width is None and not product.b_transposed
-    may_pack = product.packed_width is None and product.n is not None
-    pack_b = may_pack and not streams and not _is_near(product, target, tile)
-    far = pack_b and not product.b_transposed and m < _PACKING and k * n * size > target.caches[-1] // 2
-    depth = _streamed_depth(product, tile, cache) if streams else _depth(product, cache, tile.width * size, far)
-    panels = ceil(n / tile.width)
-    fitting = panels if streams else max(1, cache // ((depth or k) * tile.width * size))
+    cache = _second_cache(target) // 2
+    panels = fitting = ceil(n / tile.width)
+    steps = 1
+    if form is Form.STREAMED:
+        steps, depth = max(1, _STREAMED // tile.rows), _streamed_depth(product, tile, cache)
+    elif form is Form.FETCHED:
+        steps = ceil(m / tile.rows)
+        depth = _fetched_depth(product, target, tile, steps)
+        fitting = max(1, 2 * cache // (m * tile.width * size))
+    else:
+        depth = _depth(product, cache // (tile.width * size))
+        fitting = max(1, cache // ((depth or k) * tile.width * size))
     cores = _threads(product, target)
     shared, block = _shares(product.batches or MANY, panels, ceil(m / tile.rows), fitting, cores)
-    unroll = max(1, _STREAMED // tile.rows) if streams else 1
     pack_a = _packs_rows(product, target, tile, depth or k, panels)
-    return Plan(tile, block * tile.width, depth, unroll, False, pack_a, pack_b, shared)
+    return Plan(form, tile, block * tile.width, depth, steps, pack_a, shared)
+
+
+def _form(product: Product, target: Target, tile: RegisterTile) -> Form:
+    """How the tiles of a product read B."""
+    if product.packed_width is not None:
+        return Form.NEAR
+    m = product.m or MANY
+    if m <= tile.rows and not product.b_transposed:
+        return Form.STREAMED
+    if product.n is None:
+        return Form.NEAR
+    if product.b_transposed or product.depth is None:
+        return Form.PANELS
+    stay, whole = _rows_that_stay(product, target, tile), product.depth * product.n * product.bits // 8
+    if whole < _second_cache(target) and product.depth <= stay:
+        return Form.NEAR
+    few = m < (_PACKING_APART if stay < _APART else _PACKING)
+    return Form.FETCHED if few and product.n >= _LEAST_TILES * tile.width else Form.PANELS
+
+
+def _second_cache(target: Target) -> int:
+    return target.caches[min(1, len(target.caches) - 1)]
 
 
 def _packs_rows(product: Product, target: Target, tile: RegisterTile, depth: int, panels: int) -> bool:
@@ -94,7 +143,7 @@ def _plan_of_dots(product: Product, target: Target) -> Plan:
     many = max(1, min(_SIDE_BY_SIDE, (target.vector_registers - 1 - few) // few, max(m, n)))
     rows, columns = (few, many) if m <= n else (many, few)
     shared = "columns" if _threads(product, target) > 1 else ""
-    return Plan(RegisterTile(rows, rows * columns, columns), columns, None, 1, True, False, False, shared)
+    return Plan(Form.DOTS, RegisterTile(rows, rows * columns, columns), columns, None, 1, False, shared)
 
 
 def _threads(product: Product, target: Target) -> int:
@@ -118,16 +167,14 @@ def _row_bytes(product: Product) -> int | None:
     return None if columns is None else columns * dtypes.info(product.a.buffer.dtype).bytes
 
 
-def _is_near(product: Product, target: Target, tile: RegisterTile) -> bool:
-    """Whether B is used in place: few rows of A use it, and a panel of it stays in the second cache as it lies."""
-    if product.b_transposed or product.n is None or product.depth is None or (product.m or MANY) >= _PACKING:
-        return False
+def _rows_that_stay(product: Product, target: Target, tile: RegisterTile) -> int:
+    """Of how many rows of B the second cache holds the columns of a tile: rows that lie apart share its sets."""
     size = product.bits // 8
-    stride = max(1, product.n * size // _LINE)
-    sets = target.caches[min(1, len(target.caches) - 1)] // (_LINE * _L2_WAYS)
+    stride = max(1, (product.n or MANY) * size // _LINE)
+    sets = _second_cache(target) // (_LINE * _L2_WAYS)
     lines = ceil(tile.width * size / _LINE) + 1
     reached = min(sets, sets // gcd(sets, stride) * min(lines, gcd(sets, stride)))
-    return product.depth * lines <= reached * _L2_WAYS // 2
+    return reached * _L2_WAYS // lines
 
 
 def _streamed_depth(product: Product, tile: RegisterTile, cache: int) -> int | None:
@@ -142,14 +189,22 @@ def _streamed_depth(product: Product, tile: RegisterTile, cache: int) -> int | N
     return None if row_bytes < _PAGE or product.depth <= depth or product.depth * row_bytes <= cache else depth
 
 
-def _depth(product: Product, cache: int, width_bytes: int, far: bool) -> int | None:
-    """The terms that are summed at once: all, unless a panel of B would not stay in the cache; then even parts.
+def _fetched_depth(product: Product, target: Target, tile: RegisterTile, steps: int) -> int | None:
+    """The terms that are summed at once from a B in place: a tile's columns of it stay in the second cache.
 
-    A B that comes from memory for a few rows of A is read in wide blocks of fewer rows instead.
+    A tile of rows of A stays in the first, or, when the terms are cut anyway, in a part of that.
+    Parts are full turns of `steps`.
     """
-    most = max(64, cache // width_bytes)
-    if far:
-        most = min(most, _FAR_DEPTH)
+    of_a, stay = target.caches[0] // (tile.rows * product.bits // 8), _rows_that_stay(product, target, tile)
+    if product.depth is not None and product.depth <= min(of_a, stay):
+        return None
+    part = _depth(product, min(of_a // _SHARE_OF_A, stay))
+    return None if part is None else ceil(part / steps) * steps
+
+
+def _depth(product: Product, fitting: int) -> int | None:
+    """The terms that are summed at once: all, unless so much of B would not stay in the cache; then even parts."""
+    most = max(_LEAST_DEPTH, fitting)
     if product.depth is None or product.depth <= most:
         return None
     parts = ceil(product.depth / most)
@@ -159,7 +214,7 @@ def _depth(product: Product, cache: int, width_bytes: int, far: bool) -> int | N
 def _shares(batches: int, panels: int, row_tiles: int, fitting: int, cores: int) -> tuple[str, int]:
     """The loop that threads share, and the panels of a block: as many as fit, but even shares for the cores."""
     if cores == 1:
-        return "", min(fitting, panels)
+        return "", ceil(panels / ceil(panels / fitting))
 
     def evenness(block: int) -> float:
         blocks = batches * ceil(panels / block)

@@ -1,7 +1,8 @@
 """The schedule of products of matrices: the loops around a micro-kernel.
 
 A tile of the output is summed in registers. Around it run tiles of rows and columns inside a block of columns, whose
-part of B is laid out in panels first where that pays. Deep products are summed in parts.
+part of B is laid out in panels first where that pays, or read in place and fetched ahead. Deep products are summed in
+parts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Tensor
-from tensorlang.topi.matmul_plan import Plan, plan_of
+from tensorlang.topi.matmul_plan import Form, Plan, plan_of
 from tensorlang.topi.operator import Anchor, accumulator, axes_of, extent_of
 from tensorlang.topi.product import Product, product_of
 
@@ -23,14 +24,21 @@ _AHEAD = 16
 
 _STEPS_AHEAD = 128
 """Steps that panels which come from far are fetched ahead."""
+_TILES_AHEAD = 2
+"""Tiles of columns that a B which is read in place is fetched ahead."""
+_WRITTEN_OUT = 8
+"""Steps that are written out side by side; more of them are a loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """Loops of the stage that is cut into tiles: over what a packed copy of B is made for, over rows, and innermost."""
+    """Loops of the stage that is cut into tiles: over what a packed copy of B is made for, over tiles of rows and of
+    columns, and the inner of those two.
+    """
 
     around: Axis
     rows: Axis
+    columns: Axis
     tile: Axis
 
 
@@ -41,23 +49,25 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
         raise InternalError(f"{anchor.main} is no stage of te.compute")
     product = product_of(op)
     plan = plan_of(product, anchor.target)
-    if plan.dots:
+    if plan.form is Form.DOTS:
         _schedule_dots(s, anchor, product, plan)
         return
     local = accumulator(s, anchor) if plan.depth is None else _in_parts(s, anchor.main, product.k, plan.depth)
     block, loops = _tile_loops(s, anchor, plan)
     host = s[anchor.output if plan.depth is None else anchor.main]
-    _micro_kernel(s[local], host, loops.tile, plan.unroll)
+    k = _micro_kernel(s[local], host, loops.tile, plan.steps)
     if product.packed_width is not None:
-        _fetch_ahead(s[local], product.b.buffer.name)
+        _fetch_ahead(s[local], product.b.buffer.name, k, plan)
+    if plan.form is Form.FETCHED:
+        s[local].prefetch(product.b.buffer.name, k, _TILES_AHEAD, along=loops.columns, shared=loops.rows)
     if plan.shared == "columns":
         s[anchor.output].parallel(block)
     if plan.shared == "rows":
         host.parallel(loops.rows)
-    if plan.pack_b:
+    if plan.form is Form.PANELS:
         _pack_columns(s, local, product, plan, host, loops)
     if plan.pack_a:
-        _pack_rows(s, local, product, plan)
+        _pack_rows(s, local, product, plan, k)
 
 
 def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
@@ -102,7 +112,8 @@ def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
     out = host = s[anchor.output]
     *batch, i, j = axes_of(s, anchor.output)
     inner: Axis | str
-    block, inner = out.split(j, factor=plan.block)
+    narrow = plan.block == plan.tile.width  # a last tile in a nest of its own has registers of its own
+    block, inner = out.split(j, factor=plan.block, tail="peel" if narrow else "guard")
     out.reorder(*batch, block, i, inner)
     if batch and plan.shared == "columns" and extent_of(block.extent) is not None:
         block, batch = out.fuse(*batch, block), []
@@ -115,11 +126,12 @@ def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
     tile, j_inner = host.split(inner, factor=plan.tile.width, tail="peel")
     parts = [] if plan.depth is None else list(host.op.reduce_axis)
     blocks = [block] if host is out else []
-    host.reorder(*batch, *blocks, *parts, rows, tile, i_inner, j_inner)
+    tiles = [tile, rows] if plan.form is Form.FETCHED else [rows, tile]
+    host.reorder(*batch, *blocks, *parts, *tiles, i_inner, j_inner)
     if not _calls(host):  # a function in every row of a tile is a lot of code
         host.unroll(i_inner)
     host.vectorize(j_inner)
-    return block, Loops(parts[0] if parts else block, rows, tile)
+    return block, Loops(parts[0] if parts else block, rows, tile, tiles[-1])
 
 
 def _calls(stage: Stage) -> bool:
@@ -127,25 +139,24 @@ def _calls(stage: Stage) -> bool:
     return any(isinstance(node, Call) for body in stage.op.body for node in walk(body))
 
 
-def _micro_kernel(local: Stage, host: Stage, tile: Axis, unroll: int) -> None:
-    """Sum a tile in registers: one step of k multiplies a column of A with a row of B."""
+def _micro_kernel(local: Stage, host: Stage, tile: Axis, count: int) -> Axis:
+    """Sum a tile in registers: one step of k multiplies a column of A with a row of B. Returns the loop over steps."""
     local.compute_at(host, tile)
     *outer, i, j = local.op.axis
-    (k,) = local.op.reduce_axis
-    steps = [k]
-    if unroll > 1:
-        k, step = local.split(k, factor=unroll, tail="peel")
-        local.unroll(step)
-        steps = [k, step]
+    steps: list[Axis] = [*local.op.reduce_axis]
+    if count > 1:
+        steps = list(local.split(steps[0], factor=count, tail="peel"))
+    if 1 < count <= _WRITTEN_OUT:
+        local.unroll(steps[-1])
     local.reorder(*outer, *steps, i, j)
     local.unroll(i)
     local.vectorize(j)
+    return steps[0]
 
 
-def _fetch_ahead(local: Stage, panels: Tensor | str) -> None:
+def _fetch_ahead(local: Stage, panels: Tensor | str, k: Axis, plan: Plan) -> None:
     """Prefetch panels that come from far: the prefetcher of the machine stops at every page."""
-    (k,) = local.op.reduce_axis
-    local.prefetch(panels, k, _STEPS_AHEAD)
+    local.prefetch(panels, k, max(1, _STEPS_AHEAD // plan.steps))
 
 
 def _pack_columns(s: Schedule, local: str, product: Product, plan: Plan, host: Stage, loops: Loops) -> None:
@@ -163,19 +174,19 @@ def _pack_columns(s: Schedule, local: str, product: Product, plan: Plan, host: S
         packed.parallel(panel if product.b_transposed else k)
 
 
-def _pack_rows(s: Schedule, local: str, product: Product, plan: Plan) -> None:
+def _pack_rows(s: Schedule, local: str, product: Product, plan: Plan, k: Axis) -> None:
     """Lay A out in panels of the tile's rows, and fetch them ahead where they are read."""
     copy = s.cache_read(product.a.buffer.name, "global", [local])
     packed = s[copy]
-    panel, k, lane = _panels(packed, not product.a_transposed, plan.tile.rows)
+    panel, term, lane = _panels(packed, not product.a_transposed, plan.tile.rows)
     if product.a_transposed:
-        packed.prefetch(product.a.buffer.name, k, _AHEAD)
+        packed.prefetch(product.a.buffer.name, term, _AHEAD)
     else:
-        packed.reorder(panel, lane, k)
+        packed.reorder(panel, lane, term)
     packed.vectorize(lane)
     if plan.shared:
         packed.parallel(panel)
-    _fetch_ahead(s[local], copy)
+    _fetch_ahead(s[local], copy, k, plan)
 
 
 def _panels(packed: Stage, k_last: bool, width: int) -> tuple[Axis, Axis, Axis]:

@@ -96,6 +96,64 @@ def test_an_array_that_is_computed_outside_of_the_loop() -> None:
     check_schedule(s, args)
 
 
+def tiled(rows: Any = 20) -> tuple[Schedule, list[te.Tensor]]:
+    """Tiles of columns, and in each all tiles of rows, which sum four terms in a turn."""
+    s, args = product(rows)
+    i_o, j_o, i_i, j_i = s["C"].tile("i", "j", 4, 16)
+    k_o, k_i = s["C"].split("k", factor=4)
+    s["C"].reorder(j_o, i_o, k_o, k_i, i_i, j_i)
+    return s, args
+
+
+def test_along_an_outer_loop() -> None:
+    s, args = tiled()
+    s["C"].prefetch("W", "k_i", 2, along="j_o")
+    assert "prefetch W[4 * k_o + k_i, 16 * j_o + 32]" in str(lower(s, args))
+    check_schedule(s, args)
+
+
+def test_iterations_share_what_they_all_read() -> None:
+    s, args = tiled()
+    s["C"].prefetch("W", "k_o", 2, along="j_o", shared="i_o")
+    assert "prefetch W[4 * k_o + i_o, 16 * j_o + 32]" in str(lower(s, args))  # five tiles share four rows
+    check_schedule(s, args)
+    assert s.trace.to_python().endswith("s['C'].prefetch('W', 'k_o', 2, along='j_o', shared='i_o')\n")
+
+
+def test_a_few_iterations_share_more() -> None:
+    s, args = tiled(8)
+    s["C"].prefetch("W", "k_o", 1, along="j_o", shared="i_o")
+    assert "for W.p0 in range(2):" in (text := str(lower(s, args)))
+    assert "prefetch W[4 * k_o + 2 * i_o + W.p0, 16 * j_o + 16]" in text
+    check_schedule(s, args)
+
+
+def test_loops_of_the_host_can_be_named() -> None:
+    s, args = product()
+    local = s.cache_write("C", "local")
+    i_o, i_i = s["C"].split("i", factor=4)
+    s["C"].reorder("j", i_o, i_i)
+    s[local].compute_at(s["C"], i_o)
+    k = s[local].op.reduce_axis[0]
+    s[local].prefetch("W", k, 8, along="j", shared=i_o)
+    assert "prefetch W[k, j + 8]" in str(lower(s, args))  # one element: nothing to share out
+    check_schedule(s, args)
+
+
+def test_refusals_of_other_loops() -> None:
+    s, args = tiled(te.var("n"))
+    with pytest.raises(BadArgument, match="C prefetches in its loop k_o, which is not inside j_i"):
+        s["C"].prefetch("W", "k_o", 1, along="j_i")
+    with pytest.raises(BadArgument, match=r"the iterations of .*j_o do not read the same of W in C: nothing to share"):
+        s["C"].prefetch("W", "k_o", 1, shared="j_o")
+    with pytest.raises(BadArgument, match="sharing out a prefetch of W needs known sizes"):
+        s["C"].prefetch("W", "k_o", 1, along="j_o", shared="i_o")
+    s["C"].prefetch("W", "k_o", 1, along="j_o")
+    with pytest.raises(BadArgument, match="axis j_o of C has a prefetch; transform the axis before"):
+        s["C"].split("j_o", factor=2)
+    check_schedule(s, args, sizes={"n": 7})
+
+
 def test_refusals() -> None:
     s, _ = chain()
     with pytest.raises(BadArgument, match="C does not read A; there are B"):

@@ -21,7 +21,7 @@ from tensorlang.runtime.executable import Executable
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
-from tensorlang.topi.matmul_plan import Plan, plan_of
+from tensorlang.topi.matmul_plan import Form, Plan, plan_of
 from tensorlang.topi.product import product_of
 from tensorlang.topi.register_tile import fixed_width, register_tile
 
@@ -101,6 +101,8 @@ def test_threads_share_the_longer_side(m: int, n: int, k: int, shared: str, tran
         (5, 3000, 40),
         (300, 40, 5000),
         (300, 1, 200),
+        (33, 401, 1501),
+        (600, 65, 2700),
     ],
 )
 def test_odd_and_thin_shapes(m: int, n: int, k: int, transpose_a: bool, transpose_b: bool) -> None:
@@ -219,6 +221,24 @@ def test_symbolic_batches(transpose_b: bool) -> None:
     np.testing.assert_array_equal(made, x @ (y.transpose(0, 2, 1) if transpose_b else y))
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_follows_weights_in_place(cores: int) -> None:
+    m, n, k = 33, 401, 1501
+    (a, x), (b, y), (skip, d) = factor("a", m, k), factor("b", k, n), factor("skip", m, n)
+    product = topi.matmul(a, b)
+    relu = te.compute((m, n), lambda i, j: te.maximum(product[i, j], 0.0) + skip[i, j], name="relu")
+    machine = replace(parse(None), cores=cores)
+    made = run(relu, (a, x), (b, y), (skip, d), target=machine)
+    np.testing.assert_array_equal(made, np.maximum(x @ y, 0) + d)
+
+
+def test_few_rows_of_a_batch() -> None:
+    (a, x), (b, y) = factor("a", 2, 29, 1100), factor("b", 2, 1100, 301)
+    c = topi.batch_matmul(a, b, transpose_b=False)
+    assert plan(c, "llvm -mcpu=znver5").form is Form.FETCHED
+    np.testing.assert_array_equal(run(c, (a, x), (b, y)), x @ y)
+
+
 def test_shapes_that_do_not_fit() -> None:
     a, b, cube = te.placeholder((3, 4), name="a"), te.placeholder((5, 6), name="b"), te.placeholder((2, 3, 4), name="c")
     with pytest.raises(DefinitionError, match=r"matmul wants a\[m, k\] and b\[k, n\], got .*name=a.* and .*name=b"):
@@ -264,7 +284,7 @@ def innermost(kernel: Executable, multiply: str) -> list[str]:
 
 @pytest.mark.parametrize(("target", "multiply"), CPUS)
 @pytest.mark.parametrize("transpose_b", [False, True])
-@pytest.mark.parametrize(("m", "n", "k"), [(1024, 1024, 1024), (1000, 300, 700)])
+@pytest.mark.parametrize(("m", "n", "k"), [(1024, 1024, 1024), (1000, 300, 700), (100, 1000, 800)])
 def test_accumulators_stay_in_registers(m: int, n: int, k: int, transpose_b: bool, target: str, multiply: str) -> None:
     a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k) if transpose_b else (k, n), name="b")
     c = topi.matmul(a, b, transpose_b=transpose_b)
@@ -296,11 +316,27 @@ def test_what_is_packed() -> None:
         a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k) if transpose_b else (k, n), name="b")
         return plan(topi.matmul(a, b, transpose_b=transpose_b), "llvm -mcpu=znver5")
 
-    assert of(1024, 1024, 1024).pack_b
-    assert not of(128, 128, 64).pack_b
-    assert not of(1, 4096, 4096).pack_b and of(1, 4096, 4096).depth == 8
-    assert of(1, 4096, 4096, transpose_b=True).dots
-    assert of(64, 4096, 4096, transpose_b=True).pack_b
-    assert of(1000, 1, 1000).dots
+    assert of(1024, 1024, 1024).form is Form.PANELS
+    assert of(128, 128, 64).form is Form.NEAR
+    assert of(1, 4096, 4096).form is Form.STREAMED and of(1, 4096, 4096).depth == 8
+    assert of(1, 4096, 4096, transpose_b=True).form is Form.DOTS
+    assert of(64, 4096, 4096, transpose_b=True).form is Form.PANELS
+    assert of(1000, 1, 1000).form is Form.DOTS
     assert of(300, 40, 50000).depth is not None
     assert of(2048, 2048, 2048).pack_a and not of(512, 512, 512).pack_a
+
+
+def test_few_rows_read_weights_in_place() -> None:
+    def of(m: int, n: int, k: int, target: str | Target = "llvm -mcpu=znver5") -> Plan:
+        return plan(topi.matmul(te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b")), target)
+
+    whole, parts = of(128, 1000, 1000), of(128, 768, 3072)
+    assert whole.form is parts.form is Form.FETCHED
+    apart = of(32, 4096, 4096)
+    assert whole.depth is None and parts.depth is not None and apart.depth is not None and apart.depth < parts.depth
+    odd = of(129, 769, 3071)
+    assert odd.depth is not None and odd.depth % odd.steps == 0
+    assert of(256, 1024, 1024).form is Form.PANELS  # rows that lie apart share the sets of the cache
+    assert of(400, 768, 3072).form is Form.FETCHED and of(2000, 768, 3072).form is Form.PANELS
+    two = replace(parse("llvm -mcpu=znver5"), cores=2)
+    assert of(400, 200, 9000, two).form is Form.PANELS  # threads share rows, and those are inside

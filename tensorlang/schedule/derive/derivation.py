@@ -87,16 +87,23 @@ class _Derivation:
             if asked.tensor not in self.state.program.buffers:
                 raise BadArgument("", f"{stage.name} prefetches {asked.tensor}, which would be no array any more")
             loops = plan.path(asked.axis)
+            names = {loop.axis: loop.name for loop in loops}
+            for axis in (asked.along, asked.shared):
+                if axis and axis not in names:
+                    raise BadArgument(
+                        "", f"{stage.name} prefetches in its loop {asked.axis}, which is not inside {axis}"
+                    )
+            wish = replace(asked.renamed(names), axis=asked.axis)
             maker = self.stages.get(self.state.program.producer[asked.tensor])
-            if maker is not None and any(loop.name == loops[-1].name for loop in maker.prefix):
-                where = f"inside the loop {asked.axis} of {stage.name}"
+            if maker is not None and any(loop.name == wish.along for loop in maker.prefix):
+                where = f"inside the loop {asked.along} of {stage.name}"
                 raise BadArgument("", f"{asked.tensor} is computed {where}: there is nothing to prefetch yet")
             numbers = [*plan.statements, *plan.by_strand.values()]
             around = [(loop.name, loop.range) for loop in loops]
             known = {loop.name: loop.range for p in self.stages.values() for loop in plan_all(p)}
             rank = len(self.state.program.buffers[asked.tensor].shape)
             own = [self.statements[k] for k in numbers]
-            made, what = plan_prefetch(stage.name, asked, around, own, known, rank, self.state.sizes)
+            made, what = plan_prefetch(stage.name, wish, around, own, known, rank, self.state.sizes)
             number = len(self.statements)
             made = replace(made, name=f"{made.name}{len(self.prefetches)}")
             self.statements.append(made)

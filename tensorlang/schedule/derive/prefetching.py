@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr, Var, binary, substitute, to_text, variables
+from tensorlang.ir.expr import Const, Expr, Var, binary, substitute, to_text, variables
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.statement import Role, Statement
-from tensorlang.schedule.axis_range import AxisRange
+from tensorlang.schedule.axis_range import AxisRange, constant
 from tensorlang.schedule.state import Prefetched
 
 Around = Sequence[tuple[str, AxisRange]]
@@ -50,15 +50,38 @@ def plan_prefetch(
             "", f"{stage} does not read {asked.tensor} in its loop {asked.axis}: nothing to prefetch there"
         )
     around = [(name, reach.lower, reach.upper) for name, reach in loops]
-    later = {names[-1]: binary("add", Var(names[-1], INDEX), asked.offset)}
+    later = {asked.along: binary("add", Var(asked.along, INDEX), asked.offset)}
     boxes = [
         None if box is None else Box(substitute(box.base, later), box.size)
         for box in needed(readers, around, rank, sizes)
     ]
+    if asked.shared:
+        boxes = _part(stage, asked, dict(loops)[asked.shared], boxes)
     name = f"{stage}.prefetch"
     domain = _shared_guards(inside, {*names, *sizes})
     made = Statement(name, name, Role.PREFETCH, names, domain, (), (), (), ahead=inside[0].ahead)
     return made, PrefetchPlan(asked.tensor, tuple(boxes))
+
+
+def _part(stage: str, asked: Prefetched, reach: AxisRange, boxes: Sequence[Box | None]) -> list[Box | None]:
+    """What one iteration of the loop `shared` prefetches: a part of the first dimension that can be shared out."""
+    if any(box is None or asked.shared in variables(box.base) for box in boxes):
+        raise BadArgument(
+            "", f"the iterations of {asked.shared} do not read the same of {asked.tensor} in {stage}: nothing to share"
+        )
+    shares, sizes = constant(reach.extent), [None if box is None else constant(box.size) for box in boxes]
+    if shares is None or None in sizes:
+        raise BadArgument(
+            "", f"sharing out a prefetch of {asked.tensor} needs known sizes of loops and of what is read"
+        )
+    parts = list(boxes)
+    for d, (box, size) in enumerate(zip(boxes, sizes, strict=True)):
+        if box is not None and size is not None and size > 1:
+            each = -(-size // shares)
+            place = binary("mul", binary("sub", Var(asked.shared, INDEX), reach.lower), each)
+            parts[d] = Box(binary("add", box.base, place), Const(each, INDEX))
+            break
+    return parts
 
 
 def _shared_guards(statements: Sequence[Statement], known: set[str]) -> tuple[Expr, ...]:

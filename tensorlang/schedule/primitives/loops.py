@@ -31,7 +31,7 @@ def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None
         if note is not None:
             raise BadArgument("", f"axis {axis} of {stage} is {note.kind.value}; transform it before annotating it")
         asked = [word for word, _ in current.pragmas.get(axis, ())]
-        asked += ["prefetch" for wish in current.prefetched if wish.axis == axis]
+        asked += ["prefetch" for wish in current.prefetched if axis in (wish.axis, wish.along, wish.shared)]
         if asked:
             raise BadArgument("", f"axis {axis} of {stage} has a {asked[0]}; transform the axis before asking for that")
         for other in state.attached_to(stage):

@@ -16,8 +16,11 @@ class Prefetch:
     """At the start of each iteration of a loop, prefetch what the iteration `offset` later reads of a tensor.
 
     There is a prefetch for every cache line. No value changes, and beyond the end of an array a prefetch does nothing.
-    Rewrite: `for i: S(A[i, :])` -> `for i: prefetch A[i + offset, 0], A[i + offset, 16], ...; S(A[i, :])`.
-    Legal when: the stage reads the tensor in the loop, and the tensor is not computed inside it.
+    With `along`, a loop around: what is read at this place when that loop is `offset` iterations further.
+    With `shared`, a loop around whose iterations all read the same: each of them prefetches a part of it.
+    Rewrite: `for i: S(A[i, :])` -> `for i: prefetch A[i + offset, 0], A[i + offset, 16], ...; S(A[i, :])`; along j:
+    `for j: for k: S(B[k, j])` -> `for j: for k: prefetch B[k, j + offset]; S(B[k, j])`.
+    Legal when: the stage reads the tensor in the loop, and the tensor is not computed inside it (nor inside `along`).
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((64, 64), name="A")
@@ -30,6 +33,8 @@ class Prefetch:
     tensor: str
     axis: str
     offset: int
+    along: str = ""
+    shared: str = ""
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.looped(self.stage)
@@ -43,8 +48,9 @@ class Prefetch:
         if isinstance(self.offset, bool) or not isinstance(self.offset, int):
             raise BadArgument("", f"offset must be a whole number, got {self.offset!r}")
         current = state.stages[self.stage]
-        asked = Prefetched(self.tensor, axis, self.offset)
+        asked = Prefetched(self.tensor, axis, self.offset, self.along or axis, self.shared)
         return state.with_stage(replace(current, prefetched=(*current.prefetched, asked))), ()
 
     def text(self) -> str:
-        return f"s[{self.stage!r}].prefetch({self.tensor!r}, {self.axis!r}, {self.offset})"
+        loops = "".join(f", {word}={loop!r}" for word, loop in (("along", self.along), ("shared", self.shared)) if loop)
+        return f"s[{self.stage!r}].prefetch({self.tensor!r}, {self.axis!r}, {self.offset}{loops})"

@@ -190,7 +190,7 @@ def _part(state: ScheduleState, name: str, names: Mapping[str, str]) -> _Part:
         strands=strands,
         annotations={names.get(a, a): note for a, note in stage.annotations.items()},
         pragmas={names.get(a, a): words for a, words in stage.pragmas.items()},
-        prefetched=tuple(replace(p, axis=names.get(p.axis, p.axis)) for p in stage.prefetched),
+        prefetched=tuple(p.renamed(names) for p in stage.prefetched),
     )
     members = tuple(replace(m, loops={a: names.get(v, v) for a, v in m.loops.items()}) for m in op.members)
     return _Part(replace(op, body=visit(map_exprs(op.body, lambda e: rewrite(e, var))), members=members), moved)
