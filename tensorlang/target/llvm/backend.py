@@ -18,7 +18,7 @@ from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.entry import emit_entry
 from tensorlang.target.llvm.kernel import Emitted, emit_kernel
 from tensorlang.target.llvm.launch import CompiledLaunch
-from tensorlang.target.llvm.scratch import scratch_memory
+from tensorlang.target.llvm.storage.scratch import scratch_memory
 from tensorlang.target.spec import Target
 
 

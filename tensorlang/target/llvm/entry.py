@@ -13,11 +13,11 @@ from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.stmt import For, Kernel, LoopKind, walk
 from tensorlang.runtime import cpython
 from tensorlang.target.llvm.arithmetic import binary
-from tensorlang.target.llvm.balance import work
 from tensorlang.target.llvm.expressions import index
 from tensorlang.target.llvm.kernel import Emitted
 from tensorlang.target.llvm.scope import Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
+from tensorlang.target.llvm.threads.balance import work
 
 _POINTER_BYTES = 8
 _SHORT = 1000

@@ -20,6 +20,8 @@ from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
 
 _EXACT = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
+_LARGEST = {"float32": 2.0**31 - 128, "float64": 2.0**31 - 1}
+"""The largest number of a dtype that 32-bit integers have: limits above are rounded to 2^31."""
 _FALSE, _TRUE = Const(False, "bool"), Const(True, "bool")
 
 
@@ -60,8 +62,9 @@ def _is_clamped(expr: Cast) -> bool:
     """Whether a float between two limits that 32-bit integers have is made an integer of at most 32 bits."""
     match expr.value:
         case Binary("max" | "min" as outer, Binary("max" | "min" as inner, _, Const(one)), Const(other), dtype):
-            fits = dtype in ("float32", "float64") and expr.dtype in ("int8", "uint8", "int16", "uint16", "int32")
-            return fits and outer != inner and all(-(2.0**31) <= limit < 2.0**31 for limit in (one, other))
+            narrow = expr.dtype in ("int8", "uint8", "int16", "uint16", "int32")
+            inside = dtype in _LARGEST and all(-(2.0**31) <= limit <= _LARGEST[dtype] for limit in (one, other))
+            return narrow and outer != inner and inside
     return False
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from tensorlang import dtypes
 from tensorlang.errors import TargetError
-from tensorlang.target.llvm import approximations, hyperbolic, plane, power, trigonometry
 from tensorlang.target.llvm.arithmetic import (
     absolute,
     binary,
@@ -16,8 +15,9 @@ from tensorlang.target.llvm.arithmetic import (
     is_nan,
     matched,
 )
+from tensorlang.target.llvm.mathematics import approximations, hyperbolic, plane, power, trigonometry
+from tensorlang.target.llvm.mathematics.wide import WIDE, in_float64
 from tensorlang.target.llvm.text import Function, Value
-from tensorlang.target.llvm.wide import WIDE, in_float64
 
 _Rule = Callable[[Function, list[Value]], Value]
 

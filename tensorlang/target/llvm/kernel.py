@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from tensorlang.ir.expr import Load, walk
 from tensorlang.ir.stmt import AtomicUpdate, CallMachine, CallPython, Kernel, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
-from tensorlang.target.llvm.balance import with_shares
-from tensorlang.target.llvm.frame import close_frame, open_frame, parameter, storage
 from tensorlang.target.llvm.scope import Scope, Storage
 from tensorlang.target.llvm.statements import Emitter
+from tensorlang.target.llvm.storage.frame import close_frame, open_frame, parameter, storage
 from tensorlang.target.llvm.text import INDEX, Function, Module, Value, identifier
+from tensorlang.target.llvm.threads.balance import with_shares
 from tensorlang.target.spec import Target
 
 

@@ -158,10 +158,32 @@ def _store_row(fn: Function, place: Place, value: Value, mask: Value | None) -> 
     if mask is None:
         fn.do(f"store {value.typed}, ptr {place.pointer}, align {place.align}")
         return
+    value = _kept_apart(fn, value)
     callee = fn.module.declare(
         f"llvm.masked.store.{overload(value)}.p0", "void", f"{value.type}, ptr, <{place.width} x i1>"
     )
     fn.do(f"call void {callee}({value.typed}, ptr align {place.align} {place.pointer}, {mask.typed})")
+
+
+def _kept_apart(fn: Function, value: Value) -> Value:
+    """Integers that were truncated before a masked store, which LLVM must not make one instruction with it.
+
+    Where the mask turns out to have one lane, LLVM 22 stores that lane as wide as it was before, over its neighbours.
+    Its `arithmetic.fence` is no instruction.
+    """
+    info = dtypes.info(value.dtype)
+    integers = info.is_integer or value.dtype == "bfloat16"
+    if not integers or info.bits == 64 or "avx512f" not in target_cpu(fn.target).features:
+        return value
+    lanes = 1 << (value.lanes - 1).bit_length()
+    whole = shuffle(fn, value, value, [*range(value.lanes), *[-1] * (lanes - value.lanes)])
+    words = info.bits * lanes // 32
+    one = ("f32", "float") if words else ("f16", "half")
+    name, type_ = (f"v{words}f32", f"<{words} x float>") if words > 1 else one
+    fence = fn.module.declare(f"llvm.arithmetic.fence.{name}", type_, type_)
+    fenced = fn.op(f"call {type_} {fence}({type_} {fn.op(f'bitcast {whole.typed} to {type_}')})")
+    kept = fn.value(f"bitcast {type_} {fenced} to {whole.type}", value.dtype, lanes)
+    return shuffle(fn, kept, kept, list(range(value.lanes)))
 
 
 def _load_wide(fn: Function, place: Place, step: int, mask: Value | None) -> Value:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Buffer, Expr, Load, Var, substitute, walk
+from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Select, Var, substitute, walk
 from tensorlang.target.llvm.text import Value
 
 
@@ -98,3 +98,17 @@ class Scope:
 def has_loads(expr: Expr) -> bool:
     """Whether evaluating an expression reads memory."""
     return any(isinstance(n, Load) for n in walk(expr))
+
+
+def certain_reads(expr: Expr) -> Iterator[Load]:
+    """The reads that evaluating an expression makes whatever its conditions are, parents first."""
+    if isinstance(expr, Load):
+        yield expr
+    match expr:
+        case Select():
+            yield from certain_reads(expr.cond)
+        case Binary(op="and" | "or"):
+            yield from certain_reads(expr.a)
+        case _:
+            for child in expr.children():
+                yield from certain_reads(child)

@@ -28,13 +28,13 @@ from tensorlang.target.llvm import memory
 from tensorlang.target.llvm.arithmetic import binary, unary
 from tensorlang.target.llvm.atomic import atomic_update
 from tensorlang.target.llvm.expressions import address, index, place, value
-from tensorlang.target.llvm.parallel import parallel_loop
-from tensorlang.target.llvm.reduction import is_tree, tree_loop
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
-from tensorlang.target.llvm.transposed import rows, transposed_loop
-from tensorlang.target.llvm.vector import vector_loop, vectorizable
+from tensorlang.target.llvm.threads.parallel import parallel_loop
+from tensorlang.target.llvm.vectors.loops import vector_loop, vectorizable
+from tensorlang.target.llvm.vectors.reduction import is_tree, tree_loop
+from tensorlang.target.llvm.vectors.transposed import rows, transposed_loop
 
 _MOST_COPIES = 64
 """An unrolled loop of more iterations stays a loop."""

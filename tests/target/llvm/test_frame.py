@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import Allocate, Seq, Stmt, Store
-from tensorlang.target.llvm.frame import STACK_LIMIT, plan_frame
+from tensorlang.target.llvm.storage.frame import STACK_LIMIT, plan_frame
 
 
 def local(name: str, size: int) -> Buffer:

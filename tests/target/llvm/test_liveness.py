@@ -12,8 +12,8 @@ from tensorlang.ir.construct import array, indices, load, loop, store
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import Allocate, For, If, Kernel, Let, LoopKind, Seq, Stmt
 from tensorlang.runtime.executable import Executable
-from tensorlang.target.llvm.frame import plan_frame
-from tensorlang.target.llvm.liveness import lives
+from tensorlang.target.llvm.storage.frame import plan_frame
+from tensorlang.target.llvm.storage.liveness import lives
 
 Compile = Callable[..., Executable]
 i, j, n, t = indices("i j n t")

@@ -10,7 +10,7 @@ import pytest
 from tensorlang import dtypes
 from tensorlang.ir.construct import array, indices, load, loop, store
 from tensorlang.ir.construct import kernel as build
-from tensorlang.ir.expr import Buffer, Expr, select
+from tensorlang.ir.expr import Buffer, Expr, binary, select
 from tensorlang.ir.stmt import Allocate, Kernel, LoopKind, Stmt
 from tensorlang.runtime.executable import Executable
 
@@ -60,7 +60,7 @@ def _check(run: Executable, width: int, lower: int, upper: int, dtype: str, *siz
     np.testing.assert_array_equal(got, expected, err_msg=f"{lower} to {upper}")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int16", "uint8"])
 @pytest.mark.parametrize(
     ("lower", "upper"), [(1, 480), (1, 5), (3, 17), (16, 272), (17, 273), (32, 459), (1, 129), (5, 260), (15, 16)]
 )
@@ -77,6 +77,18 @@ def test_bounds_that_are_known_late(compiled: Compile, dtype: str) -> None:
     run = compiled(Kernel(made.name, (a, b, sizes), made.sizes, made.outputs, made.body))
     for lower, upper in ((1, 480), (1, 5), (16, 16), (16, 272), (20, 11), (33, 300), (15, 16), (1, 129)):
         _check(run, 500, lower, max(lower, upper), dtype, np.zeros((lower, upper), "int8"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(1, 480), (3, 17), (64, 320)])
+def test_bools(compiled: Compile, lower: int, upper: int) -> None:
+    def body(p: Buffer, q: Buffer) -> Stmt:
+        return store(q, (ROW, AT), binary("and", load(p, ROW, AT - 1), load(p, ROW, AT + 1)))
+
+    a, b = np.random.default_rng(0).random((2, ROWS, 500)) < 0.6
+    expected = b.copy()
+    expected[1:-1, lower:upper] = a[1:-1, lower - 1 : upper - 1] & a[1:-1, lower + 1 : upper + 1]
+    compiled(_on_copies(500, (lower, upper), body, "bool", 512))(a, b)
+    np.testing.assert_array_equal(b, expected)
 
 
 def test_lines_are_joined_where_registers_are_as_wide(compiled: Compile) -> None:
@@ -105,3 +117,10 @@ def test_reads_that_may_not_happen_are_left_alone(compiled: Compile) -> None:
         )
 
     assert not _joins(compiled, body)
+
+
+def test_reads_that_decide_about_others_are_joined(compiled: Compile) -> None:
+    def body(p: Buffer, q: Buffer) -> Stmt:
+        return store(q, (ROW, AT), select(load(p, ROW, AT - 1) > load(p, ROW, AT + 1), load(p, ROW, 0), 0.0))
+
+    assert _joins(compiled, body)

@@ -13,9 +13,9 @@ from tensorlang.ir.expr import Const, Expr, binary, cast
 from tensorlang.ir.stmt import Allocate, For, If, Kernel, Let, LoopKind, Stmt
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.detect import parse
-from tensorlang.target.llvm.balance import DYNAMIC, with_shares
 from tensorlang.target.llvm.kernel import emit_kernel
-from tensorlang.target.llvm.shares import nest
+from tensorlang.target.llvm.threads.balance import DYNAMIC, with_shares
+from tensorlang.target.llvm.threads.shares import nest
 
 Compile = Callable[..., Executable]
 SERIAL, PARALLEL = LoopKind.SERIAL, LoopKind.PARALLEL

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tensorlang.target.llvm import avx512
 from tensorlang.target.llvm.arithmetic import constant
-from tensorlang.target.llvm.coefficients import (
+from tensorlang.target.llvm.mathematics import avx512
+from tensorlang.target.llvm.mathematics.coefficients import (
     ERROR_OF_FLOAT32,
     ERROR_OF_FLOAT64,
     EXPONENTIAL,
@@ -19,9 +19,9 @@ from tensorlang.target.llvm.coefficients import (
     Logarithm,
     Polynomial,
 )
-from tensorlang.target.llvm.ieee import Exact, exact
-from tensorlang.target.llvm.lookup import lookup
-from tensorlang.target.llvm.pairs import Pair, ordered_sum, sum_of
+from tensorlang.target.llvm.mathematics.ieee import Exact, exact
+from tensorlang.target.llvm.mathematics.lookup import lookup
+from tensorlang.target.llvm.mathematics.pairs import Pair, ordered_sum, sum_of
 from tensorlang.target.llvm.text import Function, Value
 
 _INFINITY = float("inf")

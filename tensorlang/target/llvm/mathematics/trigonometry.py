@@ -6,10 +6,10 @@ The argument is reduced by multiples of pi / 2 in three parts. Where it is too l
 
 from __future__ import annotations
 
-from tensorlang.target.llvm.coefficients import CIRCULAR
-from tensorlang.target.llvm.ieee import Exact, exact, with_rare
-from tensorlang.target.llvm.libm import call_each_lane
-from tensorlang.target.llvm.pairs import Pair, chosen, ordered_sum, product, quotient, sum_of
+from tensorlang.target.llvm.mathematics.coefficients import CIRCULAR
+from tensorlang.target.llvm.mathematics.ieee import Exact, exact, with_rare
+from tensorlang.target.llvm.mathematics.libm import call_each_lane
+from tensorlang.target.llvm.mathematics.pairs import Pair, chosen, ordered_sum, product, quotient, sum_of
 from tensorlang.target.llvm.text import Function, Value
 
 _TWO_OVER_PI = 0.6366197723675814

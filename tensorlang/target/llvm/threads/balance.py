@@ -16,7 +16,7 @@ from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Var
 from tensorlang.ir.expr import walk as nodes
 from tensorlang.ir.loops import STRIDED
 from tensorlang.ir.stmt import Allocate, For, If, Kernel, Let, LoopKind, Seq, Stmt, children, map_children, walk
-from tensorlang.target.llvm.shares import nest
+from tensorlang.target.llvm.threads.shares import nest
 
 DYNAMIC = "dynamic_shares"
 """The pragma of a parallel loop whose threads take shares as they go."""

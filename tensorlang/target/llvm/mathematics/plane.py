@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorlang.target.llvm.ieee import Exact, exact
-from tensorlang.target.llvm.pairs import Pair, chosen, ordered_sum, product, quotient, root, sum_of
+from tensorlang.target.llvm.mathematics.ieee import Exact, exact
+from tensorlang.target.llvm.mathematics.pairs import Pair, chosen, ordered_sum, product, quotient, root, sum_of
 from tensorlang.target.llvm.text import Function, Value
 
 _ATAN = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tensorlang.ir.stmt import For, Kernel, LoopKind, Stmt, children
 from tensorlang.runtime.memory import Memory
-from tensorlang.target.llvm.balance import iterations
-from tensorlang.target.llvm.frame import plan_frame
+from tensorlang.target.llvm.storage.frame import plan_frame
+from tensorlang.target.llvm.threads.balance import iterations
 
 
 def scratch_memory(kernel: Kernel, sizes: dict[str, int], cores: int) -> Memory:

@@ -11,12 +11,12 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import Allocate, CallMachine, For, LoopKind, Stmt, children
 from tensorlang.runtime.arguments import evaluate_shape
-from tensorlang.target.llvm.arena import ALIGNMENT, give_scratch, take_scratch
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index
-from tensorlang.target.llvm.liveness import Span, lives
 from tensorlang.target.llvm.memory import finish_streams
 from tensorlang.target.llvm.scope import Scope, Storage
+from tensorlang.target.llvm.storage.arena import ALIGNMENT, give_scratch, take_scratch
+from tensorlang.target.llvm.storage.liveness import Span, lives
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
 
 STACK_LIMIT = 16384

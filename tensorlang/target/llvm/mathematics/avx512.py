@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.arithmetic import constant
-from tensorlang.target.llvm.ieee import Exact
+from tensorlang.target.llvm.mathematics.ieee import Exact
 from tensorlang.target.llvm.text import Value
 
 _FEATURES = frozenset(("avx512f", "avx512vl"))

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang import dtypes
 from tensorlang.ir.affine import add, affine, is_constant
-from tensorlang.ir.expr import Binary, Const, Load, Select, walk
+from tensorlang.ir.expr import Const, Load
 from tensorlang.ir.stmt import INDEX, For, Store
 from tensorlang.target.llvm import memory
-from tensorlang.target.llvm.alignment import in_lines
-from tensorlang.target.llvm.expressions import coefficient, place
+from tensorlang.target.llvm.arithmetic import cast
+from tensorlang.target.llvm.expressions import address, coefficient
 from tensorlang.target.llvm.machine import reinterpret
-from tensorlang.target.llvm.scope import Lanes, Scope
-from tensorlang.target.llvm.text import Function, Value, literal
-from tensorlang.target.llvm.transposed import straight
+from tensorlang.target.llvm.scope import Lanes, Scope, certain_reads
+from tensorlang.target.llvm.text import Function, Value, literal, memory_type
+from tensorlang.target.llvm.vectors.alignment import in_lines
+from tensorlang.target.llvm.vectors.transposed import straight
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +34,20 @@ class Read:
 def overlaps(scope: Scope, loop: For, stored: Store, lanes: int, pieces: int) -> tuple[Read, ...]:
     """The reads that so many pieces in a row had better make from whole lines; `stored` begins at a line in each.
 
-    None where statements of the loop could change what is read, or not read it at all.
+    None that statements of the loop could change, and none that conditions could leave out.
     """
     wanted = replace(scope, lanes=Lanes(loop.var.name, literal(0, INDEX), lanes))
     stores = straight(loop.body) or []
-    if not all(map(_certain, stores)) or not in_lines(scope, stored.buffer.name, lanes):
+    if not in_lines(scope, stored.buffer.name, lanes):
         return ()
     written = {store.buffer.name for store in stores}
-    found = dict.fromkeys(
-        node
-        for store in stores
-        for node in walk(store.value)
-        if isinstance(node, Load) and node.buffer.name not in written and node.buffer.name in scope.buffers
-    )
+    certain = dict.fromkeys(load for store in stores for load in certain_reads(store.value))
+    found = (load for load in certain if load.buffer.name not in written and load.buffer.name in scope.buffers)
     reads = [read for load in found if (read := _read(wanted, load, stored, lanes)) is not None]
     rows: dict[Load, list[Read]] = {}
     for read in reads:
         rows.setdefault(read.row, []).append(read)
     return tuple(read for row in rows.values() if _pays(row, lanes, pieces) for read in row)
-
-
-def _certain(store: Store) -> bool:
-    """Whether a store reads the same whatever it reads: its value has no conditions."""
-    conditions = (isinstance(n, Select) or (isinstance(n, Binary) and n.op in ("and", "or")) for n in walk(store.value))
-    return not any(conditions)
 
 
 def _read(scope: Scope, load: Load, stored: Store, lanes: int) -> Read | None:
@@ -113,20 +104,24 @@ class Held:
         low, high = (self.line(read, n) if n in wanted else None for n in (piece + skipped, piece + skipped + 1))
         unread = Value("poison", _bits(dtype), lanes)
         joined = memory.shuffle(self.fn, low or unread, high or unread, list(range(inside, inside + lanes)))
-        return reinterpret(self.fn, joined, dtype, lanes)
+        stored = "uint8" if dtype == "bool" else dtype
+        return cast(self.fn, reinterpret(self.fn, joined, stored, lanes), dtype)
 
     def line(self, read: Read, number: int) -> Value:
         """A line of the row of a read."""
         if (read.row, number) not in self.lines:
-            at = place(self.fn, replace(self.scope, lanes=self.first), read.load)
-            apart = number * self.first.width - read.shift
-            pointer = self.fn.op(f"getelementptr {at.element}, ptr {at.pointer}, i64 {apart}") if apart else at.pointer
+            width, dtype = self.first.width, _bits(read.load.dtype)
+            # Where the first piece is an edge, the first of its elements may lie in front of the array.
+            pointer = address(self.fn, replace(self.scope, lanes=self.first), read.load)
+            apart = number * width - read.shift
+            if apart:
+                pointer = self.fn.op(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {apart}")
             # LLVM joins integers by valignd, and floats by permutations, which take a register for their pattern.
-            at = replace(at, pointer=pointer, dtype=_bits(at.dtype))
+            at = memory.Place(dtype, pointer, width, literal(1, INDEX))
             self.lines[read.row, number] = memory.load(self.fn, at, None)
         return self.lines[read.row, number]
 
 
 def _bits(dtype: str) -> str:
-    """Integers as wide as elements."""
-    return f"int{dtypes.info(dtype).bits}"
+    """Integers as wide as elements in memory."""
+    return f"int{8 * dtypes.info(dtype).bytes}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.arithmetic import constant, extract
-from tensorlang.target.llvm.ieee import Exact
+from tensorlang.target.llvm.mathematics.ieee import Exact
 from tensorlang.target.llvm.memory import shuffle
 from tensorlang.target.llvm.text import Value, literal
 

@@ -13,15 +13,15 @@ from tensorlang.ir.expr import Var, walk
 from tensorlang.ir.loops import STRIDED
 from tensorlang.ir.stmt import For, Stmt
 from tensorlang.ir.stmt import walk as statements
-from tensorlang.target.llvm import team as teams
 from tensorlang.target.llvm.arithmetic import binary
-from tensorlang.target.llvm.balance import DYNAMIC
 from tensorlang.target.llvm.expressions import index
-from tensorlang.target.llvm.frame import close_frame, open_frame, parameter, storage
-from tensorlang.target.llvm.liveness import mentions
 from tensorlang.target.llvm.scope import Scope
-from tensorlang.target.llvm.shares import FIRST, LAST, Nest, nest
+from tensorlang.target.llvm.storage.frame import close_frame, open_frame, parameter, storage
+from tensorlang.target.llvm.storage.liveness import mentions
 from tensorlang.target.llvm.text import INDEX, Function, Value, identifier, literal
+from tensorlang.target.llvm.threads import team as teams
+from tensorlang.target.llvm.threads.balance import DYNAMIC
+from tensorlang.target.llvm.threads.shares import FIRST, LAST, Nest, nest
 
 Emit = Callable[[Function, Scope, Stmt], None]
 Repeat = Callable[[Function, Value, Value, Callable[[Value], None]], None]

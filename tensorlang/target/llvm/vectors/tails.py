@@ -19,7 +19,7 @@ from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.expressions import coefficient
 from tensorlang.target.llvm.scope import Lanes, Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
-from tensorlang.target.llvm.transposed import rows
+from tensorlang.target.llvm.vectors.transposed import rows
 from tensorlang.target.spec import Target
 
 _MOST_COPIED = 16

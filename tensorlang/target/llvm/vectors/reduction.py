@@ -17,9 +17,9 @@ from tensorlang.target.llvm import memory
 from tensorlang.target.llvm.arithmetic import binary, constant, select, splat
 from tensorlang.target.llvm.expressions import index, place, value
 from tensorlang.target.llvm.scope import Lanes, Scope
-from tensorlang.target.llvm.tails import first_lanes, has_masks
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
-from tensorlang.target.llvm.vector import most_iterations, moved_by, widest
+from tensorlang.target.llvm.vectors.loops import most_iterations, moved_by, widest
+from tensorlang.target.llvm.vectors.tails import first_lanes, has_masks
 
 Repeat = Callable[[Function, Value, Value, Callable[[Value], None]], None]
 _SIDE_BY_SIDE = 4

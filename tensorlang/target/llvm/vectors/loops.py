@@ -12,13 +12,13 @@ from tensorlang.ir.loops import constant_extent
 from tensorlang.ir.stmt import Fail, For, If, Let, LoopKind, Prefetch, Seq, Stmt, Store, children, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.lowering.passes.full_tile import full_tile
-from tensorlang.target.llvm.alignment import LINE, iterations_to_line, row_of_lines
 from tensorlang.target.llvm.arithmetic import binary, select
 from tensorlang.target.llvm.expressions import index
-from tensorlang.target.llvm.overlaps import Held, Read, carried, overlaps
 from tensorlang.target.llvm.scope import Lanes, Scope
-from tensorlang.target.llvm.tails import first_lanes, is_short, masks_fit, these_lanes
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
+from tensorlang.target.llvm.vectors.alignment import LINE, iterations_to_line, row_of_lines
+from tensorlang.target.llvm.vectors.overlaps import Held, Read, carried, overlaps
+from tensorlang.target.llvm.vectors.tails import first_lanes, is_short, masks_fit, these_lanes
 
 Emit = Callable[[Function, Scope, Stmt], None]
 Repeat = Callable[[Function, Value, Value, Callable[[Value], None]], None]

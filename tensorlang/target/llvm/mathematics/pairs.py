@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorlang.target.llvm.ieee import Exact, Operand
+from tensorlang.target.llvm.mathematics.ieee import Exact, Operand
 from tensorlang.target.llvm.text import Value
 
 Pair = tuple[Value, Value]

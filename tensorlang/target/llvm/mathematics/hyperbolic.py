@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorlang.target.llvm.approximations import half_exp, log1p_of_sum, log_of_double
-from tensorlang.target.llvm.ieee import Exact, exact
-from tensorlang.target.llvm.pairs import Pair, ordered_sum, product, quotient, root, sum_of
+from tensorlang.target.llvm.mathematics.approximations import half_exp, log1p_of_sum, log_of_double
+from tensorlang.target.llvm.mathematics.ieee import Exact, exact
+from tensorlang.target.llvm.mathematics.pairs import Pair, ordered_sum, product, quotient, root, sum_of
 from tensorlang.target.llvm.text import Function, Value
 
 _SINH = (

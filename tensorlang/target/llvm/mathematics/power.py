@@ -5,9 +5,9 @@ float32 is computed in float64, whose plain logarithm is exact enough for it.
 
 from __future__ import annotations
 
-from tensorlang.target.llvm.approximations import exponent_and_mantissa, two_to_the
-from tensorlang.target.llvm.coefficients import EXPONENTIAL
-from tensorlang.target.llvm.ieee import Exact, exact
+from tensorlang.target.llvm.mathematics.approximations import exponent_and_mantissa, two_to_the
+from tensorlang.target.llvm.mathematics.coefficients import EXPONENTIAL
+from tensorlang.target.llvm.mathematics.ieee import Exact, exact
 from tensorlang.target.llvm.text import Function, Value
 
 _INFINITY = float("inf")

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Load, walk
+from tensorlang.ir.expr import Load
 from tensorlang.ir.loops import constant_extent
 from tensorlang.ir.stmt import For, LoopKind, Seq, Stmt, Store
 from tensorlang.target.llvm import memory
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import coefficient, index, place
-from tensorlang.target.llvm.scope import Scope
+from tensorlang.target.llvm.scope import Scope, certain_reads
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 
 Emit = Callable[[Function, Scope, Stmt], None]
@@ -28,7 +28,10 @@ _FAR = 4
 
 
 def rows(scope: Scope, loop: For) -> tuple[Load, ...]:
-    """The reads of a serial loop inside a vector loop that are worth transposing; none of a loop that is not plain."""
+    """The reads of a serial loop inside a vector loop that are worth transposing; none of a loop that is not plain.
+
+    What is read under a condition may lie outside of its array.
+    """
     extent = constant_extent(loop)
     stores = straight(loop.body)
     if loop.kind is not LoopKind.SERIAL or scope.lanes is None:
@@ -38,7 +41,7 @@ def rows(scope: Scope, loop: For) -> tuple[Load, ...]:
     if extent is None or extent < 2 or stores is None:
         return ()
     written = {store.buffer.name for store in stores}
-    reads = dict.fromkeys(n for store in stores for n in walk(store.value) if isinstance(n, Load))
+    reads = dict.fromkeys(read for store in stores for read in certain_reads(store.value))
     return tuple(
         read
         for read in reads

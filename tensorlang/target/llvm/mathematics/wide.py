@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensorlang.target.llvm.approximations import exp, expm1, log1p
 from tensorlang.target.llvm.arithmetic import cast
-from tensorlang.target.llvm.ieee import Exact, exact
-from tensorlang.target.llvm.power import power_of_float32
+from tensorlang.target.llvm.mathematics.approximations import exp, expm1, log1p
+from tensorlang.target.llvm.mathematics.ieee import Exact, exact
+from tensorlang.target.llvm.mathematics.power import power_of_float32
+from tensorlang.target.llvm.mathematics.trigonometry import cos, sin
 from tensorlang.target.llvm.text import Function, Value
-from tensorlang.target.llvm.trigonometry import cos, sin
 
 _ATAN = (
     -0.037933364765837585, 0.06991864367865923, -0.08997015714889722, 0.11104026820794832, -0.14285425114671768,

@@ -1,0 +1,1 @@
+"""Loops in vector registers: rows, their tails, and reads that lie across the lanes."""
