@@ -3,37 +3,157 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from tensorlang.autotune.records.log import best_record, read_log
-from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.records.log import Log
+from tensorlang.autotune.records.lookup import Loaded, Nearest, Source, nearest_record
+from tensorlang.autotune.records.record import TuningRecord, WorkloadId, place_of
+from tensorlang.autotune.records.store import default_store, logs_to_read, open_source
 from tensorlang.autotune.task import Task, task_of
 from tensorlang.errors import RecordError, ScheduleError
 from tensorlang.schedule import Schedule, Trace, create_schedule
+from tensorlang.schedule.history import warn_skipped
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 
+LogPath = str | os.PathLike[str]
+Records = LogPath | Sequence[TuningRecord] | None
+"""Where records are looked up: a log, records at hand, or None for the default store."""
 
-def find_best(log: str | os.PathLike[str], task: Task) -> TuningRecord:
-    """Return the fastest record of a task in a log; RecordError says what the log has instead."""
-    records = read_log(log).records
-    best = best_record(records, task.accepts)
-    if best is not None:
+_SHOWN = 5  # workloads that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Records ready to be looked up. What `own` has wins over what `others` have, which are opened when it misses."""
+
+    where: str
+    own: Sequence[Source]
+    others: Callable[[], Sequence[Source]] = tuple
+
+    def best(self, key: str, place: str) -> TuningRecord | None:
+        """The fastest ok record of a program in one place."""
+        return _fastest(self.own, key, place) or _fastest(self.others(), key, place)
+
+    def nearest(self, wanted: WorkloadId) -> Nearest | None:
+        """The nearest record to a program, of the first log that has one."""
+        found = (nearest_record(source, wanted) for source in (*self.own, *self.others()))
+        return next((near for near in found if near is not None), None)
+
+    def missing(self, task: Task) -> str:
+        """Why there is no record of a task, and what comes nearest."""
+        wanted, sources = task.workload, (*self.own, *self.others())
+        places = dict.fromkeys(_place(r) for source in sources for r in source.bests(wanted.key))
+        if places:
+            machine = _place_text(str(task.target), task.threads)
+            return f"{self.where} has {wanted} for {'; '.join(places)}, not for {machine}"
+        statuses: Counter[str] = sum((source.statuses(wanted.key) for source in sources), Counter())
+        if statuses:
+            ended = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
+            text = f"{self.where} has {statuses.total()} records of {wanted}, but none is ok ({ended})"
+        else:
+            known = list(dict.fromkeys(k.label for source in sources for k in source.workloads()))
+            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+            has = ", ".join(known[:_SHOWN]) or "no records"
+            text = f"{self.where} has no record of {wanted} ({wanted.key}); it has {has}{more}"
+        near = self.nearest(wanted)
+        return text if near is None else f"{text}; the nearest is {near}"
+
+
+@contextmanager
+def open_records(records: Records) -> Iterator[Opened]:
+    """Open what records are looked up in; RecordError when it cannot be read, or the default store is empty.
+
+    In the default store this machine's log comes first, then those of others. A log there that cannot be read is left
+    out with a warning (RecordSkipped), as long as another one can.
+    """
+    if records is not None and not isinstance(records, str | os.PathLike):
+        yield Opened("the list given", [Loaded(Log(Path(), tuple(records)))])
+        return
+    paths = logs_to_read(records)
+    with ExitStack() as stack:
+        if len(paths) == 1:
+            yield Opened(str(paths[0]), [stack.enter_context(open_source(paths[0]))])
+            return
+        mine = paths[:1] if paths[0] == default_store() else []
+        own, unread = _open_readable(stack, mine)
+
+        @cache
+        def others() -> Sequence[Source]:
+            found, failed = _open_readable(stack, paths[len(mine) :])
+            errors = [*unread, *failed]
+            if errors and not own and not found:
+                raise errors[0]
+            for error in errors:
+                warn_skipped(f"the default store: {error}")
+            return found
+
+        yield Opened(str(paths[0].parent), own, others)
+
+
+def _open_readable(stack: ExitStack, paths: Sequence[Path]) -> tuple[list[Source], list[RecordError]]:
+    """The logs that can be read, opened, and why the others cannot."""
+    found, errors = [], []
+    for path in paths:
+        try:
+            found.append(stack.enter_context(open_source(path)))
+        except RecordError as error:
+            errors.append(error)
+    return found, errors
+
+
+def find_best(log: Records, task: Task) -> TuningRecord:
+    """Return the fastest record of a task in a log; RecordError says what the log has instead.
+
+    None is the default store: this machine's log first, then those of others (the fastest among them).
+    """
+    with open_records(log) as opened:
+        best = opened.best(task.workload.key, place_of(task.target.to_json(), task.threads))
+        if best is None:
+            raise RecordError(opened.missing(task))
         return best
-    same = [r for r in records if r.workload.key == task.workload.key]
-    if not same:
-        known = ", ".join(dict.fromkeys(str(r.workload) for r in records)) or "no records"
-        raise RecordError(f"{Path(log)} has no record of {task.workload} ({task.workload.key}); it has {known}")
-    if not any(r.ok for r in same):
-        raise RecordError(f"{Path(log)} has {len(same)} records of {task.workload}, but none is ok")
-    places = dict.fromkeys(f"{Target.from_json(r.target)} with {r.threads} thread(s)" for r in same if r.ok)
-    wanted = f"{task.target} with {task.threads} thread(s)"
-    raise RecordError(f"{Path(log)} has {task.workload} for {'; '.join(places)}, not for {wanted}")
+
+
+def _fastest(sources: Sequence[Source], key: str, place: str) -> TuningRecord | None:
+    found = (source.best(key, place) for source in sources)
+    return min((record for record in found if record is not None), key=lambda r: r.median, default=None)
+
+
+def records_of(log: LogPath, task: Task) -> list[TuningRecord]:
+    """All records of a task in a log, in order; none when there is no log yet."""
+    if not Path(log).is_file():
+        return []
+    with open_source(log) as source:
+        return source.records(task.workload.key, place_of(task.target.to_json(), task.threads))
+
+
+def find_nearest(log: LogPath | None, task: Task) -> Nearest | None:
+    """Return the record nearest to a task: of the same program elsewhere, of other sizes, or of the same structure."""
+    with open_records(log) as opened:
+        return opened.nearest(task.workload)
+
+
+def _place(record: TuningRecord) -> str:
+    return _place_text(str(Target.from_json(record.target)), record.threads)
+
+
+def _place_text(target: str, threads: int) -> str:
+    return f"{target} with {threads} thread(s)"
+
+
+def described(record: TuningRecord) -> str:
+    """A record as the origin of a schedule."""
+    sketch = f" ({record.sketch})" if record.sketch else ""
+    return f"the record of {record.time}: {record.gflops:.1f} GFLOP/s, {record.median * 1e3:.3g} ms{sketch}"
 
 
 def replay(record: TuningRecord, task: Task) -> Schedule:
-    """Return the schedule of a record, proven legal again step by step.
+    """Return the schedule of a record, proven legal again in its final state.
 
     RecordError when the record is of another program, or when its trace is not legal for this one.
     """
@@ -43,21 +163,23 @@ def replay(record: TuningRecord, task: Task) -> Schedule:
             f"not of {task.workload} ({task.workload.key}): the programs differ"
         )
     try:
-        return Trace.from_json(record.trace).apply(create_schedule([t.op for t in task.outputs]))
+        made = Trace.from_json(record.trace).apply(create_schedule([t.op for t in task.outputs]), check="final")
     except ScheduleError as error:
         raise RecordError(f"the record's schedule of {record.workload} is refused: {error}") from error
+    made.origin = described(record)
+    return made
 
 
 def apply_best(
-    log: str | os.PathLike[str],
+    log: Records,
     tensors: Task | Sequence[Tensor],
     target: str | Target | None = None,
     threads: int | None = None,
 ) -> Schedule:
     """Return the best schedule that a log has for these tensors (inputs first, outputs last) on this target.
 
-    The trace is replayed with all legality checks. RecordError when the log cannot be read, has no record of
-    exactly this program, target and thread count, or holds an illegal one.
+    None is the default store. The trace is replayed with all legality checks. RecordError when the log cannot be read,
+    has no record of exactly this program, target and thread count (it names the nearest), or holds an illegal one.
     """
     task = tensors if isinstance(tensors, Task) else task_of(tensors, target=target, threads=threads)
     return replay(find_best(log, task), task)

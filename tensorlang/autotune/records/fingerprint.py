@@ -2,20 +2,59 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from tensorlang.autotune.records.record import Json
+from tensorlang.target.detect import cache_sizes
 from tensorlang.version import VERSION
 
 
-def host() -> Json:
-    """The machine: its name, system and architecture."""
-    return {"name": platform.node(), "system": platform.system(), "machine": platform.machine()}
+def host(peak_gflops: float = 0.0) -> Json:
+    """The fingerprint of this machine: its name, system, CPU model, cores, caches and memory.
+
+    `peak_gflops` is the speed of multiply-adds measured here, for the record's dtype and threads; 0 when unknown.
+    """
+    return _machine() | ({"peak_gflops": round(peak_gflops, 1)} if peak_gflops > 0 else {})
 
 
-def versions() -> Json:
-    """Versions of what can change a measurement."""
+@cache
+def _machine() -> Json:
+    return {
+        "name": platform.node(),
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count() or 1,
+        "caches": list(cache_sizes()),
+        "memory": _memory(),
+    }
+
+
+def _cpu_model() -> str:
+    """The CPU's name as the system spells it; empty where it does not tell."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor()
+
+
+def _memory() -> int:
+    """Bytes of memory; 0 where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0
+
+
+@cache
+def _installed() -> Json:
     found: Json = {"tensorlang": VERSION, "python": platform.python_version()}
     for name in ("numpy", "llvmlite", "islpy"):
         try:
@@ -23,3 +62,8 @@ def versions() -> Json:
         except PackageNotFoundError:
             continue
     return found
+
+
+def versions() -> Json:
+    """Versions of what can change a measurement."""
+    return dict(_installed())

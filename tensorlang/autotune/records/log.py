@@ -7,24 +7,27 @@ mix their bytes, and a line torn by a kill or a power cut never takes its neighb
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.records.record import Json, TuningRecord
 from tensorlang.errors import RecordError
+
+LogPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
     """The readable records of a log, and how many of its lines could not be read.
 
-    `torn` counts lines that are no whole JSON object; `foreign` those that are, but no record of this schema,
+    `torn` counts lines that are no whole JSON object; `foreign` those that are, but no record of a known schema,
     with the first reason in `reason`.
     """
 
@@ -42,57 +45,77 @@ class Log:
         return f"{self.path}: skipped {' and '.join(parts)}" if parts else ""
 
 
-def read_log(path: str | os.PathLike[str]) -> Log:
-    """Read a log, skipping and counting what is torn. RecordError when it is no log at all."""
-    path = Path(path)
+def read_lines(path: LogPath) -> list[bytes]:
+    """The lines of a log that are not blank; RecordError when it cannot be read."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        content = Path(path).read_bytes()
     except FileNotFoundError:
         raise RecordError(f"no such log: {path}") from None
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
+    return [line for line in map(bytes.strip, content.split(b"\n")) if line]
+
+
+def parse_line(line: bytes) -> Json | None:
+    """The JSON object of a line; None when the line is torn. Halves of a character, which nothing can print, are `?`."""
+    try:
+        data: Any = json.loads(line)
+        if b"\\ud" in line.lower():  # the escape of such a half, or of a whole character
+            data = json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def read_log(path: LogPath) -> Log:
+    """Read a log, skipping and counting what is torn. RecordError when it is no log at all."""
+    path = Path(path)
     records: list[TuningRecord] = []
     torn, reasons = 0, []
-    for line in filter(None, map(bytes.strip, lines)):
+    for line in read_lines(path):
+        data = parse_line(line)
+        if data is None:
+            torn += 1
+            continue
         try:
-            records.append(TuningRecord.from_json(_parse_line(line)))
+            records.append(TuningRecord.from_json(data))
         except RecordError as error:
             reasons.append(str(error))
-        except ValueError:
-            torn += 1
     if not records and (torn or reasons):
         why = reasons[0] if reasons else "no line is a JSON object"
         raise RecordError(f"{path} is not a tuning log: {why}")
     return Log(path, tuple(records), torn, len(reasons), reasons[0] if reasons else "")
 
 
-def _parse_line(line: bytes) -> dict[str, Any]:
-    data = json.loads(line)
-    if not isinstance(data, dict):
-        raise ValueError("not an object")
-    return data
+def record_line(record: TuningRecord) -> bytes:
+    """A record as one line, without a newline."""
+    return json.dumps(record.to_json(), separators=(",", ":")).encode()
 
 
 class LogWriter:
-    """Appends records to a log. One process writes; any number may share the file."""
+    """Appends records to a log. One process writes; any number may share the file.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    While it is open nobody can replace the file (records.rewriting asks for its lock).
+    """
+
+    def __init__(self, path: LogPath) -> None:
         """Open or create the log; RecordError when its folder is missing or not writable."""
         self.path = Path(path)
         try:
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._descriptor = _open_shared(self.path)
         except OSError as error:
             raise RecordError(f"cannot write {self.path}: {error.strerror}") from error
 
     def append(self, record: TuningRecord) -> None:
         """Write one record; RecordError when the disk does not take the whole line."""
-        line = b"\n" + _line(record) + b"\n"
+        line = b"\n" + record_line(record) + b"\n"
         try:
             written = os.write(self._descriptor, line)
         except OSError as error:
-            raise RecordError(f"cannot write {self.path}: {error.strerror}") from error
+            raise RecordError(f"cannot write {self.path}: {error.strerror}; {_KEPT}") from error
         if written != len(line):
-            raise RecordError(f"cannot write {self.path}: {written} of {len(line)} bytes fit, is the disk full?")
+            why = f"{written} of {len(line)} bytes fit, is the disk full?"
+            raise RecordError(f"cannot write {self.path}: {why} {_KEPT}")
 
     def sync(self) -> None:
         """Ask the system to put what was appended on the disk; RecordError when it cannot."""
@@ -100,7 +123,7 @@ class LogWriter:
             getattr(os, "fdatasync", os.fsync)(self._descriptor)
         except OSError as error:
             if error.errno != errno.EINVAL:  # pipes and devices have nothing to put anywhere
-                raise RecordError(f"cannot write {self.path}: {error.strerror}") from error
+                raise RecordError(f"cannot write {self.path}: {error.strerror}; {_KEPT}") from error
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -111,40 +134,25 @@ class LogWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.sync()
-        self.close()
+        try:
+            self.sync()
+        finally:
+            self.close()
 
 
-def _line(record: TuningRecord) -> bytes:
-    return json.dumps(record.to_json(), separators=(",", ":")).encode()
+_KEPT = "the records before this one are whole"
 
 
-def merge_logs(paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> tuple[Log, int]:
-    """Write the records of several logs, oldest first, each once, to `output` (which may be one of them).
-
-    Returns the merged log and the number of duplicates dropped. The file appears whole or not at all.
-    """
-    logs = [read_log(p) for p in paths]
-    lines = {_line(r): r for log in logs for r in log.records}
-    merged = sorted(lines.items(), key=lambda item: item[1].time)
-    output = Path(output)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(b"\n" + line + b"\n" for line, _ in merged)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(output)
-    except OSError as error:
-        raise RecordError(f"cannot write {output}: {error.strerror}") from error
-    log = Log(
-        output,
-        tuple(record for _, record in merged),
-        sum(part.torn for part in logs),
-        sum(part.foreign for part in logs),
-        next((part.reason for part in logs if part.reason), ""),
-    )
-    return log, sum(len(part.records) for part in logs) - len(merged)
+def _open_shared(path: Path) -> int:
+    """Open a log for appending, together with other writers, and not while it is being replaced."""
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        os.close(descriptor)  # replaced before the lock was ours: append to the new file
 
 
 def best_record(
@@ -156,10 +164,10 @@ def best_record(
 
 def best_records(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     """Return the fastest ok record of every workload, target and thread count, in order of first appearance."""
-    best: dict[tuple[str, str, int], TuningRecord] = {}
+    best: dict[tuple[str, str], TuningRecord] = {}
     for record in records:
         if record.ok:
-            key = record.workload.key, json.dumps(record.target, sort_keys=True), record.threads
+            key = record.workload.key, record.place
             if key not in best or record.median < best[key].median:
                 best[key] = record
     return list(best.values())

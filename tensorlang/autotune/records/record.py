@@ -1,23 +1,24 @@
 """What one measurement leaves behind: a record, and its JSON form.
 
-A record holds all that is needed to judge it, to replay it and to train on it. `SCHEMA` grows when a
-field changes meaning; a record of a newer schema is refused by name, never misread.
+A record stands alone: it holds all that is needed to judge it, to replay it and to train on it. docs/records.md says
+what every field means; the schema grows when one changes (records.upgrades), and a newer one is refused by name.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from tensorlang.autotune.records.upgrades import SCHEMA as SCHEMA
+from tensorlang.autotune.records.upgrades import Json as Json
+from tensorlang.autotune.records.upgrades import upgraded
 from tensorlang.errors import RecordError
-
-SCHEMA = 1
-Json = dict[str, Any]
 
 
 class Status(StrEnum):
@@ -34,12 +35,21 @@ class Status(StrEnum):
     NOISY = "noisy"
 
 
+# Candidates are proven before they are built, so these have run as proven code; what failed otherwise may not have.
+_PROVEN = {Status.OK: True, Status.NOISY: True, Status.WRONG_ANSWER: True, Status.ILLEGAL: False}
+
+
+_MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # what reading foreign data may raise
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadId:
     """Which program was tuned: how to make it again, and the key of its canonical text.
 
     `name` is an operator of tensorlang.topi or `path/to/file.py:function`; `args` what it was called with.
     `arguments` spells the tensors (`A: float32[8, 8]`), inputs first. `flops` counts operations of one run.
+    `program` is the canonical text (empty where an old record has only the key), `sizes` the numbers that its
+    symbolic sizes had when it was measured.
     """
 
     name: str
@@ -48,14 +58,42 @@ class WorkloadId:
     arguments: tuple[str, ...]
     dtype: str
     flops: float
+    program: str = ""
+    sizes: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.args))})"
+        sizes = "".join(f"; {name} = {value}" for name, value in self.sizes)
+        return f"{self.name}({', '.join(map(str, self.args))}{sizes})"
+
+    def to_json(self) -> Json:
+        """Return the fields as JSON-able data."""
+        return asdict(self) | {"sizes": dict(self.sizes)}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was proven of a schedule, and given what.
+
+    `legal` is None when nobody got to prove it. The proof holds for all values of the symbolic `sizes`, and for the
+    `assumptions`: facts about index arrays that the schedule states, as text.
+    """
+
+    legal: bool | None = None
+    sizes: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+BY_STATUS = Verdict()
 
 
 @dataclass(frozen=True, slots=True)
 class TuningRecord:
-    """One measured candidate. `seconds` holds every repeat that counted, in order."""
+    """One measured candidate. `seconds` holds every repeat that counted, in order.
+
+    `host` is the fingerprint of the device that ran it, `conditions` how it was timed (as the harness tells),
+    `checked` whether its outputs were compared with the reference. A `verdict` of BY_STATUS becomes what the status
+    implies.
+    """
 
     workload: WorkloadId
     target: Json
@@ -73,7 +111,15 @@ class TuningRecord:
     host: Json = field(default_factory=dict)
     versions: Json = field(default_factory=dict)
     time: str = ""
+    verdict: Verdict = BY_STATUS
+    conditions: Json = field(default_factory=dict)
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.verdict is BY_STATUS:
+            sizes = tuple(name for name, _ in self.workload.sizes)
+            assumptions = tuple(_assumptions(self.trace))
+            object.__setattr__(self, "verdict", Verdict(_PROVEN.get(self.status), sizes, assumptions))
 
     @property
     def ok(self) -> bool:
@@ -90,43 +136,46 @@ class TuningRecord:
         """Billions of operations a second at the median; zero when nothing was timed."""
         return self.workload.flops / self.median / 1e9
 
+    @property
+    def place(self) -> str:
+        """The target and the threads as text: records of one program compete where these are equal."""
+        return place_of(self.target, self.threads)
+
     def to_json(self) -> Json:
         """Return the record as JSON-able data (not-a-number estimates become null)."""
         data = {f.name: getattr(self, f.name) for f in fields(self)}
-        data["workload"] = asdict(self.workload)
+        data["workload"] = self.workload.to_json()
         data["decisions"] = dict(self.decisions)
         data["estimate"] = self.estimate if math.isfinite(self.estimate) else None
+        data["verdict"] = asdict(self.verdict)
         return data
 
     @staticmethod
     def from_json(data: Any) -> TuningRecord:
-        """Read a record; RecordError says what is missing or which schema it has."""
-        if not isinstance(data, dict) or "schema" not in data:
-            raise RecordError("not a tuning record: no field 'schema'")
-        if data["schema"] != SCHEMA:
-            raise RecordError(f"record of schema {data['schema']!r}; this version reads schema {SCHEMA}")
+        """Read a record of this schema or an older one; RecordError says what is missing or which schema it has."""
         try:
-            return _read(data)
-        except (KeyError, TypeError, ValueError) as error:
+            return _read(upgraded(data))
+        except RecordError:
+            raise
+        except _MALFORMED as error:
             raise RecordError(f"malformed tuning record: {type(error).__name__} {error}") from error
 
 
+def _assumptions(trace: Any) -> Iterable[str]:
+    """The facts that the steps of a trace state, as `injective idx` or `range idx 0 8`."""
+    for step in trace if isinstance(trace, list) else ():
+        if isinstance(step, dict) and step.get("step") == "assume":
+            words = [step.get("fact"), step.get("array"), step.get("low"), step.get("high")]
+            yield " ".join(str(word) for word in words if word is not None)
+
+
 def _read(data: Json) -> TuningRecord:
-    work = data["workload"]
-    workload = WorkloadId(
-        str(work["name"]),
-        tuple(work["args"]),
-        str(work["key"]),
-        tuple(map(str, work["arguments"])),
-        str(work["dtype"]),
-        float(work["flops"]),
-    )
     seconds = tuple(float(s) for s in data["seconds"])
-    if any(not s > 0 for s in seconds):
-        raise ValueError(f"seconds must be positive, got {seconds}")
+    if not all(0 < s < math.inf for s in seconds):
+        raise ValueError(f"seconds must be positive and finite, got {seconds}")
     estimate = data["estimate"]
     return TuningRecord(
-        workload=workload,
+        workload=_read_workload(data["workload"]),
         target=dict(data["target"]),
         threads=int(data["threads"]),
         sketch=str(data["sketch"]),
@@ -142,7 +191,37 @@ def _read(data: Json) -> TuningRecord:
         host=dict(data["host"]),
         versions=dict(data["versions"]),
         time=str(data["time"]),
+        verdict=_read_verdict(data["verdict"]),
+        conditions=dict(data["conditions"]),
     )
+
+
+def _read_workload(work: Json) -> WorkloadId:
+    if not all(isinstance(value, int | float | str) for value in work["args"]):
+        raise TypeError(f"args are numbers and texts, got {work['args']}")
+    f"{work['name']}{work['key']}{work['program']}".encode()  # JSON can spell text that is not Unicode
+    return WorkloadId(
+        str(work["name"]),
+        tuple(work["args"]),
+        str(work["key"]),
+        tuple(map(str, work["arguments"])),
+        str(work["dtype"]),
+        float(work["flops"]),
+        str(work["program"]),
+        tuple((str(name), int(value)) for name, value in work["sizes"].items()),
+    )
+
+
+def _read_verdict(data: Json | None) -> Verdict:
+    if data is None:
+        return BY_STATUS
+    legal = data["legal"]
+    return Verdict(None if legal is None else bool(legal), tuple(data["sizes"]), tuple(data["assumptions"]))
+
+
+def place_of(target: Json, threads: int) -> str:
+    """A target and a number of threads as text that is equal when they are."""
+    return f"{json.dumps(target, sort_keys=True)} x {threads}"
 
 
 def now() -> str:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tensorlang.autotune.records.record import SCHEMA, Status, TuningRecord
+from tensorlang.autotune.records.fingerprint import host, versions
+from tensorlang.autotune.records.log import read_log
+from tensorlang.autotune.records.record import BY_STATUS, SCHEMA, Status, TuningRecord, Verdict
+from tensorlang.autotune.records.upgrades import UPGRADES
 from tensorlang.errors import RecordError
+from tensorlang.schedule import Trace
+
+DATA = Path(__file__).parent / "data"
 
 
 def test_a_record_survives_json(record: TuningRecord) -> None:
@@ -48,9 +56,13 @@ def _with(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
     [
         (_without("trace"), "KeyError 'trace'"),
         (_without("schema"), "no field 'schema'"),
-        (_with("schema", SCHEMA + 1), f"schema {SCHEMA + 1}; this version reads schema {SCHEMA}"),
+        (_with("schema", SCHEMA + 1), f"schema {SCHEMA + 1}; this version reads schemas 1 to {SCHEMA}: update"),
+        (_with("schema", "x"), "schema 'x'; this version reads schemas 1 to .: is it of another program?"),
+        (_with("schema", []), "malformed"),
         (_with("status", "splendid"), "splendid"),
+        (_with("verdict", {}), "KeyError 'legal'"),
         (_with("seconds", [1.0, -1.0]), "seconds must be positive"),
+        (_with("seconds", [1.0, math.inf]), "seconds must be positive and finite"),
         (_with("workload", None), "TypeError"),
     ],
 )
@@ -61,3 +73,66 @@ def test_a_malformed_record_is_refused(
     change(data)
     with pytest.raises(RecordError, match=message):
         TuningRecord.from_json(data)
+
+
+def test_a_log_of_schema_1_is_read_as_todays(record: TuningRecord) -> None:
+    """Written by a tuner of schema 1: no program text, no verdict; the status tells what was proven."""
+    log = read_log(DATA / "schema1.jsonl")
+    assert (len(log.records), log.torn, log.foreign) == (3, 0, 0)
+    first, stopped, third = log.records
+    assert {r.schema for r in log.records} == {SCHEMA}
+    assert (first.workload.program, first.workload.sizes, first.workload.key) == ("", (), "a88de84eed50de22")
+    assert (first.ok, first.checked, first.conditions, first.verdict) == (True, True, {}, Verdict(legal=True))
+    assert (stopped.status, stopped.verdict.legal) == (Status.TIMEOUT, None)
+    assert math.isnan(third.estimate)
+    assert first.decisions == Trace.from_json(first.trace).decisions
+    assert TuningRecord.from_json(json.loads(json.dumps(first.to_json()))) == first
+
+
+def test_every_older_schema_has_its_step() -> None:
+    assert list(UPGRADES) == list(range(1, SCHEMA))
+
+
+def test_a_verdict_tells_what_it_rests_on(record: TuningRecord) -> None:
+    facts = [
+        {"step": "assume", "fact": "range", "array": "idx", "low": 0, "high": 8},
+        {"step": "assume", "fact": "injective", "array": "idx", "low": None, "high": None},
+    ]
+    workload = replace(record.workload, sizes=(("n", 128),))
+    stated = replace(record, workload=workload, trace=[*record.trace, *facts], verdict=BY_STATUS)
+    assert stated.verdict == Verdict(True, ("n",), ("range idx 0 8", "injective idx"))
+    assert str(workload) == "matmul(4, 5, 6, float32; n = 128)"
+    assert TuningRecord.from_json(json.loads(json.dumps(stated.to_json()))) == stated
+
+
+@pytest.mark.parametrize(
+    ("status", "legal"),
+    [(Status.NOISY, True), (Status.WRONG_ANSWER, True), (Status.ILLEGAL, False), (Status.CRASH, None)],
+)
+def test_a_status_implies_a_verdict_unless_one_is_given(
+    record: TuningRecord, status: Status, legal: bool | None
+) -> None:
+    assert replace(record, status=status, verdict=BY_STATUS).verdict.legal is legal
+    assert replace(record, status=status, verdict=Verdict(legal=None)).verdict.legal is None
+
+
+def test_a_fingerprint_names_the_device() -> None:
+    found = host(peak_gflops=123.456)
+    assert found["peak_gflops"] == 123.5
+    assert "peak_gflops" not in host()
+    assert {"name", "system", "release", "machine", "cpu", "cores", "caches", "memory"} <= set(found)
+    assert found["cores"] >= 1
+    assert len(found["caches"]) >= 1
+    assert versions()["numpy"].split(".")[0].isdigit()
+
+
+def test_every_field_is_documented(record: TuningRecord) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "records.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    data = record.to_json()
+    names = set(data) - {"workload", "verdict"}
+    names |= {f"workload.{name}" for name in data["workload"]} | {f"verdict.{name}" for name in data["verdict"]}
+    documented = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    assert names <= documented
+    assert f"Schema {SCHEMA}." in page
+    assert all(f"`{status}`" in page for status in Status)

@@ -1,0 +1,156 @@
+"""Finding records: the best of a program, and the nearest to one that has none.
+
+A `Source` answers from records in memory (`Loaded`), or from an index beside a long log (records.index).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tensorlang.autotune.records.log import Log, best_record, best_records
+from tensorlang.autotune.records.record import TuningRecord, WorkloadId
+
+_NUMBER = re.compile(r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?(?!\w)")
+
+
+def structure_of(program: str) -> str:
+    """A hash of a program's text without its numbers; empty for no text. Equal for one program at other extents."""
+    return hashlib.sha256(_NUMBER.sub("#", program).encode()).hexdigest()[:16] if program else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A workload that a log has records of: what tells how near it is to another."""
+
+    key: str
+    name: str
+    args: tuple[Any, ...]
+    structure: str
+    label: str
+
+    @staticmethod
+    def of(workload: WorkloadId) -> Known:
+        return Known(workload.key, workload.name, workload.args, structure_of(workload.program), str(workload))
+
+
+class Source(Protocol):
+    """Where records are looked up."""
+
+    @property
+    def skipped(self) -> str:
+        """What of the log could not be read, as text; empty when all could."""
+
+    def best(self, key: str, place: str | None = None) -> TuningRecord | None:
+        """The fastest ok record of a program; in one place (see TuningRecord.place), or anywhere."""
+
+    def bests(self, key: str | None = None) -> list[TuningRecord]:
+        """The fastest ok record of every program and place; with a key, of one program."""
+
+    def records(self, key: str, place: str) -> list[TuningRecord]:
+        """All records of a program in one place, in the order of the log."""
+
+    def statuses(self, key: str) -> Counter[str]:
+        """How many records of a program ended how."""
+
+    def workloads(self) -> Sequence[Known]:
+        """All programs, in order of first appearance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Records in memory."""
+
+    log: Log
+
+    @property
+    def skipped(self) -> str:
+        return self.log.skipped
+
+    def best(self, key: str, place: str | None = None) -> TuningRecord | None:
+        return best_record(self.log.records, lambda r: r.workload.key == key and place in (None, r.place))
+
+    def bests(self, key: str | None = None) -> list[TuningRecord]:
+        return best_records(r for r in self.log.records if key in (None, r.workload.key))
+
+    def records(self, key: str, place: str) -> list[TuningRecord]:
+        return [r for r in self.log.records if r.workload.key == key and r.place == place]
+
+    def statuses(self, key: str) -> Counter[str]:
+        return Counter(r.status.value for r in self.log.records if r.workload.key == key)
+
+    def workloads(self) -> Sequence[Known]:
+        first: dict[str, WorkloadId] = {}
+        for record in self.log.records:
+            first.setdefault(record.workload.key, record.workload)
+        return list(map(Known.of, first.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The record nearest to a program that has none, and in what it is near."""
+
+    record: TuningRecord
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.record.workload} ({self.why})"
+
+
+_STRUCTURE = "same structure, other extents"
+# How near a workload is, nearest kind first; those of a kind are told apart by their sizes.
+_KINDS: tuple[tuple[str, Callable[[WorkloadId, Known], bool]], ...] = (
+    ("same program", lambda wanted, known: known.key == wanted.key),
+    (
+        "same name, other sizes",
+        lambda wanted, known: known.name == wanted.name and _comparable(wanted.args, known.args),
+    ),
+    (_STRUCTURE, lambda wanted, known: known.structure == structure_of(wanted.program) != ""),
+    ("same name", lambda wanted, known: known.name == wanted.name and known.name != "program"),
+)
+
+
+def nearest_record(source: Source, wanted: WorkloadId) -> Nearest | None:
+    """Return the ok record nearest to a program: the same one elsewhere, other sizes, or the same structure."""
+    workloads = source.workloads()
+    for why, holds in _KINDS:
+        near = sorted((k for k in workloads if holds(wanted, k)), key=lambda k: _distance(wanted.args, k.args))
+        records: Iterator[TuningRecord] = (r for known in near if (r := source.best(known.key)) is not None)
+        if why == _STRUCTURE:  # whatever made the programs: their texts differ in numbers, extents among them
+            records = iter(sorted(records, key=lambda r: _distance(_numbers(wanted), _numbers(r.workload))))
+        record = next(records, None)
+        if record is not None:
+            return Nearest(record, why)
+    return None
+
+
+def _numbers(workload: WorkloadId) -> list[float]:
+    return [float(found.group()) for found in _NUMBER.finditer(workload.program)]
+
+
+def _comparable(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether two argument lists differ in numbers only."""
+    return len(one) == len(other) and bool(one) and all(map(_both_numbers_or_equal, one, other))
+
+
+def _both_numbers_or_equal(one: Any, other: Any) -> bool:
+    return one == other or all(isinstance(v, int | float) for v in (one, other))
+
+
+def _distance(one: Sequence[Any], other: Sequence[Any]) -> float:
+    """How far sizes are apart: the sum over them of the logarithms of their ratios."""
+    pairs: Iterable[tuple[Any, Any]] = zip(one, other, strict=False)
+    return sum(_apart(a, b) for a, b in pairs) + 64.0 * abs(len(one) - len(other))
+
+
+def _apart(one: Any, other: Any) -> float:
+    if one == other:
+        return 0.0
+    if all(isinstance(v, int | float) and v > 0 for v in (one, other)):
+        return abs(math.log2(one) - math.log2(other))
+    return 64.0

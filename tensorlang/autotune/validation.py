@@ -1,0 +1,97 @@
+"""Are the records of a log true to their programs? Each is replayed on its program, made again from its name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tensorlang import topi
+from tensorlang.autotune.apply import replay
+from tensorlang.autotune.records.record import Json, TuningRecord
+from tensorlang.autotune.task import Task, create_task
+from tensorlang.autotune.templates.registry import SHIPPED
+from tensorlang.autotune.templates.task import template_task
+from tensorlang.errors import RecordError, TensorlangError
+from tensorlang.target.spec import Target
+
+
+class Outcome(StrEnum):
+    """What a validation found. `legal` records can be applied; `unknown` ones may be, to the tensors at hand."""
+
+    LEGAL = "legal"
+    REFUSED = "refused"
+    CHANGED = "changed"
+    DAMAGED = "damaged"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The outcome for one record, and why."""
+
+    record: TuningRecord
+    outcome: Outcome
+    why: str = ""
+
+    @property
+    def sound(self) -> bool:
+        """False when the record is at fault; what cannot be judged here is not."""
+        return self.outcome in (Outcome.LEGAL, Outcome.UNKNOWN)
+
+    def to_json(self) -> Json:
+        """Return it as JSON-able data."""
+        record = self.record
+        return {
+            "workload": str(record.workload),
+            "key": record.workload.key,
+            "trace_key": record.trace_key,
+            "target": record.target,
+            "threads": record.threads,
+            "outcome": self.outcome.value,
+            "why": self.why,
+        }
+
+
+def validate(records: Iterable[TuningRecord]) -> Iterator[Validation]:
+    """Replay records with all legality checks, each on its program.
+
+    The canonical text of a program identifies it and is not read back: the program is made again from the operator, the
+    function or the template that the record names, and its key must be the record's. Programs that were tuned as
+    tensors have no such name; their records are `unknown` here, and are verified when they are applied.
+    """
+    made: dict[tuple[object, ...], Task | str] = {}
+    for record in records:
+        work = record.workload
+        if work.program and hashlib.sha256(work.program.encode()).hexdigest()[:16] != work.key:
+            yield Validation(record, Outcome.DAMAGED, "the program's text does not have the record's key")
+            continue
+        if (work.name, work.args) not in made:
+            made[work.name, work.args] = _make(record)
+        yield _validate(record, made[work.name, work.args])
+
+
+def _make(record: TuningRecord) -> Task | str:
+    """The program of a record, made again, or why it cannot be."""
+    work = record.workload
+    if ":" not in work.name and not work.name.endswith(".py") and work.name not in (topi.OPERATORS.keys() | SHIPPED):
+        return f"{work} names no operator and no file:function: it is proven when it is applied"
+    target = Target.from_json(record.target)
+    try:
+        made = template_task(work.name, work.args, target, record.threads)
+        return create_task(work.name, work.args, target, record.threads) if made is None else made.task
+    except TensorlangError as error:
+        return f"{work} cannot be made again: {error}"
+
+
+def _validate(record: TuningRecord, task: Task | str) -> Validation:
+    if isinstance(task, str):
+        return Validation(record, Outcome.UNKNOWN, task)
+    if task.workload.key != record.workload.key:
+        return Validation(record, Outcome.CHANGED, f"{record.workload} is another program by now ({task.workload.key})")
+    try:
+        replay(record, task)
+    except RecordError as error:
+        return Validation(record, Outcome.REFUSED, str(error))
+    return Validation(record, Outcome.LEGAL)

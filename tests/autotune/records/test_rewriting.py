@@ -1,0 +1,116 @@
+"""Whole logs: merged, split and repaired, without losing a record."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tensorlang.autotune.records.log import LogWriter, read_log, record_line
+from tensorlang.autotune.records.record import SCHEMA, TuningRecord
+from tensorlang.autotune.records.rewriting import merge_logs, repair_log, split_log
+from tensorlang.errors import RecordError
+
+DATA = Path(__file__).parent / "data"
+
+
+def _write(path: Path, *records: TuningRecord) -> Path:
+    with LogWriter(path) as writer:
+        for record in records:
+            writer.append(record)
+    return path
+
+
+def test_merging_drops_duplicates_and_sorts_by_time(tmp_path: Path, record: TuningRecord) -> None:
+    early, late = replace(record, time="2020-01-01T00:00:00Z"), replace(record, time="2030-01-01T00:00:00Z")
+    one = _write(tmp_path / "one", late, early)
+    two = _write(tmp_path / "two", early)
+    merged, duplicates = merge_logs([one, two], one)
+    assert merged.records == (early, late) == read_log(one).records
+    assert duplicates == 1
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_merging_needs_readable_logs_and_leaves_the_output_alone(tmp_path: Path, record: TuningRecord) -> None:
+    out = _write(tmp_path / "out", record)
+    with pytest.raises(RecordError, match="no such log"):
+        merge_logs([out, tmp_path / "missing"], out)
+    assert read_log(out).records == (record,)
+
+
+def test_merging_upgrades_old_records_and_keeps_newer_ones_as_they_are(tmp_path: Path, record: TuningRecord) -> None:
+    newer = json.dumps({"schema": SCHEMA + 1, "news": [1, 2]})
+    log = _write(tmp_path / "log", record)
+    log.write_text(log.read_text() + newer + "\n{torn\n")
+    merged, _ = merge_logs([log, log, DATA / "schema1.jsonl"], tmp_path / "out")
+    assert (len(merged.records), merged.torn, merged.foreign) == (4, 2, 2)
+    lines = [line for line in (tmp_path / "out").read_text().splitlines() if line]
+    assert [json.loads(line)["schema"] for line in lines] == [SCHEMA] * 4 + [SCHEMA + 1]
+    assert lines[-1] == newer
+
+
+def test_a_log_is_not_replaced_under_its_writer(tmp_path: Path, record: TuningRecord) -> None:
+    log = _write(tmp_path / "log", record)
+    log.write_bytes(log.read_bytes() + b"{torn\n")
+    with LogWriter(log) as writer:
+        with pytest.raises(RecordError, match="another process is writing to"):
+            merge_logs([log], log)
+        with pytest.raises(RecordError, match="another process is writing to"):
+            repair_log(log)
+        writer.append(replace(record, seed=8))
+    assert repair_log(log).kept == 2
+
+
+def test_a_repair_takes_out_torn_lines_only_and_keeps_their_pieces(tmp_path: Path, record: TuningRecord) -> None:
+    newer = b'{"schema": 99}'
+    log = tmp_path / "log"
+    line = record_line(record)
+    log.write_bytes(line + b"\n" + line[:50] + b"\n" + newer + b"\n\n" + b"\x00" * 10)
+    done = repair_log(log)
+    assert (done.kept, done.removed, done.torn) == (2, 2, tmp_path / "log.torn")
+    assert done.torn is not None
+    assert done.torn.read_bytes() == line[:50] + b"\n" + b"\x00" * 10 + b"\n"
+    assert [found for found in log.read_bytes().split(b"\n") if found] == [line, newer]
+    content = log.read_bytes()
+    assert repair_log(log) == replace(done, removed=0, torn=None)
+    assert log.read_bytes() == content
+
+
+def test_what_is_no_log_is_not_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_text("buy milk\n")
+    with pytest.raises(RecordError, match="is not a tuning log"):
+        repair_log(path)
+    assert path.read_text() == "buy milk\n"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(RecordError, match="no such log"):
+        repair_log(tmp_path / "none")
+
+
+def test_splitting_and_merging_give_the_log_again(tmp_path: Path, record: TuningRecord) -> None:
+    other = replace(record, workload=replace(record.workload, name="ops.py:f", args=(), key="o" * 16))
+    records = [replace(r, threads=n, time=f"2026-01-01T00:00:0{n}Z") for n in (1, 2) for r in (record, other)]
+    log = _write(tmp_path / "log", *records)
+    by_workload = split_log(log, tmp_path / "workloads")
+    assert [path.name for path in by_workload] == ["matmul-4-5-6-float32-kkkkkkkk.jsonl", "ops.py-f-oooooooo.jsonl"]
+    assert [part.records for part in by_workload.values()] == [tuple(records[0::2]), tuple(records[1::2])]
+    both = split_log(log, tmp_path / "both", ("workload", "target"))
+    assert len(both) == 4
+    assert all("znver5-" in path.name and "-threads-" in path.name for path in both)
+    assert all(read_log(path).records == part.records for path, part in both.items())
+    merged, duplicates = merge_logs(list(both), tmp_path / "merged")
+    assert sorted(merged.records, key=repr) == sorted(records, key=repr)
+    assert duplicates == 0
+
+
+def test_splitting_replaces_nothing(tmp_path: Path, record: TuningRecord) -> None:
+    log = _write(tmp_path / "log", record)
+    split_log(log, tmp_path)
+    with pytest.raises(RecordError, match=r"kkkkkkkk.jsonl exists already; split into an empty folder"):
+        split_log(log, tmp_path)
+    with pytest.raises(RecordError, match="cannot split by colour; there are workload, target"):
+        split_log(log, tmp_path / "new", ("colour",))
+    with pytest.raises(RecordError, match="cannot write"):
+        split_log(log, log / "folder")
