@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tensorlang import topi
+from tensorlang.autotune.arguments import Argument, meant, with_tensors
 from tensorlang.autotune.files import load_function
+from tensorlang.autotune.model.accesses import extent as extent
+from tensorlang.autotune.model.accesses import operations, operations_of_point
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Binary, Call, Const, Expr, Load, Unary
+from tensorlang.ir.expr import Expr
+from tensorlang.names import lookup
+from tensorlang.polyhedral import ordered
+from tensorlang.schedule import Schedule
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
-from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, PlaceholderOp, Reduce, Tensor
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, PlaceholderOp, Tensor
 from tensorlang.te.program import Program, canonical
 
-Argument = int | float | str
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Task:
     """What is tuned. `tensors` are the kernel's arguments, inputs first; `program` their canonical form."""
 
@@ -29,6 +33,9 @@ class Task:
     program: Program
     target: Target
     threads: int
+
+    def __repr__(self) -> str:
+        return f"Task({self.workload}, key={self.workload.key}, target={str(self.target)!r}, threads={self.threads})"
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -39,6 +46,11 @@ class Task:
     def inputs(self) -> tuple[Tensor, ...]:
         """The tensors that the kernel reads."""
         return tuple(t for t in self.tensors if isinstance(t.op, PlaceholderOp))
+
+    @property
+    def in_place(self) -> tuple[int, ...]:
+        """For each output the number of the input whose place in memory it takes; -1 for an array of its own."""
+        return places_of(self.tensors)
 
     def accepts(self, record: TuningRecord) -> bool:
         """True when a record measured this program on this machine's target with this many threads."""
@@ -55,11 +67,13 @@ def create_task(
     """Make a task by name.
 
     `name` is an operator of tensorlang.topi (`args`: its sizes, then optionally its dtype) or
-    `path/to/file.py:function`, whose function is called with `args` and returns its tensors, inputs first.
+    `path/to/file.py:function`, whose function is called with `args` and returns its tensors, inputs first (a template
+    returns a schedule and its tensors: the program alone counts here).
     Raises DefinitionError for an unknown name, wrong sizes, or a program that cannot be tuned.
     """
     if ":" in name or name.endswith(".py"):
-        tensors = load_function(name)(*args)
+        function = load_function(name)
+        tensors = _without_schedule(function(*with_tensors(function, meant(args))))
     else:
         sizes = [a for a in args if isinstance(a, int)]
         rest = [a for a in args if not isinstance(a, int)] or ["float32"]
@@ -93,8 +107,34 @@ def task_of(
         tuple(f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]" for t in checked),
         checked[-1].dtype,
         count_operations(program),
+        program.text,
     )
     return Task(workload, checked, program, machine, team)
+
+
+def _without_schedule(made: Any) -> Any:
+    """The tensors of what a function of the user returns; a template returns a schedule before them."""
+    return made[1] if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], Schedule) else made
+
+
+def updated(tensor: Tensor) -> Tensor:
+    """The tensor whose place in memory another one takes; itself when it has its own."""
+    op = tensor.op
+    while isinstance(op, HybridOp) and isinstance(before := op.updates[tensor.value_index], Tensor):
+        tensor, op = before, before.op
+    return tensor
+
+
+def arguments_of(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The arguments of a kernel: tensors less those that take the place of an earlier one."""
+    return [t for n, t in enumerate(tensors) if updated(t) is t or updated(t) not in tensors[:n]]
+
+
+def places_of(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """For each computed tensor the number of the input whose place it takes, or -1."""
+    inputs = [t for t in tensors if isinstance(t.op, PlaceholderOp)]
+    roots = [updated(t) for t in tensors if not isinstance(t.op, PlaceholderOp)]
+    return tuple(inputs.index(root) if root in inputs else -1 for root in roots)
 
 
 def _check_tensors(tensors: Any, name: str) -> tuple[Tensor, ...]:
@@ -102,6 +142,9 @@ def _check_tensors(tensors: Any, name: str) -> tuple[Tensor, ...]:
         raise DefinitionError(f"{name} must return a list of tensors (inputs, then outputs), got {tensors!r}")
     if all(isinstance(t.op, PlaceholderOp) for t in tensors):
         raise DefinitionError(f"{name} returned no computed tensor; return the inputs and then the outputs")
+    twice = [t.name for n, t in enumerate(tensors) if t in tensors[:n]]
+    if twice:
+        raise DefinitionError(f"{name} returned {twice[0]} twice; each tensor is one argument of the kernel")
     return tuple(tensors)
 
 
@@ -116,47 +159,30 @@ def _check_program(program: Program, tensors: tuple[Tensor, ...], name: str) -> 
     for op in program.ops:
         if isinstance(op, ExternOp):
             raise DefinitionError(f"{name} calls Python in {op.name}; an extern stage has no schedule to tune")
-        if isinstance(op, HybridOp):
-            raise DefinitionError(
-                f"{name} has ordered statements in {op.name}; the tuner takes programs of te.compute only: schedule it "
-                "by hand, or with s.auto_order()"
-            )
 
 
 def count_operations(program: Program) -> float:
     """Arithmetic operations of one run of the unscheduled program: operators, intrinsics, reduction steps.
 
-    A program that only moves data counts the elements that it writes.
+    A program that only moves data counts the elements that it writes. Loops of ordered statements count as boxes.
     """
-    computed = [op for op in program.ops if isinstance(op, ComputeOp)]
-    total = sum(_points(op) * _operations_of_point(op) for op in computed)
-    return total or sum(_points(op) for op in computed)
+    computed = [op for op in program.ops if isinstance(op, ComputeOp | HybridOp)]
+    total = sum(points * work for op in computed for points, work in _work(op))
+    return total or sum(points for op in computed for points, _ in _work(op))
 
 
-def _points(op: ComputeOp) -> float:
-    """Iterations of an operation, its reduction included."""
+def _work(op: ComputeOp | HybridOp) -> list[tuple[float, int]]:
+    """Of every statement of an operation the iterations, those of a reduction included, and operations of one."""
+    if isinstance(op, HybridOp):
+        found = ordered.sources(op).values()
+        return [(_volume(reach[1] for reach in s.hull.values()), operations(s.store.value)) for s in found]
     reduce_axes = () if op.reduction is None else op.reduction.axes
-    return float(math.prod(extent(a.extent) for a in (*op.axes, *reduce_axes)))
+    return [(_volume(a.extent for a in (*op.axes, *reduce_axes)), operations_of_point(op))]
 
 
-def _operations_of_point(op: ComputeOp) -> int:
-    if op.reduction is None:
-        return sum(map(_operations, op.body))
-    return sum(map(_operations, (*op.reduction.sources, *op.reduction.reducer.result)))
+def _volume(extents: Iterable[Expr]) -> float:
+    return float(math.prod(map(extent, extents)))
 
 
-def _operations(expr: Expr) -> int:
-    """Arithmetic nodes of a value; index arithmetic inside loads does not count."""
-    match expr:
-        case Load():
-            return 0
-        case Reduce():
-            return sum(map(_operations, expr.sources))
-    return int(isinstance(expr, Binary | Unary | Call)) + sum(map(_operations, expr.children()))
-
-
-def extent(expr: Expr) -> int:
-    """The value of a constant extent."""
-    if not isinstance(expr, Const):
-        raise DefinitionError(f"tuning needs constant extents, got {expr}")
-    return int(expr.value)
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from tensorlang.autotune.apply import records_of
+from tensorlang.autotune.budget import check_budget
+from tensorlang.autotune.machines import LOCAL, Machines, machines_of
+from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, WorkersLost
 from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer, require_native
 from tensorlang.autotune.records.fingerprint import host, versions
-from tensorlang.autotune.records.log import LogWriter, read_log
-from tensorlang.autotune.records.record import TuningRecord, now
+from tensorlang.autotune.records.log import LogWriter, best_record, read_log
+from tensorlang.autotune.records.record import Status, TuningRecord, now
+from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Interrupted, Progress, Result, count_failures
+from tensorlang.autotune.search.described import learn_model
 from tensorlang.autotune.search.evolution import Candidate
 from tensorlang.autotune.search.knowledge import Knowledge, make_scorer
+from tensorlang.autotune.search.pretrained import PACKAGED, chosen_model
 from tensorlang.autotune.search.sketch import Sketch, require_candidates
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task
+from tensorlang.names import lookup
 
 BATCH = 8
 LONGEST_ERROR = 2000
+CLOSE = 1.05
 
 Callback = Callable[[Progress], None]
 
@@ -39,32 +48,65 @@ def tune(
     limits: Limits | None = None,
     sketches: Sequence[Sketch] | None = None,
     compare: bool = False,
+    early_stopping: int | None = None,
+    model: str | os.PathLike[str] | None = PACKAGED,
+    measurer: Harness | None = None,
+    runner: str | Machines = LOCAL,
 ) -> Result:
     """Tune a task and return the best schedule found.
 
     Stops at `trials` measurements (those already in `log` count) or after `seconds` of wall time. With a log,
-    every measurement is appended as it is made, and an interrupted run goes on where it stopped. `sketches`
-    replaces the generated search space. `compare` times the winner beside NumPy at the end.
-    Ctrl-C raises Interrupted, which holds the result so far. Raises ScheduleError when the search space is empty,
-    TargetError when this machine cannot run the target, RecordError when the log cannot be read or written.
+    every measurement is appended as it is made, and an interrupted run goes on where it stopped; `default` is this
+    machine's log in the default store. `sketches` replaces the generated search space. `compare` times the winner
+    beside NumPy at the end. `early_stopping`: stop after so many trials of this run without a better one.
+    `model`: a file of what was learned from other programs (train_model), which corrects the estimate from the start;
+    `pretrained` is the one that comes with the package, None is none.
+    `measurer`: one of this task that is open, and stays so; its limits count then.
+    `runner`: where candidates run: `local`, `dask://host:port`, or an open `Cluster`. A task for this machine is tuned
+    for the machines of the cluster, and so the task of the result.
+    Ctrl-C raises Interrupted, which holds the result so far. Raises DefinitionError for a budget that is none,
+    ScheduleError when the search space is empty, TargetError when no machine can run the target, RecordError when the
+    log cannot be read or written.
     """
+    check_budget(trials, seconds, early_stopping)
     start = time.monotonic()
-    require_native(task)
-    rng = np.random.default_rng(seed)
-    space = require_candidates(sketches_of(task) if sketches is None else sketches, rng)
-    earlier = [r for r in _records(log) if task.accepts(r)]
-    run = _Run(task, Knowledge(space, make_scorer(task, seed)), rng, seed, tuple(callbacks), start, len(earlier))
-    run.knowledge.resume(earlier)
-    try:
-        with ExitStack() as stack:
-            writer = None if log is None else stack.enter_context(LogWriter(log))
-            measurer = stack.enter_context(Measurer(task, seed, limits or Limits()))
-            run.peak = measurer.peak_gflops()
-            run.search(measurer, writer, trials, None if seconds is None else start + seconds)
-            best = run.knowledge.best
-            return run.result(measurer.compare(best.trace) if compare and best is not None else None)
-    except KeyboardInterrupt:
-        raise Interrupted(run.result()) from None
+    with ExitStack() as stack:
+        machines = None if measurer is not None else stack.enter_context(machines_of(runner))
+        task = task if machines is None else machines.fit(task)
+        rng = np.random.default_rng(seed)
+        log = None if log is None else log_path(log)
+        space = require_candidates(sketches_of(task) if sketches is None else sketches, rng)
+        earlier = [] if log is None else records_of(log, task)
+        knowledge = Knowledge(space, make_scorer(task, seed, chosen_model(model)))
+        run = _Run(task, knowledge, rng, seed, tuple(callbacks), start, len(earlier), early_stopping)
+        run.knowledge.resume(earlier)
+        try:
+            run.writer = None if log is None else stack.enter_context(LogWriter(log))
+            harness = measurer
+            if harness is None and machines is not None:
+                harness = stack.enter_context(machines.harness(task, seed, limits or Limits()))
+            assert harness is not None
+            run.peak = harness.peak_gflops()
+            run.search(harness, trials, None if seconds is None else start + seconds)
+            if measurer is None:
+                run.crown(harness)
+            best = run.best
+            return run.result(harness.compare(best.trace) if compare and best is not None else None)
+        except KeyboardInterrupt:
+            raise Interrupted(run.result()) from None
+        except WorkersLost as lost:
+            return run.result(ended=str(lost))
+
+
+def train_model(logs: Sequence[str | os.PathLike[str]], path: str | os.PathLike[str], seed: int = 0) -> int:
+    """Learn from the records of some logs, and write the model to a file for `tune(..., model=path)`.
+
+    Records of any programs count that can be made again by name. Returns how many workloads the logs have; RecordError
+    when too few records can be described, or a file cannot be read.
+    """
+    records = [record for log in logs for record in read_log(log_path(log)).records]
+    learn_model(records, seed).save(path)
+    return len({record.workload.key for record in records})
 
 
 @dataclass(slots=True)
@@ -78,14 +120,17 @@ class _Run:
     callbacks: tuple[Callback, ...]
     start: float
     resumed: int
+    early_stopping: int | None = None
     peak: float = 0.0
+    writer: LogWriter | None = None
+    crowned: TuningRecord | None = None
 
-    def search(self, measurer: Measurer, writer: LogWriter | None, trials: int, deadline: float | None) -> None:
+    def search(self, harness: Harness, trials: int, deadline: float | None) -> None:
         """Measure batch after batch until the trials, the time or the space are used up."""
         known = self.knowledge
 
         def over() -> bool:
-            return deadline is not None and time.monotonic() >= deadline
+            return (deadline is not None and time.monotonic() >= deadline) or self.is_stuck()
 
         while len(known.records) < trials and not over():
             known.learn()
@@ -93,16 +138,46 @@ class _Run:
             if not batch:
                 return
             traces = [candidate.trace.to_json() for candidate in batch]
-            for position, measurement in measurer.measure(traces, known.best_seconds):
+            for position, measurement in harness.measure(traces, known.best_seconds):
                 record = self.record(batch[position], measurement)
-                if writer is not None:
-                    writer.append(record)
+                if self.writer is not None:
+                    self.writer.append(record)
                 known.add(record, batch[position])
                 self.tell(record)
                 if over():
                     return
-            if writer is not None:
-                writer.sync()
+            if self.writer is not None:
+                self.writer.sync()
+
+    def is_stuck(self) -> bool:
+        """Whether as many trials of this run as `early_stopping` have brought nothing better."""
+        count, best = self.early_stopping, self.knowledge.best
+        fresh = self.knowledge.records[self.resumed :]
+        return count is not None and len(fresh) >= count and all(r is not best for r in fresh[-count:])
+
+    @property
+    def best(self) -> TuningRecord | None:
+        """The fastest, or who won when the fastest were timed in turn."""
+        return self.crowned or self.knowledge.best
+
+    def crown(self, harness: Harness) -> None:
+        """Time the fastest two in turn when they are close: repeats taken minutes apart may not tell who wins.
+
+        The log keeps them as they were measured; the result's best has the times of this comparison.
+        """
+        records, best = self.knowledge.records, self.knowledge.best
+        if best is None:
+            return
+        second = best_record(records, lambda r: r.trace_key != best.trace_key)
+        fresh = any(r is best or r is second for r in records[self.resumed :])
+        if second is None or not fresh or second.median > CLOSE * best.median:
+            return
+        measured = harness.crown([best.trace, second.trace])
+        if [m.status for m in measured] != [Status.OK] * 2:
+            return
+        first_time, second_time = (statistics.median(m.seconds) for m in measured)
+        if second_time < first_time:
+            self.crowned = replace(second, seconds=measured[1].seconds, conditions=measured[1].conditions)
 
     def record(self, candidate: Candidate, measurement: Measurement) -> TuningRecord:
         """The record of a measured candidate."""
@@ -121,7 +196,8 @@ class _Run:
             estimate=candidate.estimate,
             checked=measurement.checked,
             seed=self.seed,
-            host=host(),
+            host=measurement.host or host(self.peak),
+            conditions=measurement.conditions,
             versions=versions(),
             time=now(),
         )
@@ -136,12 +212,11 @@ class _Run:
         for callback in self.callbacks:
             callback(progress)
 
-    def result(self, comparison: Comparison | None = None) -> Result:
+    def result(self, comparison: Comparison | None = None, ended: str = "") -> Result:
         """The result so far."""
-        known, spent = self.knowledge, time.monotonic() - self.start
-        return Result(self.task, known.best, tuple(known.records), self.resumed, spent, self.peak, comparison)
+        records, spent = tuple(self.knowledge.records), time.monotonic() - self.start
+        return Result(self.task, self.best, records, self.resumed, spent, self.peak, comparison, ended)
 
 
-def _records(log: str | os.PathLike[str] | None) -> tuple[TuningRecord, ...]:
-    """The records of a log; none when there is no log yet."""
-    return read_log(log).records if log is not None and Path(log).exists() else ()
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)

@@ -2,16 +2,23 @@
 
 While the estimate orders what was measured well, the model learns `log t - slope * log t_hat` and scores in
 log seconds. When the estimate misleads (Spearman correlation under 0.5), a pairwise ranking replaces it.
+What was learned from other programs may correct the estimate from the start: it is a part of the prior then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang.autotune.model.nest import Array
+from tensorlang.errors import RecordError
+
+if TYPE_CHECKING:
+    from tensorlang.autotune.model.xgb_model import Trees  # xgboost takes long to import
 
 Rows = npt.NDArray[np.float32]
 
@@ -19,13 +26,48 @@ FEWEST_TO_LEARN = 8
 TRUSTED = 0.5
 
 
-class CostModel:
-    """Scores candidates; smaller is better. Starts as the analytical estimate alone."""
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """What was learned from measurements of other programs: how much slower than the estimate a row of features is.
 
-    def __init__(self, seed: int = 0) -> None:
+    `names` are those of the features; a model of other features is refused.
+    """
+
+    trees: Trees
+    names: tuple[str, ...]
+
+    @staticmethod
+    def learn(rows: Rows, estimates: Array, seconds: Array, names: tuple[str, ...], seed: int = 0) -> Transferred:
+        """Learn from measured candidates of any programs."""
+        from tensorlang.autotune.model.xgb_model import train_regression
+
+        if len(seconds) < FEWEST_TO_LEARN:
+            raise RecordError(f"a model needs at least {FEWEST_TO_LEARN} measured candidates, got {len(seconds)}")
+        return Transferred(train_regression(rows, np.log(seconds) - np.log(estimates), seed), names)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file."""
+        self.trees.save(path, {"features": list(self.names)})
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Transferred:
+        """Read a model of features with these names; RecordError when there is none in the file."""
+        from tensorlang.autotune.model.xgb_model import load_trees
+
+        trees, notes = load_trees(path)
+        if tuple(notes.get("features", ())) != names:
+            raise RecordError(f"{os.fspath(path)} was trained on other features, by another version: train it again")
+        return Transferred(trees, names)
+
+
+class CostModel:
+    """Scores candidates; smaller is better. Starts as the analytical estimate, corrected by what was transferred."""
+
+    def __init__(self, seed: int = 0, transferred: Transferred | None = None) -> None:
         self._seed = seed
         self._slope = 1.0
-        self._learned: Callable[[Rows], Array] | None = None
+        self._transferred = transferred
+        self._trees: Trees | None = None
         self.kind = "estimate"
 
     def fit(self, rows: Rows, estimates: Array, seconds: Array) -> None:
@@ -34,19 +76,35 @@ class CostModel:
             return
         from tensorlang.autotune.model import xgb_model
 
-        prior, truth = np.log(estimates), np.log(seconds)
+        prior, truth = self.prior(rows, estimates), np.log(seconds)
         if rank_correlation(prior, truth) < TRUSTED:
             self.kind, self._slope = "ranking", 0.0
-            order = xgb_model.train_ranking(rows, _ranks(-truth), self._seed)
-            self._learned = lambda queries: -order(queries)
+            self._trees = xgb_model.train_ranking(rows, _ranks(-truth), self._seed)
             return
         self.kind, self._slope = "residual", fitted_slope(prior, truth)
-        self._learned = xgb_model.train_regression(rows, truth - self._slope * prior, self._seed)
+        self._trees = xgb_model.train_regression(rows, truth - self._slope * prior, self._seed)
+
+    def prior(self, rows: Rows, estimates: Array) -> Array:
+        """Log seconds before anything of this program was measured."""
+        known = np.log(estimates)
+        return known if self._transferred is None else known + self._transferred.trees.predict(rows)
 
     def score(self, rows: Rows, estimates: Array) -> Array:
         """Score a population; log seconds, except for a ranking, whose scores only order."""
-        prior = self._slope * np.log(estimates)
-        return prior if self._learned is None else prior + self._learned(rows)
+        prior = self._slope * self.prior(rows, estimates)
+        if self._trees is None:
+            return prior
+        learned = self._trees.predict(rows)
+        return prior - learned if self.kind == "ranking" else prior + learned
+
+    def contributions(self, rows: Rows) -> Array:
+        """What each feature adds to the score of every row, and last what all rows have; zeros before any learning."""
+        found = np.zeros((len(rows), rows.shape[1] + 1))
+        if self._transferred is not None:
+            found += self._slope * self._transferred.trees.contributions(rows)
+        if self._trees is not None:
+            found += (-1 if self.kind == "ranking" else 1) * self._trees.contributions(rows)
+        return found
 
 
 def fitted_slope(prior: Array, truth: Array) -> float:

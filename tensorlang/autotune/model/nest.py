@@ -42,16 +42,18 @@ class Loop:
 class Access:
     """One array as the nest touches it.
 
-    `dims` gives each dimension's index as (axis, coefficient) terms; `packed`: laid out in the order of use,
-    so that what a tile touches is contiguous.
+    `dims` gives each dimension's index as (axis, coefficient) terms; a coefficient that follows a decision is an
+    array. `packed`: laid out in the order of use, so that what a tile touches is contiguous. `private`: of a tile
+    alone, in registers or the nearest cache.
     """
 
     buffer: str
     itemsize: int
-    shape: tuple[int, ...]
-    dims: tuple[tuple[tuple[str, int], ...], ...]
+    shape: tuple[float | Array, ...]
+    dims: tuple[tuple[tuple[str, int | Array], ...], ...]
     write: bool = False
     packed: bool = False
+    private: bool = False
 
     @property
     def axes(self) -> frozenset[str]:
@@ -61,43 +63,57 @@ class Access:
     def stride_one(self, axis: str) -> bool:
         """True when neighbouring iterations of `axis` touch neighbouring elements."""
         outer = {a for terms in self.dims[:-1] for a, _ in terms}
-        return bool(self.dims) and (axis, 1) in self.dims[-1] and axis not in outer
+        along = any(a == axis and bool(np.all(c == 1)) for terms in self.dims[-1:] for a, c in terms)
+        return along and axis not in outer
 
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops outermost first, arrays touched, and the program's axis extents.
+    """One stage in all candidates: loops outermost first, arrays touched, and the extents of the stage's axes.
 
-    `operations` of one run; `bits` of an element of the arithmetic; `packing_bytes` copied before or between
-    the loops; `reduce_axes` walk the terms of a reduction; `local` tells whether results gather in a register
-    tile of their own.
+    `operations` of one run, each of which runs `repeats` times; `bits` of an element of the arithmetic; `reduce_axes`
+    walk the terms of a reduction; `local` tells whether results gather in a register tile of their own. An `attached`
+    stage runs inside loops of another, which are its first ones, `around` in number: those over an axis that is not
+    among the `extents` repeat the stage.
     """
 
     loops: tuple[Loop, ...]
     accesses: tuple[Access, ...]
-    extents: dict[str, int]
+    extents: dict[str, Any]
     reduce_axes: frozenset[str]
     operations: float
     bits: int
-    packing_bytes: Array
+    count: int
     local: bool
-
-    @property
-    def count(self) -> int:
-        """Number of candidates."""
-        return len(self.packing_bytes)
+    attached: bool = False
+    around: int = 0
+    repeats: float | Array = 1.0
 
     @property
     def output(self) -> Access:
         """The array that is written."""
         return next(a for a in self.accesses if a.write)
 
+    @property
+    def inner(self) -> tuple[Loop, ...]:
+        """The unrolled and vectorised loops at the bottom: the register tile. Serial ones inside vectors count too."""
+        vector = next((n for n, loop in enumerate(self.loops) if loop.kind is Kind.VECTORIZED), len(self.loops))
+        serial = [n for n, loop in enumerate(self.loops[:vector]) if loop.kind in (Kind.SERIAL, Kind.PARALLEL)]
+        return self.loops[max(self.around, serial[-1] + 1 if serial else 0) :]
+
+    @property
+    def outer(self) -> tuple[Loop, ...]:
+        """The loops around the register tile that run one iteration after the other."""
+        around = self.loops[: len(self.loops) - len(self.inner)]
+        return tuple(loop for loop in around if loop.kind in (Kind.SERIAL, Kind.PARALLEL))
+
     def tiles(self) -> list[dict[str, Array]]:
         """For every depth d, the extent of each axis inside loops d and deeper; depth 0 is the whole nest."""
         inner = {axis: np.ones(self.count) for axis in self.extents}
         found = [inner]
         for loop in reversed(self.loops):
-            inner = {**inner, loop.axis: np.minimum(inner[loop.axis] * loop.trips, self.extents[loop.axis])}
+            if loop.axis in inner:
+                inner = {**inner, loop.axis: np.minimum(inner[loop.axis] * loop.trips, self.extents[loop.axis])}
             found.append(inner)
         return found[::-1]
 
@@ -129,7 +145,7 @@ def _spans(access: Access, tile: dict[str, Array], count: int) -> list[Array]:
     for terms, size in zip(access.dims, access.shape, strict=True):
         span = np.ones(count)
         for axis, coefficient in terms:
-            span = span + abs(coefficient) * (tile[axis] - 1)
+            span = span + np.abs(coefficient) * (tile[axis] - 1)
         spans.append(np.minimum(span, size))
     return spans
 
@@ -148,9 +164,24 @@ def footprint(access: Access, tile: dict[str, Array], count: int) -> Footprint:
     whole = spans[-1] >= access.shape[-1]  # full rows lie one after the other
     lines = np.where(whole, np.ceil(size / LINE), rows * np.ceil(width / LINE))
     row_bytes = access.shape[-1] * access.itemsize
-    per_page = max(1.0, PAGE / row_bytes)
+    per_page = np.maximum(1.0, PAGE / row_bytes)
     pages = np.where(whole, np.ceil(size / PAGE), np.ceil(rows / per_page) * np.ceil(width / PAGE))
     return Footprint(elements, lines, pages)
+
+
+def footprints(nest: Nest) -> list[list[Footprint]]:
+    """The footprint of every access inside every depth, the whole nest first."""
+    tiles = nest.tiles()
+    found = [[footprint(access, tiles[-1], nest.count) for access in nest.accesses]]
+    for loop, tile in zip(reversed(nest.loops), reversed(tiles[:-1]), strict=True):
+        inside = found[-1]  # a loop that does not move an access leaves its footprint as it is
+        found.append(
+            [
+                footprint(access, tile, nest.count) if loop.axis in access.axes else mark
+                for access, mark in zip(nest.accesses, inside, strict=True)
+            ]
+        )
+    return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,30 +205,35 @@ class RegisterTile:
 def register_tile(nest: Nest, lanes: int) -> RegisterTile:
     """Describe the register tile of a nest on vectors of `lanes` elements."""
     one = np.ones(nest.count)
-    inner = [loop for loop in nest.loops if loop.kind in (Kind.UNROLLED, Kind.VECTORIZED)]
+    inner = nest.inner
     vector = next((loop for loop in inner if loop.kind is Kind.VECTORIZED), None)
     wide = np.ceil(vector.trips / lanes) if vector else one
-    fma = math.prod((loop.trips for loop in inner if loop is not vector), start=one) * wide
-
-    def vectors(access: Access, reduced: bool = True) -> Array:
-        unrolled = (u for u in inner if u is not vector and (reduced or u.axis not in nest.reduce_axes))
-        return math.prod((u.trips for u in unrolled if u.axis in access.axes), start=one)
+    unrolled = [loop for loop in inner if loop is not vector]
+    fma = math.prod((loop.trips for loop in unrolled), start=one) * wide
+    whole, spatial = dict.fromkeys(nest.extents, one), dict.fromkeys(nest.extents, one)
+    for loop in unrolled:
+        if loop.axis in whole:
+            whole[loop.axis] = whole[loop.axis] * loop.trips
+            if loop.axis not in nest.reduce_axes:
+                spatial[loop.axis] = spatial[loop.axis] * loop.trips
 
     loads, gathers, rows, widest = 0 * one, 0 * one, 0 * one, 0 * one
     for access in nest.accesses:
         if access.write:
             continue
-        each = vectors(access)
+        each = math.prod(_spans(access, whole, nest.count), start=one)
         if vector is None or vector.axis not in access.axes:
             loads = loads + each
-            rows = np.maximum(rows, 0 if access.packed else vectors(access, reduced=False))
-        elif access.stride_one(vector.axis):
-            loads, widest = loads + each * wide, np.maximum(widest, vectors(access, reduced=False) * wide)
+            if not access.packed:
+                rows = np.maximum(rows, math.prod(_spans(access, spatial, nest.count), start=one))
+        elif access.packed or access.stride_one(vector.axis):
+            own = math.prod(_spans(access, spatial, nest.count), start=one)
+            loads, widest = loads + each * wide, np.maximum(widest, own * wide)
         else:
             gathers = gathers + each * vector.trips
-    accumulators = vectors(nest.output) * wide
-    serial = [loop for loop in nest.loops if loop.kind in (Kind.SERIAL, Kind.PARALLEL)]
-    kept = bool(serial) and serial[-1].axis in nest.reduce_axes
+    accumulators = math.prod(_spans(nest.output, spatial, nest.count), start=one) * wide
+    summed = [loop.axis in nest.reduce_axes for loop in nest.outer]
+    kept = (nest.local and not any(summed)) or (bool(summed) and summed[-1])
     if nest.reduce_axes and not kept:
         loads = loads + 2 * accumulators
     # The rows of a tile are updated one after the other: one broadcast is alive at a time.

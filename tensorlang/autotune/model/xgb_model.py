@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xgboost
+
+from tensorlang.errors import RecordError
 
 Rows = npt.NDArray[np.float32]
 Values = npt.NDArray[np.float64]
@@ -25,13 +30,48 @@ _SHARED: dict[str, Any] = {
 }
 
 
-def train_regression(rows: Rows, labels: Values, seed: int) -> Callable[[Rows], Values]:
-    """Learn `labels` by least squares; returns a predictor of rows."""
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """A trained model over rows of features."""
+
+    booster: xgboost.Booster
+
+    def predict(self, rows: Rows) -> Values:
+        """The label of every row."""
+        return np.asarray(self.booster.inplace_predict(rows), dtype=np.float64)
+
+    def contributions(self, rows: Rows) -> Values:
+        """What each feature adds to the prediction of every row; the last column is what all rows have."""
+        data = xgboost.DMatrix(rows, nthread=1)
+        return np.asarray(self.booster.predict(data, pred_contribs=True), dtype=np.float64)
+
+    def save(self, path: str | os.PathLike[str], notes: dict[str, Any]) -> None:
+        """Write a model file (UBJSON) with notes about it."""
+        self.booster.set_attr(notes=json.dumps(notes))
+        temporary = Path(f"{os.fspath(path)}.{os.getpid()}")
+        temporary.write_bytes(bytes(self.booster.save_raw("ubj")))
+        temporary.replace(path)
+
+
+def load_trees(path: str | os.PathLike[str]) -> tuple[Trees, dict[str, Any]]:
+    """Read a model file and its notes; RecordError when it is not one."""
+    booster = xgboost.Booster({"nthread": 1})
+    try:
+        booster.load_model(bytearray(Path(path).read_bytes()))
+        notes = json.loads(booster.attr("notes") or "")
+    except (OSError, ValueError, xgboost.core.XGBoostError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RecordError(f"{os.fspath(path)} is no model file of the tuner: {why}") from None
+    return Trees(booster), notes
+
+
+def train_regression(rows: Rows, labels: Values, seed: int) -> Trees:
+    """Learn `labels` by least squares."""
     return _train({"objective": "reg:squarederror", "base_score": float(np.mean(labels))}, rows, labels, seed)
 
 
-def train_ranking(rows: Rows, labels: Values, seed: int) -> Callable[[Rows], Values]:
-    """Learn to order rows by `labels`, larger first, from all pairs; returns a predictor of scores."""
+def train_ranking(rows: Rows, labels: Values, seed: int) -> Trees:
+    """Learn to order rows by `labels`, larger first, from all pairs."""
     # By default only pairs with the top 32 count, which gets worse the more is measured.
     ranking = {
         "objective": "rank:pairwise",
@@ -41,15 +81,8 @@ def train_ranking(rows: Rows, labels: Values, seed: int) -> Callable[[Rows], Val
     return _train(ranking, rows, labels, seed, group=True)
 
 
-def _train(
-    objective: dict[str, Any], rows: Rows, labels: Values, seed: int, group: bool = False
-) -> Callable[[Rows], Values]:
+def _train(objective: dict[str, Any], rows: Rows, labels: Values, seed: int, group: bool = False) -> Trees:
     data = xgboost.DMatrix(rows, label=labels, nthread=1)
     if group:
         data.set_group([len(rows)])
-    booster = xgboost.train({**_SHARED, **objective, "seed": seed}, data, ROUNDS)
-
-    def predict(queries: Rows) -> Values:
-        return np.asarray(booster.inplace_predict(queries), dtype=np.float64)
-
-    return predict
+    return Trees(xgboost.train({**_SHARED, **objective, "seed": seed}, data, ROUNDS))

@@ -23,12 +23,17 @@ Rows = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sketch with all its decisions taken. `row` is its place in the sketch, `estimate` in seconds."""
+    """A sketch with all its decisions taken.
+
+    `row` is its place in the sketch, `estimate` in seconds. Candidates of a sketch with equal `loops` are one schedule:
+    blocks longer than their axis, say, are all the same.
+    """
 
     sketch: Sketch
     row: tuple[int, ...]
     estimate: float
     features: Rows
+    loops: bytes = b""
 
     @property
     def decisions(self) -> dict[str, int]:
@@ -42,17 +47,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """How populations are judged: the estimate of a nest, its features, and the model over both."""
+    """How populations are judged: the estimate of their nests, features, and the model over both."""
 
-    estimate: Callable[[Nest], Estimate]
-    features: Callable[[Nest, Estimate], Rows]
+    estimate: Callable[[tuple[Nest, ...]], Estimate]
+    features: Callable[[tuple[Nest, ...], Estimate], Rows]
     model: CostModel
 
     def describe(self, sketch: Sketch, indices: Indices) -> tuple[Rows, Array]:
         """Features and estimated seconds of a population."""
-        nest = sketch.nest(sketch.columns(indices))
-        guess = self.estimate(nest)
-        return self.features(nest, guess), guess.seconds
+        nests = sketch.describe(indices)
+        guess = self.estimate(nests)
+        return self.features(nests, guess), guess.seconds
 
     def score(self, sketch: Sketch, indices: Indices) -> Array:
         """Scores of a population; smaller is better."""
@@ -60,10 +65,25 @@ class Scorer:
             return np.zeros(0)
         return self.model.score(*self.describe(sketch, indices))
 
-    def candidate(self, sketch: Sketch, row: Sequence[int]) -> Candidate:
-        """Make a candidate of one row."""
-        rows, seconds = self.describe(sketch, np.asarray([row], dtype=np.int64).reshape(1, len(row)))
-        return Candidate(sketch, tuple(map(int, row)), float(seconds[0]), rows[0])
+    def candidates(self, chosen: Sequence[tuple[Sketch, tuple[int, ...]]]) -> list[Candidate]:
+        """Make candidates of rows of sketches, described together."""
+        made: dict[int, Candidate] = {}
+        for sketch in {id(s): s for s, _ in chosen}.values():
+            places = [n for n, (s, _) in enumerate(chosen) if s is sketch]
+            indices = np.asarray([chosen[n][1] for n in places], dtype=np.int64).reshape(len(places), -1)
+            nests = sketch.describe(indices)
+            guess = self.estimate(nests)
+            rows, trips = self.features(nests, guess), _trips(nests)
+            for k, n in enumerate(places):
+                place = tuple(map(int, chosen[n][1]))
+                made[n] = Candidate(sketch, place, float(guess.seconds[k]), rows[k], trips[k].tobytes())
+        return [made[n] for n in range(len(chosen))]
+
+
+def _trips(nests: tuple[Nest, ...]) -> Array:
+    """The trips of all loops of every candidate."""
+    loops = [loop.trips for nest in nests for loop in nest.loops]
+    return np.stack(loops, axis=1) if loops else np.zeros((nests[0].count, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +113,7 @@ def propose(
     picked = _pick_diverse(sketches, ranked, seen, count - at_random)
     taken = seen | {(sketches[n].name, row) for n, row in picked}
     picked += _pick_random(sketches, taken, count - len(picked), rng)
-    return [scorer.candidate(sketches[n], row) for n, row in picked]
+    return scorer.candidates([(sketches[n], row) for n, row in picked])
 
 
 def _evolve(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensorlang.autotune.model.cost_model import CostModel
+from tensorlang.autotune.model.cost_model import CostModel, Transferred
 from tensorlang.autotune.model.estimate import Estimate, Machine, estimate
 from tensorlang.autotune.model.features import features
 from tensorlang.autotune.model.nest import Nest
@@ -30,6 +30,7 @@ class Knowledge:
     _timed: list[tuple[Candidate, float]] = field(default_factory=list)
     _seen: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     _keys: set[str] = field(default_factory=set)
+    _loops: set[tuple[str, bytes]] = field(default_factory=set)
 
     @property
     def best(self) -> TuningRecord | None:
@@ -55,12 +56,14 @@ class Knowledge:
                 continue
             self._keys.add(record.trace_key)
             sketch = by_name.get(record.sketch)
-            row = None if sketch is None else row_of(sketch, record)
+            row = None if sketch is None else sketch.row(record.decisions)
             if sketch is None or row is None:
                 self.records.append(record)
                 continue
             self._seen.add((sketch.name, row))
-            self.add(record, self.scorer.candidate(sketch, row))
+            (candidate,) = self.scorer.candidates([(sketch, row)])
+            self._loops.add((sketch.name, candidate.loops))
+            self.add(record, candidate)
 
     def learn(self) -> None:
         """Train the model on everything timed so far."""
@@ -70,19 +73,34 @@ class Knowledge:
             self.scorer.model.fit(rows, estimates, np.array([seconds for _, seconds in self._timed]))
 
     def next_batch(self, count: int, rng: np.random.Generator) -> list[Candidate]:
-        """Candidates that nobody measured yet; different decisions that make one trace count once."""
+        """Candidates that nobody measured yet; different decisions that make one schedule count once.
+
+        The first batch begins with the starts of sketches.
+        """
         fresh: list[Candidate] = []
         while not fresh:
-            proposed = propose(self.sketches, self.scorer, self._seen, self._elites(), count, rng)
+            starts = self._starts(count)
+            proposed = starts + propose(
+                self.sketches, self.scorer, self._seen, self._elites(), count - len(starts), rng
+            )
             for candidate in proposed:
+                if (candidate.sketch.name, candidate.row) in self._seen:
+                    continue
                 self._seen.add((candidate.sketch.name, candidate.row))
-                key = candidate.trace.key
-                if key not in self._keys:
-                    self._keys.add(key)
+                key, loops = candidate.trace.key, (candidate.sketch.name, candidate.loops)
+                if key not in self._keys and (loops not in self._loops or not candidate.loops):
                     fresh.append(candidate)
+                self._keys.add(key)
+                self._loops.add(loops)
             if not proposed:
                 break
         return fresh
+
+    def _starts(self, count: int) -> list[Candidate]:
+        """The candidates that sketches want measured first and nobody has measured."""
+        rows = [(s, None if s.start is None else s.row(s.start)) for s in self.sketches]
+        fresh = [(s, row) for s, row in rows if row is not None and (s.name, row) not in self._seen]
+        return self.scorer.candidates(fresh[:count])
 
     def _elites(self) -> list[tuple[int, tuple[int, ...]]]:
         """The fastest candidates, as (sketch number, row)."""
@@ -91,22 +109,14 @@ class Knowledge:
         return [(numbers[candidate.sketch.name], candidate.row) for candidate, _ in fastest]
 
 
-def row_of(sketch: Sketch, record: TuningRecord) -> tuple[int, ...] | None:
-    """The place of a record's decisions in a sketch; None when the sketch has no such candidates any more."""
-    try:
-        return tuple(values.index(record.decisions[name]) for name, values in sketch.knobs.items())
-    except (KeyError, ValueError):
-        return None
-
-
-def make_scorer(task: Task, seed: int) -> Scorer:
-    """The standard judge of a task's candidates."""
+def make_scorer(task: Task, seed: int, transferred: Transferred | None = None) -> Scorer:
+    """The standard judge of a task's candidates; `transferred` is what was learned from other programs."""
     machine = Machine.of(task.target)
 
-    def guess(nest: Nest) -> Estimate:
-        return estimate(nest, machine, task.threads)
+    def guess(nests: tuple[Nest, ...]) -> Estimate:
+        return estimate(nests, machine, task.threads)
 
-    def describe(nest: Nest, judged: Estimate) -> Rows:
-        return features(nest, judged, machine)
+    def describe(nests: tuple[Nest, ...], judged: Estimate) -> Rows:
+        return features(nests, judged, machine)
 
-    return Scorer(guess, describe, CostModel(seed))
+    return Scorer(guess, describe, CostModel(seed, transferred))

@@ -42,13 +42,17 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """One shape of schedule. `knobs`: candidates of every open decision; `nest` describes populations of it."""
+    """One shape of schedule. `knobs`: candidates of every open decision; `nests` describes populations of it.
+
+    `start`: decisions to measure before any others.
+    """
 
     name: str
     trace: OpenTrace
     knobs: Mapping[str, tuple[int, ...]]
     constraints: tuple[Constraint, ...]
-    nest: Callable[[Columns], Nest]
+    nests: Callable[[Columns, int], tuple[Nest, ...]]
+    start: Mapping[str, int] | None = None
 
     @property
     def size(self) -> int:
@@ -70,6 +74,10 @@ class Sketch:
             mask &= constraint.holds(columns)
         return mask
 
+    def describe(self, indices: Indices) -> tuple[Nest, ...]:
+        """The nests of a population."""
+        return self.nests(self.columns(indices), len(indices))
+
     def sample(self, rng: np.random.Generator, count: int) -> Indices:
         """Up to `count` different allowed candidates at random; all of them when the sketch is small."""
         if self.size <= 4 * count:
@@ -86,6 +94,13 @@ class Sketch:
         if not shape:
             return np.zeros((len(numbers), 0), dtype=np.int64)
         return np.stack(np.unravel_index(numbers, shape), axis=1).astype(np.int64)
+
+    def row(self, decisions: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The place of a candidate; None when the sketch has no such candidate."""
+        try:
+            return tuple(values.index(decisions[name]) for name, values in self.knobs.items())
+        except (KeyError, ValueError):
+            return None
 
     def decisions(self, row: Sequence[int]) -> dict[str, int]:
         """The decisions of one candidate."""

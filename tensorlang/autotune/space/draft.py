@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Self
 
+from tensorlang.autotune.model.follow import Move
+from tensorlang.autotune.model.nests import Scheduled
 from tensorlang.errors import ScheduleError
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.schedule import Schedule
@@ -15,7 +17,9 @@ from tensorlang.te.program import canonical
 
 
 class Draft(Schedule):
-    """A schedule whose steps are applied without proof; `attempt` and `prove` ask for one."""
+    """A schedule whose steps are applied without proof, and remembered; `attempt` and `prove` ask for one."""
+
+    _moves: tuple[Move, ...] = ()
 
     @classmethod
     def of(cls, outputs: Sequence[Tensor]) -> Self:
@@ -27,6 +31,12 @@ class Draft(Schedule):
     def apply(self, step: Primitive) -> Outputs:
         """Apply one step; only its arguments are checked."""
         return self.advance(step, check=False)
+
+    def advance(self, step: Primitive, check: bool) -> Outputs:
+        """Apply one step and remember what it made."""
+        made = super().advance(step, check)
+        self._moves = (*self._moves[: len(self.trace.steps) - 1], Move(step, made, self.program))
+        return made
 
     def attempt(self, change: Callable[[], object]) -> bool:
         """Make a change that may be illegal: keep it and return True when it is legal, else undo it."""
@@ -43,3 +53,8 @@ class Draft(Schedule):
         """Return the schedule; ScheduleError when it is not legal."""
         verify(self._state)
         return self
+
+    @property
+    def scheduled(self) -> Scheduled:
+        """What the cost model needs to know of this schedule."""
+        return Scheduled(self.original, self._moves[: len(self.trace.steps)], self.state)

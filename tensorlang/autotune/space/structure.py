@@ -1,16 +1,18 @@
-"""What the rules of a search space see of a program: its stages as axes, extents and accesses."""
+"""What the rules of a search space see of a program: stages as axes and accesses, and what belongs together."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tensorlang import dtypes
+from tensorlang.autotune.model.accesses import accesses_of
 from tensorlang.autotune.model.nest import Access
-from tensorlang.autotune.task import Task, count_operations, extent
-from tensorlang.ir.affine import affine
-from tensorlang.ir.expr import Buffer, Expr, Var, walk
-from tensorlang.te.operation import ComputeOp, buffers, loads
+from tensorlang.autotune.task import Task, extent
+from tensorlang.te.operation import ComputeOp, HybridOp
 from tensorlang.te.program import Program
+
+_FEW = 2  # as often an element may as well be computed as stored and read
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,11 @@ class Stage:
     reduce: tuple[str, ...]
     extents: dict[str, int]
     accesses: tuple[Access, ...]
-    operations: float
     bits: int
+
+    @property
+    def name(self) -> str:
+        return self.op.name
 
     @property
     def output(self) -> Access:
@@ -34,44 +39,140 @@ class Stage:
         """Accesses that read, each array and index once."""
         return tuple(a for a in self.accesses if not a.write)
 
+    @property
+    def points(self) -> float:
+        """Iterations, those of the reduction included."""
+        return float(math.prod(self.extents.values()))
+
+    def reads_of(self, name: str) -> tuple[Access, ...]:
+        """The reads of another stage."""
+        return tuple(a for a in self.reads if a.buffer == name or a.buffer.startswith(f"{name}.v"))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Stages that are scheduled together: a `main` stage, elementwise ones that follow it up to `output`, and others.
+
+    `parts`: further stages of a row, in program order. `producers`: elementwise stages that only this group reads.
+    """
+
+    main: Stage
+    output: Stage
+    between: tuple[Stage, ...] = ()
+    parts: tuple[Stage, ...] = ()
+    producers: tuple[Stage, ...] = ()
+
 
 def stages_of(task: Task) -> tuple[Stage, ...]:
     """The compute stages of a task's program, producers first."""
     return tuple(_stage(op) for op in task.program.ops if isinstance(op, ComputeOp))
 
 
-def heaviest(stages: tuple[Stage, ...]) -> Stage:
-    """The stage with the most operations; the last of equals."""
-    return max(reversed(stages), key=lambda s: s.operations)
+def ordered_stages(task: Task) -> tuple[HybridOp, ...]:
+    """The stages of ordered statements."""
+    return tuple(op for op in task.program.ops if isinstance(op, HybridOp))
+
+
+def groups_of(task: Task) -> tuple[Group, ...]:
+    """The compute stages of a program in groups, in program order; every stage is in one."""
+    program, stages = task.program, {s.name: s for s in stages_of(task)}
+    groups: dict[str, Group] = {}
+    taken: set[str] = set()
+    for stage in reversed(stages.values()):  # whole rows first: their stages are not to be groups of their own
+        parts = _row_parts(program, stages, stage) if stage.name not in taken and not stage.reduce else ()
+        if parts:
+            groups[stage.name] = Group(stage, stage, parts=parts)
+            taken |= {stage.name, *(part.name for part in parts)}
+    for stage in stages.values():
+        if stage.reduce and stage.name not in taken:
+            chain = _followers(program, stages, stage, taken)
+            groups[stage.name] = Group(stage, chain[-1], chain[1:-1])
+            taken |= {s.name for s in chain}
+    for stage in reversed(stages.values()):
+        if stage.name in taken:
+            continue
+        taken.add(stage.name)
+        readers = [g for name, g in groups.items() if _feeds(program, stage, g)]
+        only = readers[0] if len(readers) == 1 and stage.name not in program.outputs else None
+        if only is None:
+            groups[stage.name] = Group(stage, stage)
+        else:
+            grown = Group(only.main, only.output, only.between, only.parts, (stage, *only.producers))
+            groups[only.main.name] = grown
+    order = {op.name: n for n, op in enumerate(program.ops)}
+    return tuple(sorted(groups.values(), key=lambda g: order[g.main.name]))
+
+
+def is_read_often(group: Group, producer: Stage) -> bool:
+    """Whether the group reads the elements of a producer several times each."""
+    readers = [s for s in (group.main, *group.parts) if s.reads_of(producer.name)]
+    return any(r.reduce and r.points > _FEW * producer.points for r in readers)
+
+
+def _feeds(program: Program, stage: Stage, group: Group) -> bool:
+    inside = {s.name for s in (group.main, group.output, *group.between, *group.parts, *group.producers)}
+    return any(name in inside for name in program.consumers[stage.name])
+
+
+def _followers(program: Program, stages: dict[str, Stage], main: Stage, taken: set[str]) -> tuple[Stage, ...]:
+    """A stage, and those that follow it one by one and read it at their own element only."""
+    chain = [main]
+    while chain[-1].name not in program.outputs and len(program.consumers[chain[-1].name]) == 1:
+        (name,) = program.consumers[chain[-1].name]
+        stage = stages.get(name)
+        if stage is None or name in taken or stage.reduce or len(stage.op.body) > 1 or stage.op.where:
+            break
+        if not _own_element(stage, chain[-1], len(stage.spatial)):
+            break
+        chain.append(stage)
+    return tuple(chain)
+
+
+def _own_element(stage: Stage, producer: Stage, leading: int) -> bool:
+    """Whether a stage reads a producer at the element of its own first axes only."""
+    if len(producer.spatial) < leading or leading_extents(producer, leading) != leading_extents(stage, leading):
+        return False
+    wanted = tuple(((axis, 1),) for axis in stage.spatial[:leading])
+    return all(a.dims[:leading] == wanted for a in stage.reads_of(producer.name))
+
+
+def leading_extents(stage: Stage, leading: int) -> list[int]:
+    """Extents of the first axes of a stage."""
+    return [stage.extents[axis] for axis in stage.spatial[:leading]]
+
+
+def _row_parts(program: Program, stages: dict[str, Stage], output: Stage) -> tuple[Stage, ...]:
+    """The stages that make the rows of an output: reductions to a value per row, and what they need of a row."""
+    for leading in range(len(output.spatial) - 1, 0, -1):
+        found: dict[str, Stage] = {}
+        waiting = [output]
+        while waiting:
+            reader = waiting.pop()
+            for name in dict.fromkeys(program.producer[a.buffer] for a in reader.reads):
+                stage = stages.get(name)
+                if stage is not None and name not in found and _is_part(program, reader, stage, output, leading):
+                    found[name] = stage
+                    waiting.append(stage)
+        inside = {output.name, *found}
+        closed = all(set(program.consumers[name]) <= inside and name not in program.outputs for name in found)
+        if closed and any(stage.reduce for stage in found.values()):
+            return tuple(s for s in stages.values() if s.name in found)
+    return ()
+
+
+def _is_part(program: Program, reader: Stage, stage: Stage, output: Stage, leading: int) -> bool:
+    """Whether a stage is of one row: of as many leading axes, and read at the reader's own row only."""
+    values = len(stage.spatial) == leading
+    elements = len(stage.spatial) == len(output.spatial) and not stage.reduce
+    same_rows = leading_extents(stage, leading) == leading_extents(output, leading)
+    return (values or elements) and same_rows and _own_element(reader, stage, leading)
 
 
 def _stage(op: ComputeOp) -> Stage:
     reduction = op.reduction
     reduce_axes = () if reduction is None else reduction.axes
     extents = {a.name: extent(a.extent) for a in (*op.axes, *reduce_axes)}
-    written = buffers(op)[0]
-    own = tuple(Var(a.name) for a in op.axes)
-    accesses = [_access(written, own, extents, write=True)]
-    for load in loads(op):
-        access = _access(load.buffer, load.index, extents)
-        if access not in accesses:
-            accesses.append(access)
-    operations = count_operations(Program((op,), (op.name,)))
     spatial = tuple(a.name for a in op.axes)
-    bits = dtypes.info(op.dtype).bits
-    return Stage(op, spatial, tuple(a.name for a in reduce_axes), extents, tuple(accesses), operations, max(8, bits))
-
-
-def _access(buffer: Buffer, index: tuple[Expr, ...], extents: dict[str, int], write: bool = False) -> Access:
-    dims = tuple(_terms(i, extents) for i in index)
-    shape = tuple(extent(n) for n in buffer.shape)
-    return Access(buffer.name, dtypes.info(buffer.dtype).bytes, shape, dims, write)
-
-
-def _terms(index: Expr, extents: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """The axes of an index with their coefficients; of a quasi-affine or data-dependent one, with one each."""
-    form = affine(index)
-    if form is None:
-        names = dict.fromkeys(n.name for n in walk(index) if isinstance(n, Var))
-        return tuple((name, 1) for name in names if name in extents)
-    return tuple((name, coefficient) for name, coefficient in form.items() if name in extents)
+    bits = max(dtypes.info(d).bits for d in op.dtypes)
+    reduced = tuple(a.name for a in reduce_axes)
+    return Stage(op, spatial, reduced, extents, accesses_of(op, extents), max(8, bits))

@@ -14,7 +14,7 @@ MACHINE = Machine.of(Target("llvm", vector_bytes=64, vector_registers=32, caches
 
 
 def _seconds(rows: object, width: object, threads: int = 1, **options: object) -> np.ndarray:
-    return estimate(matmul_nest(rows, width, **options), MACHINE, threads).seconds  # type: ignore[arg-type]
+    return estimate([matmul_nest(rows, width, **options)], MACHINE, threads).seconds  # type: ignore[arg-type]
 
 
 def test_nothing_is_faster_than_the_peak() -> None:
@@ -50,9 +50,9 @@ def test_threads_share_parallel_loops_only() -> None:
 
 
 def test_the_terms_explain_the_estimate() -> None:
-    guess = estimate(matmul_nest([1, 12], [16, 32]), MACHINE, 1)
+    guess = estimate([matmul_nest([1, 12], [16, 32])], MACHINE, 1)
     terms = guess.terms
-    assert (guess.seconds >= np.maximum(terms["arithmetic"], terms["traffic"]) / terms["speedup"]).all()
+    assert (guess.seconds >= np.maximum(terms["arithmetic"], terms["traffic"])).all()
     assert (terms["arithmetic"] >= 0).all()
 
 
@@ -63,7 +63,7 @@ def test_the_peak_follows_the_vectors_of_the_target() -> None:
 
 
 def test_features_are_one_finite_row_a_candidate() -> None:
-    few, many = matmul_nest([6], [64]), matmul_nest(np.arange(1, 101), np.full(100, 32))
+    few, many = [matmul_nest([6], [64])], [matmul_nest(np.arange(1, 101), np.full(100, 32))]
     rows = features(many, estimate(many, MACHINE, 1), MACHINE)
     assert rows.shape == (100, features(few, estimate(few, MACHINE, 1), MACHINE).shape[1])
     assert rows.dtype == np.float32

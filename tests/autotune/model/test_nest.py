@@ -22,7 +22,7 @@ def _touched(access: Access, tile: dict[str, int]) -> set[tuple[int, ...]]:
     axes = sorted(tile)
     points = itertools.product(*(range(tile[a]) for a in axes))
     values = (dict(zip(axes, point, strict=True)) for point in points)
-    return {tuple(sum(c * v[a] for a, c in terms) for terms in access.dims) for v in values}
+    return {tuple(sum(int(c) * v[a] for a, c in terms) for terms in access.dims) for v in values}
 
 
 @st.composite
@@ -88,7 +88,7 @@ def test_the_register_tile_of_a_matmul(rows: int, width: int, accumulators: int,
 def test_results_that_are_not_kept_in_registers_cost_loads() -> None:
     kept = matmul_nest(4, 16)
     order = (kept.loops[2], kept.loops[0], kept.loops[1], *kept.loops[3:])  # k outermost
-    moved = Nest(order, kept.accesses, kept.extents, kept.reduce_axes, kept.operations, 32, kept.packing_bytes, True)
+    moved = Nest(order, kept.accesses, kept.extents, kept.reduce_axes, kept.operations, 32, 1, True)
     assert not register_tile(moved, 16).kept
     assert register_tile(moved, 16).loads[0] == register_tile(kept, 16).loads[0] + 2 * 4
 
@@ -97,7 +97,7 @@ def test_an_array_across_the_vectors_is_gathered() -> None:
     transposed = Access("B", 4, (64, 64), ((("j", 1),), (("k", 1),)))
     base = matmul_nest(2, 16, size=64)
     accesses = (*base.accesses[:2], transposed)
-    nest = Nest(base.loops, accesses, base.extents, base.reduce_axes, base.operations, 32, base.packing_bytes, True)
+    nest = Nest(base.loops, accesses, base.extents, base.reduce_axes, base.operations, 32, 1, True)
     assert register_tile(nest, 16).gathers[0] == 16
     assert math.isclose(register_tile(nest, 16).loads[0], 2)
 
@@ -106,5 +106,5 @@ def test_loop_kinds_tell_the_tile_from_the_rest() -> None:
     one = np.ones(1)
     loops = (Loop("i", 8 * one, Kind.PARALLEL), Loop("i", 4 * one, Kind.UNROLLED), Loop("j", 16 * one, Kind.VECTORIZED))
     out = Access("Y", 4, (32, 16), ((("i", 1),), (("j", 1),)), write=True)
-    nest = Nest(loops, (out,), {"i": 32, "j": 16}, frozenset(), 512.0, 32, 0 * one, False)
+    nest = Nest(loops, (out,), {"i": 32, "j": 16}, frozenset(), 512.0, 32, 1, False)
     assert register_tile(nest, 16).accumulators[0] == 4

@@ -23,10 +23,10 @@ Seen = set[tuple[str, tuple[int, ...]]]
 
 
 def _scorer(seed: int = 0) -> Scorer:
-    def guess(nest: Nest) -> Estimate:
-        return estimate(nest, MACHINE, 1)
+    def guess(nests: tuple[Nest, ...]) -> Estimate:
+        return estimate(nests, MACHINE, 1)
 
-    return Scorer(guess, lambda nest, judged: features(nest, judged, MACHINE), CostModel(seed))
+    return Scorer(guess, lambda nests, judged: features(nests, judged, MACHINE), CostModel(seed))
 
 
 def _propose(sketches: list[Sketch], seed: int = 0, seen: Seen | None = None, count: int = 8) -> list[Candidate]:

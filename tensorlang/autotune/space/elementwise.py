@@ -1,0 +1,69 @@
+"""Stages without a reduction: arithmetic element by element, and data that changes its place."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tensorlang.autotune.space.producers import place_producers
+from tensorlang.autotune.space.room import Form, Room
+from tensorlang.autotune.space.structure import Group
+from tensorlang.autotune.task import Task
+from tensorlang.topi.elementwise import run_in_parallel, schedule_elementwise
+
+_TILE = 4  # vectors along the side of a tile that is turned around
+
+
+def elementwise_forms(task: Task, group: Group) -> list[Form]:
+    """Along memory; and for a stage that reads across its vectors, square tiles turned around in registers."""
+    if not group.main.spatial:
+        return [Form("scalar", partial(_schedule_scalar, group=group), opens=True)]
+    found = [
+        Form("along", partial(_schedule_along, group=group), opens=True),
+        Form("plain", partial(_schedule_plain, group=group), opens=True),
+    ]
+    near = _near_axis(group)
+    if near is not None:
+        found.insert(0, Form("turned", partial(_schedule_turned, group=group, near=near), opens=True))
+    return found
+
+
+def _near_axis(group: Group) -> str | None:
+    """The axis along which a read lies in memory, where that is not the axis of the vectors."""
+    stage = group.main
+    for access in stage.reads:
+        for axis in stage.spatial[:-1]:
+            if access.stride_one(axis) and stage.spatial[-1] in access.axes:
+                return axis
+    return None
+
+
+def _schedule_scalar(room: Room, group: Group) -> None:
+    place_producers(room, group, inline=True)
+
+
+def _schedule_along(room: Room, group: Group) -> None:
+    place_producers(room, group, inline=True)
+    schedule_elementwise(room.s, group.main.name, room.target)
+
+
+def _schedule_plain(room: Room, group: Group) -> None:
+    """Scalar code, its outermost loop in parallel: what is always legal."""
+    place_producers(room, group, inline=False)
+    stage = room.s[group.main.name]
+    _, inner = stage.split(group.main.spatial[-1], factor=min(8, group.main.extents[group.main.spatial[-1]]))
+    stage.unroll(inner)
+    if room.task.threads > 1:
+        room.s.attempt(lambda: stage.parallel(stage.leaf_iter_vars[0]))
+
+
+def _schedule_turned(room: Room, group: Group, near: str) -> None:
+    place_producers(room, group, inline=True)
+    lanes = room.target.lanes(group.main.bits)
+    out, names = room.s[group.main.name], list(group.main.spatial)
+    across, j = out.split(names[-1], factor=_TILE * lanes, tail="peel")
+    down, i = out.split(near, factor=_TILE * lanes, tail="peel")
+    row, vector = out.split(j, factor=lanes, tail="peel")
+    outer = [name for name in names[:-1] if name != near]
+    out.reorder(*outer, across, down, row, i, vector)
+    out.vectorize(vector)
+    run_in_parallel(room.s, group.main.name, [*outer, str(across)], room.target)

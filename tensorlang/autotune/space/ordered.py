@@ -1,0 +1,80 @@
+"""Programs of ordered statements: the order that isl proposes, tiles of permutable loops, tiles in time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tensorlang.autotune.space.room import Form, Room
+from tensorlang.errors import ScheduleError
+from tensorlang.polyhedral.ordered import shared_prefix
+from tensorlang.schedule import primitives as p
+from tensorlang.schedule.primitive import Primitive
+from tensorlang.schedule.proposals.auto_order import auto_order
+from tensorlang.te.operation import HybridOp
+
+_TILES = (8, 16, 32, 64, 128, 256)  # the smallest first: what is legal for many tiles is legal for few
+_TIME = (2, 4, 8, 16, 32)
+
+
+def ordered_forms(op: HybridOp) -> list[Form]:
+    """Forms of a stage of ordered statements; the last is the order in which it was declared."""
+    return [
+        Form("reordered.tiled", partial(_reordered, op=op, tiled=True)),
+        Form("time-tiled", partial(_time_tiled, op=op, shape="rectangular")),
+        Form("diamonds", partial(_time_tiled, op=op, shape="diamond")),
+        Form("reordered", partial(_reordered, op=op, tiled=False)),
+        Form("declared", partial(_declared, op=op)),
+    ]
+
+
+def _reordered(room: Room, op: HybridOp, tiled: bool) -> None:
+    """isl's order, replayed; the size of its tiles is left open."""
+    size = room.choose("tile", _TILES) if tiled else None
+    before = len(room.s.trace.steps)
+    auto_order(room.s, [op.name], room.task.threads > 1, size)
+    made = room.s.trace.steps[before:]
+    if not made or (tiled and not any(isinstance(step, p.TileBy) for step in made)):
+        raise ScheduleError("autotune", f"isl proposes no such order of {op.name}")
+    _vectorize(room, op)
+
+
+def _time_tiled(room: Room, op: HybridOp, shape: str) -> None:
+    """Tiles over several iterations of the outermost loop; their sizes are left open."""
+    shared = shared_prefix(*room.s.state.stages[op.name].places.values())
+    if len(shared) < 2:
+        raise ScheduleError("autotune", f"{op.name} has no two loops around all of its statements")
+    sizes = [room.choose("time", _TIME), *(room.choose(f"tile_{n}", _TILES) for n in range(len(shared) - 1))]
+    for step in p.plan_time_tile(room.s.state, op.name, shared[0], shared[1:], sizes, shape):
+        tiles = room.s.apply(step)
+    room.s.prove()
+    if room.task.threads > 1:
+        _share_tiles(room, op, tiles)
+    _vectorize(room, op)
+
+
+def _share_tiles(room: Room, op: HybridOp, tiles: tuple[str, ...]) -> None:
+    """Run tiles in parallel: along an axis, or in wavefronts."""
+    for tile in tiles:
+        if room.s.attempt(lambda axis=tile: room.s[op.name].parallel(axis)):  # type: ignore[misc]
+            return
+    room.s.attempt(lambda: _apply(room, p.plan_wavefront(room.s.state, op.name, tiles[:2])))
+
+
+def _apply(room: Room, steps: tuple[Primitive, ...]) -> None:
+    for step in steps:
+        room.s.apply(step)
+
+
+def _declared(room: Room, op: HybridOp) -> None:
+    """The loops as they are, in vectors and in parallel where that is legal."""
+    _vectorize(room, op)
+    if room.task.threads > 1:
+        outermost = room.s.state.stages[op.name].leaves[:1]
+        room.s.attempt(lambda: room.s[op.name].parallel(*outermost))
+
+
+def _vectorize(room: Room, op: HybridOp) -> None:
+    """Run the innermost loop of every statement in vectors, where that is legal."""
+    places = room.s.state.stages[op.name].places.values()
+    for axis in dict.fromkeys(place[-1] for place in places if place):
+        room.s.attempt(lambda inner=axis: room.s[op.name].vectorize(inner))  # type: ignore[misc]

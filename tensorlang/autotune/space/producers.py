@@ -1,0 +1,20 @@
+"""Elementwise stages in front of others: computed where they are read, or on their own."""
+
+from __future__ import annotations
+
+from tensorlang.autotune.space.room import Room
+from tensorlang.autotune.space.structure import Group, Stage, is_read_often
+from tensorlang.topi.elementwise import schedule_elementwise
+
+
+def place_producers(room: Room, group: Group, inline: bool) -> None:
+    """Inline the group's producers; those that are read often only if `inline`, else they run on their own."""
+    for stage in group.producers:
+        wanted = inline or not is_read_often(group, stage)
+        if not (wanted and room.s.attempt(room.s[stage.name].compute_inline)):
+            schedule_alone(room, stage)
+
+
+def schedule_alone(room: Room, stage: Stage) -> None:
+    """Run a stage on its own: vectors along memory, the outer loops in parallel, where that is legal."""
+    room.s.attempt(lambda: schedule_elementwise(room.s, stage.name, room.target))

@@ -1,0 +1,112 @@
+"""The roles of axes in a reduction with reuse, read off its accesses: vectors, rows of the register tile, the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tensorlang.autotune.model.nest import Access
+from tensorlang.autotune.space.structure import Stage
+
+THIN = 4  # with fewer rows, an operand is used too little to pay for packing
+SMALL_WINDOW = 8
+NARROW = 16  # rows that are shorter leave registers idle: a tile takes several of them
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """`vector` runs along vectors, `rows` is unrolled, `around` use the same vectors again, `batch` use others.
+
+    `operand` is the array that is read in vectors; `packable`: a copy of it can be laid out in panels.
+    """
+
+    stage: Stage
+    vector: str
+    rows: str | None
+    around: tuple[str, ...]
+    batch: tuple[str, ...]
+    operand: Access
+    packable: bool
+
+    def extent(self, axis: str | None) -> int:
+        return 1 if axis is None else self.stage.extents[axis]
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether vectors are read from memory as they lie."""
+        return self.operand.stride_one(self.vector)
+
+    @property
+    def reuse(self) -> int:
+        """How many elements of the output use one vector."""
+        return math.prod(self.extent(axis) for axis in (*self.around, self.rows) if axis not in self.operand.axes)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The axes of the reduction, outermost first: windows outside, the longest axis inside."""
+        return tuple(sorted(self.stage.reduce, key=self.extent))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every index is one axis: no windows slide, nothing is cut off."""
+        return all(len(terms) <= 1 for access in self.stage.reads for terms in access.dims)
+
+    @property
+    def deep(self) -> str | None:
+        """The second axis of rows in a tile, where rows are short."""
+        short = self.rows is not None and self.extent(self.rows) < NARROW and self.around
+        return self.around[-1] if short and self.extent(self.around[-1]) > 1 else None
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """Short axes of the reduction that slide along an axis of the tile."""
+        tile = {self.vector, self.rows, self.deep}
+        found = {
+            axis
+            for access in self.stage.reads
+            for terms in access.dims
+            if tile & {other for other, _ in terms}
+            for axis, _ in terms
+            if axis in self.stage.reduce and self.extent(axis) <= SMALL_WINDOW
+        }
+        return tuple(axis for axis in self.steps if axis in found)
+
+
+def roles_of(stage: Stage, vector: str) -> Roles | None:
+    """The roles where vectors run along an axis; None when nothing is read along it, or not usefully."""
+    moved = [read for read in stage.reads if vector in read.axes]
+    if not moved:
+        return None
+    operand = max(moved, key=lambda a: (a.stride_one(vector), len(a.axes)))
+    others = [axis for axis in stage.spatial if axis != vector]
+    free = [axis for axis in others if axis not in operand.axes]
+    rows = next((axis for axis in reversed(free or others) if stage.extents[axis] > 1), None)
+    around = tuple(axis for axis in free if axis != rows)
+    batch = tuple(axis for axis in others if axis not in (rows, *around))
+    roles = Roles(stage, vector, rows, around, batch, operand, _is_packable(operand, vector))
+    gathers = [a for a in moved if not a.stride_one(vector) and a is not operand]
+    useful = roles.contiguous or (roles.packable and roles.reuse >= THIN)
+    return roles if useful and not gathers else None
+
+
+def all_roles(stage: Stage, lanes: int) -> tuple[Roles, ...]:
+    """The roles worth trying, best guess first: vectors along the output's memory, or along another axis."""
+    if not stage.reduce or not stage.spatial or len(stage.op.body) > 1:
+        return ()
+    *others, last = stage.spatial
+    found = [roles for axis in (last, *others) if (roles := roles_of(stage, axis)) is not None]
+    found = [r for r in found if r.extent(r.vector) >= max(2, lanes // 2)] or found
+    if not found:
+        return ()
+    along = [r for r in found if r.vector == last]
+    if along and along[0].is_plain:
+        return tuple(along)
+    # Vectors along memory waste lanes where rows are short or windows slide: another operand may be packed instead.
+    across = [r for r in found if r.vector != last and (r.contiguous or r.packable)]
+    return (*across[:1], *along) if across and not along else (*along, *across[:1])
+
+
+def _is_packable(operand: Access, vector: str) -> bool:
+    """Whether the vector axis alone is one dimension, and the others are single axes."""
+    own = [terms for terms in operand.dims if any(axis == vector for axis, _ in terms)]
+    return own == [((vector, 1),)] and all(len(terms) <= 1 for terms in operand.dims)

@@ -1,0 +1,98 @@
+"""Where a rule works: the draft of a schedule, the stages that it may shape, and the decisions that it leaves open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tensorlang.autotune.search.sketch import Columns, Constraint, Mask, Sketch
+from tensorlang.autotune.space.draft import Draft
+from tensorlang.autotune.task import Task
+from tensorlang.schedule import Decision
+from tensorlang.target.spec import Target
+
+
+@dataclass(slots=True)
+class Room:
+    """The part of a draft around one `stage` that a rule shapes. Its decisions bear the `prefix`."""
+
+    s: Draft
+    task: Task
+    stage: str
+    prefix: str = ""
+    constraints: list[Constraint] = field(default_factory=list)
+
+    @property
+    def target(self) -> Target:
+        return self.task.target
+
+    def choose(self, name: str, candidates: Iterable[int]) -> Decision:
+        """Leave a number open."""
+        return self.s.sample_choice(self.full(name), candidates=tuple(candidates))
+
+    def full(self, name: str) -> str:
+        """The name of one of this room's decisions in the trace."""
+        return f"{self.prefix}{name}"
+
+    def limit(self, text: str, holds: Callable[[Columns], Mask]) -> None:
+        """Allow only some decisions; `holds` sees them under their short names."""
+        prefix = self.prefix
+
+        def limited(values: Columns) -> Mask:
+            own = {n.removeprefix(prefix): column for n, column in values.items() if n.startswith(prefix)}
+            return np.asarray(holds(own))
+
+        where = f" of {self.stage}" if prefix else ""
+        self.constraints.append(Constraint(f"{text}{where}", limited))
+
+    def limit_tile(self, bits: int, rows: Iterable[str], width: str, unroll: str) -> None:
+        """Keep the product of some decisions, rows times vectors, within the registers and an unrolled body short."""
+        registers, lanes, names = self.target.vector_registers, self.target.lanes(bits), tuple(rows)
+
+        def fits_registers(values: Columns) -> Mask:
+            tall, vectors = _product(values, names), np.ceil(values[width] / lanes)
+            # With one vector a row, the broadcast folds into the multiply-add.
+            return np.asarray(tall * vectors + np.where(vectors > 1, vectors + 1, 1) <= registers)
+
+        def is_short(values: Columns) -> Mask:
+            steps = _product(values, (*names, unroll))
+            return np.asarray(steps * np.ceil(values[width] / lanes) <= MOST_UNROLLED)
+
+        self.limit(f"the register tile fits {registers} vector registers", fits_registers)
+        self.limit(f"an unrolled body has at most {MOST_UNROLLED} vector operations", is_short)
+
+
+MOST_UNROLLED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One shape of schedule that a rule proposes for a group. `opens`: it writes numbers that are to be opened."""
+
+    name: str
+    apply: Callable[[Room], None]
+    opens: bool = False
+
+
+def _product(values: Columns, names: Iterable[str]) -> Mask:
+    total = np.ones(1)
+    for name in names:
+        if name in values:
+            total = total * values[name]
+    return np.asarray(total)
+
+
+def prefix_of(stage: str) -> str:
+    """A beginning for names of decisions that tells whose they are."""
+    return re.sub(r"\W", "_", stage) + "_"
+
+
+def sketch_of(
+    name: str, draft: Draft, constraints: Iterable[Constraint] = (), start: Mapping[str, int] | None = None
+) -> Sketch:
+    """The sketch of a draft: its trace, what that leaves open, and its nests. ScheduleError when it is not legal."""
+    scheduled = draft.prove().scheduled
+    return Sketch(name, draft.trace, draft.trace.open, tuple(constraints), scheduled.nests, start)

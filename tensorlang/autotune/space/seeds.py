@@ -1,0 +1,26 @@
+"""The library's schedule of a program as a sketch of its own: measured first, so that tuning never falls behind it."""
+
+from __future__ import annotations
+
+from tensorlang import topi
+from tensorlang.autotune.search.sketch import Sketch
+from tensorlang.autotune.space.opened import device_limits, opened
+from tensorlang.autotune.space.room import sketch_of
+from tensorlang.autotune.task import Task
+from tensorlang.errors import TensorlangError
+from tensorlang.te.operation import ComputeOp
+from tensorlang.topi.table import RULES
+
+SEED = "library"
+
+
+def seed_sketches(task: Task) -> list[Sketch]:
+    """`topi.schedule` of the task with the factors of its splits open; none without an operator of the library."""
+    if not any(isinstance(op, ComputeOp) and op.tag in RULES for op in task.program.ops):
+        return []
+    try:
+        trace = topi.schedule(task.outputs, task.target, tuned=False).trace
+    except TensorlangError:
+        return []
+    draft, start = opened(task, trace)
+    return [sketch_of(SEED, draft, device_limits(task, draft.scheduled, start), start)]
