@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tensorlang import config
@@ -25,6 +26,7 @@ from tensorlang.schedule.proposals.repair import Refused, repaired
 from tensorlang.schedule.stage import AxisLike, Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
+from tensorlang.te.declared import declared
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
 from tensorlang.te.program import Program, canonical
 
@@ -67,7 +69,11 @@ class Schedule:
         self._keep_alive = tuple(outputs)
         self._state = initial_state(program)
         self._trace = Trace()
-        self._proves_each_step = True
+        self.origin = ""  # the tuned record that the first steps are from, as text
+        fresh = _proven_at_the_end.get()
+        self._proves_each_step = fresh is None
+        if fresh is not None:
+            fresh.append(self)
 
     @property
     def state(self) -> ScheduleState:
@@ -92,7 +98,7 @@ class Schedule:
     @property
     def outputs(self) -> list[Any]:
         """The operations that the schedule was made for."""
-        return [self.program[name] for name in self.program.outputs]
+        return [declared(self.program, name) for name in self.program.outputs]
 
     @property
     def stages(self) -> list[Stage]:
@@ -307,7 +313,7 @@ class Schedule:
             self._proves_each_step = outermost
 
     def _tensor(self, name: str) -> Tensor:
-        return self.program[name].output(0)
+        return declared(self.program, name).output(0)
 
     def __str__(self) -> str:
         return self._trace.to_python()
@@ -318,7 +324,30 @@ class Schedule:
             raise absent("a Schedule", name, "s[C]" if hasattr(Stage, name) else "")
 
     def __repr__(self) -> str:
-        return f"Schedule({', '.join(self.program.outputs)}: {len(self._trace.steps)} steps)"
+        origin = f", from {self.origin}" if self.origin else ""
+        return f"Schedule({', '.join(self.program.outputs)}: {len(self._trace.steps)} steps{origin})"
+
+
+_proven_at_the_end: ContextVar[list[Schedule] | None] = ContextVar("tensorlang_proven_at_the_end", default=None)
+
+
+@contextmanager
+def proven_at_the_end(asked: str) -> Iterator[None]:
+    """Schedules that are created inside are proven once, when it ends; `asked` is what the error names.
+
+    `Schedule.proven_together` for code that creates its schedules itself.
+    """
+    fresh: list[Schedule] = []
+    token = _proven_at_the_end.set(fresh)
+    try:
+        yield
+    finally:
+        _proven_at_the_end.reset(token)
+        for schedule in fresh:
+            schedule._proves_each_step = True
+    for schedule in fresh:
+        if schedule.trace.steps:
+            schedule.require_legal(asked)
 
 
 def _completed(error: ScheduleError, asked: str, trace: Trace) -> ScheduleError:

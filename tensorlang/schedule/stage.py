@@ -17,6 +17,7 @@ from tensorlang.schedule.names import absent
 from tensorlang.schedule.primitive import Outputs, Primitive, whole
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis
+from tensorlang.te.declared import declared
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.operation import HybridOp, Member
 from tensorlang.te.program import Program
@@ -66,8 +67,8 @@ class Stage:
 
     @property
     def op(self) -> Any:
-        """The operation, as the steps have rewritten it."""
-        return self.schedule.program[self.name] if self.member is None else self.member.op
+        """The operation, as the steps have rewritten it; its input tensors are those of other stages."""
+        return declared(self.schedule.program, self.name) if self.member is None else self.member.op
 
     @property
     def leaf_iter_vars(self) -> list[Axis]:

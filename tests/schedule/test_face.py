@@ -143,3 +143,38 @@ def test_what_tvm_has_and_tensorlang_lacks_says_what_to_do() -> None:
         s.get_block
     with pytest.raises(AttributeError, match=r"a Stage has no 'splat'$"):
         s[B].splat
+
+
+def test_input_tensors_are_those_of_other_stages() -> None:
+    A = te.placeholder((4, 5), name="A")
+    k = te.reduce_axis((0, 5), "k")
+    B = te.compute((4, 5), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((4,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    (b,) = s[C].op.input_tensors
+    assert (b.name, b.shape, b.dtype) == ("B", B.shape, "float32") and isinstance(b.op, te.ComputeOp)
+    assert s[b].name == "B" and s[b].op is b.op and [t.name for t in b.op.input_tensors] == ["A"]
+    assert str(s[C].op.body[0]) == str(C.op.body[0])
+    T = s.cache_write(C, "local")
+    assert [t.name for t in s[C].op.input_tensors] == ["C.local"]
+    assert [t.name for t in T.op.input_tensors] == ["B"] and s[T].op is s[T].op
+    s.cache_read(s[T].op.input_tensors[0], "local", [T])
+    s[s[C].op.input_tensors[0].op.input_tensors[0].op.input_tensors[0]].compute_inline()
+    assert [stage.name for stage in s.stages] == ["A", "B.local", "C.local", "C"]
+    assert [t.name for op in s.outputs for t in op.input_tensors] == ["C.local"]
+
+
+def test_input_tensors_of_a_script_and_of_python() -> None:
+    @te.hybrid.script
+    def doubled(n: int, A):  # type: ignore[no-untyped-def]
+        for i in range(n):
+            A[i] = A[i] * 2.0
+        return A
+
+    X = te.placeholder((4,), name="X")
+    A = te.compute((4,), lambda i: X[i] + 1, name="A")
+    E = te.extern((4,), [doubled(4, A)], lambda values, out: None, name="E")
+    s = te.create_schedule(E.op)
+    (d,) = s[E].op.input_tensors
+    assert isinstance(d.op, te.HybridOp) and [t.name for t in s[d].op.input_tensors] == ["A"]
+    assert [t.name for t in s[d].op.input_tensors[0].op.input_tensors] == ["X"]

@@ -121,7 +121,7 @@ def graph_order(tensors: Sequence[Tensor]) -> list[Operation]:
 
 def _apply(run: _Replay, number: int, step: Any) -> None:
     shown = f"step {number} of the log line, {step!r}"
-    if not isinstance(step, list) or not step or step[0] not in _STEPS:
+    if not isinstance(step, list) or not step or not isinstance(step[0], str) or step[0] not in _STEPS:
         raise RecordError(f"{shown}, is none that is known; there are {', '.join(_STEPS)}")
     try:
         _STEPS[step[0]](run, *step[1:])

@@ -183,6 +183,8 @@ class Fuse:
         if not self.axes:
             raise BadArgument("", "fuse needs at least one axis")
         axes = [state.leaf(self.stage, a) for a in self.axes]
+        if twice := [a for n, a in enumerate(axes) if a in axes[:n]]:
+            raise BadArgument("", f"axis {twice[0]} appears twice")
         require_plain(state, self.stage, axes)
         fused = axes[0]
         for axis in axes[1:]:
@@ -191,8 +193,6 @@ class Fuse:
 
     def _pair(self, state: ScheduleState, outer: str, inner: str) -> tuple[ScheduleState, str]:
         stage = state.stages[self.stage]
-        if outer == inner:
-            raise BadArgument("", f"axis {outer} appears twice")
         if nested(stage, (outer, inner)) != (outer, inner):
             raise BadArgument(
                 "",

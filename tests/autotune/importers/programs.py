@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tensorlang import te
+from collections.abc import Sequence
+from typing import Any
+
+from tensorlang import autotune, te
 from tensorlang.te.operation import Tensor
 
 
@@ -45,3 +48,41 @@ def conv2d_layer(n: int, size: int, co: int, ci: int, kernel: int) -> list[Tenso
     )
     biased = te.compute(shape, lambda b, f, y, x: conv[b, f, y, x] + bias[0, f, 0, 0], name="biased")
     return [data, weight, bias, te.compute(shape, lambda b, f, y, x: te.max(biased[b, f, y, x], 0.0), name="relu")]
+
+
+@autotune.register_workload
+def scaled(x: Tensor, factors: Sequence[int]) -> list[Tensor]:
+    """A workload that TVM's logs call with an input and a list."""
+    return [x, te.compute(x.shape, lambda i, j: x[i, j] * factors[0] + factors[1], name="scaled")]
+
+
+@autotune.template("importers/matmul")
+def tuned_matmul(m: int, n: int, k: int) -> Any:
+    """A product whose tiles are splits, as users of AutoTVM wrote them."""
+    A, B, C = matmul(m, n, k)
+    s = te.create_schedule(C.op)
+    cfg = autotune.get_config()
+    y, x = s[C].op.axis
+    (r,) = s[C].op.reduce_axis
+    cfg.define_split("tile_y", y, num_outputs=2)
+    cfg.define_split("tile_x", x, num_outputs=2)
+    cfg.define_annotate("ann", [cfg.axis(x)], policy="try_unroll_vec")
+    cfg.define_knob("threads", [True, False])
+    yo, yi = cfg["tile_y"].apply(s, C, y)
+    xo, xi = cfg["tile_x"].apply(s, C, x)
+    s[C].reorder(yo, xo, r, yi, xi)
+    cfg["ann"].apply(s, C, [xi])
+    if cfg["threads"].val:
+        s[C].parallel(yo)
+    return s, [A, B, C]
+
+
+@autotune.template("importers/racing")
+def racing(m: int, n: int, k: int) -> Any:
+    """Its second configuration runs a sum in parallel."""
+    A, B, C = matmul(m, n, k)
+    s = te.create_schedule(C.op)
+    cfg = autotune.get_config()
+    cfg.define_knob("parallel", ["rows", "sum"])
+    s[C].parallel(s[C].op.axis[0] if cfg["parallel"].val == "rows" else s[C].op.reduce_axis[0])
+    return s, [A, B, C]

@@ -130,7 +130,7 @@ def test_stages_are_numbered_as_ansor_does() -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [["XX", 2, 0], ["SP", 2], ["FU", 9, [0, 1]], ["AN", 2, 0, 77], ["RE", 2, [0, 1, 9]], 7]
+    "step", [["XX", 2, 0], ["SP", 2], ["FU", 9, [0, 1]], ["AN", 2, 0, 77], ["RE", 2, [0, 1, 9]], [[0], 2], 7]
 )
 def test_a_step_that_does_not_fit_is_named(step: Any) -> None:
     with pytest.raises(RecordError, match="step 0 of the log line"):

@@ -1,0 +1,204 @@
+"""Tuning without a template in auto_scheduler's words: workloads, search tasks, tuning options."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, overload
+
+from tensorlang.autotune.apply import apply_best, find_best, records_of
+from tensorlang.autotune.arguments import spelt
+from tensorlang.autotune.measuring.harness import Harness
+from tensorlang.autotune.records.log import LogWriter
+from tensorlang.autotune.records.store import log_path
+from tensorlang.autotune.result import Progress, Result
+from tensorlang.autotune.task import Task, arguments_of, task_of
+from tensorlang.autotune.tuner import tune
+from tensorlang.autotune.tuners.measure import LocalBuilder, LocalRunner, measure_option
+from tensorlang.errors import DefinitionError, shown
+from tensorlang.location import caller
+from tensorlang.schedule import Schedule, Trace
+from tensorlang.schedule.names import nearest
+from tensorlang.target.spec import Target
+from tensorlang.te.operation import Tensor
+
+Workload = Callable[..., Sequence[Tensor]]
+W = TypeVar("W", bound=Workload)
+
+_workloads: dict[str, Workload] = {}
+
+
+@overload
+def register_workload(func_name: W, f: None = None, override: bool = False) -> W: ...
+
+
+@overload
+def register_workload(func_name: str, f: None = None, override: bool = False) -> Callable[[W], W]: ...
+
+
+@overload
+def register_workload(func_name: str, f: W, override: bool = False) -> W: ...
+
+
+def register_workload(func_name: str | Workload, f: Workload | None = None, override: bool = False) -> Any:
+    """Register a function that returns its tensors, inputs first, as a workload: `@autotune.register_workload`."""
+    if isinstance(func_name, str) and f is None:
+        return lambda function: register_workload(func_name, function, override)
+    name = func_name if isinstance(func_name, str) else getattr(func_name, "__name__", repr(func_name))
+    function = f if f is not None else func_name
+    if not callable(function):
+        raise DefinitionError(f"a workload is a function that returns its tensors, got {shown(function)}", caller())
+    if not override and not _is_the_same(_workloads.get(name, function), function):
+        raise DefinitionError(f"there is a workload {name!r} already; write override=True to replace it", caller())
+    _workloads[name] = function
+    return function
+
+
+def find_workload(name: str) -> Workload | None:
+    """The workload registered under a name, if there is one."""
+    return _workloads.get(name)
+
+
+def _is_the_same(one: Workload, other: Workload) -> bool:
+    """Whether two functions are one, or one that was loaded again from its file."""
+    places = [(f.__code__.co_filename, f.__code__.co_firstlineno) for f in (one, other) if hasattr(f, "__code__")]
+    return one is other or (len(places) == 2 and places[0] == places[1])
+
+
+@dataclass(frozen=True, slots=True)
+class RecordToFile:
+    """Append every measurement to a log; tuning goes on where the log ends."""
+
+    filename: str | os.PathLike[str] = "auto_scheduler_tuning.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TuningOptions:
+    """How much to tune, and who is told.
+
+    `num_measure_trials` counts trials that a log (RecordToFile) holds already; `seconds` bounds the time instead, or
+    too. `early_stopping`: stop after so many trials without a better one. `num_measures_per_round`: trials that
+    TaskScheduler gives a task at a time. `verbose` 0 says nothing. `measure_callbacks`: RecordToFile, or functions of
+    a Progress.
+    """
+
+    num_measure_trials: int = 64
+    early_stopping: int | None = None
+    num_measures_per_round: int = 16
+    verbose: int = 1
+    builder: LocalBuilder | Literal["local"] = "local"
+    runner: LocalRunner | Literal["local"] = "local"
+    measure_callbacks: Sequence[RecordToFile | Callable[[Progress], None]] = ()
+    seconds: float | None = None
+
+    @property
+    def logs(self) -> list[RecordToFile]:
+        """The logs among the callbacks."""
+        return [c for c in self.measure_callbacks if isinstance(c, RecordToFile)]
+
+    @property
+    def functions(self) -> list[Callable[[Progress], None]]:
+        """The functions among the callbacks."""
+        return [c for c in self.measure_callbacks if not isinstance(c, RecordToFile)]
+
+
+class SearchTask:
+    """A workload with arguments, to tune for a target. `task` is what `autotune.tune` takes."""
+
+    def __init__(
+        self,
+        func: str | Workload,
+        args: Sequence[Any] = (),
+        target: str | Target | None = None,
+        target_host: str | Target | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Call a workload (registered, by name, or any function that returns tensors) for its tensors.
+
+        `target_host` is accepted for auto_scheduler's sake.
+        """
+        if isinstance(func, str) and func not in _workloads:
+            raise DefinitionError(f"no workload {func!r}; {nearest(func, _workloads)}", caller())
+        function = _workloads[func] if isinstance(func, str) else func
+        name = func if isinstance(func, str) else getattr(func, "__name__", "program")
+        self.task: Task = task_of(function(*args), name, spelt(args), target, threads)
+
+    def __repr__(self) -> str:
+        return f"SearchTask({self.task})"
+
+    @property
+    def workload_key(self) -> str:
+        """The hash of the program's canonical text."""
+        return self.task.workload.key
+
+    @property
+    def compute_dag(self) -> str:
+        """The program as text, to print; `task.program` is the program itself."""
+        return self.task.program.text
+
+    @property
+    def target(self) -> Target:
+        return self.task.target
+
+    def recorded(self, options: TuningOptions) -> int:
+        """How many trials of this task the log of these options holds."""
+        return len(records_of(log_path(options.logs[0].filename), self.task)) if options.logs else 0
+
+    def tune(self, tuning_options: TuningOptions, seed: int = 0, measurer: Harness | None = None) -> Result:
+        """Tune the task. Every measurement goes to the logs among the callbacks as it is made.
+
+        `measurer`: one of this task that is open, and stays so.
+        """
+        options = tuning_options
+        callbacks = [*options.functions, *([print_progress(options)] if options.verbose else [])]
+        paths = [log.filename for log in options.logs]
+        writers = [LogWriter(log_path(path)) for path in paths[1:]]
+        try:
+            return tune(
+                self.task,
+                options.num_measure_trials,
+                options.seconds,
+                paths[0] if paths else None,
+                seed,
+                [*callbacks, *(_appender(writer) for writer in writers)],
+                measure_option(options.builder, options.runner),
+                early_stopping=options.early_stopping,
+                measurer=measurer,
+            )
+        finally:
+            for writer in writers:
+                writer.sync()
+                writer.close()
+
+    def apply_best(self, log_file: str | os.PathLike[str] | None) -> tuple[Schedule, list[Tensor]]:
+        """Return the best schedule of a log (None: the default store), proven legal again, and the tensors.
+
+        RecordError when it has none of this task; it names the nearest.
+        """
+        return apply_best(log_file, self.task), arguments_of(self.task.tensors)
+
+    def print_best(self, log_file: str | os.PathLike[str] | None) -> str:
+        """Return the best schedule of a log as Python text."""
+        return Trace.from_json(find_best(log_file, self.task).trace).to_python()
+
+
+def print_progress(options: TuningOptions) -> Callable[[Progress], None]:
+    """A line on standard error for each new best; for every trial where `verbose` is 2."""
+
+    def show(progress: Progress) -> None:
+        if options.verbose > 1 or progress.record is progress.best:
+            now, best = progress.record.gflops, 0.0 if progress.best is None else progress.best.gflops
+            state = "" if progress.record.ok else f" ({progress.record.status})"
+            print(
+                f"{progress.record.workload} trial {progress.trials}/{options.num_measure_trials}: "
+                f"{now:.1f}{state}, best {best:.1f} GFLOP/s, {progress.elapsed:.0f} s",
+                file=sys.stderr,
+            )
+
+    return show
+
+
+def _appender(writer: LogWriter) -> Callable[[Progress], None]:
+    return lambda progress: writer.append(progress.record)

@@ -1,0 +1,5 @@
+"""TVM's templates for x86 CPUs: names, knobs and loops as there, so that its logs mean something here.
+
+The programs are those of tensorlang.topi, whatever the knobs say: where TVM tunes arrays that are packed ahead, in
+blocks of the size that a knob says, the schedule packs (a copy, and `transform_layout`).
+"""

@@ -1,0 +1,1 @@
+"""Tuners of templates, in AutoTVM's words: random, grid, genetic, and learning."""
