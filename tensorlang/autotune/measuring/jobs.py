@@ -16,23 +16,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tensorlang import dtypes, topi
-from tensorlang.autotune.measuring.timing import Timing, raised_priority, sample, time_interleaved, time_kernel
+from tensorlang.autotune.measuring.arrays import Array, Arrays, difference
+from tensorlang.autotune.measuring.flushing import cache_flusher
+from tensorlang.autotune.measuring.timing import (
+    MOST_REJECTED,
+    Timing,
+    raised_priority,
+    sample,
+    time_interleaved,
+    time_kernel,
+)
 from tensorlang.autotune.records.record import Status
-from tensorlang.autotune.task import extent
+from tensorlang.autotune.task import arguments_of, extent, places_of
 from tensorlang.driver import build, lower
+from tensorlang.errors import KernelError
 from tensorlang.schedule import Trace, create_schedule
+from tensorlang.target import measure_peak
 from tensorlang.target.backend import backend
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
 from tensorlang.te.program import canonical
 from tensorlang.te.reference import evaluate
 
-Array = npt.NDArray[Any]
-
 TIME_SLICE = 3e-3  # a sample longer than this is likely to meet another process
+PATIENCE = 5  # disturbed samples of a long call, before it gets priority
+HOPELESS, LONG_ENOUGH = 3.0, 5e-3  # a first run over both is measurement enough: times the best, and seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +56,28 @@ class BuildJob:
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """A built kernel (pickled), the file of its arrays, and the time to beat in seconds."""
+    """A built kernel (pickled), the file of its arrays, and the time to beat in seconds.
+
+    `flush`: empty the caches before every sample. `urgent`: with real-time priority at once, since the system
+    disturbed the last runs.
+    """
 
     kernel: bytes
     target: Target
     arrays: str
     best: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Arrays:
-    """Seeded inputs, the outputs that they must give, and how far from them is still right."""
-
-    inputs: tuple[Array, ...]
-    outputs: tuple[Array, ...]
-    rtol: float
-    atol: float
+    flush: bool = False
+    urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended: ok, noisy or wrong-answer."""
+    """How a run ended: ok, noisy or wrong-answer. `priority`: it was timed with real-time priority."""
 
     status: Status
     timing: Timing
     error: str = ""
+    priority: bool = False
 
 
 def output_tensors(tensors: tuple[Tensor, ...]) -> list[Tensor]:
@@ -82,7 +89,7 @@ def build_candidate(job: BuildJob) -> bytes:
     """Replay the trace, prove its final state legal, lower it, compile it into the cache; return the loop IR."""
     tensors: tuple[Tensor, ...] = pickle.loads(job.tensors)
     schedule = Trace.from_json(job.trace).apply(create_schedule([t.op for t in output_tensors(tensors)]), check="final")
-    kernel = lower(schedule, list(tensors), target=job.target).kernel
+    kernel = lower(schedule, arguments_of(tensors), target=job.target).kernel
     backend(job.target.kind).compile(kernel, job.target)
     return pickle.dumps(kernel)
 
@@ -97,46 +104,57 @@ def run_candidate(job: RunJob) -> RunResult:
     """Run a built kernel: check its outputs, then time it."""
     call = backend(job.target.kind).compile(pickle.loads(job.kernel), job.target)
     arrays = _load_arrays(job.arrays)
-    outputs = [np.empty_like(o) for o in arrays.outputs]
-    call(*arrays.inputs, *outputs)
+    args, outputs = arrays.fresh()
+    first, clean = sample(lambda: call(*args), 1)
     wrong = difference(arrays, outputs)
     if wrong:
         return RunResult(Status.WRONG_ANSWER, Timing(()), wrong)
-    return time_call(lambda: call(*arrays.inputs, *outputs), job.best)
+    if clean and job.best is not None and first > max(HOPELESS * job.best, LONG_ENOUGH):
+        return RunResult(Status.OK, Timing((first,)))
+    flush = cache_flusher(job.target.caches, job.target.cores) if job.flush else None
+    return time_call(lambda: call(*args), first, job.best, flush, job.urgent)
 
 
-def time_call(call: Callable[[], object], best: float | None) -> RunResult:
-    """Time a call; when the system disturbs it too often, again with priority, and then give up as noisy."""
-    timing = time_kernel(call, best)
-    if timing.noisy and sample(call, 1)[0] > TIME_SLICE:
-        with raised_priority():
-            timing = time_kernel(call, best)
+def time_call(
+    call: Callable[[], object],
+    first: float,
+    best: float | None,
+    flush: Callable[[], object] | None = None,
+    urgent: bool = False,
+) -> RunResult:
+    """Time a call; when the system disturbs it too often, again with priority, and then give up as noisy.
+
+    `first`: seconds of its first run. Short calls find undisturbed moments by themselves, and need no priority.
+    """
+    long = first > TIME_SLICE
+    if not (long and urgent):
+        timing = time_kernel(call, best, most_rejected=PATIENCE if long else MOST_REJECTED, flush=flush)
+    if long and (urgent or timing.noisy):
+        with raised_priority() as raised:
+            timing = time_kernel(call, best, flush=flush)
+    else:
+        raised = False
     if timing.noisy:
-        return RunResult(Status.NOISY, timing, f"{timing.rejected} samples waited for a CPU; is the machine busy?")
-    return RunResult(Status.OK, timing)
-
-
-def difference(arrays: Arrays, outputs: list[Array]) -> str:
-    """The worst wrong element as text; empty when all are within tolerance."""
-    for n, (got, wanted) in enumerate(zip(outputs, arrays.outputs, strict=True)):
-        exact = wanted.dtype.kind in "biu"
-        x, y = (got, wanted) if exact else (got.astype(np.float64), wanted.astype(np.float64))
-        good = x == y if exact else np.isclose(x, y, arrays.rtol, arrays.atol, equal_nan=True)
-        if not good.all():
-            index = np.unravel_index(int(np.argmin(good)), good.shape)
-            place = ", ".join(map(str, map(int, index)))
-            count = f"{good.size - int(good.sum())} of {good.size}"
-            return f"output {n} differs at {count} elements; at [{place}] {got[index]} instead of {wanted[index]}"
-    return ""
+        error = f"{timing.rejected} samples waited for a CPU; is the machine busy?"
+        return RunResult(Status.NOISY, timing, error, raised)
+    return RunResult(Status.OK, timing, priority=raised)
 
 
 def run_unscheduled(tensors: bytes, target: Target, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
     """Outputs of the program with no schedule at all, compiled: the reference of programs too large for NumPy."""
     args: tuple[Tensor, ...] = pickle.loads(tensors)
     made = output_tensors(args)
-    outputs = tuple(np.empty([extent(n) for n in t.shape], dtypes.info(t.dtype).numpy) for t in made)
-    build(create_schedule([t.op for t in made]), list(args), target)(*inputs, *outputs)
-    return outputs
+    expected = tuple(np.empty([extent(n) for n in t.shape], dtypes.info(t.dtype).numpy) for t in made)
+    arrays = Arrays(inputs, expected, 0, 0, places_of(args))
+    given, outputs = arrays.fresh()
+    build(create_schedule([t.op for t in made]), arguments_of(args), target)(*given)
+    return tuple(outputs)
+
+
+def undisturbed_peak(threads: int) -> dict[str, float]:
+    """The speed of this machine, measured with priority: a busy one has no other peak than an idle one."""
+    with raised_priority():
+        return measure_peak(threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +187,7 @@ def compare_with_numpy(job: CompareJob) -> Comparison:
     kernel = pickle.loads(build_candidate(job.build))
     call = backend(job.build.target.kind).compile(kernel, job.build.target)
     arrays = _load_arrays(job.arrays)
-    ours, theirs = ([np.empty_like(o) for o in arrays.outputs] for _ in range(2))
+    (ours, _), theirs = arrays.fresh(), [np.empty_like(o) for o in arrays.outputs]
     if job.operator in topi.OPERATORS:
         numpy_call = topi.OPERATORS[job.operator].numpy
         calls: list[Callable[[], object]] = [lambda: numpy_call(*arrays.inputs, *theirs)]
@@ -179,9 +197,40 @@ def compare_with_numpy(job: CompareJob) -> Comparison:
         program, _ = canonical(output_tensors(pickle.loads(job.build.tensors)))
         calls = [lambda: evaluate(program, arrays.inputs)]
         competitor = "NumPy reference evaluation"
-    calls.insert(0, lambda: call(*arrays.inputs, *ours))
+    calls.insert(0, lambda: call(*ours))
     for each in calls:
         each()
     with raised_priority():
         mine, other = time_interleaved(calls, job.rounds, job.seconds)
     return Comparison(tuple(mine), tuple(other), competitor)
+
+
+@dataclass(frozen=True, slots=True)
+class CrownJob:
+    """The best candidates, to be timed in turn."""
+
+    builds: tuple[BuildJob, ...]
+    arrays: str
+    flush: bool = False
+    rounds: int = 50
+    seconds: float = 6.0
+
+
+def time_in_turn(job: CrownJob) -> list[RunResult]:
+    """Build and check each, then time them in turn, in one run."""
+    arrays = _load_arrays(job.arrays)
+    calls = [_checked_call(build, arrays) for build in job.builds]
+    target = job.builds[0].target
+    flush = cache_flusher(target.caches, target.cores) if job.flush else None
+    with raised_priority() as raised:
+        taken = time_interleaved(calls, job.rounds, job.seconds, flush=flush)
+    return [RunResult(Status.OK, Timing(tuple(seconds)), priority=raised) for seconds in taken]
+
+
+def _checked_call(job: BuildJob, arrays: Arrays) -> Callable[[], object]:
+    call = backend(job.target.kind).compile(pickle.loads(build_candidate(job)), job.target)
+    args, outputs = arrays.fresh()
+    call(*args)
+    if wrong := difference(arrays, outputs):
+        raise KernelError(f"a candidate that was right before is wrong now: {wrong}")
+    return lambda: call(*args)

@@ -1,4 +1,4 @@
-"""Measuring candidates: builders beside one pinned runner, every failure a status."""
+"""Measuring candidates on this machine: builders beside one pinned runner, every failure a status."""
 
 from __future__ import annotations
 
@@ -13,17 +13,25 @@ from types import TracebackType
 from typing import Any
 
 from tensorlang import dtypes
+from tensorlang.autotune.measuring.arrays import Arrays
+from tensorlang.autotune.measuring.harness import Limits as Limits
+from tensorlang.autotune.measuring.harness import Measurement as Measurement
 from tensorlang.autotune.measuring.jobs import (
     BuildJob,
     CompareJob,
     Comparison,
+    CrownJob,
     RunJob,
+    RunResult,
     build_candidate,
     compare_with_numpy,
+    run_candidate,
+    time_in_turn,
+    undisturbed_peak,
 )
-from tensorlang.autotune.measuring.jobs import run_candidate as run_in_worker
 from tensorlang.autotune.measuring.pool import (
     Reply,
+    Shares,
     Worker,
     WorkerSettings,
     allowed_cpus,
@@ -32,38 +40,24 @@ from tensorlang.autotune.measuring.pool import (
     wait_any,
 )
 from tensorlang.autotune.measuring.seeded import reference_arrays
-from tensorlang.autotune.records.record import Status
+from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TargetError, TensorlangError
-from tensorlang.target import measure_peak
 from tensorlang.target.detect import runs_here
 
 PEAK_LIMIT = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds a build, a run and the final comparison may take; `builders` processes (0: as many as CPUs allow)."""
-
-    build: float = 60.0
-    run: float = 10.0
-    compare: float = 120.0
-    builders: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What measuring one candidate gave. `checked`: its outputs were compared with the reference."""
-
-    status: Status
-    seconds: tuple[float, ...] = ()
-    error: str = ""
-    checked: bool = False
+URGENT_RUNS = 20
+_peaks: dict[int, float] = {}
+"""GFLOP/s of float32 by threads. Measuring takes seconds, and a process may tune many tasks."""
 
 
 @dataclass(slots=True)
 class Measurer:
-    """Owns the workers and the arrays of one task; use as a context manager."""
+    """Owns the workers and the arrays of one task; a harness.
+
+    Builders that share a CPU with the runner are paused while it runs, so that nothing disturbs it. After a run that
+    needed real-time priority the next ones have it at once.
+    """
 
     task: Task
     seed: int = 0
@@ -71,32 +65,38 @@ class Measurer:
     _folder: tempfile.TemporaryDirectory[str] = field(init=False)
     _builders: list[Worker] = field(init=False, default_factory=list)
     _runner: Worker = field(init=False)
-    _exclusive: bool = field(init=False)
+    _shares: Shares = field(init=False)
     _tensors: bytes = field(init=False)
+    _tolerance: tuple[float, float] = field(init=False)
+    _urgent: int = field(init=False, default=0)
 
     def __enter__(self) -> Measurer:
         require_native(self.task)
         self._tensors = pickle.dumps(self.task.tensors)
         self._folder = tempfile.TemporaryDirectory(prefix="tensorlang-tune-")
-        runner_cpus, builder_cpus, self._exclusive = share_cpus(self.task.threads, allowed_cpus())
+        self._shares = share_cpus(self.task.threads, allowed_cpus(), self.limits.builders)
         extra = {"TENSORLANG_CACHE_DIR": str(Path(self._folder.name, "cache")), "TENSORLANG_CACHE": "1"}
-        memory = _memory_limit()
-        count = self.limits.builders or max(1, len(builder_cpus))
+        memory = self.limits.memory or _memory_limit()
         try:
-            self._runner = Worker(WorkerSettings(runner_cpus, memory, thread_environment(self.task.threads, extra)))
-            for _ in range(count):
-                self._builders.append(Worker(WorkerSettings(builder_cpus, memory, thread_environment(1, extra))))
-            arrays = reference_arrays(self.task, self.seed, self._builders[0])
+            environment = thread_environment(self.task.threads, extra)
+            self._runner = Worker(WorkerSettings(self._shares.runner, memory, environment))
+            for cpus in self._shares.builders:
+                self._builders.append(Worker(WorkerSettings(cpus, memory, thread_environment(1, extra))))
+            arrays = self._make_arrays()
             Path(self.arrays_path).write_bytes(pickle.dumps(arrays))
         except BaseException:
             self.close()
             raise
+        self._tolerance = (arrays.rtol, arrays.atol)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _make_arrays(self) -> Arrays:
+        return reference_arrays(self.task, self.seed, self._builders[0])
 
     @property
     def arrays_path(self) -> str:
@@ -120,31 +120,69 @@ class Measurer:
         built: deque[tuple[int, bytes]] = deque()
         building: dict[int, int] = {}
         running: int | None = None
-        while waiting or built or building or running is not None:
-            for n, worker in enumerate(self._builders):
-                if waiting and not worker.busy and not (self._exclusive and running is not None):
-                    building[n] = waiting.popleft()
-                    job = BuildJob(self._tensors, traces[building[n]], self.task.target)
-                    worker.submit(self.limits.build, build_candidate, job)
-            if built and running is None and not (self._exclusive and (building or waiting)):
-                running, kernel = built.popleft()
-                self._submit_run(kernel, best())
-            wait_any([*self._builders, self._runner])
-            for n in list(building):
-                reply = self._builders[n].collect()
-                if reply is not None:
-                    position = building.pop(n)
-                    if reply.status is Status.OK:
-                        built.append((position, reply.value))
-                    else:
-                        yield position, _failed_build(reply)
-            if running is not None and (reply := self._runner.collect()) is not None:
-                done, running = running, None
-                yield done, _ran(reply)
+        try:
+            while waiting or built or building or running is not None:
+                for n, worker in enumerate(self._builders):
+                    if waiting and not worker.busy and not (self._shares.polite[n] and running is not None):
+                        building[n] = waiting.popleft()
+                        job = BuildJob(self._tensors, traces[building[n]], self.task.target)
+                        worker.submit(self.limits.build, build_candidate, job)
+                if built and running is None:
+                    running, kernel = built.popleft()
+                    self._pause_builders()
+                    self._submit_run(kernel, best())
+                wait_any([*self._builders, self._runner])
+                for n in list(building):
+                    if (reply := self._builders[n].collect()) is not None:
+                        position = building.pop(n)
+                        if reply.status is Status.OK:
+                            built.append((position, reply.value))
+                        else:
+                            yield position, _failed_build(reply)
+                if running is not None and (reply := self._runner.collect()) is not None:
+                    done, running = running, None
+                    self._resume_builders()
+                    yield done, self._ran(reply)
+        finally:  # also when the caller has enough before all is measured
+            for worker in (*self._builders, self._runner):
+                worker.abandon()
+
+    def _pause_builders(self) -> None:
+        for worker, polite in zip(self._builders, self._shares.polite, strict=True):
+            if polite:
+                worker.pause()
+
+    def _resume_builders(self) -> None:
+        for worker in self._builders:
+            worker.resume()
 
     def _submit_run(self, kernel: bytes, best: float | None) -> None:
         limit = self.limits.run if best is None else min(self.limits.run, 3 + 40 * best)
-        self._runner.submit(limit, run_in_worker, RunJob(kernel, self.task.target, self.arrays_path, best))
+        job = RunJob(kernel, self.task.target, self.arrays_path, best, self.limits.flush, self._urgent > 0)
+        self._runner.submit(limit, run_candidate, job)
+
+    def _ran(self, reply: Reply) -> Measurement:
+        if reply.status is not Status.OK:
+            return Measurement(reply.status, error=reply.error)
+        result: RunResult = reply.value
+        self._urgent = max(0, self._urgent - 1)
+        if result.priority and not self._urgent:
+            self._urgent = URGENT_RUNS
+        return self._measured(result)
+
+    def _measured(self, result: RunResult) -> Measurement:
+        right = result.status is not Status.WRONG_ANSWER
+        return Measurement(result.status, result.timing.seconds, result.error, right, self._conditions(result))
+
+    def _conditions(self, result: RunResult) -> Json:
+        return {
+            "flush": self.limits.flush,
+            "rejected": result.timing.rejected,
+            "spread": round(result.timing.spread, 4),
+            "priority": result.priority,
+            "cpus": list(self._shares.runner),
+            "tolerance": list(self._tolerance),
+        }
 
     def compare(self, trace: Any) -> Comparison:
         """Time a candidate beside NumPy, interleaved in the runner; TensorlangError when it does not run."""
@@ -156,6 +194,13 @@ class Measurer:
         comparison: Comparison = reply.value
         return comparison
 
+    def crown(self, traces: Sequence[Any]) -> list[Measurement]:
+        """Time the best few again, in turn, in the runner; empty when one of them does not run any more."""
+        builds = tuple(BuildJob(self._tensors, trace, self.task.target) for trace in traces)
+        job = CrownJob(builds, self.arrays_path, self.limits.flush)
+        reply = self._runner.run(self.limits.compare, time_in_turn, job)
+        return [self._measured(result) for result in reply.value] if reply.status is Status.OK else []
+
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds for the task's dtype and threads, measured where candidates run; 0 when it fails.
 
@@ -163,11 +208,12 @@ class Measurer:
         have half of float32's peak; narrow floats compute in float32.
         """
         threads = self.task.threads
-        together, alone = (self._runner.run(PEAK_LIMIT, measure_peak, n) for n in (threads, 1))
-        if together.status is not Status.OK or alone.status is not Status.OK:
-            return 0.0
-        peak = max(float(together.value["gflops"]), threads * float(alone.value["gflops"]))
-        return peak * 32 / max(32, dtypes.info(self.task.workload.dtype).bits)
+        if threads not in _peaks:
+            together, alone = (self._runner.run(PEAK_LIMIT, undisturbed_peak, n) for n in (threads, 1))
+            if together.status is not Status.OK or alone.status is not Status.OK:
+                return 0.0
+            _peaks[threads] = max(float(together.value["gflops"]), threads * float(alone.value["gflops"]))
+        return _peaks[threads] * 32 / max(32, dtypes.info(self.task.workload.dtype).bits)
 
 
 def require_native(task: Task) -> None:
@@ -179,13 +225,6 @@ def require_native(task: Task) -> None:
 def _failed_build(reply: Reply) -> Measurement:
     status = Status.BUILD_ERROR if reply.status is Status.RUN_ERROR else reply.status
     return Measurement(status, error=reply.error)
-
-
-def _ran(reply: Reply) -> Measurement:
-    if reply.status is not Status.OK:
-        return Measurement(reply.status, error=reply.error)
-    result = reply.value
-    return Measurement(result.status, result.timing.seconds, result.error, result.status is not Status.WRONG_ANSWER)
 
 
 def _memory_limit() -> int:

@@ -25,6 +25,7 @@ from typing import Any
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
 
+START_LIMIT = 60.0
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 
 
@@ -55,6 +56,8 @@ class Worker:
         self._connection: Connection | None = None
         self._limit = 0.0
         self._deadline: float | None = None
+        self._paused: float | None = None
+        self._ready = False
         self.starts = 0
         self._start()
 
@@ -72,11 +75,34 @@ class Worker:
 
     @property
     def remaining(self) -> float:
-        """Seconds until the running call is over its limit."""
-        return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        """Seconds until the running call is over its limit; pauses do not count."""
+        if self._deadline is None or self._paused is not None:
+            return float("inf")
+        return max(0.0, self._deadline - time.monotonic())
+
+    def pause(self) -> None:
+        """Take the process off its CPU, whatever it is doing."""
+        if self._process is not None and self._paused is None:
+            self._process.send_signal(signal.SIGSTOP)
+            self._paused = time.monotonic()
+
+    def resume(self) -> None:
+        """Let a paused process go on; its call has as much time left as it had."""
+        if self._process is not None and self._paused is not None:
+            self._process.send_signal(signal.SIGCONT)
+            if self._deadline is not None:
+                self._deadline += time.monotonic() - self._paused
+        self._paused = None
+
+    def abandon(self) -> None:
+        """Drop the running call, if there is one: its process is killed and replaced."""
+        self.resume()
+        if self.busy:
+            self._deadline = None
+            self._restart()
 
     def submit(self, limit: float, function: Callable[..., Any], *args: Any) -> None:
-        """Start `function(*args)`; both are pickled. It is killed after `limit` seconds."""
+        """Start `function(*args)`; both are pickled. It is killed after `limit` seconds from when its process is up."""
         if self.busy:
             raise InternalError("a worker got a second call before its first was done")
         payload = pickle.dumps((function, args))
@@ -86,20 +112,27 @@ class Worker:
             self._restart()
             self.connection.send_bytes(payload)
         self._limit = limit
-        self._deadline = time.monotonic() + limit
+        self._deadline = time.monotonic() + (limit if self._ready else START_LIMIT)
 
     def collect(self) -> Reply | None:
         """Return the reply if there is one, or if the call is over its limit; None while it runs."""
-        if self.connection.poll():
-            self._deadline = None
+        while self.connection.poll():
             try:
-                return Reply(*pickle.loads(self.connection.recv_bytes()))
+                received = self.connection.recv_bytes()
             except (EOFError, OSError):
+                self._deadline = None
                 return Reply(Status.CRASH, error=self._restart(grace=1.0))
+            if self._ready:
+                self._deadline = None
+                return Reply(*pickle.loads(received))
+            self._ready = True  # the first message says so, and the call's time begins
+            if self._deadline is not None:
+                self._deadline = time.monotonic() + self._limit
         if self.busy and self.remaining == 0:
+            why = f"not done after {self._limit:g} s" if self._ready else f"not started after {START_LIMIT:g} s"
             self._deadline = None
             self._restart()
-            return Reply(Status.TIMEOUT, error=f"not done after {self._limit:g} s")
+            return Reply(Status.TIMEOUT, error=why)
         return None
 
     def run(self, limit: float, function: Callable[..., Any], *args: Any) -> Reply:
@@ -138,6 +171,8 @@ class Worker:
                 env={**os.environ, **dict(settings.environment), "PYTHONPATH": path},
             )
         self._connection = Connection(ours.detach())
+        self._paused = None
+        self._ready = False
         self.starts += 1
 
     def _stop(self, grace: float = 0.0) -> str:
@@ -186,10 +221,27 @@ def allowed_cpus() -> tuple[int, ...]:
     return tuple(sorted(affinity(0))) if affinity else ()
 
 
-def share_cpus(threads: int, cpus: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """Split CPUs into those of the runner and those of the builders; True when they had to overlap."""
-    if not cpus:
-        return (), (), True
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """CPUs of the runner, and of each builder; `polite` builders have CPUs of the runner, and pause while it runs."""
+
+    runner: tuple[int, ...]
+    builders: tuple[tuple[int, ...], ...]
+    polite: tuple[bool, ...]
+
+
+MOST_BUILDERS = 16
+ENOUGH_BUILDERS = 4  # so many with CPUs of their own need no polite ones beside them
+
+
+def share_cpus(threads: int, cpus: Sequence[int], builders: int = 0) -> Shares:
+    """Share CPUs between the runner of so many threads and builders; 0: as many as make sense."""
+    if not cpus:  # nobody can be kept to a CPU here
+        count = builders or 1
+        return Shares((), ((),) * count, (True,) * count)
     runner = tuple(cpus[-min(threads, len(cpus)) :])
-    builders = tuple(c for c in cpus if c not in runner)
-    return runner, builders or tuple(cpus), not builders
+    free = [c for c in cpus if c not in runner]
+    order = free if len(free) >= ENOUGH_BUILDERS else [*free, *runner]
+    count = builders or min(len(order), MOST_BUILDERS)
+    chosen = [order[n % len(order)] for n in range(count)]
+    return Shares(runner, tuple((c,) for c in chosen), tuple(c in runner for c in chosen))

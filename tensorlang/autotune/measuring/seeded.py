@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tensorlang import dtypes, topi
-from tensorlang.autotune.measuring.jobs import Arrays, run_unscheduled
+from tensorlang.autotune.measuring.arrays import Array, Arrays
+from tensorlang.autotune.measuring.jobs import run_unscheduled
 from tensorlang.autotune.measuring.pool import Worker
+from tensorlang.autotune.model.accesses import reads_of
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task, extent
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Load, walk
-from tensorlang.te.operation import Tensor, loads
+from tensorlang.te.operation import ComputeOp, HybridOp, PlaceholderOp, Tensor
 from tensorlang.te.reference import evaluate, tolerance
-
-Array = npt.NDArray[Any]
 
 # Above this many operations the reference is the unscheduled program compiled, not NumPy.
 LARGEST_EVALUATION = 1e8
+LARGEST_ORDERED_EVALUATION = 1e6  # ordered statements run one by one
 REFERENCE_LIMIT = 300.0
 
 
@@ -52,7 +51,7 @@ def _index_bounds(task: Task) -> dict[str, int]:
     """For each buffer whose elements are indices: the smallest dimension that they index."""
     found: dict[str, int] = {}
     for op in task.program.ops:
-        for load in loads(op):
+        for load in reads_of(op) if isinstance(op, ComputeOp | HybridOp) else ():
             for size, index in zip(load.buffer.shape, load.index, strict=True):
                 for node in walk(index):
                     if isinstance(node, Load):
@@ -65,14 +64,17 @@ def reference_arrays(task: Task, seed: int, worker: Worker) -> Arrays:
     """Seeded inputs with their outputs; `worker` runs the reference of programs too large for NumPy."""
     inputs = seeded_inputs(task, seed)
     rtol, atol = tolerance(task.program)
-    return Arrays(inputs, _outputs(task, inputs, worker), rtol, atol)
+    return Arrays(inputs, _outputs(task, inputs, worker), rtol, atol, task.in_place)
 
 
 def _outputs(task: Task, inputs: tuple[Array, ...], worker: Worker) -> tuple[Array, ...]:
     if task.workload.name in topi.OPERATORS:
         return tuple(topi.OPERATORS[task.workload.name].reference(*inputs))
-    if task.workload.flops <= LARGEST_EVALUATION:
-        values = evaluate(task.program, inputs)
+    ordered = any(isinstance(op, HybridOp) for op in task.program.ops)
+    if task.workload.flops <= (LARGEST_ORDERED_EVALUATION if ordered else LARGEST_EVALUATION):
+        given = {t.name: array for t, array in zip(task.inputs, inputs, strict=True)}
+        read = [op.name for op in task.program.ops if isinstance(op, PlaceholderOp)]
+        values = evaluate(task.program, [given[name] for name in read])
         return tuple(values[t.name] for t in task.outputs)
     reply = worker.run(REFERENCE_LIMIT, run_unscheduled, pickle.dumps(task.tensors), task.target, inputs)
     if reply.status is not Status.OK:

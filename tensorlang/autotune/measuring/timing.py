@@ -1,26 +1,33 @@
-"""Timing of one kernel: adaptive repeats, and samples that are taken again when the system disturbed them."""
+"""Timing of one kernel: as many repeats as its place asks for, disturbed samples taken again."""
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 SHORTEST_SAMPLE = 2e-4
 REPEATS = 10
 FEWEST = 3
+ENOUGH = 5
+PRECISE = 0.005
 LONGEST = 2.0
 TOO_SLOW_AT_ONCE = 2.0
 TOO_SLOW_AFTER_THREE = 1.3
+CONFIDENCE = 3.0
+LEAST_DOUBT = 0.05
 MOST_REJECTED = 30
 WAIT_SHARE = 0.01
 ATTEMPTS = 3
 PAUSE = 2e-3
 LONGEST_PAUSES = 20
+
+Take = Callable[[Callable[[], object], int], tuple[float, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +38,32 @@ class Timing:
     rejected: int = 0
     noisy: bool = False
 
+    @property
+    def spread(self) -> float:
+        """Distance of the middle half of the repeats, as a share of the median; 0 for fewer than three."""
+        if len(self.seconds) < FEWEST:
+            return 0.0
+        low, middle, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return (high - low) / middle
+
 
 def waited_nanoseconds() -> int:
     """Nanoseconds that the threads of this process have waited for a CPU; always zero where unknown."""
     total = 0
-    try:
-        tasks = list(Path("/proc/self/task").iterdir())
-    except OSError:
-        return 0
-    for task in tasks:
+    for task in _threads():
         try:
-            total += int((task / "schedstat").read_bytes().split()[1])
+            total += int(Path(f"/proc/self/task/{task}/schedstat").read_bytes().split()[1])
         except (OSError, IndexError, ValueError):
             continue
     return total
+
+
+def _threads() -> list[int]:
+    """Numbers of the threads of this process; empty where the system does not tell."""
+    try:
+        return [int(name) for name in os.listdir("/proc/self/task")]  # noqa: PTH208 - many times a measurement
+    except OSError:
+        return []
 
 
 def sample(call: Callable[[], object], number: int) -> tuple[float, bool]:
@@ -72,55 +91,82 @@ def calls_per_sample(call: Callable[[], object], first: float) -> int:
 def time_kernel(
     call: Callable[[], object],
     best: float | None = None,
-    take: Callable[[Callable[[], object], int], tuple[float, bool]] = sample,
+    take: Take = sample,
+    most_rejected: int = MOST_REJECTED,
+    flush: Callable[[], object] | None = None,
 ) -> Timing:
-    """Time a call that was run once already.
+    """Time a call that was run once already. `flush` runs before every sample, which is of one call then.
 
-    Stops after one sample over twice `best`, after three whose median is over 1.3 times `best`, after ten, or
-    after two seconds and three samples. Disturbed samples are taken again, 30 times at most; then three good ones
-    must do.
+    Stops after one sample over twice `best`, after three whose median is over 1.3 times `best` or that say with
+    confidence that it is over `best`, after five that agree within half a percent, after ten, or after two seconds and
+    three samples. Disturbed samples are taken again, `most_rejected` times; then three good ones must do.
     """
+    prepare = flush or _nothing
+    prepare()
     first, clean = take(call, 1)
-    number = calls_per_sample(call, first)
+    number = 1 if flush else calls_per_sample(call, first)
     seconds = [first] if clean and number == 1 else []
     rejected = 0
     while not _enough(seconds, best, number):
+        prepare()
         value, clean = take(call, number)
         if clean:
             seconds.append(value)
             continue
         rejected += 1
         time.sleep(PAUSE * min(rejected, LONGEST_PAUSES))  # let whatever disturbed it pass
-        if rejected >= MOST_REJECTED:
+        if rejected >= most_rejected:
             return Timing(tuple(seconds), rejected, noisy=len(seconds) < FEWEST)
     return Timing(tuple(seconds), rejected)
+
+
+def _nothing() -> None:
+    return
 
 
 def _enough(seconds: list[float], best: float | None, number: int) -> bool:
     if not seconds:
         return False
     middle = statistics.median(seconds)
-    if best is not None:
-        if middle > TOO_SLOW_AT_ONCE * best:
-            return True
-        if len(seconds) >= FEWEST and middle > TOO_SLOW_AFTER_THREE * best:
-            return True
-    spent = sum(seconds) * number
-    return len(seconds) >= REPEATS or (len(seconds) >= FEWEST and spent > LONGEST)
+    if best is not None and middle > TOO_SLOW_AT_ONCE * best:
+        return True
+    if len(seconds) < FEWEST:
+        return False
+    if best is not None and (middle > TOO_SLOW_AFTER_THREE * best or cannot_win(seconds, best)):
+        return True
+    if len(seconds) >= ENOUGH and doubt(seconds) <= PRECISE * middle:
+        return True
+    return len(seconds) >= REPEATS or sum(seconds) * number > LONGEST
+
+
+def doubt(seconds: Sequence[float]) -> float:
+    """The standard error of the median, from the median of the distances from it: one outlier does not move it."""
+    middle = statistics.median(seconds)
+    apart = statistics.median(abs(s - middle) for s in seconds)
+    return 1.2533 * 1.4826 * apart / math.sqrt(len(seconds))
+
+
+def cannot_win(seconds: Sequence[float], best: float) -> bool:
+    """Whether the median is over `best` by three standard errors, and by more than few repeats can tell."""
+    middle = statistics.median(seconds)
+    least = LEAST_DOUBT / math.sqrt(len(seconds)) * middle
+    return middle - max(CONFIDENCE * doubt(seconds), least) > best
 
 
 def time_interleaved(
     calls: Sequence[Callable[[], object]],
     rounds: int,
     seconds: float,
-    take: Callable[[Callable[[], object], int], tuple[float, bool]] = sample,
+    take: Take = sample,
+    flush: Callable[[], object] | None = None,
 ) -> list[list[float]]:
     """Time several calls in turn, in one run, so that drifts of the clock hit all alike.
 
-    Each call has run before. Returns the undisturbed seconds of each: of `rounds` rounds, fewer when `seconds` are
-    over. A call that was always disturbed keeps its disturbed samples.
+    Each call has run before; `flush` as in `time_kernel`. Returns the undisturbed seconds of each: of `rounds` rounds,
+    fewer when `seconds` are over. A call that was always disturbed keeps its disturbed samples.
     """
-    numbers = [calls_per_sample(call, take(call, 1)[0]) for call in calls]
+    prepare = flush or _nothing
+    numbers = [1 if flush else calls_per_sample(call, take(call, 1)[0]) for call in calls]
     kept: list[list[float]] = [[] for _ in calls]
     noisy: list[list[float]] = [[] for _ in calls]
     start = time.perf_counter()
@@ -129,6 +175,7 @@ def time_interleaved(
             break
         for call, number, good, bad in zip(calls, numbers, kept, noisy, strict=True):
             for _ in range(ATTEMPTS):
+                prepare()
                 value, clean = take(call, number)
                 (good if clean else bad).append(value)
                 if clean:
@@ -137,18 +184,18 @@ def time_interleaved(
 
 
 @contextmanager
-def raised_priority() -> Iterator[None]:
-    """Run with real-time priority where the system allows it (root on Linux); otherwise as before."""
+def raised_priority() -> Iterator[bool]:
+    """Run all threads with real-time priority where the system allows it (root on Linux); tell whether it did."""
     setter = getattr(os, "sched_setscheduler", None)
-    raised = False
+    raised: list[int] = []
     if setter is not None:
-        try:
-            setter(0, os.SCHED_RR, os.sched_param(1))
-            raised = True
-        except OSError:
-            pass
+        for thread in _threads():
+            with suppress(OSError):
+                setter(thread, os.SCHED_RR, os.sched_param(1))
+                raised.append(thread)
     try:
-        yield
+        yield bool(raised)
     finally:
-        if raised and setter is not None:
-            setter(0, os.SCHED_OTHER, os.sched_param(0))
+        for thread in raised:
+            with suppress(OSError):  # it has ended since
+                setter(thread, os.SCHED_OTHER, os.sched_param(0))  # type: ignore[misc]

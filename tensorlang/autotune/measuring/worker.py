@@ -14,6 +14,7 @@ from typing import Any
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError, ScheduleError, TensorlangError
 
+READY = b"ready"
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -49,7 +50,8 @@ def _call(payload: bytes) -> tuple[Status, Any, str]:
 
 
 def serve(connection: Connection) -> None:
-    """Answer calls until the other end closes."""
+    """Say that we are here, then answer calls until the other end closes."""
+    connection.send_bytes(READY)
     while True:
         try:
             payload = connection.recv_bytes()

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorlang.autotune.measuring.jobs import Arrays, RunJob, build_candidate, run_candidate
+from tensorlang.autotune.measuring.arrays import Arrays
 from tensorlang.autotune.measuring.jobs import BuildJob as Job
+from tensorlang.autotune.measuring.jobs import RunJob, build_candidate, run_candidate
 from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer
 from tensorlang.autotune.measuring.seeded import seeded_inputs
 from tensorlang.autotune.records.record import Status
@@ -93,6 +94,33 @@ def test_the_winner_is_compared_with_numpy(task: Task, measurer: Measurer) -> No
     assert comparison.competitor.startswith("NumPy")
     assert min(*comparison.tensorlang, *comparison.numpy) > 0
     assert comparison.speedup > 0
+
+
+def test_the_best_few_are_timed_again_in_turn(task: Task, measurer: Measurer) -> None:
+    first, second = measurer.crown(_traces(task, 2))
+    assert first.status is second.status is Status.OK
+    assert first.checked
+    assert min(len(first.seconds), len(second.seconds)) > 10
+    assert measurer.crown([_traces(task)[0], [{"step": "frobnicate"}]]) == []
+
+
+def test_caches_can_be_flushed_and_the_record_says_so(task: Task) -> None:
+    with Measurer(task, limits=Limits(flush=True, builders=1)) as measurer:
+        (found,) = _measure(measurer, _traces(task))
+    assert found.status in (Status.OK, Status.NOISY)
+    assert found.conditions["flush"] is True
+
+
+def test_a_first_run_far_behind_the_best_is_measurement_enough(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensorlang.autotune.measuring.jobs.LONG_ENOUGH", 0.0)
+    kernel = build_candidate(Job(pickle.dumps(task.tensors), _traces(task)[0], task.target))
+    inputs = seeded_inputs(task, 0)
+    path = tmp_path / "arrays"
+    path.write_bytes(pickle.dumps(Arrays(inputs, ((inputs[0] @ inputs[1]).astype(np.float32),), 1e-4, 1e-5)))
+    result = run_candidate(RunJob(kernel, task.target, str(path), 1e-12))
+    assert (result.status, len(result.timing.seconds)) == (Status.OK, 1)
 
 
 def test_programs_too_large_for_numpy_are_checked_against_the_unscheduled_kernel(

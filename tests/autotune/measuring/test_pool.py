@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tensorlang.autotune.measuring.pool import Worker, WorkerSettings, share_cpus, thread_environment, wait_any
+from tensorlang.autotune.measuring.pool import Shares, Worker, WorkerSettings, share_cpus, thread_environment, wait_any
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
 
@@ -121,16 +121,46 @@ def test_a_worker_stays_on_its_cpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "cpus", "shares"),
+    ("threads", "cpus", "runner", "builders", "polite"),
     [
-        (1, (0, 1), ((1,), (0,), False)),
-        (2, (0, 1), ((0, 1), (0, 1), True)),
-        (3, (4, 5, 6, 7), ((5, 6, 7), (4,), False)),
-        (8, (0, 1), ((0, 1), (0, 1), True)),
-        (1, (), ((), (), True)),
+        (1, (0, 1), (1,), (0, 1), (False, True)),
+        (2, (0, 1), (0, 1), (0, 1), (True, True)),
+        (3, (4, 5, 6, 7), (5, 6, 7), (4, 5, 6, 7), (False, True, True, True)),
+        (8, (0, 1), (0, 1), (0, 1), (True, True)),
+        (2, tuple(range(8)), (6, 7), (0, 1, 2, 3, 4, 5), (False,) * 6),
+        (1, tuple(range(64)), (63,), tuple(range(16)), (False,) * 16),
     ],
 )
-def test_the_runner_has_its_cpus_for_itself_where_there_are_enough(
-    threads: int, cpus: tuple[int, ...], shares: tuple[tuple[int, ...], tuple[int, ...], bool]
+def test_builders_that_share_a_cpu_with_the_runner_are_polite(
+    threads: int, cpus: tuple[int, ...], runner: tuple[int, ...], builders: tuple[int, ...], polite: tuple[bool, ...]
 ) -> None:
-    assert share_cpus(threads, cpus) == shares
+    assert share_cpus(threads, cpus) == Shares(runner, tuple((c,) for c in builders), polite)
+
+
+def test_a_number_of_builders_is_kept_to() -> None:
+    assert share_cpus(1, (0, 1), 1) == Shares((1,), ((0,),), (False,))
+    assert share_cpus(1, (0, 1), 3) == Shares((1,), ((0,), (1,), (0,)), (False, True, False))
+    assert share_cpus(1, (), 2) == Shares((), ((), ()), (True, True))
+
+
+def test_a_paused_call_goes_on_and_its_limit_waits(worker: Worker) -> None:
+    assert _alive(worker)
+    worker.submit(0.5, time.sleep, 0.1)
+    worker.pause()
+    time.sleep(0.7)
+    assert worker.remaining == math.inf
+    worker.resume()
+    while (reply := worker.collect()) is None:
+        wait_any([worker])
+    assert reply.status is Status.OK
+    assert worker.starts == 1
+
+
+def test_an_abandoned_call_leaves_the_worker_free(worker: Worker) -> None:
+    worker.submit(30, time.sleep, 600)
+    worker.pause()
+    worker.abandon()
+    assert not worker.busy
+    assert _alive(worker)
+    worker.abandon()
+    assert worker.starts == 2

@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tensorlang.autotune.measuring import timing
-from tensorlang.autotune.measuring.timing import FEWEST, MOST_REJECTED, REPEATS, sample, time_interleaved, time_kernel
+from tensorlang.autotune.measuring.timing import (
+    ENOUGH,
+    FEWEST,
+    MOST_REJECTED,
+    REPEATS,
+    Timing,
+    sample,
+    time_interleaved,
+    time_kernel,
+)
 
 Take = Callable[[Callable[[], object], int], tuple[float, bool]]
 
@@ -27,8 +36,13 @@ def _nothing() -> None:
     return
 
 
-def test_ten_repeats_when_nothing_is_known() -> None:
-    assert time_kernel(_nothing, None, _steady(1e-2)).seconds == (1e-2,) * REPEATS
+def test_five_repeats_that_agree_are_enough() -> None:
+    assert time_kernel(_nothing, None, _steady(1e-2)).seconds == (1e-2,) * ENOUGH
+
+
+def test_ten_repeats_when_they_do_not_agree() -> None:
+    shaky = _script([(s, True) for s in (1e-2, 1.2e-2, 1.1e-2) * 4])
+    assert len(time_kernel(_nothing, None, shaky).seconds) == REPEATS
 
 
 def test_one_repeat_when_twice_as_slow_as_the_best() -> None:
@@ -39,8 +53,34 @@ def test_three_repeats_when_clearly_slower_than_the_best() -> None:
     assert len(time_kernel(_nothing, 1e-2, _steady(1.4e-2)).seconds) == FEWEST
 
 
-def test_ten_repeats_when_near_the_best() -> None:
-    assert len(time_kernel(_nothing, 1e-2, _steady(1.2e-2)).seconds) == REPEATS
+def test_three_repeats_when_they_say_with_confidence_that_it_is_slower() -> None:
+    assert len(time_kernel(_nothing, 1e-2, _steady(1.1e-2)).seconds) == FEWEST
+
+
+def test_a_wide_spread_says_nothing_with_confidence() -> None:
+    shaky = _script([(s, True) for s in (0.8e-2, 1.2e-2, 1.1e-2, 0.9e-2) * 3])
+    assert len(time_kernel(_nothing, 1e-2, shaky).seconds) == REPEATS
+
+
+def test_five_repeats_that_agree_when_near_the_best() -> None:
+    assert len(time_kernel(_nothing, 1e-2, _steady(1.01e-2)).seconds) == ENOUGH
+
+
+def test_a_faster_one_is_timed_until_its_repeats_agree() -> None:
+    assert len(time_kernel(_nothing, 1e-2, _steady(0.5e-2)).seconds) == ENOUGH
+
+
+def test_caches_are_flushed_before_every_sample_and_calls_not_looped() -> None:
+    order: list[str] = []
+    time_kernel(lambda: order.append("call"), None, flush=lambda: order.append("flush"))
+    assert len(order) >= 2 * ENOUGH
+    assert order == ["flush", "call"] * (len(order) // 2)
+
+
+def test_spread_is_that_of_the_middle_half() -> None:
+    assert Timing((1.0, 1.0, 1.0, 1.0, 9.0)).spread == 0
+    assert Timing((1.0, 2.0, 3.0, 4.0, 5.0)).spread == pytest.approx(2 / 3)
+    assert Timing((1.0, 2.0)).spread == 0
 
 
 def test_slow_kernels_are_repeated_less() -> None:
@@ -48,9 +88,9 @@ def test_slow_kernels_are_repeated_less() -> None:
 
 
 def test_disturbed_samples_do_not_count() -> None:
-    take = _script([(9.0, False), *[(1e-2, True)] * 3, (8.0, False), *[(1e-2, True)] * 7])
+    take = _script([(9.0, False), *[(1e-2, True)] * 3, (8.0, False), *[(1e-2, True)] * 2])
     result = time_kernel(_nothing, None, take)
-    assert result.seconds == (1e-2,) * REPEATS
+    assert result.seconds == (1e-2,) * ENOUGH
     assert (result.rejected, result.noisy) == (1, False)
 
 

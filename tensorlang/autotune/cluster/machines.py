@@ -1,0 +1,159 @@
+"""Tuning on a cluster: which machine its tasks are for, and a harness that sends candidates there."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from tensorlang.autotune.cluster import broker
+from tensorlang.autotune.cluster.address import Tls, parse_address
+from tensorlang.autotune.cluster.broker import Device, Session
+from tensorlang.autotune.cluster.connection import Connection, Died
+from tensorlang.autotune.measuring.harness import Limits, Measurement
+from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.records.record import Json, Status
+from tensorlang.autotune.task import Task
+from tensorlang.errors import TargetError
+from tensorlang.target import parse
+from tensorlang.target.spec import Target
+
+MOST_TOGETHER = 4  # candidates of one call: enough that builds go on beside runs, few enough to hear of them soon
+
+
+class Cluster:
+    """The workers behind `dask://host:port`, all of one kind; a context manager, which connects.
+
+    `tls`: certificates, needed for schedulers on other machines. `patience`: seconds to wait for a worker when there is
+    none, before giving up.
+    """
+
+    def __init__(self, address: str, tls: Tls | None = None, patience: float = 20.0) -> None:
+        self.address = parse_address(address)
+        self.tls = tls
+        self.patience = patience
+        self._connection: Connection | None = None
+        self._device: Device | None = None
+
+    def __enter__(self) -> Cluster:
+        self._connection = Connection(self.address, self.tls, self.patience)
+        try:
+            self._device = self._connection.device()
+        except BaseException:
+            self._connection.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> tuple[Connection, Device]:
+        if self._connection is None or self._device is None:
+            raise TargetError(f"{self.address} is not connected; use `with Cluster(...) as cluster:`")
+        return self._connection, self._device
+
+    @property
+    def target(self) -> Target:
+        """The target of the workers' machines, for `create_task(..., target=cluster.target)`."""
+        return self._opened()[1].target
+
+    def target_of(self, text: str | Target | None) -> str | Target | None:
+        """The workers' own target for None and `llvm`; other texts as they are."""
+        return self.target if text in (None, "llvm") else text
+
+    def fit(self, task: Task) -> Task:
+        """The task for the workers' machines: one for this machine becomes one for theirs.
+
+        A task for any other target stays as it is, and the workers say whether they can run it. TargetError when it has
+        more threads than they have.
+        """
+        theirs = self.target
+        if task.threads > theirs.cores:
+            raise TargetError(
+                f"the task has {task.threads} threads, the workers of {self.address} have {theirs.cores}; make it with "
+                f"threads={theirs.cores}"
+            )
+        ours = replace(parse("llvm"), cores=task.threads)
+        return replace(task, target=replace(theirs, cores=task.threads)) if task.target == ours else task
+
+    def harness(self, task: Task, seed: int, limits: Limits) -> ClusterHarness:
+        """A harness for a task that fits."""
+        connection, device = self._opened()
+        session = Session(uuid.uuid4().hex, pickle.dumps(task), device.kind, seed, limits)
+        return ClusterHarness(task, session, connection)
+
+
+@dataclass(slots=True)
+class ClusterHarness:
+    """Measures on the workers of a cluster; a harness. Builds happen there too."""
+
+    task: Task
+    _session: Session
+    _connection: Connection
+    _peak: Json = field(default_factory=dict)
+
+    def __enter__(self) -> ClusterHarness:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Have the workers end the processes of this task when they are done with what they have."""
+        self._connection.tell_all(broker.close, self._session.key)
+
+    def measure(self, traces: Sequence[Any], best: Callable[[], float | None]) -> Iterator[tuple[int, Measurement]]:
+        """Measure candidates, a few at a time on every worker; yield (position, measurement) as they come back.
+
+        When workers died of a few together, each is tried alone; who kills workers alone too is a crash.
+        """
+        count = max(1, len(self._connection.workers))
+        size = min(MOST_TOGETHER, -(-len(traces) // count)) or 1
+        groups = [list(range(n, min(n + size, len(traces)))) for n in range(0, len(traces), size)]
+        suspects: list[int] = []
+        for n, found in self._together(groups, traces, best):
+            if isinstance(found, Died):
+                suspects += groups[n]
+            else:
+                yield from zip(groups[n], map(self._here, found), strict=True)
+        for n, found in self._together([[s] for s in suspects], traces, best):
+            if isinstance(found, Died):
+                error = (
+                    f"{found.times} workers died while they measured it; their own processes, not only the candidate's"
+                )
+                yield suspects[n], Measurement(Status.CRASH, error=error)
+            else:
+                yield suspects[n], self._here(found[0])
+
+    def _together(
+        self, groups: list[list[int]], traces: Sequence[Any], best: Callable[[], float | None]
+    ) -> Iterator[tuple[int, Any]]:
+        calls = [(self._session, [traces[n] for n in group], best()) for group in groups]
+        return self._connection.calls(broker.measure, calls)
+
+    def _here(self, measurement: Measurement) -> Measurement:
+        return replace(measurement, host=measurement.host | self._peak)
+
+    def compare(self, trace: Any) -> Comparison:
+        """Time a candidate beside NumPy, on a worker."""
+        comparison: Comparison = self._connection.call(broker.compare, self._session, trace)
+        return comparison
+
+    def crown(self, traces: Sequence[Any]) -> list[Measurement]:
+        """Time the best few in turn, on one worker."""
+        return [self._here(m) for m in self._connection.call(broker.crown, self._session, list(traces))]
+
+    def peak_gflops(self) -> float:
+        """GFLOP/s of multiply-adds of a worker's machine."""
+        found: float = self._connection.call(broker.peak_gflops, self._session)
+        self._peak = {"peak_gflops": round(found, 1)} if found > 0 else {}
+        return found

@@ -1,0 +1,63 @@
+"""Where candidates run: on this machine (`local`), or on the workers of a cluster (`dask://host:port`)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from tensorlang.autotune.measuring.harness import Harness, Limits
+from tensorlang.autotune.measuring.measurer import Measurer, require_native
+from tensorlang.autotune.task import Task
+from tensorlang.errors import DefinitionError, shown
+from tensorlang.target.spec import Target
+
+LOCAL = "local"
+
+
+class Machines(Protocol):
+    """Machines of one kind."""
+
+    def target_of(self, text: str | Target | None) -> str | Target | None:
+        """What a target's text means there: without one, or with `llvm` alone, it is these machines' own."""
+
+    def fit(self, task: Task) -> Task:
+        """The task for these machines; TargetError when they cannot run it."""
+
+    def harness(self, task: Task, seed: int, limits: Limits) -> Harness:
+        """A harness for a task that fits, to be used as a context manager."""
+
+
+class ThisMachine:
+    """The machine that this process runs on."""
+
+    def target_of(self, text: str | Target | None) -> str | Target | None:
+        """The text itself."""
+        return text
+
+    def fit(self, task: Task) -> Task:
+        """The task itself."""
+        require_native(task)
+        return task
+
+    def harness(self, task: Task, seed: int, limits: Limits) -> Harness:
+        """Worker processes of this machine."""
+        return Measurer(task, seed, limits)
+
+
+def machines_of(
+    runner: str | Machines, tls: tuple[str | None, str | None, str | None] = (None, None, None)
+) -> AbstractContextManager[Machines]:
+    """What `runner` names; machines that are open already stay so. DefinitionError for what it cannot be.
+
+    `tls`: files of the authority, our certificate and its key, to reach a scheduler on another machine.
+    """
+    if not isinstance(runner, str):
+        return nullcontext(runner)
+    if runner == LOCAL:
+        return nullcontext(ThisMachine())
+    if not runner.startswith("dask://"):
+        raise DefinitionError(f"runner is 'local' or 'dask://host:port', got {shown(runner)}")
+    from tensorlang.autotune.cluster.address import tls_of
+    from tensorlang.autotune.cluster.machines import Cluster
+
+    return Cluster(runner, tls_of(*tls))

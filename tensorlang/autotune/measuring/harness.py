@@ -1,0 +1,82 @@
+"""What a tuner asks of whoever measures: this machine's processes (measurer), or a cluster's (autotune.cluster)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.records.record import Json, Status
+from tensorlang.autotune.task import Task
+from tensorlang.errors import TensorlangError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds that a build, a run and the final comparison may take, and how candidates are run.
+
+    `builders`: processes that build (0: one for every CPU). `memory`: bytes of address space that a worker may have
+    (0: three quarters of the machine's memory). `flush`: empty the caches before every sample, for programs whose
+    data is cold in use.
+    """
+
+    build: float = 60.0
+    run: float = 10.0
+    compare: float = 120.0
+    builders: int = 0
+    memory: int = 0
+    flush: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What measuring one candidate gave.
+
+    `checked`: its outputs were compared with the reference. `conditions`: how it was timed (docs/records.md). `host`:
+    fingerprint of the machine that ran it; empty for this one.
+    """
+
+    status: Status
+    seconds: tuple[float, ...] = ()
+    error: str = ""
+    checked: bool = False
+    conditions: Json = field(default_factory=dict)
+    host: Json = field(default_factory=dict)
+
+
+class WorkersLost(TensorlangError):
+    """Nobody is left to measure. What was measured before is in the log."""
+
+
+class Harness(Protocol):
+    """Measures candidates of one task; a context manager."""
+
+    @property
+    def task(self) -> Task:
+        """The task, for the target of the machine that measures."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def close(self) -> None:
+        """End the processes and remove the files; what is being measured is dropped."""
+
+    def measure(self, traces: Sequence[Any], best: Callable[[], float | None]) -> Iterator[tuple[int, Measurement]]:
+        """Build and run candidates given as trace JSON; yield (position, measurement) as each is done.
+
+        `best` is asked for the time to beat. Raises WorkersLost when nobody is left to measure the rest.
+        """
+
+    def compare(self, trace: Any) -> Comparison:
+        """Time a candidate beside NumPy, in turn; TensorlangError when it does not run."""
+
+    def crown(self, traces: Sequence[Any]) -> list[Measurement]:
+        """Time the best few again, in turn; empty when one of them does not run any more."""
+
+    def peak_gflops(self) -> float:
+        """GFLOP/s of multiply-adds for the task's dtype and threads, where candidates run; 0 when unknown."""
