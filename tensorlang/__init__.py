@@ -16,6 +16,7 @@ offer(
             for room in ("autotune", "errors", "ir", "nd", "runtime", "target", "te", "testing")
         },
         **{room: f"tensorlang.{room}" for room in ("tir", "topi")},
+        **dict.fromkeys(("autotvm", "auto_scheduler"), "tensorlang.autotune"),
         "__version__": "tensorlang.version:VERSION",
         "build": "tensorlang.driver:build",
         "lower": "tensorlang.driver:lower",
@@ -52,6 +53,26 @@ offer(
         "intrin": "tensorlang.te.tensor_intrin:intrin",
     },
 )
+offer("tensorlang.topi", {"nn": "tensorlang.topi"})
+offer(
+    "tensorlang.autotune.task",
+    {
+        "create": "tensorlang.autotune.templates.task:create",
+        "get_config": "tensorlang.autotune.templates.registry:get_config",
+        "template": "tensorlang.autotune.templates.registry:template",
+    },
+)
+offer(
+    "tensorlang.autotune.tuner",
+    {
+        "GATuner": "tensorlang.autotune.tuners.genetic:GATuner",
+        "GridSearchTuner": "tensorlang.autotune.tuners.index:GridSearchTuner",
+        "RandomTuner": "tensorlang.autotune.tuners.index:RandomTuner",
+        "Tuner": "tensorlang.autotune.tuners.tuner:Tuner",
+        "XGBTuner": "tensorlang.autotune.tuners.learned:XGBTuner",
+    },
+)
+offer("tensorlang.schedule.history", {"STORE": "tensorlang.autotune.context:STORE"})
 offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.llvm.instructions:OWN"})
 offer(
     "tensorlang.tir",
@@ -90,7 +111,7 @@ refuse(
     "tensorlang",
     {
         **dict.fromkeys(("cuda", "gpu", "rocm", "opencl", "metal", "vulkan", "hexagon", "webgpu"), _NO_GPU),
-        **dict.fromkeys(("autotvm", "auto_scheduler", "meta_schedule"), _TUNER),
+        "meta_schedule": _TUNER,
         **dict.fromkeys(("relay", "relax"), _GRAPH),
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
         "arith": "expressions are simplified on the way to loops; te.create_schedule proves bounds",
@@ -101,6 +122,30 @@ refuse(
         "rpc": "kernels run in this process, tuning in local worker processes",
         "script": "write the program in te, or as a Python function with te.hybrid.script",
         "transform": "the passes are fixed; settings are environment variables, listed in docs/reference.md",
+    },
+)
+refuse(
+    "tensorlang.autotune",
+    {
+        "ComputeDAG": "task.compute_dag is the program of a SearchTask as text",
+        "DropletTuner": "use tuner.XGBTuner",
+        "FallbackContext": "a template that is called plainly sees cfg.is_fallback",
+        "HardwareParams": "a target has vectors, caches and cores",
+        "LocalRPCMeasureContext": "use LocalRunner; candidates run in processes of their own",
+        "PreloadMeasuredStates": "with RecordToFile, tuning goes on where the log ends",
+        "RecordReader": "use autotune.read_log",
+        "SketchPolicy": "sketches are made by rules; autotune.tune(task, sketches=...) takes your own",
+        "apply_fixed_config": "use task.instantiate(config)",
+        "apply_graph_best": _GRAPH,
+        "auto_schedule": "use task.tune(TuningOptions(...))",
+        "extract_tasks": _GRAPH,
+        "graph_tuner": _GRAPH,
+        "load_best_record": "use autotune.find_best",
+        "record": "use autotune.read_log, or the command `tensorlang log`",
+        "save_records": "use autotune.LogWriter",
+        "tophub": "records are in your own logs; `tensorlang log import` reads its logs of x86 CPUs",
+        **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), "use autotune.template"),
+        **dict.fromkeys(("RPCRunner", "RPCTracker"), "use LocalRunner; candidates run on this machine"),
     },
 )
 refuse(
@@ -174,6 +219,19 @@ refuse(
         "nextafter": "use te.extern with numpy.nextafter",
         "schedule": "use te.create_schedule",
         "trace": "use te.extern with a Python function that prints",
+    },
+)
+_SCHEDULES = "topi.schedule schedules any program"
+refuse(
+    "tensorlang.topi",
+    {
+        **dict.fromkeys(("arm_cpu", "generic", "generic_func", "x86"), _SCHEDULES),
+        "bias_add": "use topi.add, the bias reshaped by topi.reshape; topi.dense takes a bias",
+        "cuda": _NO_GPU,
+        "flatten": "use topi.reshape",
+        "tag": "rules go by op.tag, which te.compute takes as tag=",
+        "testing": "references are the rows of topi.OPERATORS",
+        "utils": "shapes are tuples, and int(n) is the number of a constant extent",
     },
 )
 refuse(

@@ -93,6 +93,9 @@ SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
             ),
             Setting("cache", "1", _switch, "0 or 1", "keep compiled kernels on disk"),
             Setting("cache_dir", "~/.cache/tensorlang", _folder, "a folder", "where compiled kernels are kept"),
+            Setting(
+                "store", "~/.local/share/tensorlang", _folder, "a folder", "where tuning records are kept by default"
+            ),
             Setting("dump", "", _optional_folder, "a folder", "write every stage of lowering there, numbered"),
             Setting("log", "", _topics, f"some of {', '.join(_TOPICS)}", "print what these parts do"),
             Setting("check", "0", _switch, "0 or 1", "verify the loop IR after every pass, and the order of the loops"),
@@ -111,7 +114,7 @@ def get(name: Literal["num_threads"]) -> int | None: ...
 @overload
 def get(name: Literal["budget"]) -> int: ...
 @overload
-def get(name: Literal["cache_dir"]) -> Path: ...
+def get(name: Literal["cache_dir", "store"]) -> Path: ...
 @overload
 def get(name: Literal["dump"]) -> Path | None: ...
 @overload

@@ -20,6 +20,7 @@ from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
+from tensorlang.schedule.history import best, best_in_use
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
@@ -49,7 +50,7 @@ def lower(
     `args`: the inputs and outputs (tensors), and symbolic sizes if the caller passes them. `simple_mode` is
     accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
     """
-    params, _ = _signature(s, args)
+    params, _ = _signature(_check_schedule(s), args)
     return Lowered(lower_state(s.state, params, name, parse(target).kind, Dump(name)), s, tuple(args))
 
 
@@ -65,26 +66,36 @@ def create_prim_func(ops: Sequence[Tensor]) -> Lowered:
 
 
 def build(
-    s: Schedule | Lowered,
+    s: Schedule | Lowered | Sequence[Tensor],
     args: Sequence[Any] | None = None,
     target: str | Target | None = None,
     target_host: str | None = None,
     name: str = "main",
+    schedule: str | None = None,
 ) -> Executable:
     """Compile a schedule for a target (`llvm`, `llvm -mcpu=...`, `interpreter`; None: this machine's CPU).
 
     The result takes the arrays of `args` in order: NumPy arrays or any CPU DLPack tensor, outputs written in place.
     What `lower` and `te.create_prim_func` return has its `args`, and is compiled for this target from its schedule.
-    `target_host` is accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program,
-    TargetError when the target cannot run it.
+    `target_host` is accepted for classic te's sake.
+
+    A schedule without a step takes the best record of its program where records are in use
+    (`autotune.apply_history_best`). `schedule="best"` asks for one: `build([A, B, C], schedule="best")`, with inputs
+    and outputs in the order of the arrays, or with a schedule without a step; it looks where records are in use, then
+    in the default store, and never builds anything else.
+
+    Raises DefinitionError when `args` do not fit the program, TargetError when the target cannot run it, and
+    RecordError when there is no best schedule; it names the nearest record.
     """
     if isinstance(s, Lowered):
         args = args or s.args
         s = s.schedule
+    s, args = (_check_schedule(s), args) if schedule is None else _without_steps(s, args, schedule)
     if args is None:
         raise DefinitionError("build needs args: the inputs and outputs of the schedule", caller())
-    params, signature = _signature(s, args)
     chosen = parse(target)
+    s = best_in_use(s, chosen) if schedule is None else best(s, chosen)
+    params, signature = _signature(s, args)
     dump = Dump(name)
     dump.write("trace", "py", s.trace.to_python)
     dump.write("program", "txt", lambda: s.program.text)
@@ -95,6 +106,26 @@ def build(
         if form != "loops":
             dump.write("target", form, partial(executable.source, form))
     return executable.require(_facts(s, signature))
+
+
+def _without_steps(s: Any, args: Sequence[Any] | None, schedule: str) -> tuple[Schedule, Sequence[Any] | None]:
+    """The program whose best schedule is wanted, and its arguments."""
+    if schedule != "best":
+        raise DefinitionError(f"schedule is 'best', or left out, got {shown(schedule)}", caller())
+    if isinstance(s, Schedule):
+        if s.trace.steps:
+            text = f"schedule='best' looks up all steps, and this schedule has {len(s.trace.steps)} already; "
+            raise DefinitionError(f"{text}leave it out, or pass the tensors", caller())
+        return s, args
+    if not isinstance(s, list | tuple) or not s or not all(isinstance(t, Tensor) for t in s):
+        text = f"schedule='best' takes the tensors, inputs and outputs, or a schedule without a step, got {shown(s)}"
+        raise DefinitionError(text, caller())
+    computed = [t for t in s if not isinstance(t.op, PlaceholderOp)]
+    if not computed:
+        raise DefinitionError("build needs an output: a tensor that is computed", caller())
+    made = create_schedule(computed)
+    inputs = {made.buffer_of(t) for t in s if isinstance(t.op, PlaceholderOp)}
+    return made, args or [t for t in s if t not in computed or _held(made.program, made.buffer_of(t)) not in inputs]
 
 
 def _facts(s: Schedule, signature: Sequence[Buffer | Var]) -> list[FactCheck]:
@@ -108,10 +139,16 @@ def _schedule_tree(s: Schedule) -> str:
     return nest_text(derived.tree, derived.scop)
 
 
+def _check_schedule(s: object) -> Schedule:
+    if isinstance(s, Schedule):
+        return s
+    tensors = isinstance(s, list | tuple) and any(isinstance(t, Tensor) for t in s)
+    advice = "; build(tensors, schedule='best') looks up a tuned one" if tensors else ""
+    raise DefinitionError(f"expected a schedule (te.create_schedule), got {shown(s)}{advice}", caller())
+
+
 def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffer | Var, ...]]:
     """Buffer names of the parameters in order, and what the caller passes, sizes included."""
-    if not isinstance(s, Schedule):
-        raise DefinitionError(f"expected a schedule (te.create_schedule), got {shown(s)}", caller())
     if not isinstance(args, list | tuple):
         raise DefinitionError(f"args are a list of tensors and sizes, got {shown(args)}", caller())
     program = s.program

@@ -60,10 +60,11 @@ def own_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Verify every stage of lowering, and keep compiled kernels in a folder of this run."""
+    """Verify every stage of lowering, and keep compiled kernels and records in folders of this run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TENSORLANG_CHECK", "1")
         patch.setenv("TENSORLANG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TENSORLANG_STORE", str(tmp_path_factory.mktemp("store")))
         for name in ("TENSORLANG_DUMP", "TENSORLANG_LOG", "TENSORLANG_BUDGET", "TENSORLANG_CACHE"):
             patch.delenv(name, raising=False)
         yield

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import cpu, workloads
+from benchmarks import cpu, records, workloads
 from benchmarks.__main__ import main
 from benchmarks.contest import Outcome, compete, largest_error
 from benchmarks.contestant import Contestant
@@ -38,6 +38,7 @@ TINY = (
     workloads.heads(2, 9, 4),
     workloads.narrow(8, "bfloat16"),
     workloads.narrow(8, "int8"),
+    workloads.quantized_conv(9, 5, 20, 3, stride=2),
     workloads.stencil(12, 4),
 )
 RATES = {"gflops": 100.0, "l2_gbs": 80.0, "last_cache_gbs": 40.0, "memory_gbs": 10.0}
@@ -68,10 +69,12 @@ def test_operations_and_bytes() -> None:
     (matmul,) = workloads.chosen("matmul-512")
     assert matmul.operations == 2 * 512**3
     assert matmul.bytes == 3 * 4 * 512**2
-    (bare, _) = workloads.chosen("conv-224-")
+    (bare, *_) = workloads.chosen("conv-224-")
     assert bare.operations == 2 * 112 * 112 * 64 * 3 * 7 * 7
-    (int8,) = workloads.chosen("int8")
+    (int8,) = workloads.chosen("matmul-1024-int8")
     assert int8.bytes == 6 * 1024**2
+    (layer,) = workloads.chosen("conv-56-64-256-1x1-int8")
+    assert layer.bytes == 56 * 56 * 64 + 64 * 256 + 256 + 56 * 56 * 256
 
 
 def test_patterns() -> None:
@@ -261,3 +264,10 @@ def test_other_benchmarks_need_no_command() -> None:
     made = CliRunner().invoke(main, ["no-such-benchmark"])
     assert made.exit_code == 2
     assert "'overheads', 'verdicts', 'matmul'" in made.output
+
+
+def test_lookups_are_timed_in_a_log_of_any_length() -> None:
+    figures = {f.name: f for f in records.measure(60)}
+    assert len(figures) == 6
+    assert all(f.value > 0 for f in figures.values())
+    assert any("opening the index" in name and f.goal == 1.0 for name, f in figures.items())

@@ -52,7 +52,7 @@ def test_names_of_classic_te_exist(module: str) -> None:
     [
         (tvm, "relay", "operators, not graphs"),
         (tvm, "cuda", "GPU targets are not there yet"),
-        (tvm, "autotvm", "tensorlang tune"),
+        (tvm, "meta_schedule", "tensorlang tune"),
         (te, "trace", "use te.extern"),
         (tvm.tir, "Schedule", "use te.create_schedule"),
     ],

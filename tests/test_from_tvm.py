@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import tensorlang as tvm
-from tensorlang import te, tir
+from tensorlang import te, tir, topi
 from tensorlang.names import PAGE
 
 TEXT = (Path(__file__).parent.parent / PAGE).read_text(encoding="utf-8")
@@ -108,6 +108,11 @@ te.Stage.storage_align axis factor offset
 te.Stage.double_buffer
 te.Stage.rolling_buffer
 te.Stage.transform_layout mapping_function
+topi.nn.dense data weight bias out_dtype
+topi.nn.conv2d data weight strides padding dilation data_layout kernel_layout out_dtype
+topi.nn.conv2d_nchw data weight stride padding dilation out_dtype
+topi.nn.pool2d data kernel stride dilation padding pool_type ceil_mode layout count_include_pad
+topi.nn.softmax x axis
 """
 """Names with their parameters in TVM's order; more may follow here."""
 
@@ -147,7 +152,7 @@ def objects() -> dict[str, Any]:
     lowered = tvm.lower(s, [A, C])
     f = tvm.build(s, [A, C], target="interpreter")
     return {"tvm": tvm, "te": te, "tir": tir, "A": A, "C": C, "E": E, "S": S, "s": s, "axis": axis, "f": f,
-            "lowered": lowered}  # fmt: skip
+            "lowered": lowered, "topi": topi}  # fmt: skip
 
 
 def value(name: str) -> Any:
@@ -257,3 +262,12 @@ def test_axes_in_classic_words() -> None:
     assert (str(k.dom.min), str(k.dom.extent), k.iter_type) == ("2", "5", tir.IterVar.CommReduce)
     assert (thread.iter_type, thread.thread_tag) == (tir.IterVar.ThreadIndex, "threadIdx.x")
     assert objects()["C"].op.axis[0].iter_type == tir.IterVar.DataPar
+
+
+def test_constant_extents_are_numbers() -> None:
+    constant: Any
+    symbolic: Any
+    constant, symbolic = te.placeholder((4, te.var("n")), name="A").shape
+    assert int(constant) == 4
+    with pytest.raises(TypeError):
+        int(symbolic)

@@ -59,6 +59,35 @@ SHOWN = {
         "% of the peak\n",
         "s['C'].compute_at(s['relu'], 'j_i_o')",
     ),
+    "07_template_free": (
+        "4 trials, failures: none",
+        "6 trials (4 resumed) in ",
+        "1 records: 1 legal",
+        " steps, as in the record",
+        "store has no records yet; tune with log='default', or name a log",
+        "the best schedule of the log: equal to NumPy",
+        "the best schedule of the store: equal to NumPy",
+        "the nearest is operators.py:nearest(256, 64, 32) (same structure, other extents)",
+        "INFO: topi.schedule: label takes the record of ",
+        " steps, from the record of ",
+    ),
+    "06_templates": (
+        "ConfigSpace of 80:\n   0 tile_i: split of i=64 by factors, 5",
+        "ConfigEntity(17: tile_i=[-1, 4], tile_j=[-1, 64], rows=['none'], sum_outside=True)",
+        "10 trials, 0 configurations refused before any build",
+        "the best schedule: equal to NumPy",
+        "the nearest is tutorial/matmul(64, 64, 64) (same name, other sizes)",
+        "the same program, declared elsewhere: the same schedule",
+        "12 trials (10 resumed) in ",
+    ),
+    "08_cluster": (
+        "measuring for\n",
+        "12 trials, 12 measured\n",
+        "threads of the device: 1\n",
+        "every record names its machine: True\n",
+        "the best schedule: equal to NumPy\n",
+        "is another machine, and the connection is not encrypted\n",
+    ),
 }
 """What a tutorial must print, besides coming to its end."""
 

@@ -2,35 +2,104 @@
 
 from __future__ import annotations
 
-from tensorlang.autotune.apply import apply_best, find_best, replay
+from typing import Any
+
+from tensorlang.autotune import callback
+from tensorlang.autotune.apply import apply_best, find_best, find_nearest, replay
 from tensorlang.autotune.bench import Bench, bench_best
-from tensorlang.autotune.measuring.measurer import Limits
-from tensorlang.autotune.records.log import Log, LogWriter, best_record, best_records, merge_logs, read_log
+from tensorlang.autotune.context import ApplyHistoryBest, HistoryMiss, apply_history_best
+from tensorlang.autotune.explanation import Explanation, explain
+from tensorlang.autotune.importers.importing import import_log
+from tensorlang.autotune.machines import machines_of
+from tensorlang.autotune.measuring.harness import Limits
+from tensorlang.autotune.records.log import Log, LogWriter, best_record, best_records, read_log
 from tensorlang.autotune.records.record import Status, TuningRecord
+from tensorlang.autotune.records.rewriting import merge_logs
+from tensorlang.autotune.records.store import default_store
+from tensorlang.autotune.report.writing import Report, make_report, report_logs
 from tensorlang.autotune.result import Interrupted, Progress, Result
+from tensorlang.autotune.search_task import RecordToFile, SearchTask, TuningOptions, register_workload
 from tensorlang.autotune.task import Task, create_task, task_of
-from tensorlang.autotune.tuner import tune
+from tensorlang.autotune.task_scheduler import TaskScheduler
+from tensorlang.autotune.templates.config import ConfigEntity
+from tensorlang.autotune.templates.entity import AnnotateEntity, OtherOptionEntity, ReorderEntity, SplitEntity
+from tensorlang.autotune.templates.registry import get_config, template
+from tensorlang.autotune.templates.space import ConfigSpace
+from tensorlang.autotune.templates.task import TemplateTask, template_task
+from tensorlang.autotune.tuner import train_model, tune
+from tensorlang.autotune.tuners.measure import (
+    LocalBuilder,
+    LocalRunner,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    measure_option,
+)
+from tensorlang.autotune.tuners.run import tune_template
+from tensorlang.names import lookup
+from tensorlang.schedule.history import RecordSkipped
 
 __all__ = [
+    "AnnotateEntity",
+    "ApplyHistoryBest",
     "Bench",
+    "ConfigEntity",
+    "ConfigSpace",
+    "Explanation",
+    "HistoryMiss",
     "Interrupted",
     "Limits",
+    "LocalBuilder",
+    "LocalRunner",
     "Log",
     "LogWriter",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "OtherOptionEntity",
     "Progress",
+    "RecordSkipped",
+    "RecordToFile",
+    "ReorderEntity",
+    "Report",
     "Result",
+    "SearchTask",
+    "SplitEntity",
     "Status",
     "Task",
+    "TaskScheduler",
+    "TemplateTask",
+    "TuningOptions",
     "TuningRecord",
     "apply_best",
+    "apply_history_best",
     "bench_best",
     "best_record",
     "best_records",
+    "callback",
     "create_task",
+    "default_store",
+    "explain",
     "find_best",
+    "find_nearest",
+    "get_config",
+    "import_log",
+    "machines_of",
+    "make_report",
+    "measure_option",
     "merge_logs",
     "read_log",
+    "register_workload",
     "replay",
+    "report_logs",
     "task_of",
+    "template",
+    "template_task",
+    "train_model",
     "tune",
+    "tune_template",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from tensorlang.errors import DefinitionError, TensorlangError
 def load_function(name: str) -> Callable[..., Any]:
     """Return the function of `path/to/file.py:function`; DefinitionError when there is none.
 
-    What it raises, other than errors of tensorlang, becomes a DefinitionError that shows the call.
+    What it raises, other than errors of tensorlang, becomes a DefinitionError that shows the call. The function itself
+    is its `__wrapped__`.
     """
     path, _, function = name.rpartition(":")
     if not path or not function:
@@ -26,6 +28,7 @@ def load_function(name: str) -> Callable[..., Any]:
         known = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
         raise DefinitionError(f"{path} has no function {function!r}; it has: {', '.join(known) or 'none'}")
 
+    @functools.wraps(made)
     def call(*args: Any) -> Any:
         try:
             return made(*args)

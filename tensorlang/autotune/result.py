@@ -35,7 +35,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What tuning gave. `records` are all of this task, the `resumed` first ones from the log included."""
+    """What tuning gave. `records` are all of this task, the `resumed` first ones from the log included.
+
+    `task` is for the machine that measured. `ended` says why tuning ended before its time; empty when it did not.
+    """
 
     task: Task
     best: TuningRecord | None
@@ -44,6 +47,7 @@ class Result:
     seconds: float
     peak_gflops: float
     comparison: Comparison | None = None
+    ended: str = ""
 
     @property
     def failures(self) -> Counter[str]:

@@ -59,7 +59,7 @@ def task_options(function: F) -> F:
 
 
 def make_task(
-    operator: str, shape: str | None, arguments: str | None, dtype: str | None, target: str, threads: int | None
+    operator: str, shape: str | None, arguments: str | None, dtype: str | None, target: Any, threads: int | None
 ) -> Any:
     """The task that the options describe; DefinitionError or TargetError when they do not fit."""
     from tensorlang.autotune import create_task

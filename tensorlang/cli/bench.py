@@ -27,7 +27,7 @@ def bench(
     from rich.console import Console
 
     from tensorlang.autotune import bench_best
-    from tensorlang.cli.report import record_json, schedule_python, speed_table
+    from tensorlang.cli.outcome import record_json, schedule_python, speed_table
 
     task = make_task(operator, shape, arguments, dtype, target, threads)
     found = bench_best(log_file, task)

@@ -1,19 +1,28 @@
-"""The live display of tuning: one updating line on a terminal, plain lines elsewhere."""
+"""The live display of tuning: a curve and a few lines on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
-from tensorlang.autotune import Progress, Task
+from tensorlang.autotune import Progress, Task, TuningRecord
+from tensorlang.autotune.report.words import format_clock, format_seconds, format_speed, format_threads, printable
 from tensorlang.cli.arguments import UNLIMITED
+from tensorlang.cli.curve import draw_curve
 
 PLAIN_INTERVAL = 5.0
+REDRAW_INTERVAL = 0.25
+TICK = 1.0  # seconds; drawing takes milliseconds of a CPU that candidates may be timed on
+CURVE_ROWS = 6
+LONGEST_CURVE = 96
+LABEL = 9
+STYLES = ("steel_blue3", "bold dark_orange3")  # to be told apart on dark and on light ground
 
 
 @contextmanager
@@ -25,13 +34,23 @@ def open_display(
     if silent:
         yield lambda progress: None
         return
-    team = f"{task.threads} thread{'s' * (task.threads > 1)}"
-    console.print(f"tuning {task.workload} for {task.target}, {team}", markup=False, soft_wrap=True)
+    console.print(
+        f"tuning {task.workload} for {task.target}, {format_threads(task.threads)}", markup=False, soft_wrap=True
+    )
     if not console.is_terminal:
         yield plain_lines(console, trials, seconds)
         return
-    with Live("preparing", console=console, auto_refresh=False, transient=True) as live:
-        yield lambda progress: live.update(progress_table(progress, trials, seconds), refresh=True)
+    screen = Screen(trials, seconds)
+    with Live(screen, console=console, refresh_per_second=1 / TICK, transient=True) as live:
+        drawn = [0.0]
+
+        def show(progress: Progress) -> None:
+            screen.add(progress)
+            if time.monotonic() - drawn[0] > REDRAW_INTERVAL:
+                drawn[0] = time.monotonic()
+                live.refresh()
+
+        yield show
 
 
 def plain_lines(console: Console, trials: int, seconds: float | None) -> Callable[[Progress], None]:
@@ -48,34 +67,142 @@ def plain_lines(console: Console, trials: int, seconds: float | None) -> Callabl
     return show
 
 
-def progress_table(progress: Progress, trials: int, seconds: float | None) -> Table:
-    """The live row of a terminal."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    cells = describe(progress, trials, seconds)
-    table.add_row(*(f"[dim]{name}[/] [bold]{value}[/]" for name, value in cells))
-    return table
-
-
 def describe(progress: Progress, trials: int, seconds: float | None) -> list[tuple[str, str]]:
-    """Progress as (name, value) pairs: trials, best speed and its share of the peak, failures, time left."""
+    """Progress as (name, value) pairs: trials, best time and speed, share of the peak, failures, time left."""
     best = progress.best
     cells = [("trials", str(progress.trials) if _open_ended(trials, seconds) else f"{progress.trials}/{trials}")]
-    cells.append(("best", "none yet" if best is None else f"{best.gflops:.1f} GFLOP/s"))
+    cells.append(("best", "none yet" if best is None else f"{format_seconds(best.median)}, {speed_text(best)}"))
     if best is not None and progress.peak_gflops:
         cells.append(("of peak", f"{100 * best.gflops / progress.peak_gflops:.0f}%"))
-    failed = ", ".join(f"{count} {status}" for status, count in progress.failures.most_common())
-    cells.append(("failures", failed or "none"))
-    left = time_left(progress, trials, seconds)
-    cells.append(("left", f"{int(left) // 60}:{int(left) % 60:02d}"))
+    cells.append(("failures", failures_text(progress)))
+    cells.append(("left", format_clock(time_left(progress, trials, seconds))))
     return cells
+
+
+def speed_text(record: TuningRecord) -> str:
+    """The speed of a record in words."""
+    return f"{format_speed(record.gflops)} GFLOP/s"
+
+
+def failures_text(progress: Progress) -> str:
+    """Failures by kind, the most frequent first."""
+    return ", ".join(f"{count} {status}" for status, count in progress.failures.most_common()) or "none"
 
 
 def _open_ended(trials: int, seconds: float | None) -> bool:
     return seconds is not None and trials >= UNLIMITED
 
 
-def time_left(progress: Progress, trials: int, seconds: float | None) -> float:
-    """Seconds until the budget of time or of trials ends, at the present rate."""
+def pace(progress: Progress, first: float = 0.0) -> float:
+    """Seconds for a trial; `first` is when the first one ended, for what came before it was preparation."""
     done = progress.trials - progress.resumed
-    by_rate = progress.elapsed / max(1, done) * max(0, trials - progress.trials)
+    return progress.elapsed / max(1, done) if done < 3 else (progress.elapsed - first) / (done - (first > 0))
+
+
+def time_left(progress: Progress, trials: int, seconds: float | None, first: float = 0.0) -> float:
+    """Seconds until the budget of time or of trials ends, at the present pace."""
+    by_rate = pace(progress, first) * max(0, trials - progress.trials)
     return by_rate if seconds is None else min(by_rate, max(0.0, seconds - progress.elapsed))
+
+
+@dataclass(slots=True)
+class Screen:
+    """What a terminal shows. Clocks go on between trials."""
+
+    trials: int
+    seconds: float | None
+    clock: Callable[[], float] = time.monotonic
+    _start: float = field(init=False)
+    _latest: Progress | None = field(init=False, default=None)
+    _told: float = field(init=False, default=0.0)
+    _timed: list[tuple[float, float]] = field(init=False, default_factory=list)
+    _best: list[tuple[float, float]] = field(init=False, default_factory=list)
+    _best_trial: int = field(init=False, default=0)
+    _first: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self._start = self.clock()
+
+    def add(self, progress: Progress) -> None:
+        """Take in a trial."""
+        self._first = self._first or progress.elapsed
+        self._latest, self._told = progress, self.clock()
+        if progress.record.ok:
+            self._timed.append((progress.elapsed, progress.record.gflops))
+        best = progress.best
+        if best is not None and (not self._best or best.gflops > self._best[-1][1]):
+            self._best.append((progress.elapsed, best.gflops))
+            self._best_trial = progress.trials if best is progress.record else 0
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        latest = self._latest
+        if latest is None:
+            words = f"inputs, reference outputs, peak of the machine  {format_clock(self.clock() - self._start)}"
+            yield _line("prepare", Text(words), width)
+            return
+        elapsed = latest.elapsed + self.clock() - self._told
+        left = max(0.0, time_left(latest, self.trials, self.seconds, self._first) - (elapsed - latest.elapsed))
+        yield _line("best", self._best_words(latest), width)
+        if self._best and not options.ascii_only:
+            yield from self._curve(elapsed, width)
+        yield _line("trials", self._trials_words(latest, elapsed, left, width, options.ascii_only), width)
+        yield _line("failed", Text(failures_text(latest), "bold red" if latest.failures else "dim"), width)
+        yield _line("now", self._now_words(latest), width)
+
+    def _best_words(self, latest: Progress) -> Text:
+        best = latest.best
+        if best is None:
+            return Text("none yet", "dim")
+        words = Text.assemble((format_seconds(best.median), "bold"), "   ", (speed_text(best), "bold"))
+        if latest.peak_gflops:
+            words.append(f"   {100 * best.gflops / latest.peak_gflops:.0f}% of peak")
+        return words.append(f"   trial {self._best_trial}" if self._best_trial else "   from the log", "dim")
+
+    def _curve(self, elapsed: float, width: int) -> Iterator[Text]:
+        """Speed against time: single trials as dots, the best so far as a line."""
+        columns = min(LONGEST_CURVE, width - LABEL - 2)
+        if columns < 16:
+            return
+        top, span = self._best[-1][1], max(elapsed, 1e-9)
+
+        def placed(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+            return [(x / span, y / top) for x, y in points]
+
+        lines = draw_curve(placed(self._timed), placed(self._best), columns, CURVE_ROWS, STYLES)
+        for row, line in enumerate(lines):
+            label = {0: format_speed(top), CURVE_ROWS - 1: "0"}.get(row, "")
+            yield Text.assemble((f"{label:>{LABEL - 1}} ", "dim"), ("┤" if label else "│", "dim"), line)
+        end = format_clock(elapsed)
+        axis = "GFLOP/s over time".center(columns - 4 - len(end)) if columns > 40 else " " * (columns - 4 - len(end))
+        yield Text(f"{'':{LABEL}} 0:00{axis}{end}", "dim")
+
+    def _trials_words(self, latest: Progress, elapsed: float, left: float, width: int, ascii_only: bool) -> Text:
+        done = str(latest.trials) if _open_ended(self.trials, self.seconds) else f"{latest.trials} of {self.trials}"
+        resumed = f" ({latest.resumed} from the log)" if latest.resumed else ""
+        rate = f", {60 / max(1e-3, pace(latest, self._first)):.0f} a minute"
+        words = f"  {done}{resumed}{rate}, {format_clock(left)} left"
+        room = min(30, width - LABEL - len(words) - 1)
+        if room < 6:
+            return Text(words.strip())
+        full = round(room * min(1.0, elapsed / max(1e-9, elapsed + left)))
+        bar, rest = ("#", "-") if ascii_only else ("━", "─")
+        return Text.assemble((bar * full, "dark_orange3"), (rest * (room - full), "dim"), words)
+
+    def _now_words(self, latest: Progress) -> Text:
+        record = latest.record
+        time_over = self.seconds is not None and latest.elapsed >= self.seconds
+        if latest.trials >= self.trials or time_over:
+            return Text("timing the best beside NumPy")
+        if record.ok:
+            came = f"{format_seconds(record.median)}, {record.sketch}"
+        else:
+            came = " ".join(f"{record.status}: {record.error}".split())
+        return Text.assemble("building and timing; ", (f"trial {latest.trials}: {printable(came)}", "dim"))
+
+
+def _line(name: str, words: Text, width: int) -> Text:
+    """A named line that is cut at the terminal's edge."""
+    line = Text.assemble((f"{name:>{LABEL - 1}} ", "dim"), " ", words, no_wrap=True, overflow="ellipsis")
+    line.truncate(width, overflow="ellipsis")
+    return line

@@ -1,23 +1,30 @@
-"""`tensorlang log`: look into tuning logs, take their best, merge them."""
+"""`tensorlang log`: look into tuning logs, judge them, and change them whole."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from tensorlang.autotune import Log, TuningRecord
+    from tensorlang.autotune.records.lookup import Source
 
 FILES = click.argument("files", nargs=-1, required=True, type=click.Path())
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, one record a line.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 
 
 @click.group()
 def log() -> None:
-    """Show, search and merge tuning logs."""
+    """Show, search, verify, merge and convert tuning logs.
+
+    A file named `default` is the default store (TENSORLANG_STORE).
+    """
 
 
 @log.command()
@@ -29,9 +36,13 @@ def show(files: Sequence[str], limit: int | None, as_json: bool) -> None:
     records = [record for part in _read(files) for record in part.records]
     records = records[-limit:] if limit else records
     if as_json:
-        _print_json(records)
+        _print_json(record.to_json() for record in records)
         return
-    _print_table(records)
+    rows = []
+    for r in records:
+        decisions = " ".join(f"{name}={value}" for name, value in r.decisions.items())
+        rows.append((r.time, str(r.workload), r.threads, r.status.value, *_speed(r), r.sketch, decisions))
+    _print_table(("time", "workload", "threads", "status", "median", "GFLOP/s", "sketch", "decisions"), rows)
 
 
 @log.command()
@@ -39,15 +50,12 @@ def show(files: Sequence[str], limit: int | None, as_json: bool) -> None:
 @AS_JSON
 def best(files: Sequence[str], as_json: bool) -> None:
     """Print the fastest schedule of every workload in FILES."""
-    from tensorlang.autotune import best_records
-    from tensorlang.cli.report import format_seconds, schedule_python
-    from tensorlang.errors import RecordError
+    from tensorlang.autotune.report.words import format_seconds
+    from tensorlang.cli.outcome import schedule_python
 
-    found = best_records(record for part in _read(files) for record in part.records)
-    if not found:
-        raise RecordError(f"no record of {', '.join(files)} is ok")
+    found = _bests(files)
     if as_json:
-        _print_json(found)
+        _print_json(record.to_json() for record in found)
         return
     for record in found:
         threads = f"{record.threads} thread{'s' * (record.threads > 1)}"
@@ -59,42 +67,255 @@ def best(files: Sequence[str], as_json: bool) -> None:
 @log.command()
 @FILES
 @click.option("-o", "--output", required=True, type=click.Path(), help="Where to write; may be one of FILES.")
-def merge(files: Sequence[str], output: str) -> None:
+@AS_JSON
+def merge(files: Sequence[str], output: str, as_json: bool) -> None:
     """Merge FILES into one log: every record once, oldest first, torn lines left out."""
     from tensorlang.autotune import merge_logs
 
-    merged, duplicates = merge_logs(files, output)
-    _warn([merged])
+    merged, duplicates = merge_logs(_paths(files), output)
+    _warn([merged.skipped])
+    if as_json:
+        _print_json([{"output": output, "records": len(merged.records), "duplicates": duplicates}])
+        return
     click.echo(f"{output}: {len(merged.records)} records from {len(files)} logs, {duplicates} duplicates dropped")
+
+
+@log.command()
+@click.argument("file", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="Folder of the new files.")
+@click.option("--by", default="workload", show_default=True, help="workload, target, or workload,target.")
+@AS_JSON
+def split(file: str, output: str, by: str, as_json: bool) -> None:
+    """Split FILE into one log for every workload or target, in a folder. FILE stays."""
+    from tensorlang.autotune.records.rewriting import split_log
+
+    parts = split_log(_path(file), output, [word.strip() for word in by.split(",")])
+    if as_json:
+        _print_json({"output": str(path), "records": len(part.records)} for path, part in parts.items())
+        return
+    _print_table(("file", "records"), [(str(path), len(part.records)) for path, part in parts.items()])
+
+
+@log.command()
+@FILES
+@click.option(
+    "--all", "all_records", is_flag=True, help="Verify all records that claim to be legal, not only the best."
+)
+@AS_JSON
+def validate(files: Sequence[str], all_records: bool, as_json: bool) -> None:
+    """Prove the best records of FILES legal again, each on its program, made from the operator or file it names.
+
+    Ends with 1 when a record is refused, damaged, or of a program that its operator does not make any more. Files
+    that records name are run: verify logs of strangers with care.
+    """
+    from tensorlang.autotune.validation import Outcome
+    from tensorlang.autotune.validation import validate as verify
+
+    if all_records:
+        records = [r for part in _read(files) for r in part.records if r.verdict.legal]
+    else:
+        records = _bests(files)
+    found = list(verify(records))
+    if as_json:
+        _print_json(outcome.to_json() for outcome in found)
+    else:
+        rows = [
+            (str(v.record.workload), v.record.threads, *_speed(v.record), v.outcome.value, _first_line(v.why))
+            for v in found
+        ]
+        _print_table(("workload", "threads", "median", "GFLOP/s", "outcome", "why"), rows)
+        counts = ", ".join(f"{n} {o}" for o in Outcome if (n := sum(v.outcome is o for v in found)))
+        click.echo(f"{len(found)} records: {counts or 'nothing to verify'}")
+    if not all(v.sound for v in found):
+        raise click.exceptions.Exit(1)
+
+
+@log.command()
+@click.argument("first", type=click.Path())
+@click.argument("second", type=click.Path())
+@AS_JSON
+def diff(first: str, second: str, as_json: bool) -> None:
+    """Compare the best of every workload in two logs; a ratio above 1 says that SECOND is faster."""
+    from tensorlang.autotune.records.comparison import compare_logs
+    from tensorlang.autotune.report.words import format_seconds
+
+    with ExitStack() as stack:
+        found = compare_logs(*(_open(stack, file) for file in (first, second)))
+    if as_json:
+        _print_json(difference.to_json() for difference in found)
+        return
+    rows = []
+    for each in found:
+        times = ("-" if r is None else format_seconds(r.median) for r in (each.first, each.second))
+        ratio = "-" if each.ratio is None else f"{each.ratio:.3f}"
+        rows.append((str(each.either.workload), each.either.target.get("cpu", ""), each.either.threads, *times, ratio))
+    _print_table(("workload", "cpu", "threads", "first", "second", "ratio"), rows)
+
+
+@log.command()
+@FILES
+@click.option("--format", "form", type=click.Choice(("csv", "json", "python")), default="csv", show_default=True)
+@click.option("-o", "--output", type=click.Path(), help="Where to write (standard output).")
+@click.option(
+    "--best", "best_only", is_flag=True, help="Only the fastest record of every workload (always for python)."
+)
+def export(files: Sequence[str], form: str, output: str | None, best_only: bool) -> None:
+    """Write the records of FILES as a CSV table, a JSON array, or a Python module of schedules."""
+    from tensorlang.autotune.records.export import to_csv, to_json, to_python
+    from tensorlang.errors import TensorlangError
+
+    if best_only or form == "python":
+        records = _bests(files)
+    else:
+        records = [record for part in _read(files) for record in part.records]
+    text = {"csv": to_csv, "json": to_json, "python": to_python}[form](records)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TensorlangError(f"cannot write {output}: {error.strerror}") from error
+
+
+@log.command(name="import")
+@FILES
+@click.option("-o", "--output", default="default", show_default=True, type=click.Path(), help="Log to append to.")
+@click.option("--format", "form", help="What wrote FILES; told by the files themselves without it.")
+@click.option(
+    "--program",
+    "programs",
+    multiple=True,
+    metavar="[NAME=]FILE.py[:FUNCTION]",
+    help="Where TVM's logs find a workload or a template; once for each, or a file for all that it has.",
+)
+@click.option("--target", metavar="TARGET", help="Of TVM's logs, instead of what they say.")
+@click.option("--verify", is_flag=True, help="Run each schedule of TVM's logs on this machine first.")
+@AS_JSON
+def import_(
+    files: Sequence[str],
+    output: str,
+    form: str | None,
+    programs: Sequence[str],
+    target: str | None,
+    verify: bool,
+    as_json: bool,
+) -> None:
+    """Append the records of FILES, in any known format, to a log; those it has already are left out.
+
+    Logs of TVM's AutoTVM (0.2) and auto_scheduler (v0.2 to v0.6) are read line by line: each schedule is made of
+    primitives and proven, or refused with the reason. In the default store they get a log of their own, which counts
+    where this machine's has nothing.
+    """
+    from tensorlang.autotune.records.importing import append_missing
+    from tensorlang.cli.imports import Options, outputs, read_files
+
+    parts = read_files(files, form, Options(programs, target, verify))
+    _warn(part.log.skipped for part in parts)
+    if as_json:
+        _print_json(entry for part in parts for entry in part.entries)
+    else:
+        for text in (text for part in parts for text in part.texts):
+            click.echo(text)
+    for path, there in outputs(parts, output).items():
+        _, added, known = append_missing(path, [record for part in there for record in part.log.records])
+        if as_json:
+            _print_json([{"output": str(path), "records": added, "known": known}])
+        else:
+            click.echo(f"{path}: {added} records from {len(there)} files, {known} were there already")
+
+
+@log.command()
+@FILES
+@AS_JSON
+def repair(files: Sequence[str], as_json: bool) -> None:
+    """Take torn lines out of FILES, into FILE.torn beside each; all whole lines stay as they are."""
+    from tensorlang.autotune.records.rewriting import repair_log
+
+    for file in _paths(files):
+        done = repair_log(file)
+        if as_json:
+            torn = None if done.torn is None else str(done.torn)
+            _print_json([{"file": str(file), "kept": done.kept, "removed": done.removed, "torn": torn}])
+            continue
+        where = f", {done.removed} torn ones moved to {done.torn}" if done.torn is not None else ", none torn"
+        click.echo(f"{file}: {done.kept} lines kept{where}")
+
+
+def _path(file: str) -> Path:
+    """One log; `default` is this machine's in the default store."""
+    from tensorlang.autotune.records.store import log_path
+
+    return log_path(file)
+
+
+def _paths(files: Iterable[str]) -> list[Path]:
+    """Logs by their names; `default` is all of the default store."""
+    from tensorlang.autotune.records.store import logs_to_read
+
+    return [path for file in files for path in logs_to_read(file)]
 
 
 def _read(files: Iterable[str]) -> list[Log]:
     from tensorlang.autotune import read_log
 
-    logs = [read_log(file) for file in files]
-    _warn(logs)
+    logs = [read_log(path) for path in _paths(files)]
+    _warn(part.skipped for part in logs)
     return logs
 
 
-def _warn(logs: Iterable[Log]) -> None:
-    for part in logs:
-        if part.skipped:
-            click.echo(f"warning: {part.skipped}", err=True)
+def _open(stack: ExitStack, file: str | Path) -> Source:
+    from tensorlang.autotune.records.store import open_source
+
+    source = stack.enter_context(open_source(file if isinstance(file, Path) else _path(file)))
+    _warn([source.skipped])
+    return source
 
 
-def _print_json(records: Iterable[TuningRecord]) -> None:
-    for record in records:
-        click.echo(json.dumps(record.to_json()))
+def _bests(files: Iterable[str]) -> list[TuningRecord]:
+    """The fastest record of every workload, target and number of threads; RecordError when none is ok."""
+    from tensorlang.autotune import best_records
+    from tensorlang.errors import RecordError
+
+    with ExitStack() as stack:
+        found = best_records(record for path in _paths(files) for record in _open(stack, path).bests())
+    if not found:
+        raise RecordError(f"no record of {', '.join(files)} is ok")
+    return found
 
 
-def _print_table(records: Sequence[TuningRecord]) -> None:
-    from tensorlang.cli.report import format_seconds
+def _warn(skipped: Iterable[str]) -> None:
+    for text in filter(None, skipped):
+        click.echo(f"warning: {text}", err=True)
 
-    rows = [("time", "workload", "threads", "status", "median", "GFLOP/s", "sketch", "decisions")]
-    for r in records:
-        speed = (format_seconds(r.median), f"{r.gflops:.1f}") if r.seconds else ("-", "-")
-        decisions = " ".join(f"{name}={value}" for name, value in r.decisions.items())
-        rows.append((r.time, str(r.workload), str(r.threads), r.status.value, *speed, r.sketch, decisions))
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    for row in rows:
-        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+def _print_json(entries: Iterable[Any]) -> None:
+    for entry in entries:
+        click.echo(json.dumps(entry))
+
+
+def _speed(record: TuningRecord) -> tuple[str, str]:
+    from tensorlang.autotune.report.words import format_seconds
+
+    return (format_seconds(record.median), f"{record.gflops:.1f}") if record.seconds else ("-", "-")
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table as wide as the terminal; in files and pipes as wide as it needs to be, one line a row."""
+    from rich.console import Console
+    from rich.table import Table
+
+    cells = [list(map(str, row)) for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for n, name in enumerate(columns):
+        numbers = all(row[n].replace(".", "").isdigit() or row[n] == "-" for row in cells)
+        table.add_column(name, justify="right" if numbers and cells else "left")
+    for row in cells:
+        table.add_row(*row)
+    wide = sum(max(map(len, column)) + 2 for column in zip(columns, *cells, strict=True))
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else wide)
+    console.print(table)

@@ -8,9 +8,12 @@ import click
 
 from tensorlang.cli.bench import bench
 from tensorlang.cli.check import check
+from tensorlang.cli.explain import explain
 from tensorlang.cli.log import log
+from tensorlang.cli.report import report
 from tensorlang.cli.target import target
 from tensorlang.cli.tune import tune
+from tensorlang.cli.worker import worker
 from tensorlang.errors import InternalError, ScheduleError, TensorlangError
 from tensorlang.version import VERSION
 
@@ -21,7 +24,7 @@ def tensorlang() -> None:
     """Tune, benchmark and inspect tensor kernels."""
 
 
-for command in (tune, bench, check, log, target):
+for command in (tune, bench, check, explain, log, report, target, worker):
     tensorlang.add_command(command)
 
 
@@ -30,11 +33,17 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = tensorlang.main(arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)  # click returns what `ctx.exit` was given
+    except click.UsageError as error:
+        if error.message.startswith("Usage: "):  # a group without a command: click gives its help for a message
+            click.echo(error.message, err=True)
+            sys.exit(2)
+        _fail(f"{error.format_message()}{f' (see {error.ctx.command_path} --help)' if error.ctx else ''}", 2)
     except click.ClickException as error:
-        place = f" (see {error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
-        _fail(f"{error.format_message()}{place}", 2)
+        _fail(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
         _fail("stopped", 130)
+    except MemoryError as error:
+        _fail(f"this machine has not enough memory: {error}", 1)
     except InternalError as error:
         _fail(str(error), 1)
     except TensorlangError as error:

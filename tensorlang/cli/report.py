@@ -1,99 +1,40 @@
-"""Final tables: the best schedule beside NumPy."""
+"""`tensorlang report`: a page about tuning logs."""
 
 from __future__ import annotations
 
 import json
-import statistics
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from tensorlang.autotune import Result, TuningRecord
-from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.schedule.trace import Trace
+import click
 
 
-def schedule_python(record: TuningRecord) -> str:
-    """The schedule of a record as Python text."""
-    return str(Trace.from_json(record.trace).to_python())
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option("-o", "--output", type=click.Path(), help="The page (the log's name with .html, in this folder).")
+@click.option("--workload", help="Only programs whose name holds this text, or with this key.")
+@click.option("--run-files", is_flag=True, help="Run the files that records name, to show the loops of their programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and write a page only with -o.")
+def report(files: Sequence[str], output: str | None, workload: str | None, run_files: bool, as_json: bool) -> None:
+    """Write one HTML page about FILES: search curves, best schedules, estimates against times, failures.
 
+    The page needs nothing else, and holds no script. A file named `default` is the default store. Best schedules are
+    proven again to show their loops; a program of your own is shown with --run-files, which runs the file that a record
+    names: ask for that with logs you trust.
+    """
+    from tensorlang.autotune.report.words import format_seconds, printable
+    from tensorlang.autotune.report.writing import report_logs
 
-def print_result(result: Result, log: str) -> None:
-    """Print what tuning found: the schedule, its speed, NumPy's."""
-    console = Console(highlight=False, soft_wrap=True)
-    if result.best is None:
-        console.print("no candidate was measured")
+    made = report_logs(files, workload, run_files)
+    for line in made.skipped:
+        click.echo(printable(line), err=True)
+    path = output or (None if as_json else f"{Path(files[0]).stem}.html")
+    if path is not None:
+        made.write(path)
+    if as_json:
+        click.echo(json.dumps(made.to_json(), indent=2))
         return
-    console.print(schedule_python(result.best), markup=False)
-    console.print(speed_table(result.best, result.peak_gflops, result.comparison))
-    failures = ", ".join(f"{count} {status}" for status, count in result.failures.most_common()) or "none"
-    resumed = f" ({result.resumed} resumed)" if result.resumed else ""
-    summary = f"{len(result.records)} trials{resumed} in {result.seconds:.0f} s, failures: {failures}; log: {log}"
-    console.print(summary, markup=False)
-
-
-def speed_table(best: TuningRecord, peak: float, comparison: Comparison | None) -> Table:
-    """Time, speed and share of the peak, one line a competitor."""
-    table = Table(title=f"{best.workload}, {best.threads} thread{'s' * (best.threads > 1)}", title_justify="left")
-    for name, justify in (("", "left"), ("time", "right"), ("GFLOP/s", "right"), ("of peak", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for name, seconds in _lines(best, comparison):
-        speed = best.workload.flops / seconds / 1e9
-        share = f"{100 * speed / peak:.1f}%" if peak else "?"
-        table.add_row(name, format_seconds(seconds), f"{speed:.1f}", share)
-    if comparison is not None:
-        table.caption = f"{comparison.speedup:.2f} times the speed of {comparison.competitor}, timed in turn"
-    return table
-
-
-def _lines(best: TuningRecord, comparison: Comparison | None) -> list[tuple[str, float]]:
-    if comparison is None:
-        return [("tensorlang", best.median)]
-    ours, theirs = statistics.median(comparison.tensorlang), statistics.median(comparison.numpy)
-    return [("tensorlang", ours), (comparison.competitor, theirs)]
-
-
-def format_seconds(seconds: float) -> str:
-    """A time with three digits: 1.23 ms."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
-def record_json(best: TuningRecord, peak: float, comparison: Comparison | None) -> dict[str, Any]:
-    """A record's speed and schedule as JSON data; times in seconds, speeds in GFLOP/s."""
-    return {
-        "workload": str(best.workload),
-        "threads": best.threads,
-        "seconds": best.median,
-        "gflops": best.gflops,
-        "peak_gflops": peak or None,
-        "schedule": schedule_python(best),
-        "decisions": dict(best.decisions),
-        "comparison": None
-        if comparison is None
-        else {
-            "competitor": comparison.competitor,
-            "tensorlang_seconds": statistics.median(comparison.tensorlang),
-            "numpy_seconds": statistics.median(comparison.numpy),
-            "speedup": comparison.speedup,
-        },
-    }
-
-
-def result_json(result: Result, log: str) -> str:
-    """The result of tuning as one JSON document."""
-    best = None if result.best is None else record_json(result.best, result.peak_gflops, result.comparison)
-    return json.dumps(
-        {
-            "best": best,
-            "trials": len(result.records),
-            "resumed": result.resumed,
-            "failures": dict(result.failures),
-            "seconds": result.seconds,
-            "log": log,
-        },
-        indent=2,
-    )
+    for search in made.searches:
+        best = "none timed" if search.best is None else f"best {format_seconds(search.best.median)}"
+        click.echo(printable(f"{search.name}: {search.trials} trials, {best}"))
+    click.echo(f"wrote {path}")

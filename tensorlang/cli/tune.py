@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from tensorlang.cli.arguments import UNLIMITED, make_task, task_options
+from tensorlang.cli.arguments import UNLIMITED, make_task, parse_arguments, task_options
+from tensorlang.cli.worker import tls_options
 from tensorlang.errors import TensorlangError
+
+if TYPE_CHECKING:
+    from tensorlang.autotune import Limits, Result, Task
+    from tensorlang.autotune.machines import Machines
+
+
+class _Where(TypedDict):
+    """Where and how candidates are measured."""
+
+    limits: Limits
+    runner: Machines
+
 
 DEFAULT_LOG = "tensorlang-tuning.jsonl"
 DEFAULT_TRIALS = 64
@@ -19,6 +35,12 @@ DEFAULT_TRIALS = 64
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Wall time to spend.")
 @click.option("--log", "log_file", default=DEFAULT_LOG, show_default=True, help="Records are appended here.")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--report", "page", type=click.Path(dir_okay=False), help="Write a page about the search (HTML).")
+@click.option(
+    "--runner", default="local", show_default=True, help="dask://host:port: measure on that cluster's workers."
+)
+@tls_options
+@click.option("--flush", is_flag=True, help="Empty the caches before every sample: for data that is cold in use.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def tune(
     operator: str,
@@ -31,32 +53,70 @@ def tune(
     seconds: float | None,
     log_file: str,
     seed: int,
+    page: str | None,
+    runner: str,
+    tls_ca_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    flush: bool,
     as_json: bool,
 ) -> None:
     """Tune OPERATOR: a library operator (matmul), or your own as path/to/file.py:function.
 
-    Your function returns its tensors, inputs first. Run the same command again to go on where it stopped.
+    Your function returns its tensors, inputs first; a template of yours (autotune.template) is tuned over its knobs.
+    Run the same command again to go on where it stopped.
     """
     from tensorlang import autotune
     from tensorlang.cli.display import open_display
-    from tensorlang.cli.report import print_result, result_json
 
-    task = make_task(operator, shape, arguments, dtype, target, threads)
+    tls = (tls_ca_file, tls_cert, tls_key)
+    machines = click.get_current_context().with_resource(autotune.machines_of(runner, tls))
+    chosen = machines.target_of(target)
+    task = make_task(operator, shape, arguments, dtype, chosen, threads)
+    template = autotune.template_task(operator, parse_arguments(arguments), chosen, threads)
+    how: _Where = {"limits": autotune.Limits(flush=flush), "runner": machines}
+    _check_page(page)
     limit = trials or (DEFAULT_TRIALS if seconds is None else UNLIMITED)
     try:
         with open_display(task, limit, seconds, silent=as_json) as show:
-            result = autotune.tune(task, limit, seconds, log_file, seed, callbacks=[show], compare=True)
+            if template is None:
+                result = autotune.tune(task, limit, seconds, log_file, seed, callbacks=[show], compare=True, **how)
+            else:
+                result = autotune.tune_template(
+                    template, limit, seconds, log_file, seed, callbacks=[show], compare=True, **how
+                )
     except autotune.Interrupted as stop:
         measured = len(stop.result.records) - stop.result.resumed
-        if as_json:
-            click.echo(result_json(stop.result, log_file))
-        else:
-            print_result(stop.result, log_file)
+        _tell(stop.result, task, log_file, page, as_json)
         click.echo(f"stopped after {measured} new trials, all kept in {log_file}; go on with: {_command()}", err=True)
         raise click.exceptions.Exit(130) from None
+    _tell(result, task, log_file, page, as_json)
     if result.best is None:
         raise TensorlangError(_nothing_found(result))
-    click.echo(result_json(result, log_file)) if as_json else print_result(result, log_file)
+    if result.ended:
+        raise TensorlangError(
+            f"tuning ended early, with all {len(result.records)} trials in {log_file}: {result.ended}"
+        )
+
+
+def _check_page(page: str | None) -> None:
+    """Raise TensorlangError, before hours of tuning, where the page cannot be written."""
+    if page is not None and not os.access(Path(page).absolute().parent, os.W_OK):
+        raise TensorlangError(f"cannot write {page}: no such folder, or not writable")
+
+
+def _tell(result: Result, task: Task, log_file: str, page: str | None, as_json: bool) -> None:
+    """Print what tuning found, and write the page about it, if one was asked for and anything was measured."""
+    from tensorlang.autotune.report.writing import make_report
+    from tensorlang.cli.outcome import print_result, result_json
+
+    if as_json:
+        click.echo(result_json(result, log_file))
+    else:
+        print_result(result, log_file)
+    if page is not None and result.records:
+        make_report(Path(log_file).name, result.records, [task]).write(page)
+        click.echo(f"wrote {page}", err=True)
 
 
 def _command() -> str:
@@ -72,10 +132,9 @@ def _command() -> str:
     return f"tensorlang tune {shlex.join(words)}"
 
 
-def _nothing_found(result: object) -> str:
-    from tensorlang.autotune import Result
-
-    assert isinstance(result, Result)
+def _nothing_found(result: Result) -> str:
+    if not result.records and result.ended:
+        return f"nothing was measured: {result.ended}"
     if not result.records:
         return "nothing was measured in the time given; give more --seconds"
     failures = ", ".join(f"{count} {status}" for status, count in result.failures.most_common())

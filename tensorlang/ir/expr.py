@@ -188,6 +188,9 @@ class Const(Expr):
     value: int | float | bool
     dtype: str
 
+    def __int__(self) -> int:
+        return int(self.value)
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Var(Expr):

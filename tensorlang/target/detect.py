@@ -26,16 +26,18 @@ _OPTIONS = ("-mcpu", "-mattr", "-mtriple", "-num-cores")
 def parse(text: str | Target | None = None) -> Target:
     """Return the target that a text names.
 
-    None or `"llvm"` is this machine. `-mcpu=NAME` takes another CPU, `-mattr=+a,-b` changes its features,
-    `-mtriple=TRIPLE` another system, `-num-cores=N` the threads of a parallel loop (default:
-    TENSORLANG_NUM_THREADS, else the CPUs this process may use, at most OMP_NUM_THREADS of them). TargetError names
-    what is wrong.
+    `"llvm"` is this machine, None the target in use (`with target:`), else this machine. `-mcpu=NAME` takes another
+    CPU, `-mattr=+a,-b` changes its features, `-mtriple=TRIPLE` another system, `-num-cores=N` the threads of a parallel
+    loop (default: TENSORLANG_NUM_THREADS, else the CPUs this process may use, at most OMP_NUM_THREADS of them).
+    TargetError names what is wrong.
     """
+    if text is None:
+        text = Target.current() or "llvm"
     if isinstance(text, Target):
         return text
-    if not isinstance(text, str | None):
+    if not isinstance(text, str):
         raise TargetError(f"a target is text, as in 'llvm -mcpu=haswell', got {shown(text)}")
-    words = shlex.split("llvm" if text is None else text)
+    words = shlex.split(text)
     if not words:
         raise TargetError("an empty target; write for instance 'llvm' or 'llvm -mcpu=haswell'")
     kind, options = words[0], _options(words[1:])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields
+from types import TracebackType
 from typing import Any
 
 from tensorlang.errors import RecordError
@@ -51,6 +53,21 @@ class Target:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", TargetKind(self.kind))
 
+    def __enter__(self) -> Target:
+        """Make this the target of what names none: `with target:`."""
+        _in_use.set((*_in_use.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _in_use.set(_in_use.get()[:-1])
+
+    @staticmethod
+    def current() -> Target | None:
+        """The target of the innermost `with target:`; None outside of all."""
+        return next(reversed(_in_use.get()), None)
+
     def lanes(self, bits: int) -> int:
         """Elements of `bits` bits in one vector register."""
         return max(1, self.vector_bytes * 8 // bits)
@@ -72,6 +89,12 @@ class Target:
         if "kind" not in data or not known >= set(data):
             wrong = ", ".join(sorted(set(data) - known)) or "kind is missing"
             raise RecordError(f"not a target record ({wrong}); its fields are {', '.join(sorted(known))}")
-        gpu = data.get("gpu")
-        caches = tuple(data.get("caches", ()))
-        return Target(**{**data, "caches": caches, "gpu": None if gpu is None else GpuLimits(**gpu)})
+        try:
+            gpu = data.get("gpu")
+            caches = tuple(data.get("caches", ()))
+            return Target(**{**data, "caches": caches, "gpu": None if gpu is None else GpuLimits(**gpu)})
+        except TypeError as error:
+            raise RecordError(f"malformed target record: {error}") from error
+
+
+_in_use: ContextVar[tuple[Target, ...]] = ContextVar("tensorlang_target", default=())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tensorlang.names import listing, lookup
 from tensorlang.topi.activation import (
     cast,
     clip,
@@ -123,3 +126,11 @@ __all__ = [
     "transpose",
     "where",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__)

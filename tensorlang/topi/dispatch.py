@@ -7,7 +7,7 @@ from math import prod
 
 from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule, create_schedule
-from tensorlang.schedule.history import best_known
+from tensorlang.schedule.history import best_if_any
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
@@ -22,14 +22,17 @@ _UNKNOWN = 64
 """Stands for an extent that is not known."""
 
 
-def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = None) -> Schedule:
+def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = None, *, tuned: bool = True) -> Schedule:
     """Return a schedule for a program made of the library's operators (and of te.compute of your own) on a CPU.
 
     Every operator is scheduled by the rule of its family; elementwise stages that follow it (bias, activation,
     residual) are computed in its tile, other elementwise stages are inlined into their readers, unless a sum would then
     compute them again and again, and what is left gets parallel outer and vectorized inner loops. `target` gives vector
-    width, caches and cores: this machine's by default. A tuned record of the program is used instead of the rules where
-    records are in use (`autotune.apply_history_best`).
+    width, caches and cores: this machine's by default.
+
+    The rules give way to a tuned record of exactly this program, target and number of threads, if there is one where
+    records are in use (`autotune.apply_history_best`) or in the default store: the `origin` of the schedule names it.
+    It is proven legal again, and skipped with a warning if it is not. `tuned=False` takes the rules in any case.
 
     Example:
         A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
@@ -38,9 +41,14 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
     machine = parse(target)
     s = create_schedule(wanted)
-    known = best_known(s, machine)
-    if known is not s:
+    known = best_if_any(s, machine, "topi.schedule") if tuned else None
+    if known is not None:
         return known
+    _apply_rules(s, machine)
+    return s
+
+
+def _apply_rules(s: Schedule, machine: Target) -> None:
     program = s.program
     tags = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp) and op.tag in RULES}
     taken: set[str] = set()
@@ -57,7 +65,6 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
                     s[op.name].compute_inline()
                 else:
                     schedule_elementwise(s, op.name, machine)
-    return s
 
 
 def _is_untouched(s: Schedule, name: str) -> bool:

@@ -51,7 +51,7 @@ def matmul_nest(rows: Any, width: Any, threads_share: bool = False, packed: bool
         frozenset({"k"}),
         2.0 * size**3,
         32,
-        0 * one,
+        len(one),
         local=True,
     )
 
@@ -59,13 +59,13 @@ def matmul_nest(rows: Any, width: Any, threads_share: bool = False, packed: bool
 def fake_sketch(name: str = "fake", largest: int = 32) -> Sketch:
     """A sketch over register tiles, with a limit of 32 on rows times vectors."""
 
-    def nest(values: Columns) -> Nest:
-        return matmul_nest(values["rows"], values["width"])
+    def nests(values: Columns, count: int) -> tuple[Nest, ...]:
+        return (matmul_nest(values["rows"], values["width"]),)
 
     return Sketch(
         name,
         FakeTrace(),
         {"rows": tuple(range(1, largest + 1)), "width": (16, 32, 48, 64), "depth": (1, 2, 4, 8)},
         (Constraint("the tile fits 32 registers", lambda v: v["rows"] * v["width"] / 16 <= 32),),
-        nest,
+        nests,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorlang import te
 
 
@@ -83,3 +85,42 @@ def forgets_an_input(n: int) -> list[te.Tensor]:
 def fails(n: int) -> list[te.Tensor]:
     """A mistake of the user's own."""
     return [te.placeholder((n // 0,), name="A")]
+
+
+def two_products(m: int, n: int, k: int, p: int) -> list[te.Tensor]:
+    """(A B) C: two matrix products in a row."""
+    A, B, C = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.placeholder((n, p), name="C")
+    r, q = te.reduce_axis((0, k), name="r"), te.reduce_axis((0, n), name="q")
+    D = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="D")
+    return [A, B, C, te.compute((m, p), lambda i, j: te.sum(D[i, q] * C[q, j], axis=q), name="E")]
+
+
+@te.hybrid.script
+def _smoothed(steps: Any, A: Any) -> Any:
+    for t in range(steps):  # noqa: B007
+        for i in range(1, A.shape[0] - 1):
+            for j in range(1, A.shape[1] - 1):
+                A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) * 0.2
+    return A
+
+
+@te.hybrid.script
+def _to_and_fro(steps: Any, A: Any, B: Any) -> Any:
+    for t in range(steps):  # noqa: B007
+        for i in range(1, A.shape[0] - 1):
+            B[i] = (A[i - 1] + A[i] + A[i + 1]) * 0.25
+        for i in range(1, A.shape[0] - 1):
+            A[i] = (B[i - 1] + B[i] + B[i + 1]) * 0.25
+    return A, B
+
+
+def smooth_in_place(n: int, steps: int) -> list[te.Tensor]:
+    """A grid that is smoothed in place: ordered statements."""
+    A = te.placeholder((n, n), name="A")
+    return [A, _smoothed(steps, A)]
+
+
+def smooth_to_and_fro(n: int, steps: int) -> list[te.Tensor]:
+    """Two statements in each step, from one array to the other and back."""
+    A, B = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    return [A, B, *_to_and_fro(steps, A, B)]

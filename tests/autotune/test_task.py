@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorlang.autotune.task import create_task, task_of
+from tensorlang import topi
+from tensorlang.autotune.task import arguments_of, create_task, task_of
 from tensorlang.errors import DefinitionError, TargetError
 
 OPERATORS = str(Path(__file__).with_name("operators.py"))
@@ -76,6 +77,14 @@ def test_what_cannot_be_a_task_is_refused(name: str, args: tuple[int | str, ...]
         create_task(name, args)
 
 
+def test_a_tensor_is_one_argument() -> None:
+    A, B, C = topi.operator("matmul").tensors((4, 4, 4), "float32")
+    with pytest.raises(DefinitionError, match="program returned A twice"):
+        task_of([A, A, B, C])
+    with pytest.raises(DefinitionError, match="program returned C twice"):
+        task_of([A, B, C, C])
+
+
 def test_a_file_that_does_not_import_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("import nothing_of_that_name\n")
@@ -88,3 +97,13 @@ def test_targets_are_checked() -> None:
         create_task("matmul", (4, 4, 4), target="abacus")
     with pytest.raises(DefinitionError, match="at least 1, got 0"):
         create_task("matmul", (4, 4, 4), threads=0)
+
+
+def test_updates_take_the_place_of_their_inputs() -> None:
+    task = create_task(f"{OPERATORS}:smooth_to_and_fro", (10, 3), threads=1)
+    assert task.in_place == (0, 1)
+    assert [t.name for t in arguments_of(task.tensors)] == ["A", "B"]
+    assert task.workload.flops == 2 * 3 * 8 * 3
+    plain = create_task("matmul", (4, 5, 6))
+    assert plain.in_place == (-1,)
+    assert arguments_of(plain.tensors) == list(plain.tensors)

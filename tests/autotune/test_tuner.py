@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from tensorlang.autotune import Interrupted, Limits, Progress, Result, Status, T
 from tensorlang.autotune.model.nest import Nest
 from tensorlang.autotune.search.sketch import Columns, Constraint, Sketch
 from tensorlang.autotune.space import sketches_of
-from tensorlang.errors import RecordError, ScheduleError, TargetError
+from tensorlang.errors import DefinitionError, RecordError, ScheduleError, TargetError
 from tensorlang.schedule import Trace
 
 
@@ -39,12 +40,14 @@ def test_every_trial_is_in_the_log_as_it_was_measured(tuned: tuple[Result, Path]
     assert all(task.accepts(r) for r in result.records)
 
 
-def test_a_record_says_all_that_is_needed_to_judge_it(tuned: tuple[Result, Path]) -> None:
+def test_a_record_says_all_that_is_needed_to_judge_it(tuned: tuple[Result, Path], task: Task) -> None:
     record = tuned[0].records[0]
     assert record.workload.arguments == ("A: float32[24, 16]", "B: float32[16, 40]", "C: float32[24, 40]")
     assert record.seed == 3
     assert set(record.versions) >= {"tensorlang", "python", "numpy", "llvmlite", "islpy"}
-    assert set(record.host) == {"name", "system", "machine"}
+    assert {"name", "system", "machine", "cpu", "caches", "peak_gflops"} <= set(record.host)
+    assert record.workload.program == task.program.text
+    assert record.verdict.legal
     assert record.target["kind"] == "llvm"
     assert record.decisions == Trace.from_json(record.trace).decisions
     assert Trace.from_json(record.trace).key == record.trace_key
@@ -56,7 +59,8 @@ def test_the_best_is_the_fastest_checked_record(tuned: tuple[Result, Path]) -> N
     result, _ = tuned
     assert result.best is not None
     assert result.best.checked
-    assert result.best.median == min(r.median for r in result.records if r.ok)
+    fastest = sorted((r for r in result.records if r.ok), key=lambda r: r.median)
+    assert result.best.trace_key in [r.trace_key for r in fastest[:2]]  # they are timed in turn when they are close
     assert result.comparison is not None
     assert result.peak_gflops > 0
 
@@ -111,6 +115,21 @@ def test_the_time_given_is_kept(task: Task) -> None:
     assert result.seconds < 20
 
 
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ({"trials": -1}, "trials is a number of measurements, got -1"),
+        ({"trials": "3"}, "trials is a number of measurements, got '3'"),
+        ({"seconds": -1.0}, "seconds is a time or None, got -1.0"),
+        ({"seconds": float("nan")}, "seconds is a time or None, got nan"),
+        ({"early_stopping": 0}, "early_stopping is a number of trials or None, got 0"),
+    ],
+)
+def test_what_does_not_bound_a_search_is_refused(task: Task, budget: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=re.escape(message)):
+        tune(task, **budget)
+
+
 @dataclass(frozen=True)
 class _Broken:
     """A trace whose replay fails in the worker."""
@@ -131,10 +150,10 @@ class _Broken:
 
 def _broken_sketch(task: Task, name: str, step: Mapping[str, Any]) -> Sketch:
     nest = sketches_of(task)[0]
-    row = nest.sample(np.random.default_rng(0), 1)
+    rows = nest.sample(np.random.default_rng(0), 40)
 
-    def described(values: Columns) -> Nest:
-        return nest.nest(nest.columns(np.repeat(row, len(values["n"]), axis=0)))
+    def described(values: Columns, count: int) -> tuple[Nest, ...]:
+        return nest.describe(rows[values["n"].astype(int) % len(rows)])
 
     return Sketch(name, _Broken([step]), {"n": tuple(range(40))}, (), described)
 

@@ -39,8 +39,8 @@ def test_tune_shows_progress_and_ends_with_the_table(tmp_path: Path, capsys: pyt
     log = tmp_path / "log"
     assert run(["tune", *MATMUL, "--trials", "3", "--log", str(log)]) == 0
     out, err = capsys.readouterr()
-    assert re.search(r"trials 3/3  best [\d.]+ GFLOP/s  of peak \d+%  failures .*left 0:00", err)
-    assert "rows = s.sample_choice('rows'" in out
+    assert re.search(r"trials 3/3  best [\d.]+ \S+, [\d.]+ GFLOP/s  of peak \d+%  failures .*left 0:00", err)
+    assert " = s.sample_choice('" in out
     assert re.search(r"tensorlang .*NumPy .*times the speed of NumPy.*, timed in turn", out, re.DOTALL)
     assert "3 trials in" in out
     assert len(read_log(log).records) == 3
@@ -53,7 +53,7 @@ def test_tune_prints_one_json_document(log: Path, capsys: pytest.CaptureFixture[
     assert (data["trials"], data["resumed"]) == (6, 6)
     assert data["best"]["gflops"] > 0
     assert data["best"]["comparison"]["competitor"].startswith("NumPy")
-    assert data["best"]["schedule"].startswith("rows = s.sample_choice")
+    assert " = s.sample_choice(" in data["best"]["schedule"]
     assert err == ""
 
 
@@ -83,7 +83,7 @@ def test_log_show_lists_records_and_skips_torn_lines(
     assert "matmul(24, 40, 16, float32)" in out
     assert "skipped 1 torn line" in err
     assert run(["log", "show", str(log), "--json"]) == 0
-    assert [json.loads(line)["schema"] for line in capsys.readouterr().out.splitlines()] == [1] * 6
+    assert [json.loads(line)["schema"] for line in capsys.readouterr().out.splitlines()] == [2] * 6
 
 
 def test_log_best_prints_the_schedule(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +98,39 @@ def test_log_merge_writes_every_record_once(log: Path, tmp_path: Path, capsys: p
     assert run(["log", "merge", str(log), str(log), "-o", str(merged)]) == 0
     assert "6 records from 2 logs, 6 duplicates dropped" in capsys.readouterr().out
     assert set(map(repr, read_log(merged).records)) == set(map(repr, read_log(log).records))
+
+
+def test_report_writes_a_page(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["report", str(log)]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"matmul\(24, 40, 16, float32\): 6 trials, best [\d.]+ .s\nwrote log.html", out)
+    assert err == ""
+    page = (tmp_path / "log.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "Best so far, over 6 trials" in page
+
+
+def test_report_prints_figures_for_machines(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert run(["report", str(log), "--json", "--workload", "matmul", "-o", str(page)]) == 0
+    (search,) = json.loads(capsys.readouterr().out)["searches"]
+    assert (search["workload"], search["trials"]) == ("matmul(24, 40, 16, float32)", 6)
+    assert " = s.sample_choice(" in search["schedule"]
+    assert "kernel main" in search["loops"]
+    assert page.exists()
+
+
+def test_tune_writes_a_page_at_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    arguments = ["tune", f"{OPERATORS}:max_of_min", "--args", "7,19,5,int32", "--threads", "1", "--trials", "2"]
+    assert run([*arguments, "--log", str(tmp_path / "log"), "--report", str(page), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["messages"] == {}
+    assert err == f"wrote {page}\n"
+    assert "kernel main" in page.read_text(encoding="utf-8")  # its own file was loaded by the tuner already
 
 
 def test_target_shows_what_was_detected_and_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +161,9 @@ def test_target_shows_what_was_detected_and_measured(capsys: pytest.CaptureFixtu
         (["tune", "matmul", "--shape", "8,8,8", "--log", "/no/such/folder/log"], "cannot write /no/such/folder/log"),
         (["bench", "matmul", "--shape", "8,8,8", "--log", "/no/log"], "no such log: /no/log"),
         (["bench", "matmul", "--shape", "8,8,8"], "Missing option '--log'"),
+        (["tune", *MATMUL, "--report", "/no/such/folder/page"], "cannot write /no/such/folder/page"),
+        (["report", "/no/log"], "no such log: /no/log"),
+        (["report"], "Missing argument 'FILES...'"),
         (["log", "show", "/dev/null/x"], "cannot read /dev/null/x"),
         (["log", "merge", "/no/log", "-o", "/tmp/x"], "no such log: /no/log"),
         (["target", "abacus"], "unknown target kind 'abacus'"),
@@ -149,6 +185,25 @@ def test_mistakes_get_one_line_and_code_2(
     assert errors[0].startswith("error: ")
     assert message in errors[0]
     assert out == ""
+
+
+def test_what_does_not_fit_into_memory_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError("Unable to allocate 298. GiB")
+
+    monkeypatch.setattr("tensorlang.cli.tune.make_task", exhausted)
+    assert run(["tune", *MATMUL]) == 1
+    assert capsys.readouterr().err == "error: this machine has not enough memory: Unable to allocate 298. GiB\n"
+
+
+@pytest.mark.parametrize("group", [[], ["log"]])
+def test_a_group_alone_shows_its_commands(group: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    run(group)
+    shown = "".join(capsys.readouterr())
+    assert shown.startswith("Usage: ")
+    assert "error" not in shown
 
 
 def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:

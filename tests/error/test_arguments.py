@@ -95,6 +95,7 @@ LOOPS = {
         legal=("s['C'].reorder('j', 'i')", "and then fuse"),
     ),
     "fuse one axis twice": Refusal(matmul, (), lambda s: s["C"].fuse("j", "j"), ("axis j appears twice",)),
+    "fuse an axis again": Refusal(matmul, (), lambda s: s["C"].fuse("i", "j", "i"), ("axis i appears twice",)),
     "fuse mixed kinds": Refusal(
         matmul, (), lambda s: s["C"].fuse("j", "k"), ("j is a spatial axis and k a reduce axis",)
     ),

@@ -125,6 +125,9 @@ def test_wrong_records_are_refused() -> None:
         Spec.from_json({"kind": "llvm", "speed": 3})
     with pytest.raises(RecordError, match="kind is missing"):
         Spec.from_json({"cpu": "haswell"})
+    for wrong in ({"gpu": 3}, {"gpu": {"speed": 3}}, {"caches": 1}):
+        with pytest.raises(RecordError, match="malformed target record"):
+            Spec.from_json({"kind": "llvm", **wrong})
 
 
 def test_targets_with_a_gpu_round_trip_through_json() -> None:

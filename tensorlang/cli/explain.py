@@ -1,0 +1,49 @@
+"""`tensorlang explain`: predicted against measured, and what drives the prediction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from tensorlang.autotune.explanation import Explanation
+
+
+@click.command()
+@click.argument("log", type=click.Path())
+@click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Records of each workload.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+def explain(log: str, count: int, as_json: bool) -> None:
+    """Explain records of LOG: the fastest of each workload, and those that the estimate misjudges most.
+
+    Shown are the measured, the estimated and the learned time, the terms of the estimate, its stages, and the features
+    that change the prediction most, each with its factor.
+    """
+    from tensorlang.autotune.explanation import explain as explain_log
+
+    for found in explain_log(log, count):
+        click.echo(json.dumps(found.to_json()) if as_json else _text(found))
+
+
+def _text(found: Explanation) -> str:
+    """An explanation in a few lines."""
+    from tensorlang.autotune.report.words import format_seconds
+
+    def times(parts: Mapping[str, float]) -> str:
+        return ", ".join(f"{name} {format_seconds(value)}" for name, value in parts.items())
+
+    threads = f"{found.threads} thread{'s' * (found.threads > 1)}"
+    predicted = "only an order" if found.predicted is None else format_seconds(found.predicted)
+    measured, estimate = format_seconds(found.measured), format_seconds(found.estimate)
+    lines = [
+        f"{found.workload} on {threads}: {found.sketch}",
+        "  decisions " + " ".join(f"{name}={value}" for name, value in found.decisions.items()),
+        f"  measured {measured}, estimated {estimate}, predicted {predicted}",
+        f"  terms: {times(found.terms)}",
+        f"  stages: {times(found.stages)}",
+        *(f"  x {driver.factor:.3f} for {driver.name} = {driver.value:.4g}" for driver in found.drivers),
+    ]
+    return "\n".join(lines)

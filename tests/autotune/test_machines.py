@@ -1,0 +1,125 @@
+"""Tuning on machines that are a script: who wins at the end, and what is left when nobody measures any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from tensorlang.autotune import Limits, Result, Status, Task, create_task, read_log, tune
+from tensorlang.autotune.measuring.harness import Harness, Measurement, WorkersLost
+from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.target.spec import Target
+
+
+@dataclass
+class Script:
+    """Machines and harness in one: the n-th candidate takes `seconds[n]`, in turn `in_turn`; lost after `lasting`."""
+
+    seconds: Sequence[float]
+    in_turn: Sequence[float] = ()
+    lasting: int = 1000
+    task: Task = field(init=False)
+    measured: int = 0
+    crowned: list[Any] = field(default_factory=list)
+    limits: Limits | None = None
+
+    def target_of(self, text: str | Target | None) -> str | Target | None:
+        return text
+
+    def fit(self, task: Task) -> Task:
+        return replace(task, target=replace(task.target, cpu="abacus"))
+
+    def harness(self, task: Task, seed: int, limits: Limits) -> Harness:
+        self.task, self.limits = task, limits
+        return self
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        return
+
+    def measure(self, traces: Sequence[Any], best: Callable[[], float | None]) -> Iterator[tuple[int, Measurement]]:
+        for position in range(len(traces)):
+            if self.measured == self.lasting:
+                raise WorkersLost("they went home")
+            seconds = self.seconds[self.measured]
+            self.measured += 1
+            yield position, Measurement(Status.OK, (seconds,) * 5, checked=True, host={"name": "script"})
+
+    def crown(self, traces: Sequence[Any]) -> list[Measurement]:
+        self.crowned = list(traces)
+        return [Measurement(Status.OK, (seconds,)) for seconds in self.in_turn]
+
+    def compare(self, trace: Any) -> Comparison:
+        raise AssertionError(trace)
+
+    def peak_gflops(self) -> float:
+        return 100.0
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return create_task("matmul", (24, 40, 16), threads=1)
+
+
+def _tune(task: Task, script: Script, log: Path | None = None) -> Result:
+    return tune(task, trials=4, log=log, runner=script)
+
+
+def test_records_are_of_the_machine_that_measured(task: Task) -> None:
+    result = _tune(task, Script([4.0, 3.0, 2.0, 1.0]))
+    assert result.task.target.cpu == "abacus"
+    assert all(r.target["cpu"] == "abacus" and r.host == {"name": "script"} for r in result.records)
+    assert (result.peak_gflops, result.ended) == (100.0, "")
+
+
+def test_the_limits_are_those_given(task: Task) -> None:
+    script = Script([1.0] * 4, (1.0, 1.0))
+    tune(task, trials=2, limits=Limits(flush=True), runner=script)
+    assert script.limits == Limits(flush=True)
+
+
+def test_the_fastest_two_are_timed_in_turn_when_they_are_close(task: Task, tmp_path: Path) -> None:
+    script = Script([4.0, 1.0, 2.0, 1.01], in_turn=(1.05, 1.02))
+    result = _tune(task, script, tmp_path / "log")
+    first, second = result.records[1], result.records[3]
+    assert script.crowned == [first.trace, second.trace]
+    assert result.best == replace(second, seconds=(1.02,), conditions={})
+    assert read_log(tmp_path / "log").records == result.records
+
+
+def test_the_first_stays_when_it_wins_again(task: Task) -> None:
+    result = _tune(task, Script([4.0, 1.0, 2.0, 1.01], in_turn=(1.0, 1.02)))
+    assert result.best == result.records[1]
+
+
+@pytest.mark.parametrize("seconds", [[4.0, 1.0, 2.0, 1.2], [1.0]])
+def test_a_clear_winner_is_not_timed_again(task: Task, seconds: list[float]) -> None:
+    script = Script(seconds, lasting=len(seconds))
+    _tune(task, script)
+    assert script.crowned == []
+
+
+def test_the_first_stays_when_one_of_the_two_does_not_run_again(task: Task) -> None:
+    result = _tune(task, Script([4.0, 1.0, 2.0, 1.01], in_turn=()))
+    assert result.best == result.records[1]
+
+
+def test_a_run_whose_workers_are_lost_ends_with_what_is_done(task: Task, tmp_path: Path) -> None:
+    result = _tune(task, Script([2.0, 1.0, 3.0], lasting=3), tmp_path / "log")
+    assert (len(result.records), result.ended) == (3, "they went home")
+    assert result.best == result.records[1]
+    assert read_log(tmp_path / "log").records == result.records
+    resumed = _tune(task, Script([0.5]), tmp_path / "log")
+    assert (resumed.resumed, len(resumed.records), resumed.ended) == (3, 4, "")

@@ -1,0 +1,65 @@
+"""Validation: every record is replayed on its program, and what cannot be is told apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tensorlang.autotune import TuningRecord, create_task
+from tensorlang.autotune.templates.task import template_task
+from tensorlang.autotune.validation import Outcome, validate
+
+from .records.hand import TARGET, hand_record, record_of
+
+OPERATORS = Path(__file__).parent / "operators.py"
+
+
+def _with_workload(record: TuningRecord, **changes: str) -> TuningRecord:
+    return replace(record, workload=replace(record.workload, **changes))  # type: ignore[arg-type]
+
+
+ILLEGAL = [*hand_record().trace, {"step": "parallel", "stage": "C", "axis": "k"}]
+
+
+@pytest.mark.parametrize(
+    ("record", "outcome", "why"),
+    [
+        (hand_record(), Outcome.LEGAL, ""),
+        (hand_record(trace=ILLEGAL), Outcome.REFUSED, "is refused: IllegalParallel"),
+        (hand_record(trace=[{"step": "bend"}]), Outcome.REFUSED, "bend"),
+        (hand_record(trace="C.split"), Outcome.REFUSED, "a trace is a list of steps"),
+        (
+            _with_workload(hand_record(), program="input A: int8[2]\n"),
+            Outcome.DAMAGED,
+            "does not have the record's key",
+        ),
+        (_with_workload(hand_record(), program="", key="0" * 16), Outcome.CHANGED, "is another program by now"),
+        (_with_workload(hand_record(), name="program"), Outcome.UNKNOWN, "names no operator and no file:function"),
+        (_with_workload(hand_record(), name="mine/dense"), Outcome.UNKNOWN, "it is proven when it is applied"),
+        (_with_workload(hand_record(), name="nowhere.py:f"), Outcome.UNKNOWN, "no such file: nowhere.py"),
+    ],
+)
+def test_a_record_is_judged_on_its_program(record: TuningRecord, outcome: Outcome, why: str) -> None:
+    (found,) = validate([record])
+    assert (found.outcome, found.record) == (outcome, record)
+    assert why in found.why
+    assert found.sound == (outcome in (Outcome.LEGAL, Outcome.UNKNOWN))
+    assert found.to_json()["outcome"] == outcome.value
+
+
+def test_a_users_function_is_called_again() -> None:
+    task = create_task(f"{OPERATORS}:max_of_min", (7, 19, 5, "int32"), TARGET, threads=1)
+    (found,) = validate([record_of(task)])
+    assert found.outcome is Outcome.LEGAL
+    fewer = replace(record_of(task), workload=replace(task.workload, args=(7,)))
+    (found,) = validate([fewer])
+    assert (found.outcome, "cannot be made again" in found.why) == (Outcome.UNKNOWN, True)
+
+
+def test_a_users_template_is_called_again() -> None:
+    task = template_task(f"{Path(__file__).parent / 'templates' / 'programs.py'}:matmul", (16, 16, 8), TARGET, 1)
+    assert task is not None
+    (found,) = validate([record_of(task.task)])
+    assert found.outcome is Outcome.LEGAL

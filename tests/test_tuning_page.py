@@ -1,0 +1,58 @@
+"""What docs/tuning.md shows works: its programs, in this order and with few trials, and its commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from tensorlang.cli.main import tensorlang
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+FEW = 2
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [text for found, text in fences if found == language]
+
+
+def commands() -> list[str]:
+    """Every use of the command line."""
+    return [line for block in blocks("") for line in block.splitlines() if line.startswith("tensorlang ")]
+
+
+def test_the_programs_run(tmp_path: Path) -> None:
+    program, count = re.subn(r"(trials?)=\d+", rf"\1={FEW}", "\n".join(blocks("python")))
+    assert count == 5
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TENSORLANG_STORE": str(tmp_path / "store")},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Schedule(relu: " in done.stdout
+    logs = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.jsonl")}
+    assert logs == {"tuning.jsonl", "templates.jsonl", "products.jsonl", "store"}
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_are_understood(line: str) -> None:
+    words = shlex.split(line)[1:]
+    command: click.Command = tensorlang
+    while isinstance(command, click.Group):
+        name, *words = words
+        command = command.commands[name]
+    assert not command.make_context(command.name, words).args
