@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import cpu, matmul, overheads, report, stencils, verdicts
+from benchmarks import cpu, matmul, overheads, records, report, stencils, training, tuning, tuning_report, verdicts
 from benchmarks.figure import Figure
 from benchmarks.machine import describe
 
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[float], list[Figure]]] = {
     "matmul-parallel": lambda seconds: matmul.measure(seconds=seconds, threads=2),
     "matmul-odd": lambda seconds: matmul.measure((1000, 700, 300), seconds=seconds),
     "stencils": lambda seconds: stencils.measure(),
+    "records": lambda seconds: records.measure(),
 }
 
 
@@ -60,7 +61,8 @@ def figures(names: Sequence[str], seconds: float, as_json: bool, save: Path | No
     sys.exit(0 if all(f.met for f in found) else 1)
 
 
-main = Commands(commands=[figures, cpu.command, report.command], help="Benchmarks of tensorlang.")
+COMMANDS = (figures, cpu.command, report.command, tuning.command, tuning_report.command, training.command)
+main = Commands(commands=COMMANDS, help="Benchmarks of tensorlang.")
 
 if __name__ == "__main__":
     main()

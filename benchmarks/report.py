@@ -26,17 +26,29 @@ Result = dict[str, Any]
 def command(results: Sequence[Path], page: Path) -> None:
     """Write the RESULTS of `benchmarks cpu --json` into the page, and their pictures into `images` beside it."""
     found = sorted((json.loads(file.read_text(encoding="utf-8")) for file in results), key=lambda r: r["threads"])
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise click.UsageError(f"{page} has no lines {BEGIN} and {END} to write between")
+    before, after = around(page, BEGIN, END)
     lines = list[str]()
     for result in found:
-        picture = Path("images", f"benchmarks-{result['threads']}.svg")
-        (page.parent / picture).parent.mkdir(parents=True, exist_ok=True)
-        (page.parent / picture).write_text("\n".join(draw(result)) + "\n", encoding="utf-8")
-        lines += section(result, str(picture))
-    page.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
+        picture = write_picture(page, f"benchmarks-{result['threads']}", draw(result))
+        lines += section(result, picture)
+    page.write_text(before + "\n".join(lines) + after, encoding="utf-8")
+
+
+def write_picture(page: Path, name: str, lines: Iterator[str]) -> str:
+    """Write a picture into `images` beside a page; its path from there."""
+    picture = Path("images", f"{name}.svg")
+    (page.parent / picture).parent.mkdir(parents=True, exist_ok=True)
+    (page.parent / picture).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(picture)
+
+
+def around(page: Path, first: str, last: str) -> tuple[str, str]:
+    """What a page has up to its first mark and from its last mark on, marks included."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(first)
+    _, end, after = rest.partition(last)
+    if not begin or not end:
+        raise click.UsageError(f"{page} has no lines {first} and {last} to write between")
+    return f"{before}{first}\n\n", f"\n\n{last}{after}"
 
 
 def section(result: Result, picture: str) -> Iterator[str]:

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchmarks import scoring, subjects, training, tuning, workloads
 from benchmarks.__main__ import main
-from benchmarks.searches import Search, Trial, search_tvm
+from benchmarks.searches import Search, Trial, search_own, search_tvm
 from benchmarks.subjects import SUBJECTS, Subject
 from benchmarks.tuning_figures import ALONE, ESTIMATE, FIRST, LIBRARY, figures
+from tensorlang.autotune.search.pretrained import chosen_model
 from tensorlang.topi import OPERATORS
 
 TINY = Subject(workloads.odd(6, 32, 5)[0], "matmul", (6, 32, 5))
@@ -84,6 +86,26 @@ def test_subjects_are_operators_that_the_model_was_not_trained_on() -> None:
         assert OPERATORS[name].tensors(sizes, "float32")
 
 
+def test_candidates_drawn_for_training_are_spaces_of_one() -> None:
+    drawn = training.drawn(TINY.task(1), 12)
+    assert 0 < len(drawn) <= 12
+    assert {sketch.size for sketch in drawn} == {1}
+    assert len({sketch.name for sketch in drawn}) == len(drawn)
+    assert all(len(sketch.sample(np.random.default_rng(0), 4)) == 1 for sketch in drawn)
+
+
+def test_a_model_is_trained_from_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "PROGRAMS", (("matmul", (6, 32, 5)),))
+    out = tmp_path / "model.ubj"
+    arguments = ["train", "--keep", str(tmp_path), "--trials", "10", "--out", str(out)]
+    made = CliRunner().invoke(main, arguments)
+    assert made.exit_code == 0, made.output
+    assert f"{out}: trained on 1 workloads" in made.output
+    assert chosen_model(out) is not None
+    again = CliRunner().invoke(main, [*arguments[:-4], "--trials", "0", "--out", str(out), str(tmp_path / "none")])
+    assert again.exit_code == 2  # no such log
+
+
 def test_a_run_and_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "SUBJECTS", (TINY,))
     monkeypatch.setattr(scoring, "SIZES", (32, 32, 32))
@@ -111,6 +133,15 @@ def test_a_run_and_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     picture = ElementTree.parse(tmp_path / "images" / "tuning-1.svg")
     curves = [node for node in picture.iter() if node.tag.endswith("path") and node.get("fill") == "none"]
     assert len(curves) == 2  # against the time, and against the trials
+
+
+def test_searches_that_are_kept_are_not_made_again(tmp_path: Path) -> None:
+    told = [[1.0, 2e-3, ["a"], "ok"], [2.0, None, ["b"], "crash"], [3.0, 1e-3, ["c"], "ok"]]
+    kept = {"asked": [30.0, 3], "trials": told, "winner": ["c"]}
+    (tmp_path / "search.json").write_text(json.dumps(kept), encoding="utf-8")
+    found = search_own(TINY.task(1), 30.0, 3, tmp_path)
+    assert (found.traces, found.winner, found.failures) == ((["a"], ["b"], ["c"]), ["c"], {"crash": 1})
+    assert found.search.best(3) == 2
 
 
 def test_the_best_of_stored_results_takes_part(tmp_path: Path) -> None:

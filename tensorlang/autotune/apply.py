@@ -139,7 +139,7 @@ def find_nearest(log: LogPath | None, task: Task) -> Nearest | None:
 
 
 def _place(record: TuningRecord) -> str:
-    return _place_text(str(Target.from_json(record.target)), record.threads)
+    return _place_text(record.target_text, record.threads)
 
 
 def _place_text(target: str, threads: int) -> str:

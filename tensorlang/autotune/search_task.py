@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, overload
 
+from tensorlang import topi
 from tensorlang.autotune.apply import apply_best, find_best, records_of
 from tensorlang.autotune.arguments import spelt
 from tensorlang.autotune.measuring.harness import Harness
@@ -119,10 +120,14 @@ class SearchTask:
 
         `target_host` is accepted for auto_scheduler's sake.
         """
+        if not isinstance(func, str) and not callable(func):
+            raise DefinitionError(f"func is a workload, or the name of one, got {shown(func)}", caller())
         if isinstance(func, str) and func not in _workloads:
             raise DefinitionError(f"no workload {func!r}; {nearest(func, _workloads)}", caller())
         function = _workloads[func] if isinstance(func, str) else func
         name = func if isinstance(func, str) else getattr(func, "__name__", "program")
+        if name in topi.OPERATORS:  # operators of the library have their own references, and are made again by name
+            name = f"workload {name}"
         self.task: Task = task_of(function(*args), name, spelt(args), target, threads)
 
     def __repr__(self) -> str:

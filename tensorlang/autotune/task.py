@@ -13,7 +13,7 @@ from tensorlang.autotune.files import load_function
 from tensorlang.autotune.model.accesses import extent as extent
 from tensorlang.autotune.model.accesses import operations, operations_of_point
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, TensorlangError
 from tensorlang.ir.expr import Expr
 from tensorlang.names import lookup
 from tensorlang.polyhedral import ordered
@@ -22,6 +22,7 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, PlaceholderOp, Tensor
 from tensorlang.te.program import Program, canonical
+from tensorlang.topi.operator import Operator
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,6 +111,20 @@ def task_of(
         program.text,
     )
     return Task(workload, checked, program, machine, team)
+
+
+def operator_of(task: Task) -> Operator | None:
+    """The operator of the library that a task is, None for any other program, whatever its name."""
+    operator = topi.OPERATORS.get(task.workload.name)
+    *sizes, dtype = task.workload.args or ("",)
+    if operator is None or not isinstance(dtype, str):
+        return None
+    try:
+        tensors = operator.tensors([n for n in sizes if isinstance(n, int)], dtype)
+    except TensorlangError:
+        return None
+    program, _ = canonical([t for t in tensors if not isinstance(t.op, PlaceholderOp)])
+    return operator if program.key == task.workload.key else None
 
 
 def _without_schedule(made: Any) -> Any:

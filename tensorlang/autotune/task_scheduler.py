@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from tensorlang.autotune.budget import check_budget
 from tensorlang.autotune.measuring.measurer import Measurer
 from tensorlang.autotune.result import Result
 from tensorlang.autotune.search_task import RecordToFile, SearchTask, TuningOptions
@@ -117,6 +118,8 @@ class TaskScheduler:
             raise DefinitionError(f"strategy is 'gradient' or 'round-robin', got {strategy!r}")
         if task_weights is not None and len(task_weights) != len(tasks):
             raise DefinitionError(f"there are {len(tasks)} tasks and {len(task_weights)} weights")
+        if task_weights is not None and not all(weight >= 0 for weight in task_weights):
+            raise DefinitionError(f"weights are how often a task runs, got {list(task_weights)}")
         self.tasks = list(tasks)
         self.weights = [1.0] * len(tasks) if task_weights is None else list(map(float, task_weights))
         self.objective_func = objective_func or self._weighted_sum
@@ -142,6 +145,7 @@ class TaskScheduler:
         of a task counts for that task's search, not for the budget. `early_stopping`: stop after so many trials that
         did not lower the objective.
         """
+        check_budget(tune_option.num_measure_trials, tune_option.seconds, tune_option.early_stopping)
         deadline = None if tune_option.seconds is None else time.monotonic() + tune_option.seconds
         with tempfile.TemporaryDirectory(prefix="tensorlang-tasks-") as folder:
             own = RecordToFile(Path(folder, "log.jsonl"))

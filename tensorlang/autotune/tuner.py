@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,14 @@ from tensorlang.autotune.machines import LOCAL, Machines, machines_of
 from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, WorkersLost
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.records.fingerprint import host, versions
-from tensorlang.autotune.records.log import LogWriter, best_record, read_log
-from tensorlang.autotune.records.record import Status, TuningRecord, now
+from tensorlang.autotune.records.log import LogWriter, read_log
+from tensorlang.autotune.records.record import TuningRecord, now
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Interrupted, Progress, Result, count_failures
 from tensorlang.autotune.search.described import learn_model
 from tensorlang.autotune.search.evolution import Candidate
 from tensorlang.autotune.search.knowledge import Knowledge, make_scorer
-from tensorlang.autotune.search.pretrained import PACKAGED, chosen_model
+from tensorlang.autotune.search.pretrained import chosen_model
 from tensorlang.autotune.search.sketch import Sketch, require_candidates
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task
@@ -33,7 +32,6 @@ from tensorlang.names import lookup
 
 BATCH = 8
 LONGEST_ERROR = 2000
-CLOSE = 1.05
 
 Callback = Callable[[Progress], None]
 
@@ -49,7 +47,7 @@ def tune(
     sketches: Sequence[Sketch] | None = None,
     compare: bool = False,
     early_stopping: int | None = None,
-    model: str | os.PathLike[str] | None = PACKAGED,
+    model: str | os.PathLike[str] | None = None,
     measurer: Harness | None = None,
     runner: str | Machines = LOCAL,
 ) -> Result:
@@ -60,7 +58,7 @@ def tune(
     machine's log in the default store. `sketches` replaces the generated search space. `compare` times the winner
     beside NumPy at the end. `early_stopping`: stop after so many trials of this run without a better one.
     `model`: a file of what was learned from other programs (train_model), which corrects the estimate from the start;
-    `pretrained` is the one that comes with the package, None is none.
+    `pretrained` is the one that comes with the package.
     `measurer`: one of this task that is open, and stays so; its limits count then.
     `runner`: where candidates run: `local`, `dask://host:port`, or an open `Cluster`. A task for this machine is tuned
     for the machines of the cluster, and so the task of the result.
@@ -88,9 +86,7 @@ def tune(
             assert harness is not None
             run.peak = harness.peak_gflops()
             run.search(harness, trials, None if seconds is None else start + seconds)
-            if measurer is None:
-                run.crown(harness)
-            best = run.best
+            best = run.knowledge.best
             return run.result(harness.compare(best.trace) if compare and best is not None else None)
         except KeyboardInterrupt:
             raise Interrupted(run.result()) from None
@@ -123,7 +119,6 @@ class _Run:
     early_stopping: int | None = None
     peak: float = 0.0
     writer: LogWriter | None = None
-    crowned: TuningRecord | None = None
 
     def search(self, harness: Harness, trials: int, deadline: float | None) -> None:
         """Measure batch after batch until the trials, the time or the space are used up."""
@@ -154,30 +149,6 @@ class _Run:
         count, best = self.early_stopping, self.knowledge.best
         fresh = self.knowledge.records[self.resumed :]
         return count is not None and len(fresh) >= count and all(r is not best for r in fresh[-count:])
-
-    @property
-    def best(self) -> TuningRecord | None:
-        """The fastest, or who won when the fastest were timed in turn."""
-        return self.crowned or self.knowledge.best
-
-    def crown(self, harness: Harness) -> None:
-        """Time the fastest two in turn when they are close: repeats taken minutes apart may not tell who wins.
-
-        The log keeps them as they were measured; the result's best has the times of this comparison.
-        """
-        records, best = self.knowledge.records, self.knowledge.best
-        if best is None:
-            return
-        second = best_record(records, lambda r: r.trace_key != best.trace_key)
-        fresh = any(r is best or r is second for r in records[self.resumed :])
-        if second is None or not fresh or second.median > CLOSE * best.median:
-            return
-        measured = harness.crown([best.trace, second.trace])
-        if [m.status for m in measured] != [Status.OK] * 2:
-            return
-        first_time, second_time = (statistics.median(m.seconds) for m in measured)
-        if second_time < first_time:
-            self.crowned = replace(second, seconds=measured[1].seconds, conditions=measured[1].conditions)
 
     def record(self, candidate: Candidate, measurement: Measurement) -> TuningRecord:
         """The record of a measured candidate."""
@@ -215,7 +186,7 @@ class _Run:
     def result(self, comparison: Comparison | None = None, ended: str = "") -> Result:
         """The result so far."""
         records, spent = tuple(self.knowledge.records), time.monotonic() - self.start
-        return Result(self.task, self.best, records, self.resumed, spent, self.peak, comparison, ended)
+        return Result(self.task, self.knowledge.best, records, self.resumed, spent, self.peak, comparison, ended)
 
 
 def __getattr__(name: str) -> Any:

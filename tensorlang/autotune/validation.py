@@ -63,21 +63,25 @@ def validate(records: Iterable[TuningRecord]) -> Iterator[Validation]:
     """
     made: dict[tuple[object, ...], Task | str] = {}
     for record in records:
-        work = record.workload
+        work, name = record.workload, (record.workload.name, record.workload.args, record.place)
         if work.program and hashlib.sha256(work.program.encode()).hexdigest()[:16] != work.key:
             yield Validation(record, Outcome.DAMAGED, "the program's text does not have the record's key")
             continue
-        if (work.name, work.args) not in made:
-            made[work.name, work.args] = _make(record)
-        yield _validate(record, made[work.name, work.args])
+        try:
+            target = Target.from_json(record.target)
+        except RecordError as error:
+            yield Validation(record, Outcome.DAMAGED, str(error))
+            continue
+        if name not in made:
+            made[name] = _make(record, target)
+        yield _validate(record, made[name])
 
 
-def _make(record: TuningRecord) -> Task | str:
+def _make(record: TuningRecord, target: Target) -> Task | str:
     """The program of a record, made again, or why it cannot be."""
     work = record.workload
     if ":" not in work.name and not work.name.endswith(".py") and work.name not in (topi.OPERATORS.keys() | SHIPPED):
         return f"{work} names no operator and no file:function: it is proven when it is applied"
-    target = Target.from_json(record.target)
     try:
         made = template_task(work.name, work.args, target, record.threads)
         return create_task(work.name, work.args, target, record.threads) if made is None else made.task

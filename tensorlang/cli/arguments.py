@@ -47,7 +47,9 @@ def task_options(function: F) -> F:
     for decorate in reversed(
         (
             click.argument("operator"),
-            click.option("--shape", metavar="M,N,K", help="Sizes of a library operator."),
+            click.option(
+                "--shape", metavar="M,N,K", help="Sizes of a library operator (asked for by name if left out)."
+            ),
             click.option("--args", "arguments", metavar="A,B,...", help="Arguments of your own function."),
             click.option("--dtype", metavar="DTYPE", help="Element type of a library operator (default: float32)."),
             click.option("--target", metavar="TARGET", default="llvm", show_default=True),

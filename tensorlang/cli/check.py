@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tensorlang.cli.arguments import parse_arguments
 from tensorlang.errors import ScheduleError
 
 
 @click.command()
 @click.argument("file", metavar="FILE.py[:FUNCTION]")
+@click.option("--args", "arguments", metavar="A,B,...", help="Arguments of the function.")
 @click.option("--sizes", default="", help="Numbers for symbolic sizes, n=100,m=30: counts and bytes need them.")
 @click.option("--svg", "svg_file", type=click.Path(dir_okay=False), help="Draw the iteration space to this file.")
 @click.option("--statement", help="The statement to draw (default: the last one that has two axes).")
@@ -21,7 +23,14 @@ from tensorlang.errors import ScheduleError
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def check(
-    ctx: click.Context, file: str, sizes: str, svg_file: str | None, statement: str | None, axes: str, as_json: bool
+    ctx: click.Context,
+    file: str,
+    arguments: str | None,
+    sizes: str,
+    svg_file: str | None,
+    statement: str | None,
+    axes: str,
+    as_json: bool,
 ) -> None:
     """Prove the schedules of a file and explain them; exit code 1 for an illegal one.
 
@@ -29,7 +38,7 @@ def check(
     schedules that the file holds under names of its own are checked.
     """
     try:
-        found = _schedules(file)
+        found = _schedules(file, parse_arguments(arguments))
     except ScheduleError as error:
         click.echo(json.dumps({"legal": False, **_refusal(error)}, indent=2) if as_json else str(error))
         ctx.exit(1)
@@ -54,19 +63,21 @@ def _refusal(error: ScheduleError) -> dict[str, Any]:
     return {"error": type(error).__name__, "asked": error.asked, "why": error.why, "legal_steps": list(error.legal)}
 
 
-def _schedules(file: str) -> list[tuple[str, Any]]:
+def _schedules(file: str, arguments: Sequence[Any]) -> list[tuple[str, Any]]:
     """The schedules that a file, or one function in it, makes."""
     from tensorlang.autotune.files import load_file, load_function
     from tensorlang.schedule import Schedule
     from tensorlang.te.operation import PlaceholderOp, Tensor
 
     if file.endswith(".py"):
+        if arguments:
+            raise click.UsageError(f"--args is for a function; name one, {file}:FUNCTION")
         names = vars(load_file(Path(file)))
         found = [(name, value) for name, value in names.items() if isinstance(value, Schedule)]
         if not found:
             raise click.UsageError(f"{file} holds no schedule; name a function that returns one, {file}:FUNCTION")
         return found
-    made = load_function(file)()
+    made = load_function(file)(*arguments)
     name = file.rpartition(":")[2]
     several = list(made) if isinstance(made, list | tuple) else [made]
     schedules = [s for s in several if isinstance(s, Schedule)]

@@ -231,7 +231,8 @@ def _schedule_sum(s: Schedule, acc: str, conv: Convolution, tile: Tile, target: 
     stage.vectorize(lanes)
     if not _rows_first(conv, target):
         step = (extent_of(stage.op.axis[-1].extent) or 1) * dtypes.info(conv.weight.dtype).bytes
-        (weight,) = (load.buffer.name for load in loads(stage.op) if load.buffer.name != conv.data.buffer.name)
+        read = {load.buffer.name for load in loads(stage.schedule.program[stage.name])}
+        (weight,) = read - {conv.data.buffer.name}
         stage.prefetch(weight, channels[-1], max(1, _AHEAD // step))
 
 

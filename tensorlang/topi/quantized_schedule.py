@@ -131,7 +131,7 @@ def schedule_narrow(s: Schedule, anchor: Anchor) -> None:
 
 def sum_words(stage: Stage, target: Target, tile: Sequence[Axis] = ()) -> None:
     """Add up words: a word of data for each point of a `tile` of axes, times a row of words of a panel."""
-    data, weight = (read.buffer for read in loads(stage.op))
+    data, weight = (read.buffer for read in loads(stage.schedule.program[stage.name]))
     dot = dot_instruction(data.dtype, weight.dtype, target)
     lanes = target.lanes(_WORD) if dot is None else int(dot.buffers["out"].shape[0])
     *axes, lane = stage.op.axis

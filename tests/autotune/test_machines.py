@@ -18,14 +18,12 @@ from tensorlang.target.spec import Target
 
 @dataclass
 class Script:
-    """Machines and harness in one: the n-th candidate takes `seconds[n]`, in turn `in_turn`; lost after `lasting`."""
+    """Machines and harness in one: the n-th candidate takes `seconds[n]`; lost after `lasting`."""
 
     seconds: Sequence[float]
-    in_turn: Sequence[float] = ()
     lasting: int = 1000
     task: Task = field(init=False)
     measured: int = 0
-    crowned: list[Any] = field(default_factory=list)
     limits: Limits | None = None
 
     def target_of(self, text: str | Target | None) -> str | Target | None:
@@ -57,10 +55,6 @@ class Script:
             self.measured += 1
             yield position, Measurement(Status.OK, (seconds,) * 5, checked=True, host={"name": "script"})
 
-    def crown(self, traces: Sequence[Any]) -> list[Measurement]:
-        self.crowned = list(traces)
-        return [Measurement(Status.OK, (seconds,)) for seconds in self.in_turn]
-
     def compare(self, trace: Any) -> Comparison:
         raise AssertionError(trace)
 
@@ -85,35 +79,9 @@ def test_records_are_of_the_machine_that_measured(task: Task) -> None:
 
 
 def test_the_limits_are_those_given(task: Task) -> None:
-    script = Script([1.0] * 4, (1.0, 1.0))
+    script = Script([1.0] * 4)
     tune(task, trials=2, limits=Limits(flush=True), runner=script)
     assert script.limits == Limits(flush=True)
-
-
-def test_the_fastest_two_are_timed_in_turn_when_they_are_close(task: Task, tmp_path: Path) -> None:
-    script = Script([4.0, 1.0, 2.0, 1.01], in_turn=(1.05, 1.02))
-    result = _tune(task, script, tmp_path / "log")
-    first, second = result.records[1], result.records[3]
-    assert script.crowned == [first.trace, second.trace]
-    assert result.best == replace(second, seconds=(1.02,), conditions={})
-    assert read_log(tmp_path / "log").records == result.records
-
-
-def test_the_first_stays_when_it_wins_again(task: Task) -> None:
-    result = _tune(task, Script([4.0, 1.0, 2.0, 1.01], in_turn=(1.0, 1.02)))
-    assert result.best == result.records[1]
-
-
-@pytest.mark.parametrize("seconds", [[4.0, 1.0, 2.0, 1.2], [1.0]])
-def test_a_clear_winner_is_not_timed_again(task: Task, seconds: list[float]) -> None:
-    script = Script(seconds, lasting=len(seconds))
-    _tune(task, script)
-    assert script.crowned == []
-
-
-def test_the_first_stays_when_one_of_the_two_does_not_run_again(task: Task) -> None:
-    result = _tune(task, Script([4.0, 1.0, 2.0, 1.01], in_turn=()))
-    assert result.best == result.records[1]
 
 
 def test_a_run_whose_workers_are_lost_ends_with_what_is_done(task: Task, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import autotune, te
+from tensorlang import autotune, te, topi
 from tensorlang.autotune import Progress, RecordToFile, SearchTask, TuningOptions, read_log
 from tensorlang.errors import DefinitionError, RecordError
 from tensorlang.te.operation import Tensor
@@ -85,3 +85,20 @@ def test_workloads_by_name() -> None:
 
     assert SearchTask("tests/copy", (4,)).task.workload.name == "tests/copy"
     assert copy(3)[0].name == "A"
+
+
+def test_a_workload_named_after_an_operator_is_checked_against_itself() -> None:
+    def prod(n: int) -> list[Tensor]:
+        A = te.placeholder((n,), name="A")
+        return [A, te.compute((n,), lambda i: A[i] * 2.0, name="B")]
+
+    task = SearchTask(func=prod, args=(16,), target="llvm", threads=1)
+    assert task.task.workload.name not in topi.OPERATORS
+    result = task.tune(TuningOptions(num_measure_trials=1, verbose=0))
+    assert result.best is not None
+    assert result.best.checked
+
+
+def test_what_is_no_workload_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="func is a workload, or the name of one, got 5"):
+        SearchTask(func=5)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tensorlang import topi
-from tensorlang.autotune.task import arguments_of, create_task, task_of
+from tensorlang.autotune.task import arguments_of, create_task, operator_of, task_of
 from tensorlang.errors import DefinitionError, TargetError
 
 OPERATORS = str(Path(__file__).with_name("operators.py"))
@@ -21,6 +21,14 @@ def test_a_library_operator_by_name() -> None:
     assert task.workload.flops == 2 * 4 * 5 * 6
     assert ([t.name for t in task.inputs], [t.name for t in task.outputs]) == (["A", "B"], ["C"])
     assert (task.threads, task.target.cores) == (1, 1)
+
+
+def test_a_name_alone_makes_no_library_operator() -> None:
+    task = create_task("matmul", (4, 5, 6), threads=1)
+    assert operator_of(task) is topi.OPERATORS["matmul"]
+    other = create_task("softmax", (4, 6), threads=1)
+    assert operator_of(task_of(other.tensors, "matmul", task.workload.args)) is None
+    assert operator_of(task_of(task.tensors, "matmul")) is None
 
 
 def test_a_users_function_by_path() -> None:

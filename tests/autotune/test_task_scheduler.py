@@ -149,6 +149,8 @@ def test_the_gradient_of_similar_tasks_is_bounded_by_what_they_reach() -> None:
     ("settings", "message"),
     [
         ({"task_weights": [1]}, "there are 2 tasks and 1 weights"),
+        ({"task_weights": [1, -2]}, r"weights are how often a task runs, got \[1, -2\]"),
+        ({"task_weights": [1, float("nan")]}, "weights are how often a task runs, got"),
         ({"strategy": "best"}, "strategy is 'gradient' or 'round-robin', got 'best'"),
     ],
 )

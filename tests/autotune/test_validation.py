@@ -35,6 +35,7 @@ ILLEGAL = [*hand_record().trace, {"step": "parallel", "stage": "C", "axis": "k"}
             Outcome.DAMAGED,
             "does not have the record's key",
         ),
+        (hand_record(target={"kind": "llvm", "gpu": 3}), Outcome.DAMAGED, "malformed target record"),
         (_with_workload(hand_record(), program="", key="0" * 16), Outcome.CHANGED, "is another program by now"),
         (_with_workload(hand_record(), name="program"), Outcome.UNKNOWN, "names no operator and no file:function"),
         (_with_workload(hand_record(), name="mine/dense"), Outcome.UNKNOWN, "it is proven when it is applied"),

@@ -37,6 +37,10 @@ def tensors():
 
 def nothing():
     return 3
+
+def scaled(rows, factor):
+    D = te.placeholder((rows,), name="D")
+    return [D, te.compute((rows,), lambda i: D[i] * factor, name="E")]
 """
 
 JACOBI = """
@@ -87,6 +91,13 @@ def test_a_legal_schedule_is_explained(file: Path, capsys: pytest.CaptureFixture
     assert out.startswith("legal: legal\n")
     assert "B.i [parallel]  parallel: no dependence between its iterations" in out
     assert "B[30] in global memory, 120 bytes" in out
+
+
+def test_arguments_reach_the_function(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{file}:scaled", "--args", "30,2") == 0
+    assert "E[30] in global memory, 120 bytes" in capsys.readouterr().out
+    assert run(str(file), "--args", "30") == 2
+    assert "name one" in capsys.readouterr().err
 
 
 def test_an_illegal_schedule_ends_with_one(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,11 +88,6 @@ def compare(session: Session, trace: Any) -> Comparison:
     return _measurer(session).compare(trace)
 
 
-def crown(session: Session, traces: list[Any]) -> list[Measurement]:
-    """Time the best few in turn."""
-    return [replace(measurement, host=host()) for measurement in _measurer(session).crown(traces)]
-
-
 def peak_gflops(session: Session) -> float:
     """GFLOP/s of multiply-adds."""
     return _measurer(session).peak_gflops()

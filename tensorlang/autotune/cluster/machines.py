@@ -148,10 +148,6 @@ class ClusterHarness:
         comparison: Comparison = self._connection.call(broker.compare, self._session, trace)
         return comparison
 
-    def crown(self, traces: Sequence[Any]) -> list[Measurement]:
-        """Time the best few in turn, on one worker."""
-        return [self._here(m) for m in self._connection.call(broker.crown, self._session, list(traces))]
-
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds of a worker's machine."""
         found: float = self._connection.call(broker.peak_gflops, self._session)

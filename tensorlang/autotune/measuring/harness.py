@@ -75,8 +75,5 @@ class Harness(Protocol):
     def compare(self, trace: Any) -> Comparison:
         """Time a candidate beside NumPy, in turn; TensorlangError when it does not run."""
 
-    def crown(self, traces: Sequence[Any]) -> list[Measurement]:
-        """Time the best few again, in turn; empty when one of them does not run any more."""
-
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds for the task's dtype and threads, where candidates run; 0 when unknown."""

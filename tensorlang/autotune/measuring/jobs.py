@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,13 +31,12 @@ from tensorlang.autotune.measuring.timing import (
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import arguments_of, extent, places_of
 from tensorlang.driver import build, lower
-from tensorlang.errors import KernelError
 from tensorlang.schedule import Trace, create_schedule
 from tensorlang.target import measure_peak
 from tensorlang.target.backend import backend
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
-from tensorlang.te.program import canonical
+from tensorlang.te.program import Program, canonical
 from tensorlang.te.reference import evaluate
 
 TIME_SLICE = 3e-3  # a sample longer than this is likely to meet another process
@@ -140,6 +139,13 @@ def time_call(
     return RunResult(Status.OK, timing, priority=raised)
 
 
+def in_program_order(program: Program, tensors: Sequence[Tensor], inputs: Sequence[Array]) -> list[Array]:
+    """The arrays of a kernel's inputs in the order in which its program reads them."""
+    names = [t.name for t in tensors if isinstance(t.op, PlaceholderOp)]
+    given = dict(zip(names, inputs, strict=True))
+    return [given[op.name] for op in program.ops if isinstance(op, PlaceholderOp)]
+
+
 def run_unscheduled(tensors: bytes, target: Target, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
     """Outputs of the program with no schedule at all, compiled: the reference of programs too large for NumPy."""
     args: tuple[Tensor, ...] = pickle.loads(tensors)
@@ -194,8 +200,10 @@ def compare_with_numpy(job: CompareJob) -> Comparison:
         chosen = os.environ.get("OPENBLAS_CORETYPE")
         competitor = f"NumPy ({chosen} kernels)" if chosen else "NumPy"
     else:
-        program, _ = canonical(output_tensors(pickle.loads(job.build.tensors)))
-        calls = [lambda: evaluate(program, arrays.inputs)]
+        tensors: tuple[Tensor, ...] = pickle.loads(job.build.tensors)
+        program, _ = canonical(output_tensors(tensors))
+        inputs = in_program_order(program, tensors, arrays.inputs)
+        calls = [lambda: evaluate(program, inputs)]
         competitor = "NumPy reference evaluation"
     calls.insert(0, lambda: call(*ours))
     for each in calls:
@@ -203,34 +211,3 @@ def compare_with_numpy(job: CompareJob) -> Comparison:
     with raised_priority():
         mine, other = time_interleaved(calls, job.rounds, job.seconds)
     return Comparison(tuple(mine), tuple(other), competitor)
-
-
-@dataclass(frozen=True, slots=True)
-class CrownJob:
-    """The best candidates, to be timed in turn."""
-
-    builds: tuple[BuildJob, ...]
-    arrays: str
-    flush: bool = False
-    rounds: int = 50
-    seconds: float = 6.0
-
-
-def time_in_turn(job: CrownJob) -> list[RunResult]:
-    """Build and check each, then time them in turn, in one run."""
-    arrays = _load_arrays(job.arrays)
-    calls = [_checked_call(build, arrays) for build in job.builds]
-    target = job.builds[0].target
-    flush = cache_flusher(target.caches, target.cores) if job.flush else None
-    with raised_priority() as raised:
-        taken = time_interleaved(calls, job.rounds, job.seconds, flush=flush)
-    return [RunResult(Status.OK, Timing(tuple(seconds)), priority=raised) for seconds in taken]
-
-
-def _checked_call(job: BuildJob, arrays: Arrays) -> Callable[[], object]:
-    call = backend(job.target.kind).compile(pickle.loads(build_candidate(job)), job.target)
-    args, outputs = arrays.fresh()
-    call(*args)
-    if wrong := difference(arrays, outputs):
-        raise KernelError(f"a candidate that was right before is wrong now: {wrong}")
-    return lambda: call(*args)

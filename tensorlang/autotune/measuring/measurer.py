@@ -20,13 +20,11 @@ from tensorlang.autotune.measuring.jobs import (
     BuildJob,
     CompareJob,
     Comparison,
-    CrownJob,
     RunJob,
     RunResult,
     build_candidate,
     compare_with_numpy,
     run_candidate,
-    time_in_turn,
     undisturbed_peak,
 )
 from tensorlang.autotune.measuring.pool import (
@@ -41,7 +39,7 @@ from tensorlang.autotune.measuring.pool import (
 )
 from tensorlang.autotune.measuring.seeded import reference_arrays
 from tensorlang.autotune.records.record import Json, Status
-from tensorlang.autotune.task import Task
+from tensorlang.autotune.task import Task, operator_of
 from tensorlang.errors import TargetError, TensorlangError
 from tensorlang.target.detect import runs_here
 
@@ -186,20 +184,13 @@ class Measurer:
 
     def compare(self, trace: Any) -> Comparison:
         """Time a candidate beside NumPy, interleaved in the runner; TensorlangError when it does not run."""
-        name = self.task.workload.name
+        name = "" if operator_of(self.task) is None else self.task.workload.name
         job = CompareJob(BuildJob(self._tensors, trace, self.task.target), self.arrays_path, name)
         reply = self._runner.run(self.limits.compare, compare_with_numpy, job)
         if reply.status is not Status.OK:
             raise TensorlangError(f"the comparison with NumPy did not run: {reply.status}: {reply.error}")
         comparison: Comparison = reply.value
         return comparison
-
-    def crown(self, traces: Sequence[Any]) -> list[Measurement]:
-        """Time the best few again, in turn, in the runner; empty when one of them does not run any more."""
-        builds = tuple(BuildJob(self._tensors, trace, self.task.target) for trace in traces)
-        job = CrownJob(builds, self.arrays_path, self.limits.flush)
-        reply = self._runner.run(self.limits.compare, time_in_turn, job)
-        return [self._measured(result) for result in reply.value] if reply.status is Status.OK else []
 
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds for the task's dtype and threads, measured where candidates run; 0 when it fails.

@@ -6,16 +6,16 @@ import pickle
 
 import numpy as np
 
-from tensorlang import dtypes, topi
+from tensorlang import dtypes
 from tensorlang.autotune.measuring.arrays import Array, Arrays
-from tensorlang.autotune.measuring.jobs import run_unscheduled
+from tensorlang.autotune.measuring.jobs import in_program_order, run_unscheduled
 from tensorlang.autotune.measuring.pool import Worker
 from tensorlang.autotune.model.accesses import reads_of
 from tensorlang.autotune.records.record import Status
-from tensorlang.autotune.task import Task, extent
+from tensorlang.autotune.task import Task, extent, operator_of
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Load, walk
-from tensorlang.te.operation import ComputeOp, HybridOp, PlaceholderOp, Tensor
+from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
 from tensorlang.te.reference import evaluate, tolerance
 
 # Above this many operations the reference is the unscheduled program compiled, not NumPy.
@@ -68,13 +68,11 @@ def reference_arrays(task: Task, seed: int, worker: Worker) -> Arrays:
 
 
 def _outputs(task: Task, inputs: tuple[Array, ...], worker: Worker) -> tuple[Array, ...]:
-    if task.workload.name in topi.OPERATORS:
-        return tuple(topi.OPERATORS[task.workload.name].reference(*inputs))
+    if (operator := operator_of(task)) is not None:
+        return tuple(operator.reference(*inputs))
     ordered = any(isinstance(op, HybridOp) for op in task.program.ops)
     if task.workload.flops <= (LARGEST_ORDERED_EVALUATION if ordered else LARGEST_EVALUATION):
-        given = {t.name: array for t, array in zip(task.inputs, inputs, strict=True)}
-        read = [op.name for op in task.program.ops if isinstance(op, PlaceholderOp)]
-        values = evaluate(task.program, [given[name] for name in read])
+        values = evaluate(task.program, in_program_order(task.program, task.inputs, inputs))
         return tuple(values[t.name] for t in task.outputs)
     reply = worker.run(REFERENCE_LIMIT, run_unscheduled, pickle.dumps(task.tensors), task.target, inputs)
     if reply.status is not Status.OK:

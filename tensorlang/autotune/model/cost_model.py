@@ -8,6 +8,7 @@ What was learned from other programs may correct the estimate from the start: it
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,13 +38,24 @@ class Transferred:
     names: tuple[str, ...]
 
     @staticmethod
-    def learn(rows: Rows, estimates: Array, seconds: Array, names: tuple[str, ...], seed: int = 0) -> Transferred:
-        """Learn from measured candidates of any programs."""
-        from tensorlang.autotune.model.xgb_model import train_regression
+    def learn(
+        rows: Rows,
+        estimates: Array,
+        seconds: Array,
+        names: tuple[str, ...],
+        seed: int = 0,
+        programs: Sequence[str] | None = None,
+    ) -> Transferred:
+        """Learn from measured candidates of any programs; `programs` names that of each, and all count the same."""
+        from tensorlang.autotune.model.xgb_model import train_transfer
 
         if len(seconds) < FEWEST_TO_LEARN:
             raise RecordError(f"a model needs at least {FEWEST_TO_LEARN} measured candidates, got {len(seconds)}")
-        return Transferred(train_regression(rows, np.log(seconds) - np.log(estimates), seed), names)
+        weights = np.ones(len(seconds))
+        if programs is not None:
+            _, place, counts = np.unique(list(programs), return_inverse=True, return_counts=True)
+            weights = counts.mean() / counts[place]
+        return Transferred(train_transfer(rows, np.log(seconds) - np.log(estimates), weights, seed), names)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file."""

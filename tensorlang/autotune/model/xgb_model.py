@@ -18,6 +18,7 @@ Rows = npt.NDArray[np.float32]
 Values = npt.NDArray[np.float64]
 
 ROUNDS = 80
+TRANSFER_ROUNDS = 60
 # One thread: the libraries of this process and the kernels under test share the cores.
 _SHARED: dict[str, Any] = {
     "max_depth": 6,
@@ -28,6 +29,9 @@ _SHARED: dict[str, Any] = {
     "nthread": 1,
     "verbosity": 0,
 }
+
+_CAREFUL = {"max_depth": 4, "eta": 0.07, "min_child_weight": 8, "colsample_bytree": 0.5}
+"""For what is used on other programs than it was learned from: trees that split less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,14 @@ def load_trees(path: str | os.PathLike[str]) -> tuple[Trees, dict[str, Any]]:
 def train_regression(rows: Rows, labels: Values, seed: int) -> Trees:
     """Learn `labels` by least squares."""
     return _train({"objective": "reg:squarederror", "base_score": float(np.mean(labels))}, rows, labels, seed)
+
+
+def train_transfer(rows: Rows, labels: Values, weights: Values, seed: int) -> Trees:
+    """Learn `labels` by weighted least squares, to be used on other programs."""
+    mean = float(np.average(labels, weights=weights))
+    data = xgboost.DMatrix(rows, label=labels, weight=weights, nthread=1)
+    settings = {**_SHARED, **_CAREFUL, "objective": "reg:squarederror", "base_score": mean, "seed": seed}
+    return Trees(xgboost.train(settings, data, TRANSFER_ROUNDS))
 
 
 def train_ranking(rows: Rows, labels: Values, seed: int) -> Trees:

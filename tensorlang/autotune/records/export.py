@@ -14,14 +14,13 @@ from typing import Any
 
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.schedule.trace import Trace
-from tensorlang.target.spec import Target
 from tensorlang.te.program import unique
 
 COLUMNS: Mapping[str, Callable[[TuningRecord], Any]] = {
     "time": lambda r: r.time,
     "workload": lambda r: str(r.workload),
     "key": lambda r: r.workload.key,
-    "target": lambda r: str(Target.from_json(r.target)),
+    "target": lambda r: r.target_text,
     "threads": lambda r: r.threads,
     "status": lambda r: r.status.value,
     "median_seconds": lambda r: r.median if r.seconds else "",
@@ -82,7 +81,7 @@ def _identifier(record: TuningRecord) -> str:
 
 def _function(record: TuningRecord, name: str) -> str:
     work, threads = record.workload, f"{record.threads} thread{'s' * (record.threads > 1)}"
-    text = f"{work}, program {work.key}, for {Target.from_json(record.target)}, {threads}."
+    text = f"{work}, program {work.key}, for {record.target_text}, {threads}."
     if record.ok:
         text += f" Median of {len(record.seconds)} repeats: {record.median:.4g} s."
     body = f"{text!r}\n{Trace.from_json(record.trace).to_python()}return s"

@@ -57,7 +57,7 @@ def read_lines(path: LogPath) -> list[bytes]:
 
 
 def parse_line(line: bytes) -> Json | None:
-    """The JSON object of a line; None when the line is torn. Halves of a character, which nothing can print, are `?`."""
+    """The JSON object of a line; None when the line is torn. Halves of characters, which nothing prints, are `?`."""
     try:
         data: Any = json.loads(line)
         if b"\\ud" in line.lower():  # the escape of such a half, or of a whole character

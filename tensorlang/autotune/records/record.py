@@ -19,6 +19,7 @@ from tensorlang.autotune.records.upgrades import SCHEMA as SCHEMA
 from tensorlang.autotune.records.upgrades import Json as Json
 from tensorlang.autotune.records.upgrades import upgraded
 from tensorlang.errors import RecordError
+from tensorlang.target.spec import Target
 
 
 class Status(StrEnum):
@@ -135,6 +136,14 @@ class TuningRecord:
     def gflops(self) -> float:
         """Billions of operations a second at the median; zero when nothing was timed."""
         return self.workload.flops / self.median / 1e9
+
+    @property
+    def target_text(self) -> str:
+        """The target as it is written in options; its data, when it is no target as known here."""
+        try:
+            return str(Target.from_json(self.target))
+        except RecordError:
+            return json.dumps(self.target)
 
     @property
     def place(self) -> str:

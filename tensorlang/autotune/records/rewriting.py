@@ -15,7 +15,6 @@ from pathlib import Path
 from tensorlang.autotune.records.log import Log, LogPath, parse_line, read_lines, read_log, record_line
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.errors import RecordError
-from tensorlang.target.spec import Target
 
 
 def merge_logs(paths: Sequence[LogPath], output: LogPath) -> tuple[Log, int]:
@@ -87,14 +86,17 @@ def repair_log(path: LogPath) -> Repair:
     return Repair(len(whole), len(pieces), torn)
 
 
+_LONGEST_NAME = 80  # of a workload or a target in the name of a file
+
+
 def _of_workload(record: TuningRecord) -> str:
-    words = [Path(record.workload.name).name, *map(str, record.workload.args), record.workload.key[:8]]
-    return "-".join(words)
+    words = [Path(record.workload.name).name, *map(str, record.workload.args)]
+    return f"{'-'.join(words)[:_LONGEST_NAME]}-{record.workload.key[:8]}"
 
 
 def _of_target(record: TuningRecord) -> str:
     mark = hashlib.sha256(record.place.encode()).hexdigest()[:8]
-    return f"{Target.from_json(record.target)}-{record.threads}-threads-{mark}"
+    return f"{record.target_text[:_LONGEST_NAME]}-{record.threads}-threads-{mark}"
 
 
 PARTS: dict[str, Callable[[TuningRecord], str]] = {"workload": _of_workload, "target": _of_target}

@@ -107,7 +107,8 @@ def learn_model(records: Iterable[TuningRecord], seed: int = 0) -> Transferred:
     described = describe_records(records)
     if not described:
         return Transferred.learn(np.zeros((0, 1), np.float32), np.zeros(0), np.zeros(0), feature_names(), seed)
-    return Transferred.learn(*columns_of(described), feature_names(), seed)
+    programs = [str(d.record.workload) for d in described]
+    return Transferred.learn(*columns_of(described), feature_names(), seed, programs)
 
 
 def load_model(path: str | os.PathLike[str]) -> Transferred:

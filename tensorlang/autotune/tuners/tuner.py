@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,7 @@ from tensorlang.schedule import Trace
 
 BATCH = 8
 MOST_REFUSED = 2000
+MOST_EQUAL = 2000
 LONGEST_ERROR = 2000
 
 Callback = Callable[["Tuner", Sequence[MeasureInput], Sequence[MeasureResult]], None]
@@ -174,10 +176,13 @@ class Tuner(ABC):
             self._require_legal()
 
     def _legal_batch(self, count: int) -> list[tuple[list[ConfigEntity], Trace]]:
-        """Up to `count` traces that are proven legal and that nobody measured yet, and the configurations of each."""
+        """Up to `count` traces that are proven legal and that nobody measured yet, and the configurations of each.
+
+        Fewer, or none, where proposals are refused, or are of known schedules, again and again.
+        """
         batch: dict[str, tuple[list[ConfigEntity], Trace]] = {}
-        refused = self.filtered
-        while len(batch) < count and self.filtered - refused < MOST_REFUSED:
+        refused, equal = self.filtered, 0
+        while len(batch) < count and self.filtered - refused < MOST_REFUSED and equal < MOST_EQUAL:
             configs = self.next_batch(count - len(batch))
             if not configs:
                 break
@@ -187,7 +192,9 @@ class Tuner(ABC):
                     continue
                 if known := self._by_trace.get(trace.key):
                     self.learn(config, known)
+                    equal += 1
                 else:
+                    equal += trace.key in batch
                     batch.setdefault(trace.key, ([], trace))[0].append(config)
         return list(batch.values())
 
@@ -206,6 +213,9 @@ class Tuner(ABC):
             why = f"{error.asked}: {error.why}"
         except TensorlangError as error:
             why = str(error)
+        except Exception as error:  # the template is the user's, and may fail for some configurations only
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            why = f"the template failed at {line.filename}:{line.lineno}: {type(error).__name__}: {error}"
         self.refusals[why] += 1
         self.seen.add(config.index)
         self.update([self._input(config)], [MeasureResult(None, refusal=why)])

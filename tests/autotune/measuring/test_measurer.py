@@ -96,14 +96,6 @@ def test_the_winner_is_compared_with_numpy(task: Task, measurer: Measurer) -> No
     assert comparison.speedup > 0
 
 
-def test_the_best_few_are_timed_again_in_turn(task: Task, measurer: Measurer) -> None:
-    first, second = measurer.crown(_traces(task, 2))
-    assert first.status is second.status is Status.OK
-    assert first.checked
-    assert min(len(first.seconds), len(second.seconds)) > 10
-    assert measurer.crown([_traces(task)[0], [{"step": "frobnicate"}]]) == []
-
-
 def test_caches_can_be_flushed_and_the_record_says_so(task: Task) -> None:
     with Measurer(task, limits=Limits(flush=True, builders=1)) as measurer:
         (found,) = _measure(measurer, _traces(task))

@@ -43,6 +43,11 @@ def test_what_was_never_timed_has_no_speed(record: TuningRecord) -> None:
     assert (failed.ok, failed.median, failed.gflops) == (False, math.inf, 0.0)
 
 
+def test_a_target_that_is_not_known_here_is_told_by_its_data(record: TuningRecord) -> None:
+    assert replace(record, target={"kind": "llvm", "cpu": "haswell"}).target_text == "llvm -mcpu=haswell"
+    assert replace(record, target={"kind": "llvm", "gpu": 3}).target_text == '{"kind": "llvm", "gpu": 3}'
+
+
 def _without(name: str) -> Callable[[dict[str, Any]], None]:
     return lambda data: data.pop(name)
 

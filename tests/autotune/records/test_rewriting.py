@@ -105,6 +105,15 @@ def test_splitting_and_merging_give_the_log_again(tmp_path: Path, record: Tuning
     assert duplicates == 0
 
 
+@pytest.mark.parametrize("by", ["workload", "target"])
+def test_names_of_parts_are_not_too_long_for_a_file(tmp_path: Path, record: TuningRecord, by: str) -> None:
+    workload = replace(record.workload, args=("x" * 300,))
+    strange = [replace(record, workload=workload, target={"kind": "llvm", "gpu": n, "cpu": "y" * 300}) for n in (1, 2)]
+    parts = split_log(_write(tmp_path / "log", *strange), tmp_path / "parts", [by])
+    assert sum(len(part.records) for part in parts.values()) == 2
+    assert len(parts) == (1 if by == "workload" else 2)
+
+
 def test_splitting_replaces_nothing(tmp_path: Path, record: TuningRecord) -> None:
     log = _write(tmp_path / "log", record)
     split_log(log, tmp_path)

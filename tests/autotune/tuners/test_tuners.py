@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +129,46 @@ def _idle(n: int) -> object:
     cfg.define_knob("idle", [1, 2, 3])
     cfg["tile"].apply(s, B, s[B].op.axis[0])
     return s, [A, B]
+
+
+@autotune.template("tests/idle_knobs")
+def _many_idle(n: int) -> object:
+    from tensorlang import te
+
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] * 2.0, name="B")
+    for number in range(16):
+        autotune.get_config().define_split(f"idle_{number}", 4096, num_outputs=4)
+    return te.create_schedule(B.op), [A, B]
+
+
+def test_a_search_ends_where_a_large_space_has_one_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorlang.autotune.tuners.tuner.MOST_EQUAL", 30)
+    tuner = RandomTuner(autotune.task.create("tests/idle_knobs", args=(16,)))
+    tuner.search(fake_measurer()[0], 100)
+    assert tuner.trials == 1
+    assert tuner.has_next()
+
+
+@autotune.template("tests/fails_sometimes")
+def _fails_sometimes(n: int) -> object:
+    from tensorlang import te
+
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] * 2.0, name="B")
+    s = te.create_schedule(B.op)
+    cfg = autotune.get_config()
+    cfg.define_knob("factor", [4, 2, 0, 8])
+    s[B].split(s[B].op.axis[0], factor=n // cfg["factor"].val)
+    return s, [A, B]
+
+
+def test_a_configuration_at_which_the_template_fails_is_refused_and_tuning_goes_on() -> None:
+    tuner = GridSearchTuner(autotune.task.create("tests/fails_sometimes", args=(16,)))
+    tuner.search(fake_measurer()[0], 100)
+    assert (tuner.trials, tuner.filtered) == (3, 1)
+    (why,) = tuner.refusals
+    assert re.fullmatch(r"the template failed at .*test_tuners.py:\d+: ZeroDivisionError: .*", why)
 
 
 def test_filtered_configurations_are_counted_and_told() -> None:
