@@ -108,7 +108,7 @@ def jacobi_rows(stage: Stage, steps: int, rows: int, threads: int) -> None:
     j = packed.fuse_with("j", packed.shift("j_1", 1))
     tiles = packed.time_tile("t", [i], steps, [rows])
     if threads > 1:
-        packed.wavefront(*tiles)
+        packed.wavefront(*tiles[:2])
     for axis in packed.fission(j):
         packed.vectorize(axis)
 

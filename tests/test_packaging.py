@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 HEAVY = {"click", "islpy", "llvmlite", "rich", "scipy", "xgboost"}
 MODULES = {"xgboost-cpu": "xgboost"}
 """Distributions whose module has another name."""
+EXTRAS = {"testing": "test", "cluster": "cluster"}
+"""Rooms that import what an extra of setup.cfg installs."""
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +80,9 @@ def test_the_command_exists(setup: configparser.ConfigParser) -> None:
 
 def test_every_import_is_declared(setup: configparser.ConfigParser) -> None:
     needed = declared(setup["options"]["install_requires"])
-    testing = declared(setup["options.extras_require"]["test"])
+    extras = {room: declared(setup["options.extras_require"][extra]) for room, extra in EXTRAS.items()}
     for path in sorted((ROOT / "tensorlang").rglob("*.py")):
-        allowed = needed | (testing if "testing" in path.parts else set())
+        allowed = needed.union(*(extras[room] for room in extras if room in path.parts))
         foreign = set(imported(path)) - set(sys.stdlib_module_names) - {"tensorlang"}
         assert foreign <= allowed, f"{path.relative_to(ROOT)} imports {foreign - allowed}, which setup.cfg lacks"
 

@@ -112,8 +112,7 @@ def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
     out = host = s[anchor.output]
     *batch, i, j = axes_of(s, anchor.output)
     inner: Axis | str
-    narrow = plan.block == plan.tile.width  # a last tile in a nest of its own has registers of its own
-    block, inner = out.split(j, factor=plan.block, tail="peel" if narrow else "guard")
+    block, inner = out.split(j, factor=plan.block, tail="peel" if _ends_apart(s, anchor, plan, j) else "guard")
     out.reorder(*batch, block, i, inner)
     if batch and plan.shared == "columns" and extent_of(block.extent) is not None:
         block, batch = out.fuse(*batch, block), []
@@ -137,6 +136,14 @@ def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
 def _calls(stage: Stage) -> bool:
     """Whether a stage calls mathematical functions."""
     return any(isinstance(node, Call) for body in stage.op.body for node in walk(body))
+
+
+def _ends_apart(s: Schedule, anchor: Anchor, plan: Plan, j: str) -> bool:
+    """Whether the last block of columns gets a nest of its own: registers of its own, but one thread for all of it."""
+    if plan.block != plan.tile.width:
+        return False
+    columns = extent_of(s.state.axis(anchor.output, j).extent) or 0
+    return plan.shared != "columns" or columns % plan.block < plan.tile.width // plan.tile.vectors
 
 
 def _micro_kernel(local: Stage, host: Stage, tile: Axis, count: int) -> Axis:

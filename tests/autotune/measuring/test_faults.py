@@ -48,7 +48,7 @@ def measurer(task: Task, pid_file: Path) -> Iterator[Measurer]:
         loaded = importlib.import_module("faults")  # by the name that the workers know it by
         patch.setattr("tensorlang.autotune.measuring.measurer.build_candidate", loaded.build_candidate)
         patch.setattr("tensorlang.autotune.measuring.measurer.run_candidate", loaded.run_candidate)
-        with Measurer(task, limits=Limits(run=1.0, build=20.0, memory=8 << 30)) as made:
+        with Measurer(task, limits=Limits(run=3.0, build=20.0, memory=8 << 30)) as made:
             yield made
         sys.modules.pop("faults")
 
@@ -67,7 +67,7 @@ def _measure(measurer: Measurer, traces: list[Any]) -> list[Measurement]:
 
 FAULTS = {
     "segfault": (Status.CRASH, "SIGSEGV"),
-    "hang": (Status.TIMEOUT, "not done after 1 s"),
+    "hang": (Status.TIMEOUT, "not done after 3 s"),
     "allocate": (Status.MEMORY, "out of memory"),
     "spoil": (Status.WRONG_ANSWER, "output 0 differs at 960 of 960 elements; at [0, 0] 7.0 instead of"),
     "builder dies": (Status.CRASH, "SIGABRT"),
