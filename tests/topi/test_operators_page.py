@@ -1,0 +1,33 @@
+"""The page of the library's operators: every operator is there, and runs in every dtype that the page lists."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorlang import topi
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROWS = re.findall(r"^\| `(\w+)` \| ([\w,]+) \| ([\w, ]*) \|$", (DOCS / "operators.md").read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    """The names of docs/make_operators.py."""
+    return runpy.run_path(str(DOCS / "make_operators.py"))
+
+
+def test_every_operator_is_on_the_page() -> None:
+    wanted = [(name, ",".join(operator.sizes)) for name, operator in topi.OPERATORS.items()]
+    assert [(name, sizes) for name, sizes, _ in ROWS] == wanted, "run: python docs/make_operators.py"
+
+
+@pytest.mark.parametrize(("name", "dtypes"), [(name, dtypes) for name, _, dtypes in ROWS])
+def test_an_operator_runs_in_its_dtypes(script: dict[str, Any], name: str, dtypes: str) -> None:
+    assert dtypes
+    for dtype in dtypes.split(", "):
+        assert script["runs"](name, dtype), dtype
