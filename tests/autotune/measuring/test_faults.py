@@ -116,7 +116,7 @@ def test_a_runner_that_is_killed_from_outside_is_a_crash_and_the_rest_goes_on(
 
 def test_a_batch_that_is_given_up_leaves_nothing_behind(measurer: Measurer, steps: Any) -> None:
     some = measurer.measure([steps, *[{"fault": "hang", "trace": steps}] * 3], lambda: None)
-    assert next(some)[1].status in GOOD
+    assert next(some)[1].status in (*GOOD, Status.TIMEOUT)  # whichever was built first
     some.close()  # type: ignore[attr-defined]
     assert [r.status in GOOD for r in _measure(measurer, [steps, steps])] == [True, True]
 
