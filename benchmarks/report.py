@@ -6,7 +6,7 @@ What stands outside the marks in that page is written by hand, and kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,23 @@ Result = dict[str, Any]
 @click.option("--page", default=PAGE, type=click.Path(exists=True, dir_okay=False, path_type=Path), show_default=True)
 def command(results: Sequence[Path], page: Path) -> None:
     """Write the RESULTS of `benchmarks cpu --json` into the page, and their pictures into `images` beside it."""
+    write_sections(results, page, (BEGIN, END), "benchmarks", draw, section)
+
+
+def write_sections(
+    results: Sequence[Path],
+    page: Path,
+    marks: tuple[str, str],
+    pictures: str,
+    draw: Callable[[Result], Iterator[str]],
+    section: Callable[[Result, str], Iterator[str]],
+) -> None:
+    """Write a section for each result between two marks of a page, and their pictures, by this name, beside it."""
     found = sorted((json.loads(file.read_text(encoding="utf-8")) for file in results), key=lambda r: r["threads"])
-    before, after = around(page, BEGIN, END)
+    before, after = around(page, *marks)
     lines = list[str]()
     for result in found:
-        picture = write_picture(page, f"benchmarks-{result['threads']}", draw(result))
+        picture = write_picture(page, f"{pictures}-{result['threads']}", draw(result))
         lines += section(result, picture)
     page.write_text(before + "\n".join(lines) + after, encoding="utf-8")
 

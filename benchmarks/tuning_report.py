@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchmarks.report import PAGE, around, table, write_picture
+from benchmarks.report import PAGE, table, write_sections
 from benchmarks.tuning_chart import draw
 from benchmarks.tuning_figures import (
     ALONE,
@@ -31,13 +30,7 @@ Result = dict[str, Any]
 @click.option("--page", default=PAGE, type=click.Path(exists=True, dir_okay=False, path_type=Path), show_default=True)
 def command(results: Sequence[Path], page: Path) -> None:
     """Write the RESULTS of `benchmarks tuning --json` into the page, and their pictures into `images` beside it."""
-    found = sorted((json.loads(file.read_text(encoding="utf-8")) for file in results), key=lambda r: r["threads"])
-    before, after = around(page, BEGIN, END)
-    lines = list[str]()
-    for result in found:
-        picture = write_picture(page, f"tuning-{result['threads']}", draw(result))
-        lines += section(result, picture)
-    page.write_text(before + "\n".join(lines) + after, encoding="utf-8")
+    write_sections(results, page, (BEGIN, END), "tuning", draw, section)
 
 
 def section(result: Result, picture: str) -> Iterator[str]:

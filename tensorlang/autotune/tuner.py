@@ -14,11 +14,10 @@ import numpy as np
 from tensorlang.autotune.apply import records_of
 from tensorlang.autotune.budget import check_budget
 from tensorlang.autotune.machines import LOCAL, Machines, machines_of
-from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, WorkersLost
+from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, WorkersLost, record_of
 from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.autotune.records.fingerprint import host, versions
 from tensorlang.autotune.records.log import LogWriter, read_log
-from tensorlang.autotune.records.record import TuningRecord, now
+from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Interrupted, Progress, Result, count_failures
 from tensorlang.autotune.search.described import learn_model
@@ -31,7 +30,6 @@ from tensorlang.autotune.task import Task
 from tensorlang.names import lookup
 
 BATCH = 8
-LONGEST_ERROR = 2000
 
 Callback = Callable[[Progress], None]
 
@@ -152,25 +150,15 @@ class _Run:
 
     def record(self, candidate: Candidate, measurement: Measurement) -> TuningRecord:
         """The record of a measured candidate."""
-        trace = candidate.trace
-        return TuningRecord(
-            workload=self.task.workload,
-            target=self.task.target.to_json(),
-            threads=self.task.threads,
-            sketch=candidate.sketch.name,
-            trace=trace.to_json(),
-            trace_key=trace.key,
-            decisions=candidate.decisions,
-            status=measurement.status,
-            seconds=measurement.seconds,
-            error=measurement.error[:LONGEST_ERROR],
-            estimate=candidate.estimate,
-            checked=measurement.checked,
-            seed=self.seed,
-            host=measurement.host or host(self.peak),
-            conditions=measurement.conditions,
-            versions=versions(),
-            time=now(),
+        return record_of(
+            measurement,
+            self.task,
+            candidate.sketch.name,
+            candidate.trace,
+            candidate.decisions,
+            self.seed,
+            candidate.estimate,
+            self.peak,
         )
 
     def tell(self, record: TuningRecord) -> None:

@@ -17,11 +17,10 @@ from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, loads
 from tensorlang.topi.operator import Anchor, accumulator, axes_of, extent_of
+from tensorlang.topi.register_tile import best_part
 from tensorlang.topi.shares import computed_bits, share_out, worth_threads
 
 CONV2D = "conv2d"
-_IN_FLIGHT = 8
-"""Multiply-adds that have to be under way at once: two a cycle, each of four cycles."""
 _SHORT = 4
 """Short vectors of pixels are loaded whole, several at a time, and multiplied by the lane."""
 _PAGE, _WAYS = 4096, 12
@@ -120,13 +119,13 @@ def tile_of(conv: Convolution, target: Target) -> Tile:
         most = max(1, min(most, _MOST_COPIES // (blocks * conv.extents["rx"])))
     if wide is None:
         return Tile(1, most, blocks, block)
-    columns = _best_part(wide, 1, most, vectors)
+    columns = best_part(wide, 1, most, vectors)
     if "yy" in conv.cut:
         copies = blocks * conv.extents["rx"] * conv.extents["ry"]
         most = 1 if _rows_first(conv, target) else min(most, _MOST_COPIES // copies)
     if columns < wide or high is None:
         return Tile(1, columns, blocks, block)
-    return Tile(_best_part(high, columns, max(1, most // columns), vectors), columns, blocks, block)
+    return Tile(best_part(high, columns, max(1, most // columns), vectors), columns, blocks, block)
 
 
 def _channel_block(conv: Convolution, most: int) -> int:
@@ -135,19 +134,6 @@ def _channel_block(conv: Convolution, most: int) -> int:
     if whole:
         return max(n for n in range(1, most + 1) if whole % n == 0)
     return most if conv.features is None else min(most, conv.features)
-
-
-def _best_part(extent: int, times: int, most: int, vectors: int) -> int:
-    """The part, of at most so many, in which an extent is done soonest; `times` pixels for each element of it."""
-
-    def cycles(part: int) -> int:
-        pixels = part * times
-        return max(pixels * vectors, pixels + vectors, _IN_FLIGHT) if part else 0
-
-    def all_cycles(part: int) -> tuple[int, int, int]:
-        return extent // part * cycles(part) + cycles(extent % part), -(-extent // part), part
-
-    return min(range(1, min(most, extent) + 1), key=all_cycles)
 
 
 def _is_grouped(conv: Convolution) -> bool:
@@ -231,7 +217,7 @@ def _schedule_sum(s: Schedule, acc: str, conv: Convolution, tile: Tile, target: 
     stage.vectorize(lanes)
     if not _rows_first(conv, target):
         step = (extent_of(stage.op.axis[-1].extent) or 1) * dtypes.info(conv.weight.dtype).bytes
-        read = {load.buffer.name for load in loads(stage.schedule.program[stage.name])}
+        read = {load.buffer.name for load in loads(stage.schedule.state.compute_op(stage.name))}
         (weight,) = read - {conv.data.buffer.name}
         stage.prefetch(weight, channels[-1], max(1, _AHEAD // step))
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Call, Expr, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.te.operation import Tensor
 from tensorlang.topi.matmul_plan import Form, Plan, plan_of
-from tensorlang.topi.operator import Anchor, accumulator, axes_of, extent_of
+from tensorlang.topi.operator import Anchor, accumulator, axes_of, compute_op, extent_of
 from tensorlang.topi.product import Product, product_of
 
 _AHEAD = 16
@@ -44,10 +43,7 @@ class Loops:
 
 def schedule_product(s: Schedule, anchor: Anchor) -> None:
     """Schedule a product and what follows it; parts of the output run in parallel."""
-    op = s.program[anchor.main]
-    if not isinstance(op, ComputeOp):
-        raise InternalError(f"{anchor.main} is no stage of te.compute")
-    product = product_of(op)
+    product = product_of(compute_op(s, anchor.main))
     plan = plan_of(product, anchor.target)
     if plan.form is Form.DOTS:
         _schedule_dots(s, anchor, product, plan)

@@ -16,12 +16,11 @@ from tensorlang.schedule.stage import Stage
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, loads
 from tensorlang.topi.elementwise import GRAIN, run_in_parallel, work_of
-from tensorlang.topi.operator import Anchor, axes_of, extent_of
-from tensorlang.topi.quantized_schedule import compute_op, sum_words
+from tensorlang.topi.operator import Anchor, axes_of, compute_op, extent_of
+from tensorlang.topi.quantized_schedule import sum_words
+from tensorlang.topi.register_tile import best_part
 from tensorlang.topi.shares import worth_threads
 
-_IN_FLIGHT = 8
-"""Sums that have to be under way at once, to keep the units busy."""
 _TURNS = 4
 """Of each thread, so that one that is held up does not hold up all."""
 
@@ -45,8 +44,8 @@ def plan_of(op: ComputeOp, target: Target) -> Plan:
     panels, high, wide, width = (extents[name] for name in ("pp", "yy", "xx", "lane"))
     vectors = max(1, width // target.lanes(32))
     most = max(1, (target.vector_registers - 1) // vectors - 1)
-    columns = _best_part(wide, 1, most, vectors)
-    rows = _best_part(high, columns, max(1, most // columns), vectors) if columns == wide else 1
+    columns = best_part(wide, 1, most, vectors)
+    rows = best_part(high, columns, max(1, most // columns), vectors) if columns == wide else 1
     weight = next(load.buffer for load in loads(op) if len(load.buffer.shape) == 7)
     panel = prod(extents[name] for name in ("ry", "rx", "rk", "lane")) * dtypes.info(weight.dtype).bytes
     cached = max(1, target.caches[min(1, len(target.caches) - 1)] // 2 // panel)
@@ -72,19 +71,6 @@ def _chunk(tiles: int, cores: int) -> int:
 def _evenness(count: int, cores: int) -> float:
     """The share of time in which all cores are busy, when they share so many turns."""
     return count / (cores * ceil(count / cores))
-
-
-def _best_part(extent: int, times: int, most: int, vectors: int) -> int:
-    """The part, of at most so many, in which an extent is done soonest; `times` pixels for each element of it."""
-
-    def cycles(part: int) -> int:
-        pixels = part * times
-        return max(pixels * vectors, pixels + vectors, _IN_FLIGHT) if part else 0
-
-    def all_cycles(part: int) -> tuple[int, int, int]:
-        return extent // part * cycles(part) + cycles(extent % part), -(-extent // part), part
-
-    return min(range(1, min(most, extent) + 1), key=all_cycles)
 
 
 def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:

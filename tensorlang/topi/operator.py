@@ -62,12 +62,17 @@ def extent_of(extent: Expr) -> int | None:
     return int(extent.value) if isinstance(extent, Const) else None
 
 
-def axes_of(s: Schedule, stage: str) -> list[str]:
-    """The names of the axes of a stage's output, as declared."""
+def compute_op(s: Schedule, stage: str) -> ComputeOp:
+    """The operation of a stage of te.compute, as the program holds it: with loads from buffers."""
     op = s.program[stage]
     if not isinstance(op, ComputeOp):
         raise InternalError(f"{stage} is no stage of te.compute")
-    return [axis.name for axis in op.axes]
+    return op
+
+
+def axes_of(s: Schedule, stage: str) -> list[str]:
+    """The names of the axes of a stage's output, as declared."""
+    return [axis.name for axis in compute_op(s, stage).axes]
 
 
 def accumulator(s: Schedule, anchor: Anchor) -> str:

@@ -12,7 +12,7 @@ from functools import cache
 from math import ceil, gcd, prod
 
 from tensorlang import dtypes, te
-from tensorlang.errors import InternalError, TargetError
+from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Call, Expr, variables, walk
 from tensorlang.ir.stmt import Stmt
 from tensorlang.schedule import Schedule
@@ -26,7 +26,7 @@ from tensorlang.te.operation import ComputeOp, loads
 from tensorlang.te.tensor_intrin import decl_tensor_intrin
 from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
 from tensorlang.topi.elementwise import run_in_parallel, schedule_elementwise
-from tensorlang.topi.operator import Anchor, axes_of, extent_of
+from tensorlang.topi.operator import Anchor, axes_of, compute_op, extent_of
 from tensorlang.topi.register_tile import MANY, fixed_width
 
 _INSTRUCTIONS = (
@@ -131,7 +131,7 @@ def schedule_narrow(s: Schedule, anchor: Anchor) -> None:
 
 def sum_words(stage: Stage, target: Target, tile: Sequence[Axis] = ()) -> None:
     """Add up words: a word of data for each point of a `tile` of axes, times a row of words of a panel."""
-    data, weight = (read.buffer for read in loads(stage.schedule.program[stage.name]))
+    data, weight = (read.buffer for read in loads(stage.schedule.state.compute_op(stage.name)))
     dot = dot_instruction(data.dtype, weight.dtype, target)
     lanes = target.lanes(_WORD) if dot is None else int(dot.buffers["out"].shape[0])
     *axes, lane = stage.op.axis
@@ -230,10 +230,3 @@ def _interleaved(vectors: list[Expr], lanes: int, bits: int) -> Expr:
         name = f"llvm.vector.interleave2.v{wide}i{bits}"
         parts = [call_llvm_intrin(f"int{bits}x{wide}", name, *pair) for pair in zip(parts[:half], parts[half:])]
     return parts[0]
-
-
-def compute_op(s: Schedule, name: str) -> ComputeOp:
-    op = s.program[name]
-    if not isinstance(op, ComputeOp):
-        raise InternalError(f"{name} is no stage of te.compute")
-    return op

@@ -82,3 +82,16 @@ def _parts(m: int, width: int, tile: tuple[int, int]) -> Iterator[tuple[tuple[in
 def _cost(rows: int, vectors: int) -> float:
     """Cycles of a step of a tile, in multiply-adds: two of them, or two loads, start in a cycle."""
     return max(rows * vectors, rows + vectors, _CHAINS) + _STREAM * vectors + _STEP
+
+
+def best_part(extent: int, times: int, most: int, vectors: int) -> int:
+    """The part, of at most so many, in which an extent is done soonest; `times` pixels for each element of it."""
+
+    def cycles(part: int) -> int:
+        pixels = part * times
+        return max(pixels * vectors, pixels + vectors, _CHAINS) if part else 0
+
+    def all_cycles(part: int) -> tuple[int, int, int]:
+        return extent // part * cycles(part) + cycles(extent % part), -(-extent // part), part
+
+    return min(range(1, min(most, extent) + 1), key=all_cycles)

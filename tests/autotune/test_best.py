@@ -18,7 +18,7 @@ import pytest
 
 import tensorlang
 from tensorlang import config, te, topi
-from tensorlang.autotune import LogWriter, RecordSkipped, Status, TuningRecord, apply_best, apply_history_best
+from tensorlang.autotune import RecordSkipped, Status, TuningRecord, apply_best, apply_history_best
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.space.seeds import seed_sketches
 from tensorlang.autotune.task import task_of
@@ -27,6 +27,8 @@ from tensorlang.schedule import Schedule
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tests.programs import with_extern
+
+from .records.hand import write_log
 
 ROOT = Path(__file__).parents[2]
 TARGET = parse("llvm -num-cores=1")
@@ -55,11 +57,7 @@ def record_of(tensors: list[Tensor], factor: int = 4, seconds: float = 1e-3, **c
 
 def write(*records: TuningRecord) -> Path:
     """Append records to this machine's log of the default store."""
-    path = log_path("default")
-    with LogWriter(path) as writer:
-        for record in records:
-            writer.append(record)
-    return path
+    return write_log(log_path("default"), *records)
 
 
 def split_of(s: Schedule) -> str:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tensorlang.autotune import LogWriter, Status, TuningRecord, read_log
+from tensorlang.autotune import Status, TuningRecord, read_log
 from tensorlang.autotune.records.record import BY_STATUS
 from tensorlang.cli.main import main
 
-from ..autotune.records.hand import hand_record
+from ..autotune.records.hand import hand_record, write_log
 
 SMALL = hand_record((8, 8, 8), 1e-6)
 FAILED = replace(SMALL, status=Status.CRASH, seconds=(), error="killed by SIGSEGV", verdict=BY_STATUS)
@@ -31,14 +31,7 @@ def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    return _write(tmp_path / "log.jsonl", hand_record(), hand_record(seconds=2e-3), FAILED, SMALL)
-
-
-def _write(path: Path, *records: TuningRecord) -> Path:
-    with LogWriter(path) as writer:
-        for record in records:
-            writer.append(record)
-    return path
+    return write_log(tmp_path / "log.jsonl", hand_record(), hand_record(seconds=2e-3), FAILED, SMALL)
 
 
 class Runner:
@@ -66,7 +59,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Runner:
 
 def test_show_lists_one_record_a_line_however_long(log: Path, run: Runner) -> None:
     decisions = {f"a_long_name_of_a_decision_{n}": n for n in range(9)}
-    _write(log, replace(SMALL, decisions=decisions))
+    write_log(log, replace(SMALL, decisions=decisions))
     lines = run("show", log).splitlines()
     assert len(lines) == 6
     assert "crash" in lines[3]
@@ -110,7 +103,7 @@ def test_validate_ends_with_1_when_a_record_is_at_fault(log: Path, run: Runner) 
     assert run("validate", log).splitlines()[-1] == "2 records: 2 legal"
     assert run("validate", log, "--all").splitlines()[-1] == "3 records: 3 legal"
     bad = [*hand_record().trace, {"step": "vectorize", "stage": "C", "axis": "i_o"}, {"step": "bend"}]
-    _write(log, hand_record(trace=bad, seconds=1e-9))
+    write_log(log, hand_record(trace=bad, seconds=1e-9))
     lines = run("validate", log, code=1).splitlines()
     assert "refused" in lines[1]
     assert lines[-1] == "2 records: 1 legal, 1 refused"
@@ -119,7 +112,7 @@ def test_validate_ends_with_1_when_a_record_is_at_fault(log: Path, run: Runner) 
 
 
 def test_diff_compares_the_best(log: Path, tmp_path: Path, run: Runner) -> None:
-    other = _write(tmp_path / "other", hand_record(seconds=5e-4), hand_record((9, 9, 9)))
+    other = write_log(tmp_path / "other", hand_record(seconds=5e-4), hand_record((9, 9, 9)))
     lines = run("diff", log, other).splitlines()
     assert lines[1].split()[-6:] == ["1", "1", "ms", "500", "µs", "2.000"]
     assert lines[2].split()[-2:] == ["-", "-"]

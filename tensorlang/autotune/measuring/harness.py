@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.autotune.records.record import Json, Status
+from tensorlang.autotune.records.fingerprint import host, versions
+from tensorlang.autotune.records.record import Json, Status, TuningRecord, now
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
+
+LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,47 @@ class Measurement:
     checked: bool = False
     conditions: Json = field(default_factory=dict)
     host: Json = field(default_factory=dict)
+
+
+class Recorded(Protocol):
+    """What a record keeps of a trace."""
+
+    @property
+    def key(self) -> str: ...
+
+    def to_json(self) -> Any: ...
+
+
+def record_of(
+    measurement: Measurement,
+    task: Task,
+    sketch: str,
+    trace: Recorded,
+    decisions: Mapping[str, int],
+    seed: int,
+    estimate: float = math.nan,
+    peak: float = 0.0,
+) -> TuningRecord:
+    """The record of a candidate; `peak`: GFLOP/s of this machine, for measurements that were made here."""
+    return TuningRecord(
+        workload=task.workload,
+        target=task.target.to_json(),
+        threads=task.threads,
+        sketch=sketch,
+        trace=trace.to_json(),
+        trace_key=trace.key,
+        decisions=decisions,
+        status=measurement.status,
+        seconds=measurement.seconds,
+        error=measurement.error[:LONGEST_ERROR],
+        estimate=estimate,
+        checked=measurement.checked,
+        seed=seed,
+        host=measurement.host or host(peak),
+        conditions=measurement.conditions,
+        versions=versions(),
+        time=now(),
+    )
 
 
 class WorkersLost(TensorlangError):

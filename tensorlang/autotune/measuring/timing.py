@@ -158,15 +158,13 @@ def time_interleaved(
     rounds: int,
     seconds: float,
     take: Take = sample,
-    flush: Callable[[], object] | None = None,
 ) -> list[list[float]]:
     """Time several calls in turn, in one run, so that drifts of the clock hit all alike.
 
-    Each call has run before; `flush` as in `time_kernel`. Returns the undisturbed seconds of each: of `rounds` rounds,
-    fewer when `seconds` are over. A call that was always disturbed keeps its disturbed samples.
+    Each call has run before. Returns the undisturbed seconds of each: of `rounds` rounds, fewer when `seconds` are
+    over. A call that was always disturbed keeps its disturbed samples.
     """
-    prepare = flush or _nothing
-    numbers = [1 if flush else calls_per_sample(call, take(call, 1)[0]) for call in calls]
+    numbers = [calls_per_sample(call, take(call, 1)[0]) for call in calls]
     kept: list[list[float]] = [[] for _ in calls]
     noisy: list[list[float]] = [[] for _ in calls]
     start = time.perf_counter()
@@ -175,7 +173,6 @@ def time_interleaved(
             break
         for call, number, good, bad in zip(calls, numbers, kept, noisy, strict=True):
             for _ in range(ATTEMPTS):
-                prepare()
                 value, clean = take(call, number)
                 (good if clean else bad).append(value)
                 if clean:

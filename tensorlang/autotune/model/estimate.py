@@ -31,7 +31,6 @@ CHAINS = 8  # two pipes of four cycles: independent accumulators that keep them 
 WINDOW = 300  # operations that a processor has under way
 CLOCK = 4e9
 FILL = 0.75  # the share of a cache that a tile may take before its neighbours push it out
-PACKING_RATE = 20e9
 CALL_SECONDS = 8e-9
 REGION_SECONDS = 5e-6
 L1_SETS = 64

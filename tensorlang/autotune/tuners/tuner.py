@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from tensorlang.autotune.apply import records_of
-from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement
+from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, record_of
 from tensorlang.autotune.measuring.measurer import Measurer
-from tensorlang.autotune.records.fingerprint import host, versions
-from tensorlang.autotune.records.record import Status, TuningRecord, now
+from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.task import TemplateTask
 from tensorlang.autotune.tuners.measure import MeasureInput, MeasureResult, measure_option
@@ -25,7 +24,6 @@ from tensorlang.schedule import Trace
 BATCH = 8
 MOST_REFUSED = 2000
 MOST_EQUAL = 2000
-LONGEST_ERROR = 2000
 
 Callback = Callable[["Tuner", Sequence[MeasureInput], Sequence[MeasureResult]], None]
 
@@ -240,24 +238,8 @@ class Tuner(ABC):
         return MeasureInput(self.task.target, self.task, config)
 
     def _record(self, config: ConfigEntity, trace: Trace, measurement: Measurement) -> TuningRecord:
-        return TuningRecord(
-            workload=self.task.workload,
-            target=self.task.target.to_json(),
-            threads=self.task.task.threads,
-            sketch=self.task.sketch,
-            trace=trace.to_json(),
-            trace_key=trace.key,
-            decisions=self.space.digits(config.index),
-            status=measurement.status,
-            seconds=measurement.seconds,
-            error=measurement.error[:LONGEST_ERROR],
-            checked=measurement.checked,
-            conditions=measurement.conditions,
-            seed=self.seed,
-            host=measurement.host or host(),
-            versions=versions(),
-            time=now(),
-        )
+        decisions = self.space.digits(config.index)
+        return record_of(measurement, self.task.task, self.task.sketch, trace, decisions, self.seed)
 
 
 def _standard() -> Limits:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from tensorlang.autotune import Status, Task, TuningRecord, create_task
+from tensorlang.autotune import LogWriter, Status, Task, TuningRecord, create_task
 from tensorlang.schedule import create_schedule
 
 TARGET = "llvm -mcpu=haswell"
@@ -14,6 +15,15 @@ TARGET = "llvm -mcpu=haswell"
 def hand_record(sizes: tuple[int, int, int] = (24, 40, 16), seconds: float = 1e-3, **changes: Any) -> TuningRecord:
     """The record of a matmul, its rows split by 8."""
     return replace(record_of(create_task("matmul", sizes, TARGET, threads=1)), seconds=(seconds,), **changes)
+
+
+def write_log(path: Path, *records: TuningRecord) -> Path:
+    """Append records to a log; its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with LogWriter(path) as writer:
+        for record in records:
+            writer.append(record)
+    return path
 
 
 def record_of(task: Task) -> TuningRecord:

@@ -16,21 +16,14 @@ from tensorlang.autotune.records.comparison import compare_logs
 from tensorlang.autotune.records.export import to_csv, to_json, to_python
 from tensorlang.autotune.records.formats import FORMATS, Format, read_any, register_format
 from tensorlang.autotune.records.importing import append_missing
-from tensorlang.autotune.records.log import Log, LogWriter, read_log
+from tensorlang.autotune.records.log import Log, read_log
 from tensorlang.autotune.records.lookup import Loaded
 from tensorlang.errors import RecordError
 from tensorlang.schedule import create_schedule
 
-from .hand import TARGET, hand_record
+from .hand import TARGET, hand_record, write_log
 
 DATA = Path(__file__).parent / "data"
-
-
-def _write(path: Path, *records: TuningRecord) -> Path:
-    with LogWriter(path) as writer:
-        for record in records:
-            writer.append(record)
-    return path
 
 
 def test_a_table_has_a_line_for_every_record() -> None:
@@ -97,7 +90,7 @@ def test_a_format_can_be_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_importing_adds_what_is_missing_once(tmp_path: Path) -> None:
-    log = _write(tmp_path / "log", hand_record())
+    log = write_log(tmp_path / "log", hand_record())
     new = [hand_record(), hand_record(seed=5), hand_record((8, 8, 8)), hand_record((8, 8, 8))]
     assert append_missing(log, new) == (log, 2, 2)
     assert append_missing(log, new) == (log, 0, 4)

@@ -17,17 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorlang.autotune.records.index import Index, index_path
-from tensorlang.autotune.records.log import LogWriter, read_log, record_line
+from tensorlang.autotune.records.log import read_log, record_line
 from tensorlang.autotune.records.lookup import Loaded
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.errors import RecordError
 
-
-def _write(path: Path, *records: TuningRecord) -> Path:
-    with LogWriter(path) as writer:
-        for record in records:
-            writer.append(record)
-    return path
+from .hand import write_log
 
 
 def _of(record: TuningRecord, key: str, seconds: float, **changes: object) -> TuningRecord:
@@ -69,12 +64,12 @@ def test_an_index_answers_as_the_log_does(
     """Built in two steps, with a torn line in between."""
     record = TuningRecord.from_json(_SCHEMA_1)
     records = [_of(record, k, s, threads=t, status=status) for k, t, status, s in drawn]
-    log = _write(tmp_path_factory.mktemp("index") / "log", record, *records[:cut])
+    log = write_log(tmp_path_factory.mktemp("index") / "log", record, *records[:cut])
     _same_answers(log)
     with log.open("ab") as file:
         file.write(b"\n{" + torn)
     _same_answers(log)
-    _write(log, *records[cut:])
+    write_log(log, *records[cut:])
     _same_answers(log)
 
 
@@ -99,7 +94,7 @@ def _mutated(data: object, rng: random.Random) -> object:
 def test_what_is_nearly_a_record_is_judged_alike(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     record = TuningRecord.from_json(_SCHEMA_1)
-    log = _write(tmp_path / "log", record, _of(record, "other", 1.0))
+    log = write_log(tmp_path / "log", record, _of(record, "other", 1.0))
     lines = [json.dumps(_mutated(_SCHEMA_1, rng)).encode() for _ in range(12)]
     for position in range(0, 12, 5):
         lines[position] = lines[position][: rng.randrange(1 + len(lines[position]))]
@@ -108,13 +103,13 @@ def test_what_is_nearly_a_record_is_judged_alike(tmp_path: Path, seed: int) -> N
 
 
 def test_an_index_grows_with_its_log_and_reads_only_what_is_new(tmp_path: Path, record: TuningRecord) -> None:
-    log = _write(tmp_path / "log", _of(record, "a", 1.0))
+    log = write_log(tmp_path / "log", _of(record, "a", 1.0))
     Index(log).close()
     database = sqlite3.connect(index_path(log))
     database.execute("UPDATE records SET seconds = 0.5")  # shows that the row is not made again
     database.commit()
     database.close()
-    _write(log, _of(record, "b", 2.0))
+    write_log(log, _of(record, "b", 2.0))
     Index(log).close()
     database = sqlite3.connect(index_path(log))
     assert database.execute("SELECT seconds FROM records ORDER BY offset").fetchall() == [(0.5,), (2.0,)]
@@ -124,7 +119,7 @@ def test_an_index_grows_with_its_log_and_reads_only_what_is_new(tmp_path: Path, 
 
 
 def test_a_deleted_index_is_made_again(tmp_path: Path, record: TuningRecord) -> None:
-    log = _write(tmp_path / "log", _of(record, "a", 1.0))
+    log = write_log(tmp_path / "log", _of(record, "a", 1.0))
     Index(log).close()
     index_path(log).unlink()
     _same_answers(log)
@@ -132,14 +127,14 @@ def test_a_deleted_index_is_made_again(tmp_path: Path, record: TuningRecord) -> 
 
 @pytest.mark.parametrize("damage", [b"", b"no database at all" * 100, b"SQLite format 3\x00" + b"\x01" * 5000])
 def test_a_damaged_index_is_made_again(tmp_path: Path, record: TuningRecord, damage: bytes) -> None:
-    log = _write(tmp_path / "log", _of(record, "a", 1.0))
+    log = write_log(tmp_path / "log", _of(record, "a", 1.0))
     Index(log).close()
     index_path(log).write_bytes(damage)
     _same_answers(log)
 
 
 def test_an_index_of_another_layout_is_made_again(tmp_path: Path, record: TuningRecord) -> None:
-    log = _write(tmp_path / "log", _of(record, "a", 1.0))
+    log = write_log(tmp_path / "log", _of(record, "a", 1.0))
     for tables in ("CREATE TABLE state (layout, old)", "CREATE TABLE state (layout, schema, size)"):
         index_path(log).unlink(missing_ok=True)
         database = sqlite3.connect(index_path(log))
@@ -149,11 +144,11 @@ def test_an_index_of_another_layout_is_made_again(tmp_path: Path, record: Tuning
 
 
 def test_a_log_that_was_cut_or_replaced_is_indexed_anew(tmp_path: Path, record: TuningRecord) -> None:
-    log = _write(tmp_path / "log", *(_of(record, key, 1.0) for key in "abc"))
+    log = write_log(tmp_path / "log", *(_of(record, key, 1.0) for key in "abc"))
     _same_answers(log)
     log.write_bytes(b"\n" + record_line(_of(record, "b", 2.0)) + b"\n")  # shorter
     _same_answers(log)
-    _write(tmp_path / "other", *(_of(record, key, 3.0) for key in "defghi"))
+    write_log(tmp_path / "other", *(_of(record, key, 3.0) for key in "defghi"))
     (tmp_path / "other").replace(log)  # longer, another file
     _same_answers(log)
 
@@ -161,7 +156,7 @@ def test_a_log_that_was_cut_or_replaced_is_indexed_anew(tmp_path: Path, record: 
 def test_a_log_of_the_same_ends_is_noticed_by_its_records(tmp_path: Path, record: TuningRecord) -> None:
     """Same size, same first and last bytes: the row tells another time than the line."""
     ends = [_of(record, "x" * 8, 1.0, error="e" * 5000), _of(record, "z" * 8, 1.0)]
-    log = _write(tmp_path / "log", ends[0], _of(record, "y" * 8, 2.0), ends[1])
+    log = write_log(tmp_path / "log", ends[0], _of(record, "y" * 8, 2.0), ends[1])
     Index(log).close()
     before = log.stat()
     middle = _of(record, "y" * 8, 4.0)
@@ -175,7 +170,7 @@ def test_a_log_of_the_same_ends_is_noticed_by_its_records(tmp_path: Path, record
 def test_a_malformed_record_is_passed_over(tmp_path: Path, record: TuningRecord) -> None:
     data = _of(record, "a", 0.001).to_json()
     del data["trace"]
-    log = _write(tmp_path / "log", _of(record, "a", 1.0))
+    log = write_log(tmp_path / "log", _of(record, "a", 1.0))
     with log.open("a") as file:
         file.write(f"\n{json.dumps(data)}\n")
     with Index(log) as index:
@@ -189,7 +184,7 @@ def test_no_index_without_a_log_or_a_place_for_it(tmp_path: Path, record: Tuning
         Index(tmp_path / "none")
     with pytest.raises(RecordError, match="cannot read"):
         Index(tmp_path)
-    log = _write(tmp_path / "log", record)
+    log = write_log(tmp_path / "log", record)
     index_path(log).mkdir()
     with pytest.raises(RecordError, match="cannot keep an index"):
         Index(log)
@@ -204,7 +199,7 @@ with Index(sys.argv[1]) as index:
 
 
 def test_processes_share_an_index(tmp_path: Path, record: TuningRecord) -> None:
-    log = _write(tmp_path / "log", *(_of(record, f"k{n}", 1.0) for n in range(300)))
+    log = write_log(tmp_path / "log", *(_of(record, f"k{n}", 1.0) for n in range(300)))
     command = [sys.executable, "-c", _INDEXER, str(log)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [process.communicate()[0].strip() for process in running] == ["300", "300"]

@@ -13,20 +13,12 @@ from tensorlang.autotune import RecordSkipped, Status, Task, TuningRecord, apply
 from tensorlang.autotune.apply import find_nearest, records_of
 from tensorlang.autotune.records import store
 from tensorlang.autotune.records.index import Index, index_path
-from tensorlang.autotune.records.log import LogWriter, read_log
+from tensorlang.autotune.records.log import read_log
 from tensorlang.autotune.records.lookup import Loaded, structure_of
 from tensorlang.autotune.records.store import default_store, log_path, logs_to_read, open_source
 from tensorlang.errors import RecordError
 
-from .hand import TARGET, hand_record
-
-
-def _write(path: Path, *records: TuningRecord) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with LogWriter(path) as writer:
-        for record in records:
-            writer.append(record)
-    return path
+from .hand import TARGET, hand_record, write_log
 
 
 def _task(*sizes: int, threads: int = 1) -> Task:
@@ -41,14 +33,14 @@ def long_log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_long_logs_have_an_index(tmp_path: Path, long_log: bool) -> None:
-    log = _write(tmp_path / "log", hand_record())
+    log = write_log(tmp_path / "log", hand_record())
     with open_source(log) as source:
         assert isinstance(source, Index if long_log else Loaded)
     assert index_path(log).exists() == long_log
 
 
 def test_where_no_index_can_be_kept_the_log_is_read(tmp_path: Path) -> None:
-    log = _write(tmp_path / "log", hand_record())
+    log = write_log(tmp_path / "log", hand_record())
     index_path(log).mkdir()
     assert find_best(log, _task(24, 40, 16)) == hand_record()
 
@@ -56,7 +48,7 @@ def test_where_no_index_can_be_kept_the_log_is_read(tmp_path: Path) -> None:
 def test_the_best_is_found_and_applied(tmp_path: Path) -> None:
     slow, fast = hand_record(seconds=2e-3), hand_record(seconds=1e-3, seed=1)
     wrong = hand_record(seconds=1e-9, status=Status.WRONG_ANSWER)
-    log = _write(tmp_path / "log", slow, fast, wrong, hand_record((8, 8, 8), 1e-6))
+    log = write_log(tmp_path / "log", slow, fast, wrong, hand_record((8, 8, 8), 1e-6))
     assert find_best(log, _task(24, 40, 16)) == fast
     assert apply_best(log, _task(24, 40, 16)).trace.key == fast.trace_key
     assert records_of(log, _task(24, 40, 16)) == [slow, fast, wrong]
@@ -79,7 +71,7 @@ def test_the_best_is_found_and_applied(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_miss_names_the_nearest(tmp_path: Path, records: list[TuningRecord], message: str) -> None:
-    log = _write(tmp_path / "log", *records)
+    log = write_log(tmp_path / "log", *records)
     with pytest.raises(RecordError, match=message):
         apply_best(log, _task(24, 40, 16))
 
@@ -89,7 +81,7 @@ def test_the_same_structure_is_near_whatever_its_name(tmp_path: Path) -> None:
     unnamed = replace(unnamed, workload=replace(unnamed.workload, name="program", args=()))
     other = hand_record((24, 40, 16))
     other = replace(other, workload=replace(other.workload, name="f.py:f", key="x" * 16, program="input Z: int8[3]\n"))
-    found = find_nearest(_write(tmp_path / "log", other, unnamed), _task(24, 40, 16))
+    found = find_nearest(write_log(tmp_path / "log", other, unnamed), _task(24, 40, 16))
     assert found is not None
     assert (found.record, found.why) == (unnamed, "same structure, other extents")
 
@@ -98,14 +90,14 @@ def test_the_same_structure_is_near_whatever_its_name(tmp_path: Path) -> None:
 def test_strange_sizes_are_far_away(tmp_path: Path, size: float) -> None:
     strange, near = hand_record((8, 8, 8)), hand_record((24, 40, 17))
     strange = replace(strange, workload=replace(strange.workload, args=(size, 40, 16, "float32"), key="x" * 16))
-    found = find_nearest(_write(tmp_path / "log", strange, near), _task(24, 40, 16))
+    found = find_nearest(write_log(tmp_path / "log", strange, near), _task(24, 40, 16))
     assert found is not None
     assert found.record == near
 
 
 def test_a_stranger_is_not_near(tmp_path: Path) -> None:
     stranger = create_task("softmax", (8, 8), TARGET, threads=1)
-    assert find_nearest(_write(tmp_path / "log", hand_record()), stranger) is None
+    assert find_nearest(write_log(tmp_path / "log", hand_record()), stranger) is None
     with pytest.raises(RecordError, match=r"it has matmul\(24, 40, 16, float32\)$"):
         find_best(tmp_path / "log", stranger)
 
@@ -126,10 +118,10 @@ def test_the_default_store_is_a_folder_with_a_log_for_every_machine(tmp_path: Pa
         own = log_path("default")
         assert own == default_store()
         assert (own.parent, own.suffix) == (tmp_path / "store", ".jsonl")
-        _write(own.parent / "another.jsonl", hand_record(seconds=1e-6, seed=1))
-        _write(own.parent / "zebra.jsonl", hand_record(seconds=1e-7, seed=2))
+        write_log(own.parent / "another.jsonl", hand_record(seconds=1e-6, seed=1))
+        write_log(own.parent / "zebra.jsonl", hand_record(seconds=1e-7, seed=2))
         assert find_best(None, task).seed == 2  # nothing measured here: the fastest of the others
-        _write(own, hand_record(seconds=1e-3, seed=3))
+        write_log(own, hand_record(seconds=1e-3, seed=3))
         assert [path.name for path in logs_to_read("default")] == [own.name, "another.jsonl", "zebra.jsonl"]
         assert find_best(None, task).seed == 3  # measured here: counts, though others are faster elsewhere
         assert apply_best(None, task).trace.key == hand_record().trace_key
@@ -144,7 +136,7 @@ def test_a_log_of_the_store_that_cannot_be_read_is_left_out_with_a_warning(tmp_p
     with config.override(store=tmp_path / "store"):
         odd, own = log_path("default").with_name("odd.jsonl"), log_path("default")
         odd.mkdir(parents=True)  # a log in name only
-        _write(own, hand_record(seed=1))
+        write_log(own, hand_record(seed=1))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert find_best(None, task).seed == 1  # nobody needs the other
@@ -155,7 +147,7 @@ def test_a_log_of_the_store_that_cannot_be_read_is_left_out_with_a_warning(tmp_p
             find_best(None, _task(24, 40, 17))
         own.unlink()
         own.mkdir()
-        _write(own.with_name("another.jsonl"), hand_record(seed=2))
+        write_log(own.with_name("another.jsonl"), hand_record(seed=2))
         with pytest.warns(RecordSkipped):
             assert find_best("default", task).seed == 2
         own.with_name("another.jsonl").unlink()
@@ -166,4 +158,4 @@ def test_a_log_of_the_store_that_cannot_be_read_is_left_out_with_a_warning(tmp_p
 def test_a_path_is_a_path(tmp_path: Path) -> None:
     assert log_path(str(tmp_path / "x")) == tmp_path / "x"
     assert logs_to_read(tmp_path / "x") == [tmp_path / "x"]
-    assert read_log(_write(tmp_path / "x", hand_record())).records == (hand_record(),)
+    assert read_log(write_log(tmp_path / "x", hand_record())).records == (hand_record(),)

@@ -13,20 +13,15 @@ from tensorlang.autotune.records.record import SCHEMA, TuningRecord
 from tensorlang.autotune.records.rewriting import merge_logs, repair_log, split_log
 from tensorlang.errors import RecordError
 
+from .hand import write_log
+
 DATA = Path(__file__).parent / "data"
-
-
-def _write(path: Path, *records: TuningRecord) -> Path:
-    with LogWriter(path) as writer:
-        for record in records:
-            writer.append(record)
-    return path
 
 
 def test_merging_drops_duplicates_and_sorts_by_time(tmp_path: Path, record: TuningRecord) -> None:
     early, late = replace(record, time="2020-01-01T00:00:00Z"), replace(record, time="2030-01-01T00:00:00Z")
-    one = _write(tmp_path / "one", late, early)
-    two = _write(tmp_path / "two", early)
+    one = write_log(tmp_path / "one", late, early)
+    two = write_log(tmp_path / "two", early)
     merged, duplicates = merge_logs([one, two], one)
     assert merged.records == (early, late) == read_log(one).records
     assert duplicates == 1
@@ -34,7 +29,7 @@ def test_merging_drops_duplicates_and_sorts_by_time(tmp_path: Path, record: Tuni
 
 
 def test_merging_needs_readable_logs_and_leaves_the_output_alone(tmp_path: Path, record: TuningRecord) -> None:
-    out = _write(tmp_path / "out", record)
+    out = write_log(tmp_path / "out", record)
     with pytest.raises(RecordError, match="no such log"):
         merge_logs([out, tmp_path / "missing"], out)
     assert read_log(out).records == (record,)
@@ -42,7 +37,7 @@ def test_merging_needs_readable_logs_and_leaves_the_output_alone(tmp_path: Path,
 
 def test_merging_upgrades_old_records_and_keeps_newer_ones_as_they_are(tmp_path: Path, record: TuningRecord) -> None:
     newer = json.dumps({"schema": SCHEMA + 1, "news": [1, 2]})
-    log = _write(tmp_path / "log", record)
+    log = write_log(tmp_path / "log", record)
     log.write_text(log.read_text() + newer + "\n{torn\n")
     merged, _ = merge_logs([log, log, DATA / "schema1.jsonl"], tmp_path / "out")
     assert (len(merged.records), merged.torn, merged.foreign) == (4, 2, 2)
@@ -52,7 +47,7 @@ def test_merging_upgrades_old_records_and_keeps_newer_ones_as_they_are(tmp_path:
 
 
 def test_a_log_is_not_replaced_under_its_writer(tmp_path: Path, record: TuningRecord) -> None:
-    log = _write(tmp_path / "log", record)
+    log = write_log(tmp_path / "log", record)
     log.write_bytes(log.read_bytes() + b"{torn\n")
     with LogWriter(log) as writer:
         with pytest.raises(RecordError, match="another process is writing to"):
@@ -92,7 +87,7 @@ def test_what_is_no_log_is_not_repaired(tmp_path: Path) -> None:
 def test_splitting_and_merging_give_the_log_again(tmp_path: Path, record: TuningRecord) -> None:
     other = replace(record, workload=replace(record.workload, name="ops.py:f", args=(), key="o" * 16))
     records = [replace(r, threads=n, time=f"2026-01-01T00:00:0{n}Z") for n in (1, 2) for r in (record, other)]
-    log = _write(tmp_path / "log", *records)
+    log = write_log(tmp_path / "log", *records)
     by_workload = split_log(log, tmp_path / "workloads")
     assert [path.name for path in by_workload] == ["matmul-4-5-6-float32-kkkkkkkk.jsonl", "ops.py-f-oooooooo.jsonl"]
     assert [part.records for part in by_workload.values()] == [tuple(records[0::2]), tuple(records[1::2])]
@@ -109,13 +104,13 @@ def test_splitting_and_merging_give_the_log_again(tmp_path: Path, record: Tuning
 def test_names_of_parts_are_not_too_long_for_a_file(tmp_path: Path, record: TuningRecord, by: str) -> None:
     workload = replace(record.workload, args=("x" * 300,))
     strange = [replace(record, workload=workload, target={"kind": "llvm", "gpu": n, "cpu": "y" * 300}) for n in (1, 2)]
-    parts = split_log(_write(tmp_path / "log", *strange), tmp_path / "parts", [by])
+    parts = split_log(write_log(tmp_path / "log", *strange), tmp_path / "parts", [by])
     assert sum(len(part.records) for part in parts.values()) == 2
     assert len(parts) == (1 if by == "workload" else 2)
 
 
 def test_splitting_replaces_nothing(tmp_path: Path, record: TuningRecord) -> None:
-    log = _write(tmp_path / "log", record)
+    log = write_log(tmp_path / "log", record)
     split_log(log, tmp_path)
     with pytest.raises(RecordError, match=r"kkkkkkkk.jsonl exists already; split into an empty folder"):
         split_log(log, tmp_path)
