@@ -13,7 +13,7 @@ import click
 from tensorlang.autotune import read_log
 from tensorlang.autotune.report.drawings import draw_trials, standalone
 from tensorlang.autotune.report.figures import searches_of
-from tensorlang.autotune.report.words import format_threads
+from tensorlang.words import format_threads
 from tensorlang.target import measure_peak
 
 DOTS = 5000

@@ -20,6 +20,7 @@ from tensorlang.schedule import Schedule, Trace, create_schedule
 from tensorlang.schedule.history import warn_skipped
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
+from tensorlang.words import format_count, format_threads
 
 LogPath = str | os.PathLike[str]
 Records = LogPath | Sequence[TuningRecord] | None
@@ -55,7 +56,7 @@ class Opened:
         statuses: Counter[str] = sum((source.statuses(wanted.key) for source in sources), Counter())
         if statuses:
             ended = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
-            text = f"{self.where} has {statuses.total()} records of {wanted}, but none is ok ({ended})"
+            text = f"{self.where} has {format_count(statuses.total(), 'record')} of {wanted}, but none is ok ({ended})"
         else:
             known = list(dict.fromkeys(k.label for source in sources for k in source.workloads()))
             more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
@@ -143,7 +144,7 @@ def _place(record: TuningRecord) -> str:
 
 
 def _place_text(target: str, threads: int) -> str:
-    return f"{target} with {threads} thread(s)"
+    return f"{target} with {format_threads(threads)}"
 
 
 def described(record: TuningRecord) -> str:

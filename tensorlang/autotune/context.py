@@ -123,6 +123,8 @@ class ApplyHistoryBest(Answers):
     def query(self, task: Task | TemplateTask) -> TuningRecord | None:
         """The best record of a task; on a miss None, with a warning, or RecordError if `miss` is `error`."""
         wanted = task.task if isinstance(task, TemplateTask) else task
+        if not isinstance(wanted, Task):
+            raise DefinitionError(f"query takes a task of create_task or task.create, got {shown(task)}")
         record = self.best(wanted.workload.key, wanted.target, wanted.threads)
         if record is None:
             self.tell(wanted)

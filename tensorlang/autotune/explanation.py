@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from tensorlang.autotune.model.cost_model import CostModel
 from tensorlang.autotune.model.features import feature_names
-from tensorlang.autotune.records.log import read_log
+from tensorlang.autotune.records.log import LogPath, read_log
+from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.store import logs_to_read
 from tensorlang.autotune.search.described import Described, columns_of, describe_records
 from tensorlang.errors import RecordError
@@ -59,15 +60,17 @@ class Explanation:
         return asdict(self)
 
 
-def explain(log: str | os.PathLike[str], count: int = 5) -> list[Explanation]:
-    """Explain the records of a log: the fastest of every workload, then those that the estimate misjudges most.
+def explain(log: LogPath | Iterable[TuningRecord], count: int = 5) -> list[Explanation]:
+    """Explain the records of a log, or some records: the fastest of every workload, then those that the estimate misjudges most.
 
     `default` is the default store. Records of several targets or numbers of threads are explained apart.
     RecordError when the log has no timed record of a program that can be made again here.
     """
-    described = describe_records(record for path in logs_to_read(log) for record in read_log(path).records)
+    if isinstance(log, str | os.PathLike):
+        log = [record for path in logs_to_read(log) for record in read_log(path).records]
+    described = describe_records(log)
     if not described:
-        raise RecordError(f"{os.fspath(log)} has no timed record of a program that can be made again here")
+        raise RecordError("there is no timed record of a program that can be made again here")
     groups: dict[tuple[str, str], list[Described]] = {}
     for one in described:
         groups.setdefault((one.record.workload.key, one.record.place), []).append(one)

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tensorlang.autotune import Progress, Task, TuningRecord
-from tensorlang.autotune.report.words import format_clock, format_seconds, format_speed, format_threads, printable
+from tensorlang.words import format_clock, format_seconds, format_speed, format_threads, printable
 from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.curve import draw_curve
 

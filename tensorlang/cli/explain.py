@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorlang.cli.log import read_logs
+
 if TYPE_CHECKING:
     from tensorlang.autotune.explanation import Explanation
 
@@ -24,26 +26,26 @@ def explain(log: str, count: int, as_json: bool) -> None:
     """
     from tensorlang.autotune.explanation import explain as explain_log
 
-    for found in explain_log(log, count):
+    records = [record for part in read_logs([log]) for record in part.records]
+    for found in explain_log(records, count):
         click.echo(json.dumps(found.to_json()) if as_json else _text(found))
 
 
 def _text(found: Explanation) -> str:
     """An explanation in a few lines."""
-    from tensorlang.autotune.report.words import format_seconds
+    from tensorlang.words import format_seconds, format_threads, printable
 
     def times(parts: Mapping[str, float]) -> str:
         return ", ".join(f"{name} {format_seconds(value)}" for name, value in parts.items())
 
-    threads = f"{found.threads} thread{'s' * (found.threads > 1)}"
     predicted = "only an order" if found.predicted is None else format_seconds(found.predicted)
     measured, estimate = format_seconds(found.measured), format_seconds(found.estimate)
     lines = [
-        f"{found.workload} on {threads}: {found.sketch}",
+        f"{found.workload} on {format_threads(found.threads)}: {found.sketch}",
         "  decisions " + " ".join(f"{name}={value}" for name, value in found.decisions.items()),
         f"  measured {measured}, estimated {estimate}, predicted {predicted}",
         f"  terms: {times(found.terms)}",
         f"  stages: {times(found.stages)}",
         *(f"  x {driver.factor:.3f} for {driver.name} = {driver.value:.4g}" for driver in found.drivers),
     ]
-    return "\n".join(lines)
+    return printable("\n".join(lines))

@@ -33,7 +33,7 @@ def log() -> None:
 @AS_JSON
 def show(files: Sequence[str], limit: int | None, as_json: bool) -> None:
     """List the records of FILES, oldest first."""
-    records = [record for part in _read(files) for record in part.records]
+    records = [record for part in read_logs(files) for record in part.records]
     records = records[-limit:] if limit else records
     if as_json:
         _print_json(record.to_json() for record in records)
@@ -50,7 +50,7 @@ def show(files: Sequence[str], limit: int | None, as_json: bool) -> None:
 @AS_JSON
 def best(files: Sequence[str], as_json: bool) -> None:
     """Print the fastest schedule of every workload in FILES."""
-    from tensorlang.autotune.report.words import format_seconds
+    from tensorlang.words import format_seconds, format_threads, printable
     from tensorlang.cli.outcome import schedule_python
 
     found = _bests(files)
@@ -58,10 +58,10 @@ def best(files: Sequence[str], as_json: bool) -> None:
         _print_json(record.to_json() for record in found)
         return
     for record in found:
-        threads = f"{record.threads} thread{'s' * (record.threads > 1)}"
         speed = f"{format_seconds(record.median)}, {record.gflops:.1f} GFLOP/s"
-        click.echo(f"# {record.workload}, {record.target.get('cpu', '')}, {threads}: {speed} ({record.time})")
-        click.echo(schedule_python(record))
+        place = f"{record.target.get('cpu', '')}, {format_threads(record.threads)}"
+        click.echo(printable(f"# {record.workload}, {place}: {speed} ({record.time})"))
+        click.echo(printable(schedule_python(record)))
 
 
 @log.command()
@@ -71,13 +71,15 @@ def best(files: Sequence[str], as_json: bool) -> None:
 def merge(files: Sequence[str], output: str, as_json: bool) -> None:
     """Merge FILES into one log: every record once, oldest first, torn lines left out."""
     from tensorlang.autotune import merge_logs
+    from tensorlang.words import format_count
 
     merged, duplicates = merge_logs(_paths(files), output)
     _warn([merged.skipped])
     if as_json:
         _print_json([{"output": output, "records": len(merged.records), "duplicates": duplicates}])
         return
-    click.echo(f"{output}: {len(merged.records)} records from {len(files)} logs, {duplicates} duplicates dropped")
+    counts = format_count(len(merged.records), "record"), format_count(len(files), "log")
+    click.echo(f"{output}: {' from '.join(counts)}, {format_count(duplicates, 'duplicate')} dropped")
 
 
 @log.command()
@@ -108,11 +110,12 @@ def validate(files: Sequence[str], all_records: bool, as_json: bool) -> None:
     Ends with 1 when a record is refused, damaged, or of a program that its operator does not make any more. Files
     that records name are run: verify logs of strangers with care.
     """
+    from tensorlang.words import format_count
     from tensorlang.autotune.validation import Outcome
     from tensorlang.autotune.validation import validate as verify
 
     if all_records:
-        records = [r for part in _read(files) for r in part.records if r.verdict.legal]
+        records = [r for part in read_logs(files) for r in part.records if r.verdict.legal]
     else:
         records = _bests(files)
     found = list(verify(records))
@@ -125,7 +128,7 @@ def validate(files: Sequence[str], all_records: bool, as_json: bool) -> None:
         ]
         _print_table(("workload", "threads", "median", "GFLOP/s", "outcome", "why"), rows)
         counts = ", ".join(f"{n} {o}" for o in Outcome if (n := sum(v.outcome is o for v in found)))
-        click.echo(f"{len(found)} records: {counts or 'nothing to verify'}")
+        click.echo(f"{format_count(len(found), 'record')}: {counts or 'nothing to verify'}")
     if not all(v.sound for v in found):
         raise click.exceptions.Exit(1)
 
@@ -137,7 +140,7 @@ def validate(files: Sequence[str], all_records: bool, as_json: bool) -> None:
 def diff(first: str, second: str, as_json: bool) -> None:
     """Compare the best of every workload in two logs; a ratio above 1 says that SECOND is faster."""
     from tensorlang.autotune.records.comparison import compare_logs
-    from tensorlang.autotune.report.words import format_seconds
+    from tensorlang.words import format_seconds
 
     with ExitStack() as stack:
         found = compare_logs(*(_open(stack, file) for file in (first, second)))
@@ -167,7 +170,7 @@ def export(files: Sequence[str], form: str, output: str | None, best_only: bool)
     if best_only or form == "python":
         records = _bests(files)
     else:
-        records = [record for part in _read(files) for record in part.records]
+        records = [record for part in read_logs(files) for record in part.records]
     text = {"csv": to_csv, "json": to_json, "python": to_python}[form](records)
     if output is None:
         click.echo(text, nl=False)
@@ -208,6 +211,7 @@ def import_(
     where this machine's has nothing.
     """
     from tensorlang.autotune.records.importing import append_missing
+    from tensorlang.words import format_count
     from tensorlang.cli.imports import Options, outputs, read_files
 
     parts = read_files(files, form, Options(programs, target, verify))
@@ -222,7 +226,8 @@ def import_(
         if as_json:
             _print_json([{"output": str(path), "records": added, "known": known}])
         else:
-            click.echo(f"{path}: {added} records from {len(there)} files, {known} were there already")
+            counts = format_count(added, "record"), format_count(len(there), "file")
+            click.echo(f"{path}: {' from '.join(counts)}, {known} known already")
 
 
 @log.command()
@@ -231,6 +236,7 @@ def import_(
 def repair(files: Sequence[str], as_json: bool) -> None:
     """Take torn lines out of FILES, into FILE.torn beside each; all whole lines stay as they are."""
     from tensorlang.autotune.records.rewriting import repair_log
+    from tensorlang.words import format_count
 
     for file in _paths(files):
         done = repair_log(file)
@@ -239,7 +245,7 @@ def repair(files: Sequence[str], as_json: bool) -> None:
             _print_json([{"file": str(file), "kept": done.kept, "removed": done.removed, "torn": torn}])
             continue
         where = f", {done.removed} torn ones moved to {done.torn}" if done.torn is not None else ", none torn"
-        click.echo(f"{file}: {done.kept} lines kept{where}")
+        click.echo(f"{file}: {format_count(done.kept, 'line')} kept{where}")
 
 
 def _path(file: str) -> Path:
@@ -256,7 +262,8 @@ def _paths(files: Iterable[str]) -> list[Path]:
     return [path for file in files for path in logs_to_read(file)]
 
 
-def _read(files: Iterable[str]) -> list[Log]:
+def read_logs(files: Iterable[str]) -> list[Log]:
+    """Logs by their names, with a warning of what is skipped."""
     from tensorlang.autotune import read_log
 
     logs = [read_log(path) for path in _paths(files)]
@@ -295,7 +302,7 @@ def _print_json(entries: Iterable[Any]) -> None:
 
 
 def _speed(record: TuningRecord) -> tuple[str, str]:
-    from tensorlang.autotune.report.words import format_seconds
+    from tensorlang.words import format_seconds
 
     return (format_seconds(record.median), f"{record.gflops:.1f}") if record.seconds else ("-", "-")
 
@@ -309,7 +316,9 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     from rich.console import Console
     from rich.table import Table
 
-    cells = [list(map(str, row)) for row in rows]
+    from tensorlang.words import printable
+
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for n, name in enumerate(columns):
         numbers = all(row[n].replace(".", "").isdigit() or row[n] == "-" for row in cells)

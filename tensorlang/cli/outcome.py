@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tensorlang.autotune import Result, TuningRecord
 from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.autotune.report.words import format_seconds, format_threads, printable
+from tensorlang.words import format_seconds, format_threads, printable
 from tensorlang.schedule.trace import Trace
 
 LONGEST_MESSAGE = 300

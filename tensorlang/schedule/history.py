@@ -27,6 +27,7 @@ from tensorlang.schedule.trace import Trace
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ExternOp
 from tensorlang.te.program import Program
+from tensorlang.words import format_threads
 
 _LOGGER = logging.getLogger("tensorlang")
 _UNTUNED = "or take rules: tensorlang.build(topi.schedule(outputs), [inputs, outputs])"
@@ -140,7 +141,7 @@ def best(s: Schedule, target: Target) -> Schedule:
             except (ScheduleError, RecordError) as error:
                 raise RecordError(f"{known.origin}, the best of {_name(s)}, is refused: {error}") from error
     reasons = "".join(f"\n  {why}" for why in dict.fromkeys(records.missing(s, target) for records in asked))
-    machine = f"{target} with {target.cores} thread(s)"
+    machine = f"{target} with {format_threads(target.cores)}"
     raise RecordError(f"no tuned record of {_name(s)} for {machine}{reasons}{_ADVICE}")
 
 

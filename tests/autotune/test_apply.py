@@ -85,7 +85,7 @@ def test_another_number_of_threads_is_refused_with_what_there_is(log: Path) -> N
 
 def test_failures_alone_are_no_schedule(log: Path, task: Task, tmp_path: Path) -> None:
     path = _log_with(tmp_path, _best(log), seconds=(), status="timeout")
-    with pytest.raises(RecordError, match=r"1 records of .*, but none is ok"):
+    with pytest.raises(RecordError, match=r"1 record of .*, but none is ok"):
         apply_best(path, task)
 
 

@@ -147,7 +147,7 @@ def test_a_miss_is_an_error_that_names_the_nearest_and_what_to_do(store: Path) -
         tensorlang.build(totals(16), target=TARGET, schedule="best")
     said = str(caught.value)
     assert said.startswith(
-        f"no tuned record of total for {TARGET} with 1 thread(s)\n  the default store {store} has no "
+        f"no tuned record of total for {TARGET} with 1 thread\n  the default store {store} has no "
     )
     assert "autotune.tune(autotune.task_of([inputs, outputs]), log='default')" in said
     assert "with autotune.apply_history_best(log):" in said

@@ -126,7 +126,7 @@ def test_export_and_import(log: Path, tmp_path: Path, own_store: Path, run: Runn
     assert run("export", log, "--format", "python").count("\ndef matmul_") == 2
     document = tmp_path / "out.json"
     assert run("export", log, "--format", "json", "-o", document) == ""
-    assert "4 records from 1 files, 0 were there already" in run("import", document)
+    assert "4 records from 1 file, 0 known already" in run("import", document)
     assert run.json("import", log, document)[0] == {
         "output": str(next(own_store.glob("*.jsonl"))),
         "records": 0,

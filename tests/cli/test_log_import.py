@@ -38,13 +38,13 @@ def test_records_are_appended_and_refusals_told(tvm: Path, tmp_path: Path, capsy
         f"{tvm}:1: refused: it is a comment",
         f"{tvm}:4: refused: its measurement failed: it failed while it ran",
         f"{tvm}: 2 of 4 lines became records; 1 for cuda, which cannot run here",
-        f"{log}: 2 records from 1 files, 0 were there already",
+        f"{log}: 2 records from 1 file, 0 known already",
     ]
     assert not err
     assert [r.workload.name for r in read_log(log).records] == [f"{PROGRAMS}:matmul", f"{PROGRAMS}:conv2d_layer"]
     out, _ = run(capsys, tvm, "--program", f"{PROGRAMS}:matmul", "-o", log)
     assert "its workload 'conv2d_layer' is unknown" in out
-    assert "0 records from 1 files, 1 were there already" in out
+    assert "0 records from 1 file, 1 known already" in out
 
 
 def test_schedules_are_run_when_asked(tvm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

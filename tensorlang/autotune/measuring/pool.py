@@ -67,6 +67,11 @@ class Worker:
         return self._deadline is not None
 
     @property
+    def paused(self) -> bool:
+        """True between pause and resume."""
+        return self._paused is not None
+
+    @property
     def connection(self) -> Connection:
         """Readable when a reply, or the news of a crash, is there."""
         if self._connection is None:
@@ -115,7 +120,9 @@ class Worker:
         self._deadline = time.monotonic() + (limit if self._ready else START_LIMIT)
 
     def collect(self) -> Reply | None:
-        """Return the reply if there is one, or if the call is over its limit; None while it runs."""
+        """Return the reply if there is one, or if the call is over its limit; None while it runs, or is paused."""
+        if self._paused is not None:  # perhaps amid its reply: who begins to read that would wait for ever
+            return None
         while self.connection.poll():
             try:
                 received = self.connection.recv_bytes()
@@ -203,8 +210,8 @@ def _describe_exit(code: int) -> str:
 
 
 def wait_any(workers: Iterable[Worker]) -> None:
-    """Wait until a busy worker has a reply or is over its limit."""
-    busy = [w for w in workers if w.busy]
+    """Wait until a busy worker that is not paused has a reply or is over its limit."""
+    busy = [w for w in workers if w.busy and not w.paused]
     if busy:
         wait([w.connection for w in busy], min(w.remaining for w in busy))
 

@@ -57,9 +57,12 @@ def read_lines(path: LogPath) -> list[bytes]:
 
 
 def parse_line(line: bytes) -> Json | None:
-    """The JSON object of a line; None when the line is torn. Halves of characters, which nothing prints, are `?`."""
+    """The JSON object of a line; None when the line is torn.
+
+    Halves of characters, which nothing prints, are `?`; numbers that JSON does not have (NaN, Infinity) are null.
+    """
     try:
-        data: Any = json.loads(line)
+        data: Any = json.loads(line, parse_constant=lambda name: None)
         if b"\\ud" in line.lower():  # the escape of such a half, or of a whole character
             data = json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):

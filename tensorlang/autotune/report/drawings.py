@@ -26,7 +26,7 @@ from tensorlang.autotune.report.charts import (
 from tensorlang.autotune.report.figures import Search, Trial
 from tensorlang.autotune.report.markup import Markup
 from tensorlang.autotune.report.style import PICTURE_STYLE
-from tensorlang.autotune.report.words import format_clock, format_count, format_seconds, format_speed
+from tensorlang.words import format_clock, format_count, format_seconds, format_speed
 
 BINS = 40
 MARGIN = 10  # of a picture by itself

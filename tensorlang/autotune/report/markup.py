@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from tensorlang.autotune.report.words import printable
+from tensorlang.words import printable
 
 _EMPTY = frozenset({"br", "meta", "line", "circle", "rect", "path"})
 

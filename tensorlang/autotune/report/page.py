@@ -9,7 +9,7 @@ from tensorlang.autotune.report.figures import Search
 from tensorlang.autotune.report.markup import Markup, element, joined
 from tensorlang.autotune.report.schedules import ShownSchedule
 from tensorlang.autotune.report.style import STYLE
-from tensorlang.autotune.report.words import (
+from tensorlang.words import (
     format_clock,
     format_count,
     format_seconds,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tensorlang.autotune.templates import candidates as c
 from tensorlang.autotune.templates.entity import (
     AnnotateEntity,
@@ -96,11 +98,11 @@ class Config(ABC):
         keeps those that leave nothing over (the default of `factors`).
         """
         parent = virtual_axis(axis)
+        if not isinstance(num_outputs, int) or num_outputs < 1:
+            raise DefinitionError(f"define_split({name!r}) needs num_outputs of at least 1, got {shown(num_outputs)}", caller())
 
         def make() -> Sequence[Entity]:
             _check_policy("define_split", name, policy, c.SPLITS)
-            if num_outputs < 1:
-                raise DefinitionError(f"define_split({name!r}) needs num_outputs of at least 1, got {num_outputs}")
             if policy == "candidate":
                 return c.filtered(c.checked_splits(candidate or [], num_outputs, name), filter, name, "its list")
             if parent.length < 1:
@@ -176,7 +178,10 @@ class Config(ABC):
 
     def add_flop(self, flop: Any) -> None:
         """Add to the floating-point operations of one run, in which speeds are told."""
-        self.flop += float(flop.value if isinstance(flop, Const) else flop)
+        count = flop.value if isinstance(flop, Const) else flop
+        if not isinstance(count, int | float | np.number):
+            raise DefinitionError(f"add_flop takes a number, got {shown(flop)}", caller())
+        self.flop += float(count)
 
     def raise_error(self, msg: str) -> None:
         """Refuse this configuration: it will not be measured."""

@@ -77,6 +77,19 @@ def test_a_worker_that_died_while_idle_is_replaced(worker: Worker) -> None:
     assert worker.starts == 2
 
 
+def test_a_reply_that_a_pause_cuts_in_two_is_read_after_it(worker: Worker) -> None:
+    assert _alive(worker)
+    worker.submit(30, bytes, 1 << 24)  # more than the connection holds at once
+    assert worker.connection.poll(30)
+    worker.pause()
+    assert worker.collect() is None
+    wait_any([worker])
+    worker.resume()
+    while (reply := worker.collect()) is None:
+        wait_any([worker])
+    assert reply.value == bytes(1 << 24)
+
+
 def test_two_calls_at_once_are_our_own_mistake(worker: Worker) -> None:
     worker.submit(30, time.sleep, 0.2)
     with pytest.raises(InternalError):

@@ -11,7 +11,7 @@ import pytest
 from tensorlang.autotune import Status
 from tensorlang.autotune.report.clock import elapsed_seconds
 from tensorlang.autotune.report.figures import searches_of
-from tensorlang.autotune.report.words import format_clock, format_seconds, format_speed, printable
+from tensorlang.words import format_clock, format_seconds, format_speed, printable
 
 from ..records.hand import hand_record
 from .searches import made_search

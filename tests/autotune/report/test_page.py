@@ -16,7 +16,7 @@ from tensorlang.autotune import LogWriter, Status, TuningRecord, create_task
 from tensorlang.autotune.report.charts import clock_step, linear, logarithmic, nice_step, whole_step
 from tensorlang.autotune.report.drawings import draw_trials, standalone
 from tensorlang.autotune.report.figures import searches_of
-from tensorlang.autotune.report.words import format_seconds
+from tensorlang.words import format_seconds
 from tensorlang.autotune.report.writing import Report, make_report, report_logs
 from tensorlang.errors import RecordError, TensorlangError
 
