@@ -7,8 +7,9 @@ sets, dicts and tuples. Python's `and`, `or`, `not` cannot be overloaded: use te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from operator import is_
 from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import numpy as np
@@ -426,6 +427,7 @@ def binary(op: str, a: Any, b: Any) -> Expr:
     return folded if folded is not None else Binary(op, x, y, x.dtype)
 
 
+_LIMITS = {name: dtypes.limits(name) for name, d in dtypes.TABLE.items() if d.is_integer}
 _FOLD: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -439,14 +441,14 @@ _FOLD: dict[str, Callable[[int, int], int]] = {
 
 def fold_integers(op: str, x: Expr, y: Expr) -> Expr | None:
     """Constant folding and neutral elements of integer arithmetic; None when nothing applies."""
-    if not dtypes.info(x.dtype).is_integer:
-        return None
-    if isinstance(x, Const) and isinstance(y, Const) and op in _FOLD:
-        value = _FOLD[op](int(x.value), int(y.value))
-        low, high = dtypes.limits(x.dtype)
-        return Const(value, x.dtype) if low <= value <= high else None
     left = x.value if isinstance(x, Const) else None
     right = y.value if isinstance(y, Const) else None
+    if (left is None and right is None) or x.dtype not in _LIMITS:
+        return None
+    if left is not None and right is not None and op in _FOLD:
+        value = _FOLD[op](int(left), int(right))
+        low, high = _LIMITS[x.dtype]
+        return Const(value, x.dtype) if low <= value <= high else None
     match op:
         case "add" if left == 0:
             return y
@@ -502,9 +504,11 @@ def same(a: Expr, b: Expr) -> bool:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Yield every node, parents first."""
-    yield expr
-    for child in expr.children():
-        yield from walk(child)
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(node.children())
 
 
 def variables(expr: Expr) -> set[str]:
@@ -514,30 +518,35 @@ def variables(expr: Expr) -> set[str]:
 
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Rebuild bottom-up; `rule` returns a replacement or None to keep the node."""
-    children = expr.children()
-    if children:
-        new = tuple([rewrite(c, rule) for c in children])
-        for old, made in zip(children, new, strict=True):
-            if old is not made:
-                expr = expr.with_children(new)
-                break
+    new = tuple([rewrite(c, rule) for c in expr.children()])
+    if not all(map(is_, expr.children(), new)):
+        expr = expr.with_children(new)
     replacement = rule(expr)
     return expr if replacement is None else replacement
 
 
-def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
+def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """Replace variables by name; integer constants fold on the way."""
+    return substitution(values)(expr)
 
-    def rule(node: Expr) -> Expr | None:
-        match node:
-            case Var():
-                value = values.get(node.name)
-                return None if value is None else cast(value, node.dtype)
-            case Binary():
-                return fold_integers(node.op, node.a, node.b)
-        return None
 
-    return rewrite(expr, rule)
+def substitution(values: Mapping[str, Expr]) -> Callable[[Expr], Expr]:
+    """Return what substitutes in one expression after the other: a node that some share is replaced once, by one."""
+    done: dict[int, tuple[Expr, Expr]] = {}  # by the identity of nodes, which are kept for that
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Const | Var):
+            value = values.get(node.name) if isinstance(node, Var) else None
+            return node if value is None else cast(value, node.dtype)
+        if id(node) in done:
+            return done[id(node)][1]
+        new = tuple(map(visit, node.children()))
+        made = node if all(map(is_, node.children(), new)) else node.with_children(new)
+        folded = fold_integers(made.op, made.a, made.b) if isinstance(made, Binary) else None
+        done[id(node)] = node, made if folded is None else folded
+        return done[id(node)][1]
+
+    return visit
 
 
 _SYMBOL = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorlang.ir.affine import add, affine, is_constant
-from tensorlang.ir.expr import Const, Expr, Load, Var, binary, substitute, walk
+from tensorlang.ir.expr import Const, Expr, Load, Var, binary, substitution, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, For, Kernel, Let, LoopKind, Seq, Stmt, map_exprs
 
@@ -44,8 +44,7 @@ def uses(expr: Expr, name: str) -> bool:
 
 def with_value(stmt: Stmt, var: Var, value: Expr) -> Stmt:
     """The statement with a variable replaced by an expression of its dtype that reads no memory."""
-    values = {var.name: value}
-    return map_exprs(stmt, lambda expr: substitute(expr, values))
+    return map_exprs(stmt, substitution({var.name: value}))
 
 
 def iterations(loop: For, count: int) -> Stmt:

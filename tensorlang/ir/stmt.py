@@ -230,7 +230,8 @@ def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
     """Rebuild a statement with `function` applied to its direct sub-statements."""
     match stmt:
         case For():
-            return replace(stmt, body=function(stmt.body))
+            body = function(stmt.body)
+            return For(stmt.var, stmt.lower, stmt.upper, stmt.kind, body, stmt.axis, stmt.thread, stmt.pragmas)
         case Allocate():
             return Allocate(stmt.buffer, function(stmt.body))
         case Let():
@@ -252,7 +253,8 @@ def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
     def visit(s: Stmt) -> Stmt:
         match s:
             case For():
-                return replace(s, lower=function(s.lower), upper=function(s.upper), body=visit(s.body))
+                lower, upper, body = function(s.lower), function(s.upper), visit(s.body)
+                return For(s.var, lower, upper, s.kind, body, s.axis, s.thread, s.pragmas)
             case Let():
                 return Let(s.var, function(s.value), visit(s.body))
             case If():

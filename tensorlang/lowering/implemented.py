@@ -10,32 +10,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Buffer, Const, Expr, Select, Unary, Var, binary, rewrite, substitute, walk
+from tensorlang.ir.expr import (
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    Var,
+    binary,
+    rewrite,
+    substitute,
+    walk,
+)
+from tensorlang.ir.simplify.conditions import negated
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Kernel, LoopKind, Seq, Stmt, Store
+from tensorlang.lowering.instances import Run, check_instances
 from tensorlang.lowering.passes.full_tile import operands
 from tensorlang.lowering.tensorize import Scanned, over_tile
-from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text
 from tensorlang.polyhedral.legality import violations
 from tensorlang.polyhedral.scan import LeafBuilder, scan
 from tensorlang.polyhedral.statement import Access, Scop, Statement
-from tensorlang.polyhedral.tiles import scanned
 from tensorlang.schedule.derive.plans import Derived
 
 _ZERO = Const(0, INDEX)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One marker in the generated code: which statement, at which values of its loops, under which loops and guards."""
-
-    statement: int
-    values: tuple[Expr, ...]
-    loops: tuple[str, ...]
-    conditions: tuple[Expr, ...]
-    time: tuple[int | str, ...]
-    unordered: tuple[str, ...]
-    lanes: tuple[str, ...]
 
 
 def check_implemented(
@@ -53,7 +51,7 @@ def check_implemented(
         kernel = function(kernel)
     runs = list(_runs(kernel.body, _Context()))
     for k, statement in enumerate(derived.scop.statements):
-        _check_instances(statement, [r for r in runs if r.statement == k], derived.scop)
+        check_instances(statement, [r for r in runs if r.statement == k], derived.scop)
     if order:
         _check_order(derived.scop, runs)
 
@@ -92,7 +90,7 @@ class _Context:
         return replace(self, time=(*self.time, position))
 
     def under(self, condition: Expr) -> _Context:
-        return replace(self, conditions=(*self.conditions, _in_cases(condition)))
+        return replace(self, conditions=(*self.conditions, *map(_in_cases, operands("and", condition))))
 
     def inside(self, loop: For) -> _Context:
         name = loop.var.name
@@ -114,7 +112,12 @@ def _choice(exprs: Iterable[Expr]) -> Select | None:
     return next((node for expr in exprs for node in walk(expr) if isinstance(node, Select)), None)
 
 
-def _taken(expr: Expr, choice: Select, value: Expr) -> Expr:
+def _extreme(exprs: Iterable[Expr]) -> Binary | None:
+    """A minimum or maximum."""
+    return next((n for e in exprs for n in walk(e) if isinstance(n, Binary) and n.op in ("min", "max")), None)
+
+
+def _taken(expr: Expr, choice: Expr, value: Expr) -> Expr:
     """An expression where a choice is made."""
     return rewrite(expr, lambda node: value if node is choice else None)
 
@@ -132,10 +135,10 @@ def _in_cases(condition: Expr) -> Expr:
 def _runs(stmt: Stmt, around: _Context) -> Iterator[Run]:
     match stmt:
         case Store() if (choice := _choice(stmt.index)) is not None:
-            cases = ((choice.cond, choice.then), (Unary("not", choice.cond, "bool"), choice.orelse))
-            for condition, value in cases:
-                index = tuple(_taken(i, choice, value) for i in stmt.index)
-                yield from _runs(replace(stmt, index=index), around.under(condition))
+            yield from _cases(stmt, choice, choice.cond, choice.then, choice.orelse, around)
+        case Store() if (extreme := _extreme(stmt.index)) is not None:
+            first = binary("le" if extreme.op == "min" else "ge", extreme.a, extreme.b)
+            yield from _cases(stmt, extreme, first, extreme.a, extreme.b, around)
         case Store():
             number = int(stmt.buffer.name[1:])
             yield Run(number, stmt.index, around.loops, around.conditions, around.time, around.unordered, around.lanes)
@@ -147,11 +150,18 @@ def _runs(stmt: Stmt, around: _Context) -> Iterator[Run]:
         case If():
             yield from _runs(stmt.then, around.at(0).under(stmt.cond))
             if stmt.orelse is not None:
-                yield from _runs(stmt.orelse, around.at(1).under(Unary("not", stmt.cond, "bool")))
+                yield from _runs(stmt.orelse, around.at(1).under(negated(stmt.cond)))
         case Allocate():
             yield from _runs(stmt.body, around)
         case _:
             raise InternalError(f"a marker kernel holds {type(stmt).__name__}")
+
+
+def _cases(store: Store, node: Expr, condition: Expr, then: Expr, orelse: Expr, around: _Context) -> Iterator[Run]:
+    """The runs of a marker with a choice in its index made."""
+    for test, value in ((condition, then), (negated(condition), orelse)):
+        index = tuple(_taken(i, node, value) for i in store.index)
+        yield from _runs(replace(store, index=index), around.under(test))
 
 
 def _flat(stmt: Seq) -> list[Stmt]:
@@ -159,39 +169,6 @@ def _flat(stmt: Seq) -> list[Stmt]:
     for child in stmt.body:
         found += _flat(child) if isinstance(child, Seq) else [child]
     return found
-
-
-def _check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> None:
-    """The wanted instances, and each of them once."""
-    namer = Namer(scop.sizes)
-    names = dims(statement.loops)
-    where, _ = conditions_text(scanned(statement), names, namer)
-    wanted_text = f"[{', '.join(names.values())}] : {where}"
-    length = max((len(r.time) for r in runs), default=0)
-    pieces = [_piece(r, length, namer) for r in runs]
-    context = isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}")
-    wanted = isl.make_set(f"{namer.prefix()}{{ {wanted_text} }}").intersect_params(context)
-    if not pieces:
-        if not wanted.is_empty():
-            raise InternalError(f"no code runs {statement.name}, though {wanted} should run")
-        return
-    made = isl.make_map(f"{namer.prefix()}{{ {'; '.join(pieces)} }}").intersect_params(context)
-    extra, missing = made.range().subtract(wanted), wanted.subtract(made.range())
-    if not extra.is_empty() or not missing.is_empty():
-        word, found = ("runs", extra) if not extra.is_empty() else ("does not run", missing)
-        raise InternalError(f"the generated code {word} {statement.name} at {found.sample_point()}")
-    if not made.is_injective():
-        raise InternalError(f"the generated code runs an instance of {statement.name} twice")
-
-
-def _piece(run: Run, length: int, namer: Namer) -> str:
-    names = dims(run.loops)
-    where, exact = conditions_text(run.conditions, names, namer)
-    values = [index_text(v, names, namer) for v in run.values]
-    if not exact or any(v is None for v in values):
-        raise InternalError(f"the generated code has a bound that isl did not make: {run.conditions}")
-    time = [str(p) if isinstance(p, int) else names[p] for p in run.time] + ["0"] * (length - len(run.time))
-    return f"[{', '.join(time)}] -> [{', '.join(str(v) for v in values)}] : {where}"
 
 
 def _check_order(scop: Scop, runs: Sequence[Run]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from tensorlang.errors import DefinitionError
@@ -106,6 +107,12 @@ def in_place(op: ComputeOp | HybridOp, array: str) -> str:
     return f"; {array} is {old.name}, updated in place" if old is not None and old.name != array else ""
 
 
+@lru_cache(maxsize=1024)
+def _is_empty(text: str) -> bool:
+    """Whether a set has no point; a search schedules the same program many times."""
+    return bool(isl.make_set(text).is_empty())
+
+
 @dataclass(frozen=True)
 class _Bounds:
     """The proof that accesses of an operation stay inside their arrays, over some axes in some domain."""
@@ -132,9 +139,9 @@ class _Bounds:
             outside = f"({text} < 0 or {text} >= {limit})"
             context = namer.context()
             where = " and ".join(t for t in (inside, outside, context) if t)
-            bad = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
-            if not bad.is_empty():
-                raise DefinitionError(self._complaint(load, bad, namer, word), self.op.location)
+            bad = f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}"
+            if not _is_empty(bad):
+                raise DefinitionError(self._complaint(load, isl.make_set(bad), namer, word), self.op.location)
 
     def _complaint(self, load: Load, bad: isl.Set, namer: Namer, word: str) -> str:
         count = bad.dim(isl.DIM.param)

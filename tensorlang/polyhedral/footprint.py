@@ -99,7 +99,7 @@ def _box(
     tile = [f"{index_text(lo, {}, namer)} <= {namer.parameter(Var(n, INDEX))} < {index_text(hi, {}, namer)}"
             for n, lo, hi in prefix]  # fmt: skip
     need = isl.make_set(f"{namer.prefix()}{{ {'; '.join(pieces)} }}")
-    hull = isl.make_set(str(need.coalesce().simple_hull()))
+    hull = isl.as_set(need.coalesce().simple_hull())
     if not hull.is_bounded():
         return None
     low, high = hull.dim_min(0), hull.dim_max(0)

@@ -53,6 +53,11 @@ def make_set(text: str) -> Set:
     return islpy.Set(text)
 
 
+def as_set(points: Any) -> Set:
+    """A basic set as a set."""
+    return islpy.Set.from_basic_set(points)
+
+
 def make_map(text: str) -> Map:
     """Parse a map."""
     return islpy.Map(text)

@@ -18,6 +18,8 @@ from tensorlang.polyhedral.affine_text import Namer, condition_text, is_exact
 
 Row: TypeAlias = dict[str, int]
 """A sum of multiples of dims and parameters, by name; the constant is under ""."""
+Quotient: TypeAlias = tuple[frozenset[tuple[str, int]], int]
+"""A row and what it is divided by."""
 _ORDER = {"lt": (-1, -1), "le": (-1, 0), "gt": (1, -1), "ge": (1, 0)}
 """Comparison -> the factor of `a - b` and what to add, for a sum that is at least 0."""
 
@@ -30,15 +32,18 @@ class NotLinear(Exception):
 class Rows:
     """Conditions over `names` (variables by the dims they are), as sums that are 0, or at least 0.
 
-    `quotients` are further dims, each a rounded quotient; `texts` hold the conditions that are no rows.
+    `quotients` are further dims, each a rounded quotient; `texts` hold the conditions that are no rows. `exact`: isl
+    can see all conditions. `ranges` are inclusive bounds of dims that are required as well.
     """
 
     names: Mapping[str, str]
     namer: Namer
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     zero: list[Row] = field(default_factory=list)
     positive: list[Row] = field(default_factory=list)
-    quotients: list[str] = field(default_factory=list)
+    quotients: dict[Quotient, str] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
+    exact: bool = True
 
     def form(self, expr: Expr) -> Row | None:
         """An integer expression as a row; None when isl cannot see it. Raises NotLinear."""
@@ -83,11 +88,25 @@ class Rows:
         return None
 
     def _divided(self, row: Row, divisor: int, remainder: bool) -> Row:
-        quotient = f"q{len(self.quotients)}"
-        self.quotients.append(quotient)
+        whole = {dim: c // divisor for dim, c in row.items() if not dim or c % divisor == 0}
+        part = add(row, whole, -divisor)
+        if self._is_within(part, divisor):
+            return part if remainder else whole
+        key = frozenset(row.items()), divisor
+        known = self.quotients.get(key)
+        quotient = known or f"q{len(self.quotients)}"
         rest = add(row, {quotient: divisor}, -1)
-        self.positive += [rest, add({"": divisor - 1}, rest, -1)]
+        if known is None:
+            self.quotients[key] = quotient
+            self.positive += [rest, add({"": divisor - 1}, rest, -1)]
         return rest if remainder else {quotient: 1}
+
+    def _is_within(self, row: Row, limit: int) -> bool:
+        """Whether the ranges of its dims keep a sum at least 0 and below a limit."""
+        if any(dim and dim not in self.ranges for dim in row):
+            return False
+        ends = [[c * end for end in self.ranges[dim]] if dim else [c] for dim, c in row.items()]
+        return sum(map(min, ends)) >= 0 and sum(map(max, ends)) < limit
 
     def equate(self, dim: str, value: Row) -> None:
         """Require that a dim has a value."""
@@ -116,15 +135,19 @@ class Rows:
                     factor, more = _ORDER[condition.op]
                     self.positive.append(add({"": more} if more else {}, add(a, b, -1), factor))
                 return
-            del self.positive[known[0] :], self.quotients[known[1] :]
+            del self.positive[known[0] :]
+            for key in list(self.quotients)[known[1] :]:
+                del self.quotients[key]
         text = condition_text(condition, dict(self.names), self.namer)
-        if text is not None:
+        if text is None:
+            self.exact = False
+        else:
             self.texts.append(text)
 
     def make(self, inputs: list[str], outputs: list[str]) -> isl.Map:
         """The map from inputs to outputs that the conditions describe; texts may use inputs only."""
         parameters = tuple(self.namer.parameters)
-        columns = ["", *parameters, *inputs, *outputs, *self.quotients]
+        columns = ["", *parameters, *inputs, *outputs, *self.quotients.values()]
         places = {column: k for k, column in enumerate(columns)}
         space = isl.map_space(parameters, len(inputs), len(outputs))
         zero = [[(places[n], c) for n, c in row.items()] for row in self.zero]

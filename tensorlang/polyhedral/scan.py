@@ -6,7 +6,8 @@ scanned in axis space, so bands are identities and isl returns the axis values a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
@@ -17,9 +18,10 @@ from tensorlang.ir.stmt import INDEX, For, If, LoopKind, Seq, Stmt
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, conditions_text, dims, wraps_quotient
 from tensorlang.polyhedral.ast_expr import convert
-from tensorlang.polyhedral.nest import Leaf, Loop, Sequence, Tree, leaves
+from tensorlang.polyhedral.nest import Leaf, Loop, Tree, leaves
+from tensorlang.polyhedral.nest import Sequence as Branches
 from tensorlang.polyhedral.nest import loops as loops_of
-from tensorlang.polyhedral.statement import Scop, Statement
+from tensorlang.polyhedral.statement import Scop, Statement, constant_bounds
 from tensorlang.polyhedral.tiles import isolate_option, scanned
 
 LeafBuilder = Callable[[int, Mapping[str, Expr]], Stmt]
@@ -32,10 +34,10 @@ def scan(tree: Tree, scop: Scop, leaf: LeafBuilder, wrap: BodyWrapper) -> Stmt:
     `leaf(number, values)` makes the body of a statement from the values of its loops; `wrap(loop, body)`
     completes the body of one iteration of a loop (its allocations).
     """
-    text, namer = schedule_text(tree, scop)
+    text, spaces = schedule_text(tree, scop)
     with isl.budget(config.get("budget")):
-        node = _loops(text, f"{namer.prefix()}{{ : {namer.context()} }}")
-        return _Walker(tree, scop, namer, leaf, wrap).run(node)
+        node = _loops(text, f"{spaces.namer.prefix()}{{ : {spaces.namer.context()} }}")
+        return _Walker(tree, scop, spaces, leaf, wrap).run(node)
 
 
 @lru_cache(maxsize=4)
@@ -44,21 +46,88 @@ def _loops(schedule: str, context: str) -> isl.AstNode:
     return isl.AstBuild.from_context(isl.make_set(context)).node_from_schedule(isl.parse_schedule(schedule))
 
 
-def schedule_text(tree: Tree, scop: Scop) -> tuple[str, Namer]:
-    """Return the isl schedule tree as YAML text, and the parameters it uses."""
-    namer = Namer(scop.sizes)
-    spaces = [_space(k, s, namer) for k, s in enumerate(scop.statements)]
+def schedule_text(tree: Tree, scop: Scop) -> tuple[str, _Spaces]:
+    """Return the isl schedule tree as YAML text, and what its names mean."""
+    spaces = _Spaces(scop.statements, _plain(tree, scop.statements), Namer(scop.sizes))
+    domains = [spaces.domain(k) for k in range(len(scop.statements))]
     used = sorted(leaves(tree))
-    body = _node(tree, scop.statements, (), namer)
-    domain = "; ".join(spaces[k] for k in used)
+    body = spaces.node(tree, ())
+    domain = "; ".join(domains[k] for k in used)
     child = "" if body == "{ }" else f", child: {body}"
-    return f'{{ domain: "{namer.prefix()}{{ {domain} }}"{child} }}', namer
+    return f'{{ domain: "{spaces.namer.prefix()}{{ {domain} }}"{child} }}', spaces
 
 
-def _space(number: int, statement: Statement, namer: Namer) -> str:
-    names = dims(statement.loops)
-    where, _ = conditions_text(scanned(statement), names, namer)
-    return f"S{number}[{', '.join(names.values())}] : {where}"
+def _plain(tree: Tree, statements: Sequence[Statement]) -> dict[str, tuple[int, int]]:
+    """The loops from one number up to another, whatever other loops do; those of one iteration may be in conditions.
+
+    isl, whose time grows fast with the number of bands, need not know them. Those to peel stay: isl makes their tiles.
+    """
+    known = [constant_bounds(s.domain, s.loops) for s in statements]
+    found: dict[str, tuple[int, int]] = {}
+    for loop in loops_of(tree):
+        bounds = {known[k].get(loop.name) for k in leaves(loop)}
+        if None in bounds or loop.peel or len({bound[:2] for bound in bounds if bound}) != 1:
+            continue
+        lower, upper = next(bound[:2] for bound in bounds if bound)
+        if upper == lower + 1 or (upper > lower and all(bound[2] for bound in bounds if bound)):
+            found[loop.name] = lower, upper
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Spaces:
+    """The statements as isl sees them: `plain` loops are left out, with their first value in conditions."""
+
+    statements: tuple[Statement, ...]
+    plain: Mapping[str, tuple[int, int]]
+    namer: Namer
+
+    def names(self, number: int) -> dict[str, str]:
+        """Loops as dims, or as numbers."""
+        found = dims(self.statements[number].loops)
+        return {name: str(self.plain[name][0]) if name in self.plain else dim for name, dim in found.items()}
+
+    def instance(self, number: int) -> str:
+        """The tuple of a statement."""
+        kept = [dim for name, dim in self.names(number).items() if name not in self.plain]
+        return f"S{number}[{', '.join(kept)}]"
+
+    def domain(self, number: int) -> str:
+        """The instances of a statement."""
+        where, _ = conditions_text(scanned(self.statements[number]), self.names(number), self.namer)
+        return f"{self.instance(number)} : {where}"
+
+    def node(self, tree: Tree, path: tuple[str, ...]) -> str:
+        """A schedule tree inside some bands, as text."""
+        match tree:
+            case Leaf():
+                return "{ }"
+            case Branches():
+                filters = []
+                for child in tree.children:
+                    below = "; ".join(self.instance(k) for k in leaves(child))
+                    filters.append(f'{{ filter: "{{ {below} }}"{_child(self.node(child, path))} }}')
+                return f"{{ sequence: [ {', '.join(filters)} ] }}"
+            case Loop():
+                inside = self._within(tree.body, path) if tree.name in self.plain else self._band(tree, path)
+                return f'{{ mark: "{tree.name}", child: {inside} }}'
+
+    def _within(self, body: Tree, path: tuple[str, ...]) -> str:
+        """What stands below a mark, which isl wants to be something."""
+        if isinstance(body, Leaf):
+            return f'{{ sequence: [ {{ filter: "{{ {self.instance(body.statement)} }}" }} ] }}'
+        return self.node(body, path)
+
+    def _band(self, loop: Loop, path: tuple[str, ...]) -> str:
+        maps = [f"{self.instance(k)} -> [{self.names(k)[loop.name]}]" for k in leaves(loop)]
+        option = isolate_option(loop, self.statements, path, self.namer) if loop.peel else None
+        options = f', options: "{option}"' if option else ""
+        inside = self.node(loop.body, (*path, loop.name))
+        return f'{{ schedule: "[{{ {"; ".join(maps)} }}]"{options}{_child(inside)} }}'
+
+
+def _child(text: str) -> str:
+    return "" if text == "{ }" else f", child: {text}"
 
 
 def invisible(statement: Statement, sizes: frozenset[str]) -> list[Expr]:
@@ -70,39 +139,6 @@ def invisible(statement: Statement, sizes: frozenset[str]) -> list[Expr]:
     return [c for c in statement.domain if wraps_quotient(c) or condition_text(c, names, namer) is None]
 
 
-def _instance(number: int, statements: tuple[Statement, ...]) -> str:
-    return f"S{number}[{', '.join(dims(statements[number].loops).values())}]"
-
-
-def _node(tree: Tree, statements: tuple[Statement, ...], path: tuple[str, ...], namer: Namer) -> str:
-    match tree:
-        case Leaf():
-            return "{ }"
-        case Sequence():
-            filters = []
-            for child in tree.children:
-                below = "; ".join(_instance(k, statements) for k in leaves(child))
-                inner = _node(child, statements, path, namer)
-                child_text = "" if inner == "{ }" else f", child: {inner}"
-                filters.append(f'{{ filter: "{{ {below} }}"{child_text} }}')
-            return f"{{ sequence: [ {', '.join(filters)} ] }}"
-        case Loop():
-            return _band(tree, statements, path, namer)
-
-
-def _band(loop: Loop, statements: tuple[Statement, ...], path: tuple[str, ...], namer: Namer) -> str:
-    maps = []
-    for k in leaves(loop):
-        names = dims(statements[k].loops)
-        maps.append(f"{_instance(k, statements)} -> [{names[loop.name]}]")
-    option = isolate_option(loop, statements, path, namer) if loop.peel else None
-    options = f', options: "{option}"' if option else ""
-    inner = _node(loop.body, statements, (*path, loop.name), namer)
-    child = "" if inner == "{ }" else f", child: {inner}"
-    band = f'{{ schedule: "[{{ {"; ".join(maps)} }}]"{options}{child} }}'
-    return f'{{ mark: "{loop.name}", child: {band} }}'
-
-
 class _Walker:
     """Turns the isl AST into loop IR.
 
@@ -111,12 +147,14 @@ class _Walker:
     its body is then completed together with that of the loop around (`single` collects such axes).
     """
 
-    def __init__(self, tree: Tree, scop: Scop, namer: Namer, leaf: LeafBuilder, wrap: BodyWrapper) -> None:
+    def __init__(self, tree: Tree, scop: Scop, spaces: _Spaces, leaf: LeafBuilder, wrap: BodyWrapper) -> None:
         self.loops = {loop.name: loop for loop in loops_of(tree)}
         self.scop = scop
         self.leaf = leaf
         self.wrap = wrap
-        self.names: dict[str, Expr] = dict(namer.parameters)
+        self.bounds = spaces.plain
+        self.plain: dict[str, Expr] = {}
+        self.names: dict[str, Expr] = dict(spaces.namer.parameters)
         self.single: list[dict[str, None]] = [{}]
 
     def run(self, node: isl.AstNode) -> Stmt:
@@ -129,6 +167,8 @@ class _Walker:
         kind = node.get_type()
         if kind == isl.NodeType.mark:
             loop, inside = self.loops[node.mark_get_id().get_name()], node.mark_get_node()
+            if loop.name in self.bounds:
+                return self._plain(inside, loop, path)
             if _has_for(inside):
                 return self._pieces(inside, loop, path)
             self.single[-1][loop.name] = None
@@ -140,6 +180,18 @@ class _Walker:
         if kind == isl.NodeType.user:
             return self._user(node)
         raise InternalError(f"isl AST node {kind} is not handled")
+
+    def _plain(self, node: isl.AstNode, loop: Loop, path: tuple[str, ...]) -> Stmt:
+        """A loop that isl does not know."""
+        lower, upper = (Const(bound, INDEX) for bound in self.bounds[loop.name])
+        if upper.value == lower.value + 1:
+            self.plain[loop.name] = lower
+            self.single[-1][loop.name] = None
+            return self.statement(node, path)
+        var = Var(_fresh(loop.axis, path), INDEX)
+        self.plain[loop.name] = var
+        body = self._iteration([node], loop, (*path, var.name))
+        return For(var, lower, upper, loop.kind, body, loop.axis, loop.thread, loop.pragmas)
 
     def _completed(self, body: Stmt, names: Iterable[str]) -> Stmt:
         for name in names:
@@ -203,8 +255,8 @@ class _Walker:
         call = node.user_get_expr()
         number = int(call.get_op_arg(0).get_id().get_name()[1:])
         values = [convert(call.get_op_arg(k), self.names) for k in range(1, call.get_op_n_arg())]
-        loops = self.scop.statements[number].loops
-        return self.leaf(number, dict(zip(loops, values, strict=True)))
+        dims, loops = iter(values), self.scop.statements[number].loops
+        return self.leaf(number, {name: self.plain[name] if name in self.bounds else next(dims) for name in loops})
 
 
 def _flat(block: isl.AstNode) -> list[isl.AstNode]:

@@ -6,10 +6,12 @@ expressions of those loops, so that one set of texts serves dependences, legalit
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
-from tensorlang.ir.expr import Expr
+from tensorlang.ir.expr import Binary, Const, Expr, Var, variables
 from tensorlang.polyhedral.declared import Declared
 
 
@@ -74,6 +76,27 @@ class Statement:
     def axes(self) -> tuple[str, ...]:
         """The names of the stage's own axes."""
         return tuple(axis for axis, _ in self.point)
+
+
+Bounds: TypeAlias = Mapping[str, tuple[int, int, bool]]
+"""By loop its first value, what comes after the last one, and whether no other condition uses it."""
+
+
+def constant_bounds(conditions: Iterable[Expr], loops: Sequence[str]) -> Bounds:
+    """The bounds of those loops of which two conditions tell constant ones."""
+    least: dict[str, list[int]] = {}
+    after: dict[str, list[int]] = {}
+    related: set[str] = set()
+    for condition in conditions:
+        match condition:
+            case Binary("ge", Var(name), Const(int(number))):
+                least.setdefault(name, []).append(number)
+            case Binary("lt", Var(name), Const(int(number))):
+                after.setdefault(name, []).append(number)
+            case _:
+                related |= variables(condition)
+    known = [name for name in loops if name in least and name in after]
+    return {name: (max(least[name]), min(after[name]), name not in related) for name in known}
 
 
 @dataclass(frozen=True, slots=True)

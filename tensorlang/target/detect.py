@@ -60,6 +60,7 @@ def host_cpu() -> Cpu:
     return Cpu(name, _host_architecture(), features)
 
 
+@cache
 def target_cpu(target: Target) -> Cpu:
     """The CPU of an llvm target, with the features that its text adds and removes."""
     cpu = _named(target.cpu) if target.cpu else host_cpu()
@@ -134,7 +135,7 @@ def _options(words: list[str]) -> dict[str, str]:
 def _cores(text: str | None) -> int:
     if text is None:
         return default_threads()
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise TargetError(f"-num-cores={text}: expected a whole number of at least 1")
     return int(text)
 

@@ -8,7 +8,7 @@ from tensorlang.ir.construct import array, indices, kernel, load, loop, store
 from tensorlang.ir.expr import Cast, Const, Expr, Load, Select, Var, binary, cast, select
 from tensorlang.ir.printer import kernel_text, stmt_text
 from tensorlang.ir.simplify import proves, simplify, simplify_kernel, simplify_stmt
-from tensorlang.ir.stmt import Allocate, Fail, If, Let, LoopKind, Seq, Stmt
+from tensorlang.ir.stmt import Allocate, Fail, If, Let, LoopKind, Seq, Stmt, Store
 
 RANGES = {"a": (0, 10), "b": (0, 31), "c": (0, 3), "n": (0, None), "m": (1, None), "z": (None, None)}
 NAMES = {name: Var(name, "int64") for name in RANGES}
@@ -275,3 +275,24 @@ def test_a_tile_that_is_known_to_be_the_last() -> None:
     inner = loop(j, 0, binary("min", 32, 100 - 32 * i), store(A, 32 * i + j, 1.0))
     text = simplified(loop(i, 0, 4, If(i < 3, Fail("full"), inner)))
     assert text.endswith("else:\n    for j in range(4):\n      A[j + 96] = 1.0")
+
+
+def test_a_shared_expression_is_what_it_means_in_each_place() -> None:
+    """Nodes are remembered by identity where the same is known, and only there."""
+    a, n = NAMES["a"], NAMES["n"]
+    place, out = binary("min", a, n), array("P", (100,), "int64")
+    stored = store(out, a, place)
+    small = loop(Var("a", "int64"), 0, n, stored)
+    other = loop(Var("a", "int64"), n, 7, stored)
+    body = Seq((small, other, small, If(a < n, stored), stored))
+    assert stmt_text(simplify_stmt(body, RANGES)) == (
+        "for a in range(n):\n  P[a] = a\n"
+        "for a in range(n, 7):\n  P[a] = n\n"
+        "for a in range(n):\n  P[a] = a\n"
+        "if a < n:\n  P[a] = a\n"
+        "P[a] = min(a, n)"
+    )
+    again = simplify_stmt(Seq((stored, stored)), RANGES)
+    assert isinstance(again, Seq)
+    first, second = again.body
+    assert isinstance(first, Store) and isinstance(second, Store) and first.value is second.value

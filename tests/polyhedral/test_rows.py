@@ -82,3 +82,21 @@ def test_sizes_and_bounds() -> None:
     rows.bound("e0", size)
     rows.nonnegative_sizes()
     assert rows.make(["d0"], ["e0"]) == isl.make_map("[n_n] -> { [d0] -> [e0] : 0 <= e0 < n_n + 1 and n_n >= 0 }")
+
+
+def test_quotients_that_ranges_decide() -> None:
+    rows = Rows(dims(["i", "j"]), Namer(SIZES), {"d1": (0, 11)})
+    assert rows.form((24 * X + Y + 12) // 12) == {"d0": 2, "": 1}
+    assert rows.form(binary("floormod", 24 * X + Y + 12, 12)) == {"d1": 1}
+    assert not rows.quotients
+    assert rows.form((24 * X + Y + 13) // 12) == rows.form((24 * X + Y + 13) // 12) == {"q0": 1}
+    assert rows.form((12 * X - Y) // 12) == {"q1": 1}
+    assert rows.form((X + 12 * Y) // 12) == {"q2": 1}
+
+
+def test_a_condition_that_is_left_out_is_told() -> None:
+    rows = Rows(dims(["i", "j"]), Namer(SIZES))
+    rows.require([binary("ge", Y, 2), binary("ne", X, Y)])
+    assert rows.exact
+    rows.require([binary("ge", X * Y, 3)])
+    assert not rows.exact

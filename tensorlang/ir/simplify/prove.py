@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from tensorlang.ir.simplify.forms import Atoms, Bound, Form, Key
 
 FUEL = 32
 OPPOSITE = {"min": "max", "max": "min"}
+Limits: TypeAlias = tuple[tuple[Form, ...], tuple[Form, ...]]
+"""Lower and upper bounds of a variable, inclusive."""
 
 
 class Facts:
@@ -15,7 +19,7 @@ class Facts:
 
     def __init__(self, atoms: Atoms) -> None:
         self.atoms = atoms
-        self.bounds: dict[Key, tuple[tuple[Form, ...], tuple[Form, ...]]] = {}
+        self.bounds: dict[Key, Limits] = {}
         self.known: list[Form] = []
         self.fuel = 0
 

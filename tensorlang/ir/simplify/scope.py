@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Load, Unary, Var, walk
 from tensorlang.ir.simplify.forms import FULL, LIMITS, Atom, Atoms, Form, Key, Range
-from tensorlang.ir.simplify.prove import Facts
+from tensorlang.ir.simplify.prove import Facts, Limits
 
 INTEGER = frozenset(LIMITS)
 NEGATION = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
@@ -38,10 +38,24 @@ def value_rule(kind: type[Expr]) -> Callable[[Rule], Rule]:
     return register
 
 
+class Place:
+    """What was worked out where the same is known: simplified expressions, loop variables, and places further in.
+
+    Copies of an unrolled body share expressions, and all of them are in one place: each expression is simplified once.
+    """
+
+    __slots__ = ("inside", "loops", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[int, tuple[Expr, Expr]] = {}  # by the identity of expressions, which are kept for that
+        self.loops: dict[Key, tuple[Form, Limits]] = {}
+        self.inside: dict[Key, Place] = {}
+
+
 class Scope:
     """What the simplifier knows at one place: variables by name, atoms, facts."""
 
-    __slots__ = ("atoms", "count", "facts", "names", "ranges")
+    __slots__ = ("atoms", "count", "facts", "names", "place", "ranges")
 
     def __init__(self, ranges: Mapping[str, Range]) -> None:
         self.atoms = Atoms()
@@ -49,6 +63,7 @@ class Scope:
         self.names: dict[str, Form] = {}
         self.ranges = ranges
         self.count = 0
+        self.place = Place()
 
     def variable(self, var: Var) -> Form:
         """What the name of a variable stands for here."""
@@ -69,15 +84,25 @@ class Scope:
         self.atoms.table[key] = Atom(var, low, high, "var")
         return Form({key: 1}, 0)
 
+    def enter(self, name: str, meaning: Form | None) -> Place:
+        """Go where a name stands for a form (None: a variable that is no integer); return the place left."""
+        left = self.place
+        key: Key = name, None if meaning is None else meaning.key()
+        self.place = left.inside.get(key) or left.inside.setdefault(key, Place())
+        return left
+
     @contextmanager
     def assuming(self, condition: Expr, truth: bool = True, lasting: bool = False) -> Iterator[list[Form]]:
         """Facts of a condition hold inside; `lasting` drops those that a store could change."""
-        known = self.facts.known
+        known, place = self.facts.known, self.place
         size = len(known)
         for fact in self._facts(condition, truth):
             if not lasting or self.facts.stable(fact):
                 known.append(fact)
+        if len(known) > size:
+            self.place = Place()
         yield known[size:]
+        self.place = place
         del known[size:]
 
     def _facts(self, condition: Expr, truth: bool) -> Iterable[Form]:
@@ -108,6 +133,13 @@ class Scope:
 
     def value(self, expr: Expr) -> Expr:
         """The simplified expression, of the same dtype and value."""
+        values = self.place.values
+        known = values.get(id(expr))
+        if known is None:
+            known = values[id(expr)] = expr, self._simplified(expr)
+        return known[1]
+
+    def _simplified(self, expr: Expr) -> Expr:
         if expr.dtype in INTEGER:
             return self.atoms.emit(self.form(expr), expr.dtype)
         rule = VALUE_RULES.get(type(expr))

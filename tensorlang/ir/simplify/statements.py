@@ -10,6 +10,7 @@ from tensorlang.ir.simplify.conditions import negated
 from tensorlang.ir.simplify.division import Wraps
 from tensorlang.ir.simplify.forms import LIMITS, Form, Range
 from tensorlang.ir.simplify.integers import extreme
+from tensorlang.ir.simplify.prove import Limits
 from tensorlang.ir.simplify.scope import Scope
 from tensorlang.ir.stmt import (
     Allocate,
@@ -145,15 +146,24 @@ def _bound(scope: Scope, bound: Expr, made: str) -> Form:
 
 
 def _loop_variable(scope: Scope, stmt: For, lower: Form, upper: Form) -> Form:
-    """A fresh variable with the loop's range, and its bounds as facts."""
+    """A variable with the loop's range, and its bounds as facts; loops over the same in one place have the same."""
+    key = stmt.var.name, stmt.var.dtype, lower.key(), upper.key()
+    known = scope.place.loops.get(key)
+    if known is None:
+        known = scope.place.loops[key] = _new_variable(scope, stmt.var, lower, upper)
+    var, limits = known
+    scope.facts.bounds[next(iter(var.terms))] = limits
+    return var
+
+
+def _new_variable(scope: Scope, var: Var, lower: Form, upper: Form) -> tuple[Form, Limits]:
     low, high = scope.atoms.range(lower)[0], scope.atoms.range(upper)[1]
-    var = scope.fresh(stmt.var, (low, None if high is None else high - 1))
+    meaning = scope.fresh(var, (low, None if high is None else high - 1))
     facts = scope.facts
     # A bound that reads memory may change while the loop runs.
     lowers = tuple(f for f in facts.alternatives(lower, "max") if facts.stable(f))
     uppers = tuple(f for f in facts.alternatives(upper.shifted(-1), "min") if facts.stable(f))
-    facts.bounds[next(iter(var.terms))] = (lowers, uppers)
-    return var
+    return meaning, (lowers, uppers)
 
 
 def _let(scope: Scope, stmt: Let) -> Stmt | None:
@@ -193,10 +203,11 @@ def _is_variable(scope: Scope, known: Form) -> bool:
 
 def _with_name(scope: Scope, name: str, meaning: Form | None, body: Stmt) -> Stmt | None:
     """Visit a body in which a name stands for a form (None: a variable that is no integer)."""
-    before = scope.names.pop(name, None)
+    before, place = scope.names.pop(name, None), scope.enter(name, meaning)
     if meaning is not None:
         scope.names[name] = meaning
     result = _visit(scope, body)
+    scope.place = place
     scope.names.pop(name, None)
     if before is not None:
         scope.names[name] = before

@@ -6,7 +6,8 @@ Consumers come first: the region that a tile of consumers needs decides the loop
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, substitute
@@ -44,14 +45,31 @@ from tensorlang.te.program import local_arrays, read_buffers
 
 def derive(state: ScheduleState) -> Derived:
     """Return statements, tree and buffers of a state."""
-    return _Derivation(state).run()
+    return _derived(_This(state))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _This:
+    """A state by its identity."""
+
+    state: ScheduleState
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _This) and self.state is other.state
+
+    def __hash__(self) -> int:
+        return id(self.state)
+
+
+@lru_cache(maxsize=4)
+def _derived(asked: _This) -> Derived:
+    """What was derived for a proof serves the lowering of the same state."""
+    return _Derivation(asked.state).run()
 
 
 def ranges_in_place(state: ScheduleState, stage: str) -> dict[str, AxisRange]:
     """The ranges of a stage's loops where it is computed: those of the region that its consumers need there."""
-    derivation = _Derivation(state)
-    derivation.run()
-    return {loop.axis: loop.range for loop in derivation.stages[stage].own}
+    return {loop.axis: loop.range for loop in _Derivation(state).own_loops(state.looped(stage))}
 
 
 class _Derivation:
@@ -77,6 +95,21 @@ class _Derivation:
         assembly = Assembly(self.state, self.stages, self.statements, self.folds)
         tree = sequence([assembly.nest(name) for name in root_order(self.state)])
         return Derived(assembly.scop(tree), tree, self._with_updates(), self.prefetches)
+
+    def own_loops(self, last: ComputeOp | HybridOp) -> tuple[LoopPlan, ...]:
+        """The loops of one stage, by the stages that decide where it is computed."""
+        stages = self.state.stages
+        for op in reversed(self.state.program.ops):
+            if op.name == last.name:
+                break
+            if not isinstance(op, PlaceholderOp) and op.name not in self.stages:
+                self._stage(op, stages[op.name])
+        if isinstance(last, ComputeOp) and last.name not in self.stages:
+            plan, _, _ = self._loops(last, stages[last.name], *self._place(last, stages[last.name]))
+            return plan.own
+        if last.name not in self.stages:
+            self._stage(last, stages[last.name])
+        return self.stages[last.name].own
 
     def _prefetch(self, plan: StagePlan) -> None:
         """Put the prefetches that are asked for in the loops of a stage."""
@@ -122,13 +155,7 @@ class _Derivation:
         if isinstance(op, HybridOp):
             self._hybrid(op, stage)
             return
-        where: list[Expr] = []
-        boxes: list[Box | None] = [None] * len(op.shape)
-        if stage.attach is not None and stage.attach.after:
-            prefix, boxes, where = self._following(op, stage.attach)
-        else:
-            prefix = self._prefix(stage)
-            boxes = self._boxes(op, prefix) if stage.attach else boxes
+        prefix, boxes, where = self._place(op, stage)
         plan, values, guards = self._loops(op, stage, prefix, boxes, where)
         self.stages[op.name] = plan
         if plan.is_whole:
@@ -143,6 +170,15 @@ class _Derivation:
             self.statements.append(replace(statement, ahead=prefix[-1].name) if plan.is_ahead else statement)
         if plan.is_ahead:
             self._number_tiles(op, plan)
+
+    def _place(self, op: Operation, stage: StageState) -> tuple[tuple[LoopPlan, ...], list[Box | None], Sequence[Expr]]:
+        """The loops of other stages around one, the box of its points in one iteration, and which those are."""
+        if stage.attach is None:
+            return (), [None] * len(op.shape), ()
+        if stage.attach.after:
+            return self._following(op, stage.attach)
+        prefix = self.stages[stage.attach.stage].path(stage.attach.axis)
+        return prefix, self._boxes(op, prefix), ()
 
     def _following(self, op: Operation, attach: Attach) -> tuple[tuple[LoopPlan, ...], list[Box | None], list[Expr]]:
         """The loops of a producer around a consumer, the box of its points in one iteration, and which those are."""
@@ -206,11 +242,6 @@ class _Derivation:
             moduli = (2, *(0 for _ in held.buffer.shape))
             self.buffers[name] = replace(held, buffer=replace(held.buffer, shape=shape), tile=tile, moduli=moduli)
             self.folds.append(Fold(name, moduli, anywhere=True))
-
-    def _prefix(self, stage: StageState) -> tuple[LoopPlan, ...]:
-        if stage.attach is None:
-            return ()
-        return self.stages[stage.attach.stage].path(stage.attach.axis)
 
     def _hybrid(self, op: HybridOp, stage: StageState) -> None:
         """Every statement by its own relations, over loops that some of them share."""

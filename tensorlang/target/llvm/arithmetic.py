@@ -8,6 +8,9 @@ to fused multiply-adds.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 from tensorlang import dtypes
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.target.detect import target_cpu
@@ -17,6 +20,16 @@ _FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract"
 _INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}
 _COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _DIVISION = ("floordiv", "floormod", "truncdiv", "truncmod")
+_ON_NUMBERS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "min": min,
+    "max": max,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+}
+"""Index arithmetic that is done here."""
 
 
 def splat(fn: Function, value: Value, lanes: int) -> Value:
@@ -60,7 +73,7 @@ def extract(fn: Function, value: Value, lane: int) -> Value:
 
 def binary(fn: Function, op: str, a: Value, b: Value) -> Value:
     """Apply a binary operation of tensorlang.ir.expr to two values of one dtype."""
-    folded = _fold(op, a, b)
+    folded = _fold(fn, op, a, b)
     if folded is not None:
         return folded
     a, b = matched(fn, a, b)
@@ -160,37 +173,32 @@ def _convert(fn: Function, instruction: str, a: Value, dtype: str) -> Value:
     return fn.value(f"{instruction} {a.typed} to {Value('', dtype, a.lanes).type}", dtype, a.lanes)
 
 
-def _fold(op: str, a: Value, b: Value) -> Value | None:
+def _fold(fn: Function, op: str, a: Value, b: Value) -> Value | None:
     """Constant folding of index arithmetic: keeps the text of unrolled loops small."""
     if a.dtype != INDEX:
         return None
     x, y = a.integer, b.integer
+    if x is not None and y is not None:
+        return literal(_ON_NUMBERS[op](x, y), INDEX) if op in _ON_NUMBERS and (y or op not in _DIVISION) else None
     match op:
-        case "add" if x is not None and y is not None:
-            return literal(x + y, INDEX)
-        case "sub" if x is not None and y is not None:
-            return literal(x - y, INDEX)
-        case "min" if x is not None and y is not None:
-            return literal(min(x, y), INDEX)
-        case "add" if x == 0:
-            return b
-        case "add" | "sub" if y == 0:
-            return a
-        case "mul" if x is not None and y is not None:
-            return literal(x * y, INDEX)
+        case "add" if x is not None:
+            return _plus(fn, b, x)
+        case "add" | "sub" if y is not None:
+            return _plus(fn, a, y if op == "add" else -y)
         case "mul" if x == 1:
             return b
-        case "mul" if y == 1:
+        case "mul" | "floordiv" if y == 1:
             return a
-        case "floordiv" if y == 1:
-            return a
-        case "floordiv" if x is not None and y:
-            return literal(x // y, INDEX)
-        case "floormod" if x is not None and y:
-            return literal(x % y, INDEX)
         case "mul" if (x == 0 and not b.lanes) or (y == 0 and not a.lanes):
             return literal(0, INDEX)
     return None
+
+
+def _plus(fn: Function, index: Value, constant: int) -> Value | None:
+    """The sum of indices and a constant; None of lanes that change."""
+    if constant == 0:
+        return index
+    return None if index.lanes else fn.plus(index, constant)
 
 
 def _compare(fn: Function, op: str, a: Value, b: Value) -> Value:

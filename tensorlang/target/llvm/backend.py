@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tensorlang.errors import TargetError
-from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.stmt import CallPython, Kernel, Seq
 from tensorlang.runtime import cpython, openmp, threads
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.cache import cached
@@ -40,23 +41,46 @@ class LlvmBackend:
         launch: Launch = _elsewhere(target)
         fast = None
         if runs_here(target):
-            launch, fast = _load(kernel, emitted, machine, target)
+            launch, fast = _load(_object(kernel, emitted, machine), target)
         memory = partial(scratch_memory, kernel, cores=target.cores)
         return Executable(kernel, target, launch, sources=sources, fast=fast, signature=signature, memory=memory)
+
+    def pack(self, kernel: Kernel, target: Target) -> bytes:
+        """Compile a kernel, and return all that another process of this machine needs to call it."""
+        emitted = emit_kernel(kernel, target)
+        return pickle.dumps(_object(kernel, emitted, engine.Machine(*machine_options(target))))
+
+    def unpack(self, packed: bytes, target: Target) -> Executable:
+        """An executable without sources."""
+        found: _Object = pickle.loads(packed)
+        launch, fast = _load(found, target)
+        return Executable(found.kernel, target, launch, fast=fast)
 
 
 BACKEND = LlvmBackend()
 
 
-def _load(
-    kernel: Kernel, emitted: Emitted, machine: engine.Machine, target: Target
-) -> tuple[CompiledLaunch, Fast | None]:
-    """Compile or find the object, link it, and wrap it: the checked launch, and the fast entry if it has one."""
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """A compiled kernel, as data: the kernel without its body, the object, and what its symbols are."""
+
+    kernel: Kernel
+    code: bytes
+    symbol: str
+    entry: str | None
+    calls: tuple[CallPython, ...]
+    imports: frozenset[str]
+    messages: tuple[str, ...]
+
+
+def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Object:
+    """Compile or find the object, with the fast entry if the kernel has one."""
     entry = emit_entry(emitted, kernel) if cpython.layout_is_known() else None
-    text = emitted.module.text()
+    module = emitted.module
+    text = module.text()
     tag = sys.implementation.cache_tag or ""
-    sources = emitted.module.sources
-    missing = engine.missing_symbols(emitted.module.externs, sources) if emitted.module.externs else []
+    sources = module.sources
+    missing = engine.missing_symbols(module.externs, sources) if module.externs else []
     if missing:
         raise TargetError(
             f"no C function {' or '.join(missing)} is loaded; give its LLVM IR as source= of te.decl_tensor_intrin or "
@@ -64,15 +88,22 @@ def _load(
         )
     key = (text, *sources, engine.fingerprint(machine), tag)
     code = cached(key, lambda: engine.compile_object(text, machine, sources))
-    exports = [emitted.symbol] if entry is None else [emitted.symbol, entry]
-    library = engine.load(code, exports, _imports(emitted.module.imports, target.cores))
-    launch = CompiledLaunch(kernel, library, emitted.symbol, emitted.calls, tuple(emitted.module.messages))
+    bare = replace(kernel, body=Seq(()))
+    return _Object(bare, code, emitted.symbol, entry, emitted.calls, frozenset(module.imports), tuple(module.messages))
+
+
+def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:
+    """Link an object, and wrap it: the checked launch, and the fast entry if it has one."""
+    entry = found.entry
+    exports = [found.symbol] if entry is None else [found.symbol, entry]
+    library = engine.load(found.code, exports, _imports(found.imports, target.cores))
+    launch = CompiledLaunch(found.kernel, library, found.symbol, found.calls, found.messages)
     if entry is None:
         return launch, None
-    return launch, lambda checked: cpython.builtin(library.addresses[entry], launch.slow(checked), kernel.name)
+    return launch, lambda checked: cpython.builtin(library.addresses[entry], launch.slow(checked), found.kernel.name)
 
 
-def _imports(symbols: set[str], cores: int) -> dict[str, int]:
+def _imports(symbols: frozenset[str], cores: int) -> dict[str, int]:
     """The addresses of the symbols that a module leaves open; OpenMP is opened only when one is its."""
     known = cpython.addresses() | threads.addresses()
     if symbols - set(known):

@@ -1,6 +1,7 @@
 """LLVM itself: from IR text to objects and assembly, and objects to callable addresses.
 
-The only module that imports llvmlite. LLVM's loop and SLP vectorisers stay off: the schedule decides vectors.
+The only module that imports llvmlite. LLVM's loop and SLP vectorisers stay off: the schedule decides vectors. What else
+was tried in place of these levels is in docs/design/019-compile-time.md.
 """
 
 from __future__ import annotations

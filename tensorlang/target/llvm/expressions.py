@@ -7,7 +7,7 @@ where it meets one that does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, same, walk
@@ -15,6 +15,7 @@ from tensorlang.ir.machine import Broadcast, MachineCall, MachineExpr, Pointer, 
 from tensorlang.target.llvm import intrinsics, machine, memory
 from tensorlang.target.llvm.arithmetic import binary, cast, clamped_to_integer, select, splat, unary
 from tensorlang.target.llvm.flat import flattened
+from tensorlang.target.llvm.linear import Linear, is_index, linear
 from tensorlang.target.llvm.memory import Place, lane_numbers
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
@@ -22,6 +23,7 @@ from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_
 _EXACT = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
 _LARGEST = {"float32": 2.0**31 - 128, "float64": 2.0**31 - 1}
 """The largest number of a dtype that 32-bit integers have: limits above are rounded to 2^31."""
+_NOTHING, _ONE = literal(0, INDEX), literal(1, INDEX)
 _FALSE, _TRUE = Const(False, "bool"), Const(True, "bool")
 
 
@@ -31,7 +33,7 @@ def value(fn: Function, scope: Scope, expr: Expr) -> Value:
         case Const():
             return literal(expr.value, expr.dtype)
         case Var():
-            return cast(fn, variable(fn, scope, expr), expr.dtype)
+            return cast(fn, variable(fn, scope, expr.name), expr.dtype)
         case Unary():
             return unary(fn, expr.op, value(fn, scope, expr.a))
         case Binary(op="and") if has_loads(expr.b):
@@ -90,15 +92,15 @@ def _operand(fn: Function, scope: Scope, expr: Expr) -> Value | str:
     return value(fn, scope, expr)
 
 
-def variable(fn: Function, scope: Scope, var: Var) -> Value:
+def variable(fn: Function, scope: Scope, name: str) -> Value:
     """The value of a variable as it was bound: loop variables and sizes are int64."""
     lanes = scope.lanes
-    if lanes is not None and var.name == lanes.var:
+    if lanes is not None and name == lanes.var:
         return binary(fn, "add", splat(fn, lanes.first, lanes.width), lane_numbers(lanes.width))
     try:
-        return scope.values[var.name]
+        return scope.values[name]
     except KeyError:
-        raise InternalError(f"variable {var.name} is not defined here") from None
+        raise InternalError(f"variable {name} is not defined here") from None
 
 
 def index(fn: Function, scope: Scope, expr: Expr) -> Value:
@@ -107,10 +109,10 @@ def index(fn: Function, scope: Scope, expr: Expr) -> Value:
         case Const():
             return literal(expr.value, INDEX)
         case Var():
-            return cast(fn, variable(fn, scope, expr), INDEX)
-        case Binary() if expr.op in _EXACT and _is_index(expr) and not has_loads(expr):
+            return cast(fn, variable(fn, scope, expr.name), INDEX)
+        case Binary() if expr.op in _EXACT and is_index(expr) and not has_loads(expr):
             return binary(fn, expr.op, index(fn, scope, expr.a), index(fn, scope, expr.b))
-        case Cast() if _is_index(expr) and _is_index(expr.value):
+        case Cast() if is_index(expr) and is_index(expr.value):
             return index(fn, scope, expr.value)
     return cast(fn, value(fn, scope, expr), INDEX)
 
@@ -119,16 +121,16 @@ def place(fn: Function, scope: Scope, access: Load) -> Place:
     """The element, or the elements of all lanes, that an access names."""
     storage, lanes = scope.storage(access.buffer), scope.lanes
     dtype = access.buffer.dtype
-    inbounds = lanes is None or lanes.mask is None
-    if lanes is None or not any(scope.varies(i) for i in access.index):
-        offset = _offset(fn, scope, storage, access.index)
-        pointer = _pointer(fn, storage, offset, inbounds)
-        return Place(dtype, pointer, lanes.width if lanes else 0, literal(0, INDEX))
-    storage, indices = flattened(storage, tuple(scope.expanded(i) for i in access.index), lanes)
-    step = _step(fn, scope, storage, indices)
+    indices = tuple(scope.expanded(i) for i in access.index) if scope.varying else access.index
+    form = _offset_form(storage, indices)
+    if lanes is None:
+        return Place(dtype, _pointer(fn, scope, storage, form), 0, literal(0, INDEX))
+    if form.divides and any(map(scope.varies, indices)):
+        storage, indices = flattened(storage, indices, lanes)
+        form = _offset_form(storage, indices)
+    step = _step(fn, scope, form)
     if step is not None:
-        offset = _offset(fn, scope.scalar(lanes.first), storage, indices)
-        return Place(dtype, _pointer(fn, storage, offset, inbounds), lanes.width, step)
+        return Place(dtype, _pointer(fn, scope, storage, form), lanes.width, step)
     if any(has_loads(i) or _mentions(i, scope.varying) for i in indices):
         offset = splat(fn, _offset(fn, scope, storage, indices), lanes.width)
         return Place(dtype, storage.pointer, lanes.width, None, (offset,))
@@ -139,9 +141,8 @@ def place(fn: Function, scope: Scope, access: Load) -> Place:
 
 def address(fn: Function, scope: Scope, access: Load) -> str:
     """Where an element is, for the first lane; it may lie outside of its array."""
-    lanes, indices = scope.lanes, tuple(scope.expanded(i) for i in access.index)
-    storage = scope.storage(access.buffer)
-    return _pointer(fn, storage, _offset(fn, scope.scalar(lanes.first) if lanes else scope, storage, indices), False)
+    storage, indices = scope.storage(access.buffer), tuple(scope.expanded(i) for i in access.index)
+    return _pointer(fn, scope, storage, _offset_form(storage, indices))
 
 
 def coefficient(scope: Scope, expr: Expr) -> int | None:
@@ -149,7 +150,7 @@ def coefficient(scope: Scope, expr: Expr) -> int | None:
     match expr:
         case Var() if scope.lanes is not None and expr.name == scope.lanes.var:
             return 1
-        case Cast() if _is_index(expr) and _is_index(expr.value):
+        case Cast() if is_index(expr) and is_index(expr.value):
             return coefficient(scope, expr.value)
         case Unary(op="neg"):
             inner = coefficient(scope, expr.a)
@@ -167,24 +168,31 @@ def coefficient(scope: Scope, expr: Expr) -> int | None:
     return None if scope.varies(expr) else 0
 
 
-def _step(fn: Function, scope: Scope, storage: Storage, indices: tuple[Expr, ...]) -> Value | None:
+def _step(fn: Function, scope: Scope, form: Offset) -> Value | None:
     """The distance in elements from one lane's element to the next one's, if it is the same for all."""
     step = literal(0, INDEX)
-    for part, stride in zip(indices, storage.strides, strict=True):
-        factor = coefficient(scope, part)
-        if factor is None:
+    for part, stride in ((form.known, _ONE), *form.scaled):
+        along = _along(scope, part)
+        if along is None:
             return None
-        step = binary(fn, "add", step, binary(fn, "mul", literal(factor, INDEX), stride))
+        step = binary(fn, "add", step, binary(fn, "mul", literal(along, INDEX), stride))
     return step
+
+
+def _along(scope: Scope, form: Linear) -> int | None:
+    """How much a sum grows from one lane to the next; None when that is not one constant."""
+    assert scope.lanes is not None
+    total = form.names.get(scope.lanes.var, 0)
+    for part, factor in form.rest:
+        along = coefficient(scope, part)
+        if along is None:
+            return None
+        total += factor * along
+    return None if any(form.names.get(name) for name in scope.varying) else total
 
 
 def _mentions(expr: Expr, names: Mapping[str, object]) -> bool:
     return any(isinstance(node, Var) and node.name in names for node in walk(expr))
-
-
-def _is_index(expr: Expr) -> bool:
-    """Signed and at least 32 bits wide: arithmetic that index proofs take as exact."""
-    return expr.dtype in ("int32", "int64")
 
 
 def _offset(fn: Function, scope: Scope, storage: Storage, indices: tuple[Expr, ...]) -> Value:
@@ -195,11 +203,70 @@ def _offset(fn: Function, scope: Scope, storage: Storage, indices: tuple[Expr, .
     return total
 
 
-def _pointer(fn: Function, storage: Storage, offset: Value, inbounds: bool) -> str:
-    if offset.integer == 0:
-        return storage.pointer
-    word = "getelementptr inbounds" if inbounds else "getelementptr"
-    return fn.op(f"{word} {memory_type(storage.buffer.dtype)}, ptr {storage.pointer}, {offset.typed}")
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """The distance of an element from the start of a buffer: a sum, and sums of dimensions whose strides vary."""
+
+    known: Linear
+    scaled: tuple[tuple[Linear, Value], ...]
+
+    @property
+    def divides(self) -> bool:
+        """Whether it may hold quotients or remainders."""
+        return bool(self.known.rest) or any(form.rest for form, _ in self.scaled)
+
+
+def _offset_form(storage: Storage, indices: tuple[Expr, ...]) -> Offset:
+    """The offset of an element: one sum of all dimensions whose strides are known, and the others."""
+    known, scaled = Linear(), list[tuple[Linear, Value]]()
+    for part, stride in zip(indices, storage.strides, strict=True):
+        if stride.integer is not None:
+            known.add(part, stride.integer)
+        else:
+            scaled.append((linear(part), stride))
+    return Offset(known, tuple(scaled))
+
+
+def _pointer(fn: Function, scope: Scope, storage: Storage, offset: Offset) -> str:
+    """Where an element is: a constant distance from where its neighbours, copies of a loop's body say, begin, too."""
+    total = _NOTHING
+    for form, stride in offset.scaled:
+        start, apart = _sum(fn, scope, form, _NOTHING)
+        at = binary(fn, "add", start, literal(apart, INDEX))
+        total = binary(fn, "add", total, binary(fn, "mul", at, stride))
+    start, apart = _sum(fn, scope, offset.known, total)
+    type_, pointer = memory_type(storage.buffer.dtype), storage.pointer
+    if start.integer is None:
+        pointer = fn.element(type_, pointer, start.text)
+    return fn.element(type_, pointer, apart) if apart else pointer
+
+
+def _sum(fn: Function, scope: Scope, form: Linear, total: Value) -> tuple[Value, int]:
+    """A sum, for the first lane, added to another one: as an index, which is 0 if it is none, and a constant."""
+    lanes, apart = scope.lanes, form.constant
+    moving = lanes is not None and any(scope.varies(part) for part, _ in form.rest)
+    inside = scope.scalar(lanes.first) if lanes is not None and moving else scope
+    terms = [(_first(fn, scope, name), factor) for name, factor in form.names.items() if factor]
+    terms += [(index(fn, inside, part), factor) for part, factor in form.rest]
+    factors: dict[str, int] = {}
+    for at, factor in terms:
+        number = at.integer
+        if number is None:
+            start, number = fn.sum(at)
+            factors[start.text] = factors.get(start.text, 0) + factor
+        apart += factor * number
+    for start_text, factor in factors.items():
+        if factor:
+            product = start_text if factor == 1 else fn.op(f"mul i64 {start_text}, {factor}")
+            total = Value(product if total.text == "0" else fn.op(f"add i64 {total.text}, {product}"), INDEX)
+    return total, apart
+
+
+def _first(fn: Function, scope: Scope, name: str) -> Value:
+    """The value of a variable in the first lane."""
+    if scope.lanes is not None and name == scope.lanes.var:
+        return scope.lanes.first
+    return cast(fn, variable(fn, scope, name), INDEX)
 
 
 def _choose(fn: Function, scope: Scope, cond: Expr, then: Expr, orelse: Expr) -> Value:

@@ -43,7 +43,8 @@ def emit_kernel(kernel: Kernel, target: Target) -> Emitted:
     scope, piece = open_frame(fn, Scope(sizes, buffers), kernel.body)
     for text in kernel.imports:
         module.add_source(text)
-    emitter = Emitter(kernel.sizes, frozenset(kernel.streamed) - _read(kernel))
+    streamed = frozenset(kernel.streamed)
+    emitter = Emitter(kernel.sizes, streamed - _read(kernel) if streamed else streamed)
     emitter.emit(fn, scope, kernel.body)
     close_frame(fn, piece)
     fn.finish()

@@ -67,7 +67,7 @@ def store(fn: Function, place: Place, value: Value, mask: Value | None) -> None:
     if place.dtype == "bool":
         value = cast(fn, value, "uint8")
     if not place.width:
-        fn.do(f"store {value.typed}, ptr {place.pointer}, align {place.align}")
+        _write(fn, place, value)
     elif place.step is not None and place.step.integer == 1:
         _store_row(fn, place, value, mask)
     elif mask is not None:
@@ -78,12 +78,10 @@ def store(fn: Function, place: Place, value: Value, mask: Value | None) -> None:
         fn.do(f"call void {callee}({value.typed}, {pointers}, {mask.typed})")
     elif place.step is not None and place.step.integer == 0:
         # Serial order: the last lane wins.
-        last = extract(fn, value, place.width - 1)
-        fn.do(f"store {last.typed}, ptr {place.pointer}, align {place.align}")
+        _write(fn, place, extract(fn, value, place.width - 1))
     else:
         for lane, pointer in enumerate(_pointers(fn, place)):
-            one = extract(fn, value, lane)
-            fn.do(f"store {one.typed}, ptr {pointer}, align {place.align}")
+            _write(fn, replace(place, pointer=pointer), extract(fn, value, lane))
 
 
 def stream(fn: Function, place: Place, value: Value, mask: Value | None) -> None:
@@ -130,7 +128,11 @@ def any_lane(fn: Function, mask: Value) -> Value:
 
 
 def _load_one(fn: Function, place: Place) -> Value:
-    return fn.value(f"load {place.element}, ptr {place.pointer}, align {place.align}", place.stored)
+    return fn.read(f"load {place.element}, ptr {place.pointer}, align {place.align}", place.pointer, place.stored)
+
+
+def _write(fn: Function, place: Place, value: Value) -> None:
+    fn.write(f"store {value.typed}, ptr {place.pointer}, align {place.align}", place.pointer)
 
 
 def _load_one_if_any(fn: Function, place: Place, mask: Value) -> Value:
@@ -147,22 +149,24 @@ def _load_one_if_any(fn: Function, place: Place, mask: Value) -> Value:
 def _load_row(fn: Function, place: Place, mask: Value | None) -> Value:
     row = Value("", place.stored, place.width)
     if mask is None:
-        return fn.value(f"load {row.type}, ptr {place.pointer}, align {place.align}", place.stored, place.width)
+        text = f"load {row.type}, ptr {place.pointer}, align {place.align}"
+        return fn.read(text, place.pointer, place.stored, place.width)
     mask_type = f"<{place.width} x i1>"
     callee = fn.module.declare(f"llvm.masked.load.{overload(row)}.p0", row.type, f"ptr, {mask_type}, {row.type}")
     arguments = f"ptr align {place.align} {place.pointer}, {mask.typed}, {row.type} zeroinitializer"
-    return fn.value(f"call {row.type} {callee}({arguments})", place.stored, place.width)
+    return fn.read(f"call {row.type} {callee}({arguments})", place.pointer, place.stored, place.width)
 
 
 def _store_row(fn: Function, place: Place, value: Value, mask: Value | None) -> None:
     if mask is None:
-        fn.do(f"store {value.typed}, ptr {place.pointer}, align {place.align}")
+        _write(fn, place, value)
         return
     value = _kept_apart(fn, value)
     callee = fn.module.declare(
         f"llvm.masked.store.{overload(value)}.p0", "void", f"{value.type}, ptr, <{place.width} x i1>"
     )
-    fn.do(f"call void {callee}({value.typed}, ptr align {place.align} {place.pointer}, {mask.typed})")
+    where = f"ptr align {place.align} {place.pointer}"
+    fn.write(f"call void {callee}({value.typed}, {where}, {mask.typed})", place.pointer)
 
 
 def _kept_apart(fn: Function, value: Value) -> Value:
@@ -200,7 +204,7 @@ def _load_wide(fn: Function, place: Place, step: int, mask: Value | None) -> Val
         inside = {e - start: lane for lane, e in enumerate(elements) if number * width <= e < (number + 1) * width}
         pointer = place.pointer
         if lowest + start:
-            pointer = fn.op(f"getelementptr {place.element}, ptr {pointer}, i64 {lowest + start}")
+            pointer = fn.element(place.element, pointer, lowest + start)
         wanted = None
         if mask is not None:
             none = Value("zeroinitializer", "bool", width)
@@ -222,8 +226,8 @@ def shuffle(fn: Function, a: Value, b: Value, picks: list[int]) -> Value:
 def _load_each(fn: Function, place: Place) -> Value:
     result = Value("poison", place.stored, place.width)
     for lane, pointer in enumerate(_pointers(fn, place)):
-        one = fn.op(f"load {place.element}, ptr {pointer}, align {place.align}")
-        text = f"insertelement {result.typed}, {place.element} {one}, i64 {lane}"
+        one = _load_one(fn, replace(place, pointer=pointer))
+        text = f"insertelement {result.typed}, {one.typed}, i64 {lane}"
         result = fn.value(text, place.stored, place.width)
     return result
 
@@ -251,7 +255,7 @@ def _pointers(fn: Function, place: Place) -> list[str]:
         offsets = list(place.offsets)
     else:
         offsets = [extract(fn, place.offsets[0], lane) for lane in range(place.width)]
-    return [fn.op(f"getelementptr {place.element}, ptr {place.pointer}, {o.typed}") for o in offsets]
+    return [fn.element(place.element, place.pointer, o.text) for o in offsets]
 
 
 def _pointer_vector(fn: Function, place: Place) -> str:

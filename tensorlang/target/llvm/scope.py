@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import InternalError
@@ -89,10 +89,13 @@ class Scope:
 
     def varies(self, expr: Expr) -> bool:
         """Whether an expression may differ between the lanes of the vector loop around it."""
+        return self.lanes is not None and self.moves({n.name for n in walk(expr) if isinstance(n, Var)})
+
+    def moves(self, names: Collection[str]) -> bool:
+        """Whether one of the variables differs between the lanes of the vector loop around it."""
         if self.lanes is None:
             return False
-        names = {self.lanes.var, *self.varying}
-        return any(isinstance(n, Var) and n.name in names for n in walk(expr))
+        return self.lanes.var in names or any(name in names for name in self.varying)
 
 
 def has_loads(expr: Expr) -> bool:

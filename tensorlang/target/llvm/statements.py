@@ -219,7 +219,7 @@ def repeat(fn: Function, lower: Value, upper: Value, body: Callable[[Value], Non
     fn.start(latch)
     fn.do(f"{step} = add nsw i64 {at.text}, 1")
     again = fn.value(f"icmp slt i64 {step}, {upper.text}", "bool")
-    fn.do(f"br i1 {again.text}, label %{head}, label %{end}{fn.module.loop_metadata(shaped)}")
+    fn.branch(again, head, end, fn.module.loop_metadata(shaped))
     fn.start(end)
 
 

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +22,10 @@ _LOOP_SHAPES = {
     "kept": '!{!"llvm.loop.unroll.disable"}',
     "full": '!{!"llvm.loop.unroll.full"}',
 }
+_AGAIN = ("load", "call", "phi", "atomicrmw", "cmpxchg")
+_READING = ("load", "phi")
+"""Instructions that are written each time, since what they give depends on where they stand; and those of them that
+change no memory, which calls of LLVM's own functions do not either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Value:
     @property
     def type(self) -> str:
         """The LLVM type."""
-        return vector_type(dtypes.info(self.dtype).llvm, self.lanes)
+        return _type(self.dtype, self.lanes)
 
     @property
     def typed(self) -> str:
@@ -44,7 +49,22 @@ class Value:
     @property
     def integer(self) -> int | None:
         """The value of a scalar integer literal, None for anything else."""
-        return int(self.text) if not self.lanes and self.text.lstrip("-").isdigit() else None
+        return None if self.lanes or self.text[:1] == "%" else _number(self.text)
+
+
+@lru_cache(maxsize=4096)
+def _type(dtype: str, lanes: int) -> str:
+    return vector_type(dtypes.info(dtype).llvm, lanes)
+
+
+@lru_cache(maxsize=4096)
+def _number(text: str) -> int | None:
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+@lru_cache(maxsize=4096)
+def _index(value: int) -> Value:
+    return Value(str(value), INDEX)
 
 
 def vector_type(element: str, lanes: int) -> str:
@@ -59,6 +79,8 @@ def memory_type(dtype: str) -> str:
 
 def literal(value: int | float | bool, dtype: str) -> Value:
     """A scalar constant; floats are written exactly, in hexadecimal."""
+    if dtype == INDEX:
+        return _index(int(value))
     d = dtypes.info(dtype)
     if d.kind == "bool":
         return Value("true" if value else "false", dtype)
@@ -163,7 +185,12 @@ class Module:
 
 
 class Function:
-    """A function under construction: lines of the current position, and allocas of the entry block."""
+    """A function under construction: lines of the current position, and allocas of the entry block.
+
+    Values are numbered as they are written: an instruction that only computes is not written again where its result
+    is at hand. `_results` are those at hand by their text, `_computed` the same in order; of a block that has not
+    begun, `_ahead` says how many of them are at hand on every way to it.
+    """
 
     def __init__(self, module: Module, name: str, parameters: list[str], internal: bool = False) -> None:
         self.module = module
@@ -176,6 +203,13 @@ class Function:
         self._allocas: list[str] = []
         self._lines: list[str] = []
         self._count = 0
+        self._results: dict[str, str] = {}
+        self._computed: list[str] = []
+        self._arrays: dict[str, str] = {}
+        self._loaded: dict[str, dict[str, str]] = {}
+        self._sums: dict[str, tuple[Value, int]] = {}
+        self._begun: set[str] = set()
+        self._ahead: dict[str, int] = {}
 
     @property
     def target(self) -> Target:
@@ -188,9 +222,17 @@ class Function:
         return f"{prefix}{self._count}"
 
     def op(self, text: str) -> str:
-        """Append an instruction with a result; return the result's name."""
+        """Append an instruction with a result, unless it is at hand; return the result's name."""
+        known = self._results.get(text)
+        if known is not None:
+            return known
         name = f"%{self.fresh()}"
         self._lines.append(f"  {name} = {text}")
+        if not text.startswith(_AGAIN):
+            self._results[text] = name
+            self._computed.append(text)
+        elif not text.startswith(_READING) and "@llvm." not in text:
+            self._loaded.clear()
         return name
 
     def value(self, text: str, dtype: str, lanes: int = 0) -> Value:
@@ -198,21 +240,56 @@ class Function:
         return Value(self.op(text), dtype, lanes)
 
     def do(self, text: str) -> None:
-        """Append an instruction without a result."""
+        """Append an instruction without a result; it may change any memory."""
         self._lines.append(f"  {text}")
+        self._loaded.clear()
+
+    def element(self, type_: str, pointer: str, offset: int | str) -> str:
+        """The pointer so many elements after one of an array, inside of it or not."""
+        made = self.op(f"getelementptr nusw {type_}, ptr {pointer}, i64 {offset}")
+        self._arrays[made] = self._arrays.get(pointer, pointer)
+        return made
+
+    def read(self, text: str, pointer: str, dtype: str, lanes: int = 0) -> Value:
+        """Append a read of an array, unless its result is at hand in this block."""
+        at_hand = self._loaded.setdefault(self._arrays.get(pointer, pointer), {})
+        if text not in at_hand:
+            at_hand[text] = self.op(text)
+        return Value(at_hand[text], dtype, lanes)
+
+    def write(self, text: str, pointer: str) -> None:
+        """Append a write to an array; arrays do not overlap."""
+        self._lines.append(f"  {text}")
+        self._loaded.pop(self._arrays.get(pointer, pointer), None)
 
     def start(self, label: str) -> None:
-        """Start a basic block; the one before must have ended."""
+        """Start a basic block; the one before must have ended. All jumps to it but those of loops are written."""
         self._lines.append(f"{label}:")
         self.block = label
+        self._begun.add(label)
+        self._loaded.clear()
+        kept = self._ahead.pop(label, 0)
+        for text in self._computed[kept:]:
+            del self._results[text]
+        del self._computed[kept:]
+        for other, count in self._ahead.items():
+            self._ahead[other] = min(count, kept)
 
     def jump(self, label: str) -> None:
         """End the block with a jump."""
         self.do(f"br label %{label}")
+        self._reach(label)
 
-    def branch(self, condition: Value, then: str, orelse: str) -> None:
+    def branch(self, condition: Value, then: str, orelse: str, metadata: str = "") -> None:
         """End the block with a conditional jump."""
-        self.do(f"br i1 {condition.text}, label %{then}, label %{orelse}")
+        self.do(f"br i1 {condition.text}, label %{then}, label %{orelse}{metadata}")
+        self._reach(then)
+        self._reach(orelse)
+
+    def _reach(self, label: str) -> None:
+        if label not in self._begun:
+            count = len(self._computed)
+            self._ahead[label] = min(self._ahead.get(label, count), count)
 
     def alloca(self, type_: str, size: int) -> str:
         """Reserve `size` bytes of stack in the entry block, aligned to 64; return the pointer."""
@@ -241,6 +318,20 @@ class Function:
         yield
         self.jump(join)
         self.start(join)
+
+    def sum(self, index: Value) -> tuple[Value, int]:
+        """A scalar index as another one and a constant, which were added to make it; else as it is, and 0."""
+        return self._sums.get(index.text, (index, 0))
+
+    def plus(self, index: Value, constant: int) -> Value:
+        """A scalar index that is no literal, and a constant. Wraps around."""
+        start, before = self.sum(index)
+        total = (before + constant + (1 << 63)) % (1 << 64) - (1 << 63)
+        if total == 0:
+            return start
+        made = self.value(f"add i64 {start.text}, {total}", INDEX)
+        self._sums[made.text] = (start, total)
+        return made
 
     def finish(self, result: str = "void") -> None:
         """Add the function to its module."""

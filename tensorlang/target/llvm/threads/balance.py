@@ -15,7 +15,7 @@ from statistics import median
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Var
 from tensorlang.ir.expr import walk as nodes
 from tensorlang.ir.loops import STRIDED
-from tensorlang.ir.stmt import Allocate, For, If, Kernel, Let, LoopKind, Seq, Stmt, children, map_children, walk
+from tensorlang.ir.stmt import Allocate, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store, children, map_children, walk
 from tensorlang.target.llvm.threads.shares import nest
 
 DYNAMIC = "dynamic_shares"
@@ -56,6 +56,8 @@ def iterations(loop: For, sizes: Mapping[str, int]) -> int | None:
 def work(stmt: Stmt, values: _Values) -> int | None:
     """About how many statements a statement runs, None where data decides; loops are taken at their middle."""
     match stmt:
+        case Store():
+            return 1
         case For(var, lower, upper, _, body):
             first, last = _value(lower, values), _value(upper, values)
             if first is None or last is None:
@@ -99,7 +101,8 @@ def _is_even(outer: For, loop: For, values: _Values) -> bool:
         return first is not None and last is not None
     points = [first + (2 * k + 1) * (last - first) // (2 * _SAMPLES) for k in range(_SAMPLES)]
     inner = {**values, **{other.var.name: _middle(other, values) for other in nest(outer).loops}}
-    amounts = [work(loop.body, {**inner, loop.var.name: at}) for at in points]
+    sampled = {at: work(loop.body, {**inner, loop.var.name: at}) for at in set(points)}
+    amounts = [sampled[at] for at in points]
     known = [a for a in amounts if a is not None]
     if len(known) < len(amounts):
         return False

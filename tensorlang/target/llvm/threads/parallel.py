@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tensorlang.ir.expr import Var, walk
+from tensorlang.ir.expr import Expr, Load, Var
 from tensorlang.ir.loops import STRIDED
 from tensorlang.ir.stmt import For, Stmt
 from tensorlang.ir.stmt import walk as statements
@@ -137,10 +137,19 @@ def _captured(scope: Scope, loop: For, sizes: tuple[Var, ...]) -> list[_Captured
 
 def _used(body: Stmt) -> tuple[set[str], set[str]]:
     """Names of the variables and of the buffers that a statement mentions."""
-    found = [mentions(stmt) for stmt in statements(body)]
-    expressions = [e for m in found for e in m.exprs]
-    variables = {node.name for e in expressions for node in walk(e) if isinstance(node, Var)}
-    return variables, set[str]().union(*(m.names for m in found))
+    variables, buffers, waiting = set[str](), set[str](), list[Expr]()
+    for mentioned in map(mentions, statements(body)):
+        buffers.update(buffer.name for buffer in mentioned.buffers)
+        waiting += mentioned.exprs
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Var):
+            variables.add(node.name)
+            continue
+        if isinstance(node, Load):
+            buffers.add(node.buffer.name)
+        waiting += node.children()
+    return variables, buffers
 
 
 def _body_function(outer: Function, region: _Region, scope: Scope, emit: Emit, repeat: Repeat) -> None:

@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tensorlang import dtypes
 from tensorlang.ir.affine import affine
-from tensorlang.ir.expr import Expr, Load, Var, substitute, walk
+from tensorlang.ir.expr import Load, substitute
 from tensorlang.ir.stmt import For, Store
-from tensorlang.ir.stmt import walk as statements
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index, place
-from tensorlang.target.llvm.scope import Lanes, Scope, has_loads
+from tensorlang.target.llvm.scope import Lanes, Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
+from tensorlang.target.llvm.vectors.body import Body
 
 LINE = 64
 """Bytes of a cache line. Narrower registers cross lines less often than a piece more costs."""
 
 
-def row_of_lines(fn: Function, scope: Scope, loop: For, lanes: int, anywhere: bool) -> Store | None:
-    """A store of the loop that writes a row, in pieces as wide as a line; None when there is none.
+def stores_of_lines(scope: Scope, loop: For, body: Body, lanes: int, anywhere: bool) -> Iterator[Store]:
+    """Stores of the loop whose pieces are as wide as a line, if they are rows, at places known in front of the loop.
 
-    Unless rows may begin `anywhere`, it is one to an array of ours whose rows begin at lines.
+    Unless rows may begin `anywhere`, those to arrays of ours whose rows begin at lines.
     """
-    body = tuple(statements(loop.body))
-    if any(isinstance(s, For) for s in body):
-        return None
+    if body.loops:
+        return
+    for written in body.stores:
+        buffer = written.store.buffer
+        wide = dtypes.info(buffer.dtype).bytes * lanes == LINE
+        if written.reads or not wide or not (anywhere or in_lines(scope, buffer.name, lanes)):
+            continue
+        if all(name == loop.var.name or name in scope.values for name in written.names):
+            yield written.store
+
+
+def is_row(fn: Function, scope: Scope, loop: For, stored: Store, lanes: int) -> bool:
+    """Whether the pieces of a store are rows."""
     inside = Scope(scope.values, scope.buffers, scope.varying, Lanes(loop.var.name, literal(0, INDEX), lanes))
-    known = {loop.var.name, *scope.values}
-    for stmt in body:
-        if not isinstance(stmt, Store) or not _known(stmt.index, known):
-            continue
-        if dtypes.info(stmt.buffer.dtype).bytes * lanes != LINE:
-            continue
-        if not (anywhere or in_lines(scope, stmt.buffer.name, lanes)):
-            continue
-        step = place(fn, inside, Load(stmt.buffer, stmt.index)).step
-        if step is not None and step.integer == 1:
-            return stmt
-    return None
+    step = place(fn, inside, Load(stored.buffer, stored.index)).step
+    return step is not None and step.integer == 1
 
 
 def iterations_to_line(fn: Function, scope: Scope, loop: For, row: Store, lower: Value, lanes: int) -> Value:
@@ -61,9 +63,3 @@ def in_lines(scope: Scope, name: str, lanes: int) -> bool:
     filled = dtypes.info(held.buffer.dtype).bytes * lanes == LINE
     dense = bool(held.strides) and held.strides[-1].integer == 1
     return held.aligned and filled and dense and all(s is not None and s % lanes == 0 for s in outer)
-
-
-def _known(index: tuple[Expr, ...], names: set[str]) -> bool:
-    """Whether an index can be evaluated in front of the loop."""
-    variables = (node for i in index for node in walk(i) if isinstance(node, Var))
-    return all(v.name in names for v in variables) and not any(map(has_loads, index))

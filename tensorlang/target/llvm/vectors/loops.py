@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Call, Expr, Load, Var, walk
+from tensorlang.ir.expr import Expr, Load, Var, walk
 from tensorlang.ir.loops import constant_extent
-from tensorlang.ir.stmt import Fail, For, If, Let, LoopKind, Prefetch, Seq, Stmt, Store, children, stmt_exprs
-from tensorlang.ir.stmt import walk as statements
+from tensorlang.ir.stmt import Fail, For, If, Let, LoopKind, Prefetch, Seq, Stmt, Store, children
 from tensorlang.lowering.passes.full_tile import full_tile
 from tensorlang.target.llvm.arithmetic import binary, select
 from tensorlang.target.llvm.expressions import index
 from tensorlang.target.llvm.scope import Lanes, Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
-from tensorlang.target.llvm.vectors.alignment import LINE, iterations_to_line, row_of_lines
+from tensorlang.target.llvm.vectors.alignment import LINE, is_row, iterations_to_line, stores_of_lines
+from tensorlang.target.llvm.vectors.body import Body, body_of
 from tensorlang.target.llvm.vectors.overlaps import Held, Read, carried, overlaps
 from tensorlang.target.llvm.vectors.tails import first_lanes, is_short, masks_fit, these_lanes
 
@@ -37,12 +37,13 @@ def vectorizable(loop: For) -> bool:
 
 def vector_loop(fn: Function, scope: Scope, loop: For, emit: Emit, repeat: Repeat) -> None:
     """Emit a loop that is `vectorizable`."""
-    moved, count = moved_by(loop), constant_extent(loop)
+    body, count = body_of(loop), constant_extent(loop)
+    moved = body.moved(loop.var.name)
     bits = widest(moved)
     lower, lanes = index(fn, scope, loop.lower), fn.target.lanes(bits)
     reach = None if count is None or lower.integer is None else (lower.integer, lower.integer + count - 1)
-    masked = masks_fit(fn, scope, loop, moved)
-    pieces = _Pieces(fn, scope, loop, emit, lower, lanes, bits, reach, masked)
+    masked = masks_fit(fn, scope, loop, body, moved)
+    pieces = _Pieces(fn, scope, loop, body, emit, lower, lanes, bits, reach, masked)
     most = most_iterations(loop) if count is None else count
     if count is None:
         rest = binary(fn, "max", binary(fn, "sub", index(fn, scope, loop.upper), lower), literal(0, INDEX))
@@ -63,6 +64,7 @@ class _Pieces:
     fn: Function
     scope: Scope
     loop: For
+    body: Body
     emit: Emit
     lower: Value
     lanes: int
@@ -74,7 +76,7 @@ class _Pieces:
     def known(self, count: int, repeat: Repeat) -> None:
         """A loop of constant extent."""
         full, rest = divmod(count, self.lanes)
-        if full > (_MOST_LONG_PIECES if _calls(self.loop.body) else _MOST_PIECES):
+        if full > (_MOST_LONG_PIECES if self.body.calls else _MOST_PIECES):
             self._repeated(literal(full, INDEX), repeat)
         else:
             self._together(literal(0, INDEX), self._shared(full), full)
@@ -110,10 +112,12 @@ class _Pieces:
         It is for long loops, and for those whose pieces share lines that they read.
         """
         fn, long = self.fn, most is None or most > _MOST_PIECES * self.lanes
-        stored = row_of_lines(fn, self.scope, self.loop, self.lanes, long)
-        after = replace(self, stored=stored)
-        shares = bool(after._shared(_TOGETHER))
-        if stored is None or not (long or shares):
+        for stored in stores_of_lines(self.scope, self.loop, self.body, self.lanes, long):
+            after = replace(self, stored=stored)
+            shares = bool(after._shared(_TOGETHER))
+            if (long or shares) and is_row(fn, self.scope, self.loop, stored, self.lanes):
+                break
+        else:
             return False
         missing = iterations_to_line(fn, self.scope, self.loop, stored, self.lower, self.lanes)
         if shares:
@@ -182,7 +186,7 @@ class _Pieces:
 
     def _shared(self, pieces: int) -> tuple[Read, ...]:
         """The reads of pieces in a row that are made of whole lines; none where copies of pieces would be long."""
-        if self.stored is None or not pieces or _calls(self.loop.body):
+        if self.stored is None or not pieces or self.body.calls:
             return ()
         return overlaps(self.scope, self.loop, self.stored, self.lanes, pieces)
 
@@ -201,17 +205,19 @@ class _Pieces:
         first = self._after(binary(self.fn, "mul", number, literal(self.lanes, INDEX)))
         held = self._held(first, lines)
         for piece in range(pieces):
-            scope = replace(self.scope, held={**self.scope.held, **held.values(reads, piece, range(self.lanes))})
             at = binary(self.fn, "add", first, literal(piece * self.lanes, INDEX))
-            replace(self, scope=scope)._piece(at, self.lanes)
+            self._with(held.values(reads, piece, range(self.lanes)))._piece(at, self.lanes)
         return held
 
     def _edge(self, first: Value, active: range) -> None:
         """Some lanes of a piece that begins at a line."""
         reads = self._held(first).values(self._shared(1), 0, active)
-        edge = replace(self, scope=replace(self.scope, held={**self.scope.held, **reads}))
         known = active.stop if active.start == 0 else None
-        edge._piece(first, self.lanes, these_lanes(active, self.lanes), known)
+        self._with(reads)._piece(first, self.lanes, these_lanes(active, self.lanes), known)
+
+    def _with(self, held: Mapping[Load, Value]) -> _Pieces:
+        """The same, with the values of reads at hand."""
+        return replace(self, scope=replace(self.scope, held={**self.scope.held, **held})) if held else self
 
     def _full(self, number: Value) -> None:
         self._piece(self._after(binary(self.fn, "mul", number, literal(self.lanes, INDEX))), self.lanes)
@@ -229,10 +235,6 @@ class _Pieces:
 
     def _masked(self, first: Value, count: Value, width: int) -> None:
         self._piece(first, width, first_lanes(self.fn, count, width, self.bits), count.integer)
-
-
-def _calls(body: Stmt) -> bool:
-    return any(isinstance(node, Call) for expr in stmt_exprs(body) for node in walk(expr))
 
 
 def _power_of_two(count: int) -> int:
@@ -267,12 +269,7 @@ def _mentions(expr: Expr, names: frozenset[str]) -> bool:
     return any(isinstance(n, Var) and n.name in names for n in walk(expr))
 
 
-def moved_by(loop: For) -> tuple[str, ...]:
-    """The dtypes that the body of a vector loop moves."""
-    return tuple(_moved(loop.body, loop.var.name))
-
-
-def widest(moved: tuple[str, ...]) -> int:
+def widest(moved: Iterable[str]) -> int:
     """The bits of the widest dtype of those moved, as it is computed: a full piece is a register of it."""
     return max(map(_computed_bits, moved), default=32)
 
@@ -281,27 +278,3 @@ def _computed_bits(dtype: str) -> int:
     """Half precision is computed in float32, bools take a byte."""
     d = dtypes.info(dtype)
     return max(32, d.bits) if d.is_float else max(8, d.bits)
-
-
-def _moved(stmt: Stmt, name: str) -> Iterator[str]:
-    """The dtypes stored, and those loaded from places that vary with a variable."""
-    for s in statements(stmt):
-        if isinstance(s, Store):
-            yield s.buffer.dtype
-        for expr in _expressions(s):
-            for node in walk(expr):
-                if isinstance(node, Load) and any(_mentions(i, frozenset({name})) for i in node.index):
-                    yield node.dtype
-
-
-def _expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    match stmt:
-        case Store():
-            return (*stmt.index, stmt.value)
-        case If():
-            return (stmt.cond,)
-        case Let():
-            return (stmt.value,)
-        case For():
-            return (stmt.lower, stmt.upper)
-    return ()

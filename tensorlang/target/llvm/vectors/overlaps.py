@@ -115,7 +115,7 @@ class Held:
             pointer = address(self.fn, replace(self.scope, lanes=self.first), read.load)
             apart = number * width - read.shift
             if apart:
-                pointer = self.fn.op(f"getelementptr {memory_type(dtype)}, ptr {pointer}, i64 {apart}")
+                pointer = self.fn.element(memory_type(dtype), pointer, apart)
             # LLVM joins integers by valignd, and floats by permutations, which take a register for their pattern.
             at = memory.Place(dtype, pointer, width, literal(1, INDEX))
             self.lines[read.row, number] = memory.load(self.fn, at, None)

@@ -18,7 +18,8 @@ from tensorlang.target.llvm.arithmetic import binary, constant, select, splat
 from tensorlang.target.llvm.expressions import index, place, value
 from tensorlang.target.llvm.scope import Lanes, Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
-from tensorlang.target.llvm.vectors.loops import most_iterations, moved_by, widest
+from tensorlang.target.llvm.vectors.body import body_of
+from tensorlang.target.llvm.vectors.loops import most_iterations, widest
 from tensorlang.target.llvm.vectors.tails import first_lanes, has_masks
 
 Repeat = Callable[[Function, Value, Value, Callable[[Value], None]], None]
@@ -37,7 +38,7 @@ def tree_loop(fn: Function, scope: Scope, loop: For, repeat: Repeat) -> None:
     update = _update(loop)
     assert update is not None
     store, operation = update
-    moved = moved_by(loop)
+    moved = body_of(loop).moved(loop.var.name)
     bits = widest(moved)
     lower, lanes = index(fn, scope, loop.lower), fn.target.lanes(bits)
     tree = _Tree(fn, scope, loop.var.name, operation, lower, lanes, bits, has_masks(fn.target, moved), repeat)

@@ -13,12 +13,12 @@ from dataclasses import replace
 from tensorlang import dtypes
 from tensorlang.ir.expr import Expr, Load, Var, walk
 from tensorlang.ir.loops import constant_extent
-from tensorlang.ir.stmt import Fail, For, If, Let, Prefetch, Seq, Stmt, Store, children, stmt_exprs
-from tensorlang.ir.stmt import walk as statements
+from tensorlang.ir.stmt import Fail, For, If, Let, Prefetch, Seq, Stmt, Store, children
 from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.expressions import coefficient
 from tensorlang.target.llvm.scope import Lanes, Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
+from tensorlang.target.llvm.vectors.body import Body
 from tensorlang.target.llvm.vectors.transposed import rows
 from tensorlang.target.spec import Target
 
@@ -27,12 +27,12 @@ _MOST_COPIED = 16
 _AVX512 = frozenset(("avx512f", "avx512bw", "avx512vl"))
 
 
-def masks_fit(fn: Function, scope: Scope, loop: For, moved: Iterable[str]) -> bool:
+def masks_fit(fn: Function, scope: Scope, loop: For, body: Body, moved: Iterable[str]) -> bool:
     """Whether a masked piece of a vector loop, which moves some dtypes, is good code."""
     if not has_masks(fn.target, moved):
         return False
     wanted = replace(scope, lanes=Lanes(loop.var.name, literal(0, INDEX), 2))
-    return _plain(loop.body, loop.var.name) and _streams(wanted, loop.body)
+    return _plain(loop.body, loop.var.name) and _streams(wanted, body)
 
 
 def has_masks(target: Target, moved: Iterable[str]) -> bool:
@@ -91,18 +91,17 @@ def _mentions(expr: Expr, name: str) -> bool:
     return any(isinstance(n, Var) and n.name == name for n in walk(expr))
 
 
-def _streams(scope: Scope, body: Stmt) -> bool:
-    stores = [s for s in statements(body) if isinstance(s, Store)]
-    written = {s.buffer.name for s in stores}
-    turned = {read for s in statements(body) if isinstance(s, For) for read in rows(scope, s)}
-    loads = [n for expr in stmt_exprs(body) for n in walk(expr) if isinstance(n, Load) and n not in turned]
-    if any(load.buffer.name in written for load in loads):
+def _streams(scope: Scope, body: Body) -> bool:
+    places = [Load(written.store.buffer, written.store.index) for written in body.stores]
+    written = {place.buffer.name for place in places}
+    turned = {read for loop in body.loops for read in rows(scope, loop)}
+    reads = [(load, names) for load, names in body.reads if not turned or load not in turned]
+    if any(load.buffer.name in written for load, _ in reads):
         return False
-    places = [Load(s.buffer, s.index) for s in stores]
-    if any(place.buffer.scope == "local" for place in (*loads, *places)):
+    if any(place.buffer.scope == "local" for place in (*places, *(load for load, _ in reads))):
         return False
-    return all(_is_row(scope, p) for p in places) and all(
-        _is_row(scope, p) or not any(scope.varies(i) for i in p.index) for p in loads
+    return all(_is_row(scope, place) for place in places) and all(
+        not scope.moves(names) or _is_row(scope, load) for load, names in reads
     )
 
 
