@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,16 @@ from tensorlang.autotune.model.features import feature_names, features
 from tensorlang.autotune.model.nest import Nest, register_tile
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space import sketches_of
+from tensorlang.autotune.space.dots import Dots, dots_of
 from tensorlang.autotune.space.opened import opened
 from tensorlang.autotune.space.roles import all_roles
 from tensorlang.autotune.space.seeds import SEED
 from tensorlang.autotune.space.structure import Stage, groups_of, stages_of
 from tensorlang.autotune.task import Task, create_task
 from tensorlang.schedule import Trace, create_schedule
+from tensorlang.schedule.primitives import Vectorize
 from tensorlang.target.backend import backend
+from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, buffers
 from tensorlang.te.reference import evaluate, tolerance
 
@@ -46,10 +50,25 @@ TASKS: dict[str, tuple[str, tuple[int | str, ...]]] = {
     "row-sums": ("sum", (7, 70)),
     "argmax": ("argmax", (5, 37)),
     "gather": (f"{OPERATORS}:rows_by_index", (10, 33, 7)),
+    "bags": (f"{OPERATORS}:bags", (40, 33, 7, 5)),
     "transpose": (f"{OPERATORS}:transpose", (20, 33)),
     "stencil": (f"{OPERATORS}:smooth_in_place", (20, 6)),
     "two-stencils": (f"{OPERATORS}:smooth_to_and_fro", (20, 4)),
+    "running-sums": (f"{OPERATORS}:running_sums", (9, 40)),
+    "pool": (f"{OPERATORS}:pool", (3, 19)),
+    "contraction": (f"{OPERATORS}:contraction", (3, 5, 4, 6, 5, 16)),
+    "few-rows": (f"{OPERATORS}:times_transposed", (3, 22, 70)),
+    "channel-means": (f"{OPERATORS}:channel_means", (2, 5, 9)),
 }
+DEEP: dict[str, tuple[str, tuple[int | str, ...]]] = {
+    "product": ("matmul", (13, 37, 300)),
+    "of-prime-depth": ("matmul", (6, 35, 307)),
+    "transposed": (f"{OPERATORS}:times_transposed", (9, 40, 300)),
+    "max-of-min": (f"{OPERATORS}:max_of_min", (13, 35, 300, "int32")),
+    "convolution": (f"{OPERATORS}:convolve_and_clip", (40, 7, 20)),
+}
+"""Sums that are deep on a machine with small caches."""
+SERVER = Target("llvm", vector_bytes=64, vector_registers=32, caches=(49152, 1 << 20, 1 << 25))
 
 
 def _task(name: str, threads: int) -> Task:
@@ -57,15 +76,27 @@ def _task(name: str, threads: int) -> Task:
     return create_task(operator, args, threads=threads)
 
 
+def _deep(name: str) -> Task:
+    operator, args = DEEP[name]
+    task = create_task(operator, args, threads=2)
+    return replace(task, target=replace(task.target, caches=(4096, 16384, 1 << 20)))
+
+
+def _best(sketches: list[Sketch], target: Target) -> float:
+    """The shortest estimate."""
+    machine = Machine.of(target)
+    return min(float(estimate(_nests(sketch, 400), machine, 1).seconds.min()) for sketch in sketches)
+
+
 def _run(task: Task, trace: object) -> str:
     """Build and run a candidate in this process; how its outputs differ from the reference."""
-    kernel = pickle.loads(build_candidate(BuildJob(pickle.dumps(task.tensors), trace, task.target)))
+    packed = build_candidate(BuildJob(pickle.dumps(task.tensors), trace, task.target))
     inputs = seeded_inputs(task, 3)
     values = evaluate(task.program, inputs)
     wanted = tuple(values[t.name] for t in task.outputs)
     arrays = Arrays(inputs, wanted, *tolerance(task.program), task.in_place)
     args, outputs = arrays.fresh()
-    backend(task.target.kind).compile(kernel, task.target)(*args)
+    backend(task.target.kind).unpack(packed, task.target)(*args)
     return difference(arrays, outputs)
 
 
@@ -133,6 +164,72 @@ def test_nests_walk_the_loops_of_their_schedules(name: str) -> None:
                 assert points <= trips <= math.prod(int(str(ranges[leaf].extent)) for leaf in stage.leaves)
 
 
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_sums_are_made_in_parts(name: str) -> None:
+    task, rng = _deep(name), np.random.default_rng(3)
+    deep = [sketch for sketch in sketches_of(task) if sketch.name.endswith(".parts")]
+    assert len(deep) > 1
+    for sketch in _chosen(deep, 2):
+        rows = sketch.sample(rng, 64)
+        assert {sketch.decisions(row)["depth"] for row in rows} <= set(range(16, 300))
+        trace = sketch.trace.with_decisions(sketch.decisions(rows[0]))
+        assert _run(task, trace.to_json()) == "", f"{sketch.name} {sketch.decisions(rows[0])}"
+
+
+def test_sums_are_made_in_parts_where_their_panels_fill_a_cache() -> None:
+    def names(depth: int) -> list[str]:
+        return [s.name for s in sketches_of(create_task("matmul", (64, 64, depth), SERVER, 1)) if s.name != SEED]
+
+    assert not any(name.endswith(".parts") for name in names(512))
+    assert any(name.endswith(".parts") for name in names(8192))
+
+
+def test_the_estimate_wants_parts_of_a_deep_sum() -> None:
+    sketches = [s for s in sketches_of(create_task("matmul", (512, 512, 16384), SERVER, 1)) if s.name != SEED]
+    whole = [s for s in sketches if not s.name.endswith(".parts")]
+    assert _best([s for s in sketches if s not in whole], SERVER) < _best(whole, SERVER)
+
+
+def test_the_estimate_wants_windows_written_out() -> None:
+    sketches = sketches_of(create_task("depthwise_conv2d", (1, 512, 14, 14, 3), SERVER, 1))
+    copies = [s for s in sketches if s.name.endswith(".copies")]
+    assert _best(copies, SERVER) < 0.95 * _best([s for s in sketches if s not in copies and s.name != SEED], SERVER)
+    assert _best(copies, SERVER) < 1.1 * _best([s for s in sketches if s.name == SEED], SERVER)
+
+
+def test_sums_along_memory_that_use_little_again_are_dot_products() -> None:
+    def found(name: str) -> Dots | None:
+        return dots_of(_heaviest(_task(name, 1)), 16)
+
+    assert found("few-rows") == Dots(("k",), ("i", "j"))
+    assert found("row-sums") is not None
+    assert found("channel-means") == Dots(("y", "x"), ("i",))  # images are apart, their rows are not
+    assert [found(name) for name in ("matmul", "convolution", "pool", "total")] == [None] * 4
+
+
+def test_a_tile_takes_narrow_vectors_of_a_second_axis_side_by_side() -> None:
+    def beside(name: str) -> list[str | None]:
+        return [roles.beside for roles in all_roles(_heaviest(_task(name, 1)), 16)]
+
+    assert beside("contraction") == ["k"]
+    assert beside("matmul") == beside("batch-matmul") == [None]  # the batch shares no rows
+    task = _task("contraction", 1)
+    for sketch in sketches_of(task):
+        main = max(sketch.describe(rows := sketch.sample(np.random.default_rng(4), 200)), key=lambda n: n.operations)
+        tile = register_tile(main, task.target.lanes(32))
+        taken = [sketch.decisions(row) for row in rows]
+        vectors = -(-16 // task.target.lanes(32))
+        assert tile.accumulators.tolist() == [d["rows"] * d["deep"] * d["beside"] * vectors for d in taken]
+        assert len({d["beside"] for d in taken}) > 1
+        assert (tile.registers <= task.target.vector_registers).all()
+
+
+def test_a_loop_around_others_is_not_run_in_vectors() -> None:
+    (declared,) = [s for s in sketches_of(_task("running-sums", 1)) if s.name == "declared"]
+    assert isinstance(declared.trace, Trace)
+    assert not any(isinstance(step, Vectorize) for step in declared.trace.steps)
+
+
 def test_each_group_of_stages_gets_a_rule_of_its_own() -> None:
     found = {name: sketches_of(_task(name, 1))[0].name for name in TASKS}
     beginnings = {name: found[name].split(".")[0].split("+")[0] for name in found}
@@ -173,6 +270,7 @@ def test_roles_are_read_off_the_accesses() -> None:
         ("f", "x", (), ("dx",), False, True),
     ]
     assert main("row-sums") == []
+    assert main("pool") == [("x", "y", ("q",), ("dy", "dx"), True, False)]  # every second element
 
 
 def test_the_library_schedule_is_a_sketch_that_is_measured_first() -> None:

@@ -116,7 +116,8 @@ def _arithmetic(nest: Nest, machine: Machine) -> Array:
     peak = machine.flops * 32 / nest.bits
     filled = vector / (np.ceil(vector / lanes) * lanes)  # lanes that do useful work; a scalar uses one of them
     chains = np.minimum(tile.accumulators * _overlap(nest, tile) / CHAINS, 1) if nest.reduce_axes else one
-    per_load = np.minimum(tile.fma / np.maximum(tile.loads + 2 * tile.gathers, 1e-9), 1)
+    # Vectors that are not aligned lie in two lines, and take the time of two loads.
+    per_load = np.minimum(tile.fma / np.maximum(tile.loads + tile.unaligned + 2 * tile.gathers, 1e-9), 1)
     excess = np.maximum(tile.registers - machine.vector_registers, 0)
     spills = 1 + np.where(excess > 0, SPILL_COST, 0) + 2 * excess / tile.accumulators
     padding = _padding(nest)
@@ -146,7 +147,10 @@ def _traffic(nest: Nest, machine: Machine, prints: Footprints) -> Array:
     """
     outside = nest.trips_outside()
     zero = np.zeros(nest.count)
-    sizes = [sum((f.lines for f in level), zero) * LINE for level in prints]
+    sizes = [
+        sum((m.lines for a, m in zip(nest.accesses, level, strict=True) if not a.private), zero) * LINE
+        for level in prints
+    ]
     moved = [
         sum((m.lines * (1 + a.write) for a, m in zip(nest.accesses, level, strict=True) if not a.private), zero)
         for level in prints
@@ -174,7 +178,7 @@ def _conflicts(nest: Nest) -> Array:
     for access in nest.accesses:
         if access.packed or access.write or access.private or len(access.shape) < 2:
             continue
-        row_bytes = int(np.max(access.shape[-1])) * access.itemsize
+        row_bytes = int(np.max(access.shape[-1], initial=0)) * access.itemsize
         rows = rows_of(access, tile, nest.count)
         sets = L1_SETS / math.gcd(max(1, row_bytes // LINE), L1_SETS)
         lost = lost + np.where(rows / sets > L1_WAYS, rows * CONFLICT_SECONDS, 0)
@@ -184,8 +188,8 @@ def _conflicts(nest: Nest) -> Array:
 
 
 def _tile_calls(nest: Nest) -> Array:
-    """How often the loop around the register tile is entered; a loop over vectors without a sum is no call."""
-    if not nest.outer or not nest.reduce_axes:
+    """How often the loop of a sum around the register tile is entered; never where all terms are written out."""
+    if not nest.outer or nest.outer[-1].axis not in nest.reduce_axes:
         return np.zeros(nest.count)
     last = max(n for n, loop in enumerate(nest.loops) if loop is nest.outer[-1])
     return nest.trips_outside()[last]

@@ -131,7 +131,7 @@ def _row_stride(access: Access, nest: Nest) -> Array:
     """Cache sets that a column of this array hits, as log2: few sets mean conflicts. Packed arrays use all."""
     if access.packed or len(access.shape) < 2:
         return np.full(nest.count, 6.0)
-    lines = max(1, int(np.max(access.shape[-1])) * access.itemsize // LINE)
+    lines = max(1, int(np.max(access.shape[-1], initial=0)) * access.itemsize // LINE)
     return np.full(nest.count, np.log2(PAGE // LINE / np.gcd(lines, PAGE // LINE)))
 
 

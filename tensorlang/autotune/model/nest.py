@@ -18,6 +18,7 @@ Array = npt.NDArray[np.float64]
 
 LINE = 64
 PAGE = 4096
+NEAR = 2  # elements that are so far apart are read by as many loads, and a shuffle
 
 
 class Kind(Enum):
@@ -62,9 +63,18 @@ class Access:
 
     def stride_one(self, axis: str) -> bool:
         """True when neighbouring iterations of `axis` touch neighbouring elements."""
+        return self.stride(axis) == 1
+
+    def stride(self, axis: str) -> int:
+        """The distance in the last dimension between neighbours along `axis`; 0 where it moves others, or none."""
         outer = {a for terms in self.dims[:-1] for a, _ in terms}
-        along = any(a == axis and bool(np.all(c == 1)) for terms in self.dims[-1:] for a, c in terms)
-        return along and axis not in outer
+        along = [c for terms in self.dims[-1:] for a, c in terms if a == axis]
+        if len(along) != 1 or axis in outer:
+            return 0
+        (distance,) = along
+        if isinstance(distance, int):
+            return distance
+        return int(distance.flat[0]) if distance.size and bool(np.all(distance == distance.flat[0])) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +153,12 @@ def _spans(access: Access, tile: dict[str, Array], count: int) -> list[Array]:
     """How many values each dimension's index takes inside a tile."""
     spans = []
     for terms, size in zip(access.dims, access.shape, strict=True):
-        span = np.ones(count)
-        for axis, coefficient in terms:
-            span = span + np.abs(coefficient) * (tile[axis] - 1)
+        if len(terms) == 1 and isinstance(terms[0][1], int) and abs(terms[0][1]) == 1:  # most are, and this is hot
+            span = tile[terms[0][0]]
+        else:
+            span = np.ones(count)
+            for axis, coefficient in terms:
+                span = span + np.abs(coefficient) * (tile[axis] - 1)
         spans.append(np.minimum(span, size))
     return spans
 
@@ -188,13 +201,15 @@ def footprints(nest: Nest) -> list[list[Footprint]]:
 class RegisterTile:
     """The unrolled and vectorised loops at the bottom of a nest, in vector registers and loads.
 
-    `accumulators` vectors of results; `loads` per innermost iteration; `fma` vector operations of it;
+    `accumulators` vectors of results; `loads` per innermost iteration, `unaligned` ones in whole vectors among them;
+    `fma` vector operations of it;
     `registers` alive; `broadcast_rows` distinct rows read element by element; `kept`: results stay in registers
     across the loop around the tile; `gathers` elements loaded one by one.
     """
 
     accumulators: Array
     loads: Array
+    unaligned: Array
     fma: Array
     registers: Array
     broadcast_rows: Array
@@ -217,7 +232,7 @@ def register_tile(nest: Nest, lanes: int) -> RegisterTile:
             if loop.axis not in nest.reduce_axes:
                 spatial[loop.axis] = spatial[loop.axis] * loop.trips
 
-    loads, gathers, rows, widest = 0 * one, 0 * one, 0 * one, 0 * one
+    loads, unaligned, gathers, rows, widest = 0 * one, 0 * one, 0 * one, 0 * one, 0 * one
     for access in nest.accesses:
         if access.write:
             continue
@@ -226,9 +241,12 @@ def register_tile(nest: Nest, lanes: int) -> RegisterTile:
             loads = loads + each
             if not access.packed:
                 rows = np.maximum(rows, math.prod(_spans(access, spatial, nest.count), start=one))
-        elif access.packed or access.stride_one(vector.axis):
+        elif access.packed or access.stride(vector.axis) in (1, NEAR):
+            vectors = each * wide * (1 if access.packed else access.stride(vector.axis))
             own = math.prod(_spans(access, spatial, nest.count), start=one)
-            loads, widest = loads + each * wide, np.maximum(widest, own * wide)
+            loads, widest = loads + vectors, np.maximum(widest, own * wide)
+            if not (access.packed or access.private):
+                unaligned = unaligned + vectors
         else:
             gathers = gathers + each * vector.trips
     accumulators = math.prod(_spans(nest.output, spatial, nest.count), start=one) * wide
@@ -237,7 +255,7 @@ def register_tile(nest: Nest, lanes: int) -> RegisterTile:
     if nest.reduce_axes and not kept:
         loads = loads + 2 * accumulators
     # The rows of a tile are updated one after the other: one broadcast is alive at a time.
-    return RegisterTile(accumulators, loads, fma, accumulators + widest + 1, rows, gathers, kept)
+    return RegisterTile(accumulators, loads, unaligned, fma, accumulators + widest + 1, rows, gathers, kept)
 
 
 def stack(columns: list[Any]) -> npt.NDArray[np.float32]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorlang.autotune.search.sketch import Constraint, Sketch
+from tensorlang.autotune.space.dots import dot_forms, sums_lie_apart
 from tensorlang.autotune.space.draft import Draft
 from tensorlang.autotune.space.elementwise import elementwise_forms
 from tensorlang.autotune.space.few_results import lane_forms
@@ -20,14 +21,15 @@ from tensorlang.autotune.space.reuse import reuse_forms
 from tensorlang.autotune.space.room import Form, Room, prefix_of, sketch_of
 from tensorlang.autotune.space.rows import row_forms
 from tensorlang.autotune.space.seeds import seed_sketches
-from tensorlang.autotune.space.structure import groups_of, ordered_stages
-from tensorlang.autotune.task import Task
+from tensorlang.autotune.space.structure import Group, groups_of, ordered_stages, stages_of
+from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
 
 __all__ = ["sketch_of", "sketches_of"]
 
 RULES = (row_forms, reuse_forms, lane_forms, elementwise_forms)
 """In the order in which they are asked; the first that has forms for a group decides."""
+MOST_OTHERS = 24  # of programs of several units: each is a schedule of the whole program, which takes its time to prove
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,9 @@ class _Unit:
 def sketches_of(task: Task) -> list[Sketch]:
     """The search space of a task: sketches by the rules, and the library's own schedule, opened, last.
 
-    ScheduleError when no rule makes a legal schedule.
+    ScheduleError when no rule makes a legal schedule, or there is nothing to compute.
     """
+    _require_iterations(task)
     units = _units(task)
     found: list[Sketch] = []
     refused: ScheduleError | None = None
@@ -57,22 +60,45 @@ def sketches_of(task: Task) -> list[Sketch]:
     return found
 
 
+def _require_iterations(task: Task) -> None:
+    """Raise ScheduleError for loops of no iterations: no schedule is better than another."""
+    empty = [stage.name for stage in stages_of(task) if not stage.points]
+    if empty or not count_operations(task.program):
+        raise ScheduleError(
+            "autotune",
+            f"{', '.join(empty) or task.workload} has no iterations: there is nothing to tune",
+            legal=["give it extents of at least 1"],
+        )
+
+
 def _units(task: Task) -> tuple[_Unit, ...]:
     units = [_Unit(op.name, tuple(ordered_forms(op))) for op in ordered_stages(task)]
     for group in groups_of(task):
-        forms = next((found for rule in RULES if (found := rule(task, group))), [])
-        units.append(_Unit(group.main.name, tuple(forms)))
+        units.append(_Unit(group.main.name, _forms(task, group)))
     order = {op.name: n for n, op in enumerate(task.program.ops)}
     return tuple(sorted(units, key=lambda unit: order[unit.name]))
 
 
+def _forms(task: Task, group: Group) -> tuple[Form, ...]:
+    """The forms of the first rule that knows a group; of reductions along memory, tiles of dot products besides.
+
+    Those come first where lanes along all axes of the reduction would be gathered.
+    """
+    found = next((found for rule in RULES if (found := rule(task, group))), [])
+    dots = dot_forms(task, group)
+    return (*dots, *found) if sums_lie_apart(group.main) else (*found, *dots)
+
+
 def _combinations(units: Sequence[_Unit]) -> Iterator[tuple[Form, ...]]:
-    """The first forms of all units, and then every other form of each unit."""
+    """The first forms of all units, and then other forms of each unit: all of a single one, few of many."""
     firsts = tuple(unit.forms[0] for unit in units)
     yield firsts
-    for place, unit in enumerate(units):
-        for form in unit.forms[1:]:
-            yield (*firsts[:place], form, *firsts[place + 1 :])
+    others = sorted(
+        ((turn, place, form) for place, unit in enumerate(units) for turn, form in enumerate(unit.forms[1:])),
+        key=lambda other: other[:2],
+    )
+    for _, place, form in others if len(units) == 1 else others[:MOST_OTHERS]:
+        yield (*firsts[:place], form, *firsts[place + 1 :])
 
 
 def _sketch(task: Task, units: Sequence[_Unit], forms: Sequence[Form]) -> Sketch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import ceil
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # the last divides into all others: one row block suits many tiles
 VECTORS = (1, 2, 3, 4, 6)
@@ -38,3 +39,10 @@ def column_blocks(extent: int, lanes: int) -> tuple[int, ...]:
     if extent < lanes:
         return (extent,)
     return tuple(sorted({*powers(extent, lanes), *powers(extent, 3 * lanes)}))
+
+
+def part_sizes(extent: int, least: int) -> tuple[int, ...]:
+    """Sizes of the parts that an axis is cut into, two or more: equal ones, or almost, of at least so many elements."""
+    counts = range(2, extent // max(1, least) + 1)
+    even = [n for n in counts if extent % n == 0] or [n for n in powers(extent) if n in counts]
+    return tuple(sorted({ceil(extent / n) for n in even}))

@@ -68,13 +68,14 @@ def _apply(room: Room, steps: tuple[Primitive, ...]) -> None:
 def _declared(room: Room, op: HybridOp) -> None:
     """The loops as they are, in vectors and in parallel where that is legal."""
     _vectorize(room, op)
-    if room.task.threads > 1:
-        outermost = room.s.state.stages[op.name].leaves[:1]
-        room.s.attempt(lambda: room.s[op.name].parallel(*outermost))
+    leaves = room.s.state.stages[op.name].leaves
+    if room.task.threads > 1 and leaves:  # statements need no loop
+        room.s.attempt(lambda: room.s[op.name].parallel(leaves[0]))
 
 
 def _vectorize(room: Room, op: HybridOp) -> None:
-    """Run the innermost loop of every statement in vectors, where that is legal."""
-    places = room.s.state.stages[op.name].places.values()
-    for axis in dict.fromkeys(place[-1] for place in places if place):
+    """Run the innermost loop of every statement in vectors, where that is legal and has no other loop inside."""
+    places = [place for place in room.s.state.stages[op.name].places.values() if place]
+    around = {axis for place in places for axis in place[:-1]}
+    for axis in dict.fromkeys(place[-1] for place in places if place[-1] not in around):
         room.s.attempt(lambda inner=axis: room.s[op.name].vectorize(inner))  # type: ignore[misc]

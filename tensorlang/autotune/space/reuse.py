@@ -2,7 +2,8 @@
 
 The sketches are the loops around a micro-kernel: a register tile of rows times vectors, its reduction inside, and
 blocks of columns or of rows around it. The operand that runs along the vectors is packed into panels of the tile's
-width where that pays. Elementwise stages behind the reduction are computed in its tile.
+width where that pays. Elementwise stages behind the reduction are computed in its tile. Where a panel of all terms
+does not stay in the second cache, the terms may be summed in parts, which are added up in memory.
 """
 
 from __future__ import annotations
@@ -10,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
+from itertools import product
+from math import ceil, prod
 
 import numpy as np
 
 from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.candidates import ROWS, UNROLLS, column_blocks, row_blocks, up_to, vector_widths
-from tensorlang.autotune.space.producers import place_producers
+from tensorlang.autotune.space.candidates import (
+    ROWS,
+    UNROLLS,
+    column_blocks,
+    part_sizes,
+    row_blocks,
+    up_to,
+    vector_widths,
+)
+from tensorlang.autotune.space.producers import place_producers, schedule_alone
 from tensorlang.autotune.space.roles import THIN, Roles, all_roles
 from tensorlang.autotune.space.room import MOST_UNROLLED, Form, Room
 from tensorlang.autotune.space.structure import Group
@@ -25,8 +35,11 @@ from tensorlang.ir.expr import Expr
 from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
+from tensorlang.topi.rows import partial_results
 
 _SHORT = 128  # divisors of axes up to this extent are tried as rows
+_LEAST_TERMS = 96  # that are worth reading and writing the output for
+_SHARE = 4  # of the second cache, a panel of all terms may take one part in so many before parts of it are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +49,8 @@ class Shape:
     `order`: `rows` walks row tiles, and column tiles inside a block of columns; `columns` the other way round.
     `pack`: nothing, all of the operand at the start, or a block of columns at a time. `parallel`: the loops that
     threads share, of `block`s or of `tile`s, if any. `copies`: windows are written out. `inline`: elementwise stages
-    in front are computed where they are read.
+    in front are computed where they are read. `parts`: some of the terms are summed for all tiles of a block before
+    the next ones.
     """
 
     pack: str
@@ -44,6 +58,7 @@ class Shape:
     parallel: str
     copies: bool
     inline: bool
+    parts: bool
 
 
 def reuse_forms(task: Task, group: Group) -> list[Form]:
@@ -54,6 +69,7 @@ def reuse_forms(task: Task, group: Group) -> list[Form]:
         for shape in _shapes(task, group, roles):
             words = [f"along-{roles.vector}" if len(several) > 1 else "", f"pack-{shape.pack}", shape.order]
             words += [shape.parallel, "copies" if shape.copies else "", "inline" if shape.inline else ""]
+            words += ["parts" if shape.parts else ""]
             name = ".".join(("reuse", *filter(None, words)))
             found.append(Form(name, partial(_schedule, group=group, roles=roles, shape=shape)))
     return found
@@ -66,23 +82,53 @@ def _shapes(task: Task, group: Group, roles: Roles) -> Iterator[Shape]:
     shared = ("",) if task.threads == 1 else ("block", "tile")
     windows = (True, False) if roles.windows else (False,)
     inline = (False, True) if group.producers else (False,)
-    for copies in windows:
-        for inlined in inline:
-            for pack in packs:
-                for order in ("rows", "columns") if pack != "block" and roles.rows else ("rows",):
-                    for parallel in shared:
-                        yield Shape(pack, order, parallel, copies, inlined)
+    parts = (False, True) if _is_deep(task, roles) else (False,)
+    for copies, inlined, in_parts, pack in product(windows, inline, parts, packs):
+        for order in ("rows", "columns") if pack != "block" and roles.rows else ("rows",):
+            for parallel in shared:
+                yield Shape(pack, order, parallel, copies, inlined, in_parts)
+
+
+def _is_deep(task: Task, roles: Roles) -> bool:
+    """Whether a panel of all terms takes much of the second cache, and there are parts to cut them into."""
+    caches, bits = task.target.caches, roles.stage.bits
+    panel = prod(map(roles.extent, roles.steps)) * 2 * task.target.lanes(bits) * bits // 8
+    return bool(caches) and panel > caches[min(1, len(caches) - 1)] // _SHARE and bool(_depths(roles))
+
+
+def _depths(roles: Roles) -> tuple[int, ...]:
+    """How much of the last step is summed at a time."""
+    *outer, last = map(roles.extent, roles.steps)
+    return part_sizes(last, ceil(_LEAST_TERMS / prod(outer)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """The open numbers of a tile: `deep` rows of the next axis are taken too, where rows are short."""
+    """The open numbers of a tile: `deep` rows of the next axis are taken too, where rows are short.
+
+    `beside`: so many vectors of another axis are, where vectors are narrow. `depth`: how much of the last step is
+    summed at a time, where that is not all.
+    """
 
     rows: Decision
     deep: Decision | None
     width: Decision
     block: Decision
     unroll: Decision
+    beside: Decision | None
+    depth: Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """The stage `host` that is cut into tiles, the stage that sums a tile of it, over which `steps`, and the loop of
+    the host over `part`s of the terms, if any.
+    """
+
+    host: Stage
+    tile: Stage
+    steps: tuple[str, ...]
+    part: Axis | None
 
 
 def _schedule(room: Room, group: Group, roles: Roles, shape: Shape) -> None:
@@ -92,25 +138,41 @@ def _schedule(room: Room, group: Group, roles: Roles, shape: Shape) -> None:
     for stage in group.between:
         s[stage.name].compute_inline()
     tile = _decide(room, roles, shape)
-    out = s[group.output.name]
-    if group.main is group.output:
-        acc = s[s.cache_write(group.main.name, "local")]
-    else:
-        acc = s[group.main.name]
-        acc.set_scope("local")
+    total = _sum(room, group, roles, tile)
+    acc, host = total.tile, total.host
     packed = s[s.cache_read(roles.operand.buffer, "global", [acc.name])] if shape.pack != "none" else None
     panel = None if packed is None else _pack(packed, roles, tile.width)
-    names = dict(zip(group.main.spatial, (str(a) for a in out.op.axis), strict=True))
+    names = dict(zip(group.main.spatial, (str(a) for a in host.op.axis), strict=True))
     transposed = roles.vector != group.main.spatial[-1]
-    inner = _vectors_last(acc, roles, tile.width) if transposed else dict(zip(names, names, strict=True))
-    block, around = _schedule_output(out, roles, shape, tile, names)
-    acc.compute_at(out, around)
-    _schedule_sum(acc, roles, shape, tile, inner)
+    inner = _vectors_last(acc, roles, tile.width) if transposed else {str(a): str(a) for a in acc.op.axis}
+    block, around = _schedule_output(total, roles, shape, tile, names)
+    acc.compute_at(host, around)
+    _schedule_sum(total, roles, shape, tile, inner)
     if packed is not None and panel is not None:
         if shape.pack == "block":
-            packed.compute_at(out, block)
+            packed.compute_at(host, block)
         if shape.parallel and (shape.pack, shape.parallel) != ("block", "block"):
             packed.parallel(panel)
+
+
+def _sum(room: Room, group: Group, roles: Roles, tile: _Tile) -> _Sum:
+    """Make the stage that sums a tile: of all terms, in the loops of the output; or of a part, which is added to it.
+
+    What follows a sum of parts runs on its own: it takes little time beside so many terms.
+    """
+    s, main = room.s, room.s[group.main.name]
+    if tile.depth is None:
+        if group.main is group.output:
+            return _Sum(main, s[s.cache_write(main.name, "local")], roles.steps, None)
+        main.set_scope("local")
+        return _Sum(s[group.output.name], main, roles.steps, None)
+    *outer, last = roles.steps
+    part, inner = main.split(last, factor=tile.depth)
+    acc = s[partial_results(s, main.name, str(part), 0)]
+    acc.set_scope("local")
+    if group.main is not group.output:
+        schedule_alone(room, group.output)
+    return _Sum(main, acc, (*outer, str(inner)), main.op.reduce_axis[0])
 
 
 def _decide(room: Room, roles: Roles, shape: Shape) -> _Tile:
@@ -123,6 +185,8 @@ def _decide(room: Room, roles: Roles, shape: Shape) -> _Tile:
     block = room.choose("block", column_blocks(wide, lanes) if shape.order == "rows" else row_blocks(tall))
     whole_window = shape.copies and roles.steps[-1] in roles.windows
     unroll = room.choose("unroll", (1,) if whole_window else up_to(UNROLLS, stage.extents[roles.steps[-1]]))
+    beside = None if roles.beside is None else room.choose("beside", up_to((1, 2, 3, 4), roles.extent(roles.beside)))
+    depth = room.choose("depth", _depths(roles)) if shape.parts else None
     room.limit_tile(stage.bits, ("rows", "deep"), "width", "unroll")
     whole, limit = ("width", wide) if shape.order == "rows" else ("rows", tall)
     room.limit("blocks are whole tiles", lambda v: v["block"] % v[whole] == 0)
@@ -131,11 +195,12 @@ def _decide(room: Room, roles: Roles, shape: Shape) -> _Tile:
         copies, one = prod(roles.extent(axis) for axis in roles.windows), np.ones(1)
 
         def few_copies(values: Columns) -> Mask:
-            vectors = values["rows"] * values.get("deep", one) * np.ceil(values["width"] / lanes)
+            tall = values["rows"] * values.get("deep", one) * values.get("beside", one)
+            vectors = tall * np.ceil(values["width"] / lanes)
             return np.asarray(copies * vectors * values["unroll"] <= MOST_UNROLLED)
 
         room.limit(f"copies of a window have at most {MOST_UNROLLED} vector operations", few_copies)
-    return _Tile(rows, deep, width, block, unroll)
+    return _Tile(rows, deep, width, block, unroll, beside, depth)
 
 
 def _pack(packed: Stage, roles: Roles, width: Decision) -> Axis:
@@ -167,7 +232,7 @@ def _pack(packed: Stage, roles: Roles, width: Decision) -> Axis:
 def _vectors_last(acc: Stage, roles: Roles, width: Decision) -> dict[str, str]:
     """Store the results of a tile with vectors innermost; returns the loops of each axis, that of vectors last."""
     size = width.as_expr()
-    spatial = roles.stage.spatial
+    spatial = [str(axis) for axis in acc.op.axis]
     at = spatial.index(roles.vector)
 
     def vectors(*index: Expr) -> list[Expr]:
@@ -180,16 +245,21 @@ def _vectors_last(acc: Stage, roles: Roles, width: Decision) -> dict[str, str]:
 
 
 def _schedule_output(
-    out: Stage, roles: Roles, shape: Shape, tile: _Tile, names: dict[str, str]
+    total: _Sum, roles: Roles, shape: Shape, tile: _Tile, names: dict[str, str]
 ) -> tuple[Axis | str, Axis | str]:
-    """Cut the output into blocks and tiles; returns the loop over blocks, and the one around a tile."""
-    deep = roles.deep
+    """Cut the output into blocks and tiles; returns the loop over blocks (of parts), and the one around a tile."""
+    out, deep = total.host, roles.deep
+    parts: list[Axis | str] = [] if total.part is None else [total.part]
     vector = names[roles.vector]
     block: Axis | str
     rest: Axis | str = vector
     batch: list[Axis | str] = [names[axis] for axis in roles.batch]
     around: list[Axis | str] = [names[axis] for axis in roles.around if axis != deep]
     inside: list[Axis | str] = []
+    if roles.beside is not None and tile.beside is not None:
+        outer, inner = out.split(names[roles.beside], tile.beside, tail="peel")
+        batch[roles.batch.index(roles.beside)] = outer
+        inside.append(inner)
     if deep is not None and tile.deep is not None:
         outer, inner = out.split(names[deep], tile.deep, tail="peel")
         around.append(outer)
@@ -210,11 +280,12 @@ def _schedule_output(
     columns, lanes = out.split(rest, tile.width, tail="peel")
     tiles = [*tiles, columns] if shape.order == "rows" else [columns, *tiles]
     if shape.order == "rows":
-        out.reorder(*batch, block, *around, *tiles, *inside, lanes)
+        out.reorder(*batch, block, *parts, *around, *tiles, *inside, lanes)
     else:
-        out.reorder(*batch, *around, block, *tiles, *inside, lanes)
+        out.reorder(*batch, *around, block, *parts, *tiles, *inside, lanes)
     _annotate_tile(out, roles, names, inside, lanes)
-    return _share(out, shape, batch, block, around, tiles), tiles[-1]
+    block = _share(out, shape, batch, block, around, tiles)
+    return (parts or [block])[0], tiles[-1]
 
 
 def _annotate_tile(out: Stage, roles: Roles, names: dict[str, str], inside: Sequence[Axis | str], lanes: Axis) -> None:
@@ -246,7 +317,7 @@ def _share(
             shared = out.fuse(*outer) if len(outer) > 1 else block
             out.parallel(shared)
             return shared
-        case "tile" if shape.pack == "block" and further:
+        case "tile" if (shape.pack == "block" or shape.parts) and further:
             out.parallel(out.fuse(*further) if len(further) > 1 else further[0])
         case "tile":
             loops = [*outer, *further]
@@ -256,14 +327,16 @@ def _share(
     return block
 
 
-def _schedule_sum(acc: Stage, roles: Roles, shape: Shape, tile: _Tile, inner: dict[str, str]) -> None:
+def _schedule_sum(total: _Sum, roles: Roles, shape: Shape, tile: _Tile, inner: dict[str, str]) -> None:
     """Sum a tile in registers: one step multiplies a column of rows with a row of vectors."""
-    *outer_steps, last = roles.steps
+    acc = total.tile
+    *outer_steps, last = total.steps
     ko, ki = acc.split(last, tile.unroll)
     deep = roles.deep
-    rows = [inner[axis] for axis in (deep, roles.rows) if axis is not None]
+    rows = [inner[axis] for axis in (roles.beside, deep, roles.rows) if axis is not None]
     blocks = [inner[name] for name in (f"{roles.vector} block",) if name in inner]
-    spatial = [inner[axis] for axis in roles.stage.spatial if axis not in (deep, roles.rows, roles.vector)]
+    of_tile = {roles.beside, deep, roles.rows, roles.vector, f"{roles.vector} block"}
+    spatial = [axis for name, axis in inner.items() if name not in of_tile]
     acc.reorder(*spatial, *outer_steps, ko, ki, *rows, *blocks, inner[roles.vector])
     if shape.copies:
         for window in roles.windows:

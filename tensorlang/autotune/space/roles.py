@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tensorlang.autotune.model.nest import Access
+from tensorlang.autotune.model.nest import NEAR, Access
 from tensorlang.autotune.space.structure import Stage
 
 THIN = 4  # with fewer rows, an operand is used too little to pay for packing
@@ -33,8 +33,8 @@ class Roles:
 
     @property
     def contiguous(self) -> bool:
-        """Whether vectors are read from memory as they lie."""
-        return self.operand.stride_one(self.vector)
+        """Whether vectors are read from memory as they lie, or every second element of that."""
+        return self.operand.stride(self.vector) in (1, NEAR)
 
     @property
     def reuse(self) -> int:
@@ -58,6 +58,15 @@ class Roles:
         return self.around[-1] if short and self.extent(self.around[-1]) > 1 else None
 
     @property
+    def beside(self) -> str | None:
+        """The axis of which a tile takes several vectors side by side, where vectors are narrow and rows are shared."""
+        if self.rows is None or self.extent(self.vector) > NARROW:
+            return None
+        shared = [read.axes for read in self.stage.reads if self.rows in read.axes]
+        found = [axis for axis in self.batch if self.extent(axis) > 1 and not any(axis in axes for axes in shared)]
+        return found[-1] if found else None
+
+    @property
     def windows(self) -> tuple[str, ...]:
         """Short axes of the reduction that slide along an axis of the tile."""
         tile = {self.vector, self.rows, self.deep}
@@ -77,7 +86,7 @@ def roles_of(stage: Stage, vector: str) -> Roles | None:
     moved = [read for read in stage.reads if vector in read.axes]
     if not moved:
         return None
-    operand = max(moved, key=lambda a: (a.stride_one(vector), len(a.axes)))
+    operand = max(moved, key=lambda a: (a.stride_one(vector), a.stride(vector) == NEAR, len(a.axes)))
     others = [axis for axis in stage.spatial if axis != vector]
     free = [axis for axis in others if axis not in operand.axes]
     rows = next((axis for axis in reversed(free or others) if stage.extents[axis] > 1), None)

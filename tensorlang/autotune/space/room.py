@@ -46,19 +46,22 @@ class Room:
             return np.asarray(holds(own))
 
         where = f" of {self.stage}" if prefix else ""
-        self.constraints.append(Constraint(f"{text}{where}", limited))
+        self.constraints.append(Constraint(f"{text}{where}", limited, prefix))
 
     def limit_tile(self, bits: int, rows: Iterable[str], width: str, unroll: str) -> None:
-        """Keep the product of some decisions, rows times vectors, within the registers and an unrolled body short."""
+        """Keep the product of some decisions, rows times vectors, within the registers and an unrolled body short.
+
+        The vectors of a row are those of `width`, as often as a decision `beside` says.
+        """
         registers, lanes, names = self.target.vector_registers, self.target.lanes(bits), tuple(rows)
 
         def fits_registers(values: Columns) -> Mask:
-            tall, vectors = _product(values, names), np.ceil(values[width] / lanes)
+            tall, vectors = _product(values, names), _product(values, ("beside",)) * np.ceil(values[width] / lanes)
             # With one vector a row, the broadcast folds into the multiply-add.
             return np.asarray(tall * vectors + np.where(vectors > 1, vectors + 1, 1) <= registers)
 
         def is_short(values: Columns) -> Mask:
-            steps = _product(values, (*names, unroll))
+            steps = _product(values, (*names, "beside", unroll))
             return np.asarray(steps * np.ceil(values[width] / lanes) <= MOST_UNROLLED)
 
         self.limit(f"the register tile fits {registers} vector registers", fits_registers)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tensorlang.autotune.model.estimate import Machine, estimate
 from tensorlang.autotune.model.features import features
+from tensorlang.autotune.model.nest import Access, Kind
 from tensorlang.target.spec import Target
 
 from ..fakes import matmul_nest
@@ -42,6 +45,31 @@ def test_a_single_chain_does_not_fill_the_pipes() -> None:
 
 def test_unpacked_rows_in_the_same_sets_cost_time() -> None:
     assert _seconds(12, 32, size=1024, packed=False)[0] > 1.1 * _seconds(12, 32, size=1024)[0]
+
+
+def test_a_sum_that_is_written_out_calls_no_loop() -> None:
+    nest = matmul_nest(2, 16, size=16)
+    written_out = replace(nest, loops=tuple(replace(p, kind=Kind.UNROLLED) if p.axis == "k" else p for p in nest.loops))
+    calls = [estimate([n], MACHINE, 1).terms["tile calls"][0] for n in (nest, written_out)]
+    assert calls[0] > 0
+    assert calls[1] == 0
+
+
+def test_what_a_tile_keeps_for_itself_takes_no_room_in_a_cache() -> None:
+    nest = matmul_nest(12, 32, size=400)
+    large = Access("T", 4, (4000, 4000), ((("i", 10),), (("j", 10),)))
+    with_private, with_large = (
+        estimate([replace(nest, accesses=(*nest.accesses, added))], MACHINE, 1).terms["traffic"][0]
+        for added in (replace(large, private=True), large)
+    )
+    assert with_private == estimate([nest], MACHINE, 1).terms["traffic"][0]
+    assert with_large > with_private
+
+
+def test_vectors_that_lie_in_two_lines_take_two_loads() -> None:
+    aligned, apart = (matmul_nest(1, 128, packed=packed) for packed in (True, False))
+    seconds = [estimate([nest], MACHINE, 1).terms["arithmetic"][0] for nest in (aligned, apart)]
+    assert seconds[1] > 1.5 * seconds[0]
 
 
 def test_threads_share_parallel_loops_only() -> None:

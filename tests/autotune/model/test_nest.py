@@ -108,3 +108,16 @@ def test_loop_kinds_tell_the_tile_from_the_rest() -> None:
     out = Access("Y", 4, (32, 16), ((("i", 1),), (("j", 1),)), write=True)
     nest = Nest(loops, (out,), {"i": 32, "j": 16}, frozenset(), 512.0, 32, 1, False)
     assert register_tile(nest, 16).accumulators[0] == 4
+
+
+def test_strides_are_those_of_the_last_dimension() -> None:
+    rows, pairs = ((("i", 1),), (("j", 1), ("k", 2))), ((("i", 1),), (("i", 1), ("j", -1)))
+    access, diagonal = (Access("X", 4, (64, 64), dims) for dims in (rows, pairs))
+    assert [access.stride(axis) for axis in _AXES] == [0, 1, 2]
+    assert [diagonal.stride(axis) for axis in _AXES] == [0, -1, 0]
+    assert [access.stride_one(axis) for axis in _AXES] == [False, True, False]
+
+
+def test_strides_that_follow_decisions_are_those_of_all_candidates() -> None:
+    same, different = (Access("X", 4, (64,), ((("i", np.asarray(c)),),)) for c in ([2.0, 2.0], [1.0, 2.0]))
+    assert (same.stride("i"), different.stride("i")) == (2, 0)

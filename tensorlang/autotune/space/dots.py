@@ -1,0 +1,124 @@
+"""Sums along memory that use what they read a few times: tiles of dot products, each summed in a vector of its own.
+
+Products with few rows, of matrices whose terms lie side by side, are the typical case: an operand that is used by four
+rows is not worth packing, and several rows that are read at once share the loads of the other operand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from tensorlang.autotune.model.nest import Access
+from tensorlang.autotune.search.sketch import Columns, Mask
+from tensorlang.autotune.space.candidates import up_to
+from tensorlang.autotune.space.producers import place_producers
+from tensorlang.autotune.space.room import Form, Room
+from tensorlang.autotune.space.structure import Group, Stage
+from tensorlang.autotune.task import Task
+from tensorlang.topi.elementwise import run_in_parallel
+from tensorlang.topi.rows import fused, partial_results
+
+MOST_USES = 16  # of an operand that is read as it lies; what is used more often is packed
+_SIDES = (1, 2, 3, 4, 6, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """`terms`: the axes of the reduction that lie side by side along memory; `sides`: the last spatial axes, a tile."""
+
+    terms: tuple[str, ...]
+    sides: tuple[str, ...]
+
+
+def dots_of(stage: Stage, lanes: int) -> Dots | None:
+    """How a reduction is made of dot products; None when it does not run along memory, or uses what it reads often."""
+    terms = _terms(stage)
+    sides = tuple(axis for axis in stage.spatial if stage.extents[axis] > 1)[-2:]
+    if not sides or len(stage.op.body) > 1 or prod(stage.extents[axis] for axis in terms) < 2 * lanes:
+        return None
+    uses = min(stage.points / prod(stage.extents[axis] for axis in read.axes) for read in stage.reads if read.axes)
+    return Dots(terms, sides) if uses <= MOST_USES else None
+
+
+def _terms(stage: Stage) -> tuple[str, ...]:
+    """As many axes of the reduction as possible along which all reads that they move lie; none when there are none."""
+    along = [_along(stage, read) for read in stage.reads]
+    longest = max(along, key=len, default=())
+    for terms in (longest[n:] for n in range(len(longest))):
+        moved = [found for read, found in zip(stage.reads, along, strict=True) if read.axes & set(terms)]
+        if all(found[-len(terms) :] == terms for found in moved):
+            return terms
+    return ()
+
+
+def _along(stage: Stage, read: Access) -> tuple[str, ...]:
+    """The axes of the reduction that are the last dimensions of a read; all but the first are read as a whole."""
+    found: list[str] = []
+    for terms, size in reversed([*zip(read.dims, read.shape, strict=True)]):
+        ((axis, coefficient),) = terms if len(terms) == 1 else (("", 0),)
+        if coefficient != 1 or axis not in stage.reduce or axis in found:
+            break
+        found.append(axis)
+        if stage.extents[axis] != size:
+            break
+    return tuple(reversed(found))
+
+
+def sums_lie_apart(stage: Stage) -> bool:
+    """Whether only some axes of a reduction lie side by side along memory."""
+    return 0 < len(_terms(stage)) < len(stage.reduce)
+
+
+def dot_forms(task: Task, group: Group) -> list[Form]:
+    """A form for reductions along memory; none for other stages."""
+    if group.parts:
+        return []
+    dots = dots_of(group.main, task.target.lanes(group.main.bits))
+    return [] if dots is None else [Form("dots", partial(_schedule, group=group, dots=dots))]
+
+
+def _schedule(room: Room, group: Group, dots: Dots) -> None:
+    s, main = room.s, group.main
+    place_producers(room, group, inline=True)
+    for stage in group.between:
+        s[stage.name].compute_inline()
+    sides = {axis: room.choose(f"side_{n}", up_to(_SIDES, main.extents[axis])) for n, axis in enumerate(dots.sides)}
+    registers = room.target.vector_registers
+
+    def fits(values: Columns) -> Mask:
+        tile = [values[f"side_{n}"] for n in range(len(sides))]
+        return np.asarray(prod(tile) + sum(tile) <= registers)
+
+    room.limit(f"the register tile fits {registers} vector registers", fits)
+    total = s[main.name] if group.main is not group.output else s[s.cache_write(main.name, "local")]
+    total.reorder(*(axis for axis in main.reduce if axis not in dots.terms), *dots.terms)
+    _, lane = total.split(fused(total, [*dots.terms]), factor=room.target.lanes(main.bits))
+    part = s[partial_results(s, total.name, str(lane), len(main.spatial))]
+    out = s[group.output.name]
+    names = dict(zip(main.spatial, (str(a) for a in out.op.axis), strict=True))
+    outer = {axis: names[axis] for axis in main.spatial}
+    inner: list[str] = []
+    for axis, size in sides.items():
+        around, inside = out.split(names[axis], size, tail="peel")
+        outer[axis] = str(around)
+        inner.append(str(inside))
+    out.reorder(*outer.values(), *inner)
+    loop = run_in_parallel(s, out.name, [*outer.values()], room.target, int(main.points))
+    for stage_of_tile in (total, part):
+        stage_of_tile.compute_at(out, loop)
+        stage_of_tile.set_scope("local")
+    for tile, axes in ((out, inner), (total, [*sides])):
+        for axis in axes[:-1]:
+            tile.unroll(axis)
+        tile.vectorize(axes[-1])
+    steps = [str(axis) for axis in part.op.reduce_axis]
+    lanes = str(part.op.axis[-1])
+    around_tile = [axis for axis in main.spatial if axis not in sides]
+    part.reorder(*around_tile, *steps, *sides, lanes)
+    for axis in sides:
+        part.unroll(axis)
+    part.vectorize(lanes)
