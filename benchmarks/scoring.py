@@ -29,8 +29,9 @@ def measure() -> list[Figure]:
         space = require_candidates(sketches_of(task), rng)
         scorer = make_scorer(task, 0)
         largest = max(space, key=lambda sketch: sketch.size)
-        rows, estimates = scorer.describe(largest, largest.sample(rng, TRAINED_ON))
-        scorer.model.fit(rows, estimates, estimates * rng.lognormal(0, 0.1, len(rows)))
+        known = scorer.describe(largest, largest.sample(rng, TRAINED_ON))
+        seconds = known.estimates * rng.lognormal(0, 0.1, len(known.estimates))
+        scorer.model.fit(known.features, known.estimates, seconds)
         rates = [_rate(scorer, sketch, rng) for sketch in space]
     return [
         Figure(

@@ -69,14 +69,10 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A search of tensorlang: with the trace of every trial, and how often each failure was met.
-
-    `winner`: the trace that was returned when the time was over, after the fastest had been timed in turn.
-    """
+    """A search of tensorlang: with the trace of every trial, and how often each failure was met."""
 
     search: Search
     traces: tuple[Any, ...]
-    winner: Any
     failures: dict[str, int]
 
 
@@ -99,14 +95,13 @@ def search_own(task: Task, seconds: float, trials: int, folder: Path) -> Found:
         if len(told) < trials:
             start = result.seconds
             tune(task, trials, None, log, SEED, [note])
-        winner = None if result.best is None else result.best.trace
-        kept = {"asked": [seconds, trials], "trials": told, "winner": winner}
+        kept = {"asked": [seconds, trials], "trials": told}
         (folder / "search.json").write_text(json.dumps(kept), encoding="utf-8")
     rows = kept["trials"]
     statuses = [status for *_, status in rows if status != "ok"]
     failures = {status: statuses.count(status) for status in dict.fromkeys(statuses)}
     search = Search(tuple(Trial(elapsed, timed) for elapsed, timed, *_ in rows))
-    return Found(search, tuple(trace for _, _, trace, _ in rows), kept["winner"], failures)
+    return Found(search, tuple(trace for _, _, trace, _ in rows), failures)
 
 
 def search_tvm(subject: Subject, threads: int, trials: Sequence[int], folder: Path, interpreter: str) -> Search | str:

@@ -188,12 +188,11 @@ class _Told(Contestant):
 
 
 def chosen_traces(found: Found, plan: Plan) -> dict[str, Any]:
-    """What a search had found after the seconds, and after the trials; when all seconds were over, what it returned."""
+    """What a search had found after the seconds, and after the trials."""
     counts = {after_seconds(s): found.search.within(s) for s in plan.seconds}
     counts |= {after_trials(n): n for n in plan.trials}
     bests = {name: found.search.best(count) for name, count in counts.items()}
-    made = {name: found.traces[best] for name, best in bests.items() if best is not None}
-    return made if found.winner is None else made | {after_seconds(plan.seconds[-1]): found.winner}
+    return {name: found.traces[best] for name, best in bests.items() if best is not None}
 
 
 def distinct(traces: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:

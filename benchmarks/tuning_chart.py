@@ -59,7 +59,7 @@ def _grid(left: float, top: float, low: float, high: float, unit: str) -> Iterat
     for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
         x = _along(10.0**power, left, low, high)
         yield f'<path d="M{x:.1f} {top}v{HEIGHT}" stroke="{GRID}"/>'
-        yield text(x, top + HEIGHT + 14, f"{10**power:g} {unit}", anchor="middle", size=11)
+        yield text(x, top + HEIGHT + 14, f"{10**power:g} {unit[: None if power else -1]}", anchor="middle", size=11)
 
 
 def _stairs(points: Sequence[Point], left: float, top: float, low: float, high: float) -> Iterator[str]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tensorlang.autotune.apply import records_of
-from tensorlang.autotune.budget import check_budget
+from tensorlang.autotune.budget import check_budget, checked_seed
 from tensorlang.autotune.machines import LOCAL, Machines, machines_of
 from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, WorkersLost, record_of
 from tensorlang.autotune.measuring.jobs import Comparison
@@ -29,9 +30,10 @@ from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task
 from tensorlang.names import lookup
 
-BATCH = 8
-
 Callback = Callable[[Progress], None]
+
+IN_WORK = 2
+"""Batches that are measured at a time: the next one is proposed while the last one is being built."""
 
 
 def tune(
@@ -65,6 +67,7 @@ def tune(
     log cannot be read or written.
     """
     check_budget(trials, seconds, early_stopping)
+    seed = checked_seed(seed)
     start = time.monotonic()
     with ExitStack() as stack:
         machines = None if measurer is not None else stack.enter_context(machines_of(runner))
@@ -117,36 +120,57 @@ class _Run:
     early_stopping: int | None = None
     peak: float = 0.0
     writer: LogWriter | None = None
+    proposed: list[Candidate] = field(default_factory=list)
+    results: dict[int, TuningRecord] = field(default_factory=dict)
+    progress: int = 0
+    """Records when the best one came; those of earlier runs count as one step."""
+
+    def __post_init__(self) -> None:
+        self.progress = self.resumed
 
     def search(self, harness: Harness, trials: int, deadline: float | None) -> None:
-        """Measure batch after batch until the trials, the time or the space are used up."""
-        known = self.knowledge
-
-        def over() -> bool:
-            return (deadline is not None and time.monotonic() >= deadline) or self.is_stuck()
-
-        while len(known.records) < trials and not over():
-            known.learn()
-            batch = known.next_batch(min(BATCH, trials - len(known.records)), self.rng)
-            if not batch:
-                return
-            traces = [candidate.trace.to_json() for candidate in batch]
-            for position, measurement in harness.measure(traces, known.best_seconds):
-                record = self.record(batch[position], measurement)
+        """Measure until the trials, the time or the space are used up."""
+        known, end = self.knowledge, math.inf if deadline is None else deadline
+        proposals = self.proposals(max(1, harness.batch // IN_WORK), trials - len(known.records))
+        with closing(harness.measure(proposals, known.best_seconds, end)) as measured:
+            for position, measurement in measured:
+                record = self.record(self.proposed[position], measurement)
                 if self.writer is not None:
                     self.writer.append(record)
-                known.add(record, batch[position])
+                known.note(record)
+                if known.best is record:
+                    self.progress = len(known.records)
+                self.results[position] = record
                 self.tell(record)
-                if over():
+                if time.monotonic() >= end or self.is_stuck():
                     return
-            if self.writer is not None:
-                self.writer.sync()
+                if self.writer is not None and not len(self.results) % harness.batch:
+                    self.writer.sync()
+
+    def proposals(self, size: int, count: int) -> Iterator[Any]:
+        """Up to `count` traces to measure, `size` at a time; None when more results are needed first.
+
+        What is proposed draws on the results of all batches but the last one, which is still being measured, in the
+        order in which they were proposed: so proposals depend on times alone, not on how long builds take.
+        """
+        studied = settled = 0
+        while len(self.proposed) < count:
+            while not all(n in self.results for n in range(studied, settled)):
+                yield None
+            for n in range(studied, settled):
+                self.knowledge.study(self.proposed[n], self.results[n])
+            studied, settled = settled, len(self.proposed)
+            self.knowledge.learn()
+            batch = self.knowledge.next_batch(min(size, count - len(self.proposed)), self.rng)
+            if not batch:
+                return
+            self.proposed += batch
+            for candidate in batch:
+                yield candidate.trace.to_json()
 
     def is_stuck(self) -> bool:
         """Whether as many trials of this run as `early_stopping` have brought nothing better."""
-        count, best = self.early_stopping, self.knowledge.best
-        fresh = self.knowledge.records[self.resumed :]
-        return count is not None and len(fresh) >= count and all(r is not best for r in fresh[-count:])
+        return self.early_stopping is not None and len(self.knowledge.records) - self.progress >= self.early_stopping
 
     def record(self, candidate: Candidate, measurement: Measurement) -> TuningRecord:
         """The record of a measured candidate."""

@@ -27,6 +27,12 @@ class Backend(Protocol):
         order, and explicit sizes.
         """
 
+    def pack(self, kernel: Kernel, target: Target) -> bytes:
+        """All that another process of this machine needs to call `kernel`, compiled; TargetError as `compile`."""
+
+    def unpack(self, packed: bytes, target: Target) -> Executable:
+        """The callable of a packed kernel."""
+
 
 def backend(kind: str) -> Backend:
     """Return the backend of a target kind; TargetError names the known ones."""

@@ -15,7 +15,8 @@ Array = npt.NDArray[Any]
 class Arrays:
     """Seeded inputs, the outputs that they must give, and how far from them is still right.
 
-    `in_place`: for each output the number of the input that it overwrites, or -1; empty when none does.
+    `in_place`: for each output the number of the input that it overwrites, or -1; empty when none does. `overwritten`:
+    all inputs that a kernel changes, also those whose new values are no output.
     """
 
     inputs: tuple[Array, ...]
@@ -23,13 +24,44 @@ class Arrays:
     rtol: float
     atol: float
     in_place: tuple[int, ...] = ()
+    overwritten: tuple[int, ...] = ()
 
     def fresh(self) -> tuple[list[Array], list[Array]]:
         """New arguments of a kernel, and its outputs among them."""
         places = self.in_place or (-1,) * len(self.outputs)
-        inputs = [a.copy() if n in places else a for n, a in enumerate(self.inputs)]
+        inputs = [a.copy() if n in places or n in self.overwritten else a for n, a in enumerate(self.inputs)]
         outputs = [inputs[n] if n >= 0 else np.empty_like(o) for n, o in zip(places, self.outputs, strict=True)]
         return [*inputs, *(o for n, o in zip(places, outputs, strict=True) if n < 0)], outputs
+
+
+class Arguments:
+    """Arguments of kernels that run one after the other, and the outputs among them.
+
+    Before each run `renew` makes an input that is overwritten what it was, and other outputs wrong, but for zeros: an
+    element that a program never writes is one.
+    """
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.args, self.outputs = arrays.fresh()
+        places = arrays.in_place or (-1,) * len(arrays.outputs)
+        self._before = [
+            arrays.inputs[place] if place >= 0 else _wrong(wanted)
+            for place, wanted in zip(places, arrays.outputs, strict=True)
+        ]
+        self._inputs = [(self.args[n], arrays.inputs[n]) for n in arrays.overwritten if n not in places]
+
+    def renew(self) -> None:
+        """Make them ready for a run."""
+        for output, before in zip(self.outputs, self._before, strict=True):
+            np.copyto(output, before)
+        for changed, original in self._inputs:
+            np.copyto(changed, original)
+
+
+def _wrong(wanted: Array) -> Array:
+    """Zeros where they are wanted, and what is wrong elsewhere."""
+    other = np.invert(wanted) if wanted.dtype.kind in "biu" else np.full_like(wanted, np.nan)
+    return np.where(wanted == 0, np.zeros_like(wanted), other)
 
 
 def difference(arrays: Arrays, outputs: list[Array]) -> str:

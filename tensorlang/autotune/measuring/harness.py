@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.records.fingerprint import host, versions
@@ -15,6 +15,8 @@ from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
 
 LONGEST_ERROR = 2000
+BATCH = 8
+"""Candidates to ask for at a time where one machine measures: its builders are busy, and the model learns soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,13 @@ def record_of(
     seed: int,
     estimate: float = math.nan,
     peak: float = 0.0,
+    settings: Json | None = None,
 ) -> TuningRecord:
-    """The record of a candidate; `peak`: GFLOP/s of this machine, for measurements that were made here."""
+    """The record of a candidate.
+
+    `peak`: GFLOP/s of this machine, for measurements that were made here; `settings`: what the decisions stand for,
+    where they do not tell.
+    """
     return TuningRecord(
         workload=task.workload,
         target=task.target.to_json(),
@@ -88,7 +95,12 @@ def record_of(
         conditions=measurement.conditions,
         versions=versions(),
         time=now(),
+        settings=settings or {},
     )
+
+
+Measured: TypeAlias = Generator[tuple[int, Measurement], None, None]
+"""Positions of candidates with their measurements, as each is done; to close it drops the rest."""
 
 
 class WorkersLost(TensorlangError):
@@ -102,6 +114,10 @@ class Harness(Protocol):
     def task(self) -> Task:
         """The task, for the target of the machine that measures."""
 
+    @property
+    def batch(self) -> int:
+        """How many candidates to ask for at a time, so that nobody who measures is idle."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -111,10 +127,12 @@ class Harness(Protocol):
     def close(self) -> None:
         """End the processes and remove the files; what is being measured is dropped."""
 
-    def measure(self, traces: Sequence[Any], best: Callable[[], float | None]) -> Iterator[tuple[int, Measurement]]:
+    def measure(self, traces: Iterable[Any], best: Callable[[], float | None], deadline: float = math.inf) -> Measured:
         """Build and run candidates given as trace JSON; yield (position, measurement) as each is done.
 
-        `best` is asked for the time to beat. Raises WorkersLost when nobody is left to measure the rest.
+        `traces` may be proposed while others are measured: they are taken as they are needed, and None among them
+        means that there is none before the next result. `best` is asked for the time to beat. What is not done at the
+        `deadline` (of time.monotonic) is dropped. Raises WorkersLost when nobody is left to measure the rest.
         """
 
     def compare(self, trace: Any) -> Comparison:

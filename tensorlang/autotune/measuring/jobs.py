@@ -1,7 +1,7 @@
 """What worker processes do: build a candidate, run a built one, compare the winner with NumPy.
 
-Jobs and their results are plain data. Candidates travel as trace JSON, built kernels as loop IR; the machine
-code passes through the disk cache that builder and runner share.
+Jobs and their results are plain data. Candidates travel as trace JSON, built kernels as machine code with what it
+takes to load it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang import dtypes, topi
-from tensorlang.autotune.measuring.arrays import Array, Arrays, difference
+from tensorlang.autotune.measuring.arrays import Arguments, Array, Arrays, difference
 from tensorlang.autotune.measuring.flushing import cache_flusher
 from tensorlang.autotune.measuring.timing import (
     MOST_REJECTED,
@@ -55,7 +55,7 @@ class BuildJob:
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """A built kernel (pickled), the file of its arrays, and the time to beat in seconds.
+    """A built kernel, the file of its arrays, and the time to beat in seconds.
 
     `flush`: empty the caches before every sample. `urgent`: with real-time priority at once, since the system
     disturbed the last runs.
@@ -85,27 +85,28 @@ def output_tensors(tensors: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def build_candidate(job: BuildJob) -> bytes:
-    """Replay the trace, prove its final state legal, lower it, compile it into the cache; return the loop IR."""
+    """Replay the trace, prove its final state legal, lower it, compile it; return it packed, for another process."""
     tensors: tuple[Tensor, ...] = pickle.loads(job.tensors)
     schedule = Trace.from_json(job.trace).apply(create_schedule([t.op for t in output_tensors(tensors)]), check="final")
     kernel = lower(schedule, arguments_of(tensors), target=job.target).kernel
-    backend(job.target.kind).compile(kernel, job.target)
-    return pickle.dumps(kernel)
+    return backend(job.target.kind).pack(kernel, job.target)
 
 
 @lru_cache(maxsize=1)
-def _load_arrays(path: str) -> Arrays:
+def _load_arrays(path: str) -> tuple[Arrays, Arguments]:
+    """The arrays of a task, and the arguments that all its candidates are run on."""
     arrays: Arrays = pickle.loads(Path(path).read_bytes())
-    return arrays
+    return arrays, Arguments(arrays)
 
 
 def run_candidate(job: RunJob) -> RunResult:
     """Run a built kernel: check its outputs, then time it."""
-    call = backend(job.target.kind).compile(pickle.loads(job.kernel), job.target)
-    arrays = _load_arrays(job.arrays)
-    args, outputs = arrays.fresh()
+    call = backend(job.target.kind).unpack(job.kernel, job.target)
+    arrays, given = _load_arrays(job.arrays)
+    args = given.args
+    given.renew()
     first, clean = sample(lambda: call(*args), 1)
-    wrong = difference(arrays, outputs)
+    wrong = difference(arrays, given.outputs)
     if wrong:
         return RunResult(Status.WRONG_ANSWER, Timing(()), wrong)
     if clean and job.best is not None and first > max(HOPELESS * job.best, LONG_ENOUGH):
@@ -165,11 +166,12 @@ def undisturbed_peak(threads: int) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class CompareJob:
-    """The winner against NumPy: `operator` names its competitor (empty: the reference evaluation)."""
+    """The winner against NumPy: `operator`, with `options`, names its competitor (empty: the reference evaluation)."""
 
     build: BuildJob
     arrays: str
     operator: str
+    options: tuple[str, ...] = ()
     rounds: int = 30
     seconds: float = 6.0
 
@@ -190,12 +192,13 @@ class Comparison:
 
 def compare_with_numpy(job: CompareJob) -> Comparison:
     """Time the candidate and NumPy on the same inputs, interleaved."""
-    kernel = pickle.loads(build_candidate(job.build))
-    call = backend(job.build.target.kind).compile(kernel, job.build.target)
-    arrays = _load_arrays(job.arrays)
-    (ours, _), theirs = arrays.fresh(), [np.empty_like(o) for o in arrays.outputs]
+    call = backend(job.build.target.kind).unpack(build_candidate(job.build), job.build.target)
+    arrays, ours = _load_arrays(job.arrays)
+    ours.renew()
+    theirs = [np.empty_like(o) for o in arrays.outputs]
     if job.operator in topi.OPERATORS:
-        numpy_call = topi.OPERATORS[job.operator].numpy
+        operator = topi.operator(job.operator)
+        numpy_call = operator.with_options(operator.read_options(job.options)).numpy
         calls: list[Callable[[], object]] = [lambda: numpy_call(*arrays.inputs, *theirs)]
         chosen = os.environ.get("OPENBLAS_CORETYPE")
         competitor = f"NumPy ({chosen} kernels)" if chosen else "NumPy"
@@ -205,7 +208,7 @@ def compare_with_numpy(job: CompareJob) -> Comparison:
         inputs = in_program_order(program, tensors, arrays.inputs)
         calls = [lambda: evaluate(program, inputs)]
         competitor = "NumPy reference evaluation"
-    calls.insert(0, lambda: call(*ours))
+    calls.insert(0, lambda: call(*ours.args))
     for each in calls:
         each()
     with raised_priority():

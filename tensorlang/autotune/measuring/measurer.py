@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import tempfile
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +16,7 @@ from typing import Any
 
 from tensorlang import dtypes
 from tensorlang.autotune.measuring.arrays import Arrays
+from tensorlang.autotune.measuring.harness import BATCH, Measured
 from tensorlang.autotune.measuring.harness import Limits as Limits
 from tensorlang.autotune.measuring.harness import Measurement as Measurement
 from tensorlang.autotune.measuring.jobs import (
@@ -38,8 +41,9 @@ from tensorlang.autotune.measuring.pool import (
     wait_any,
 )
 from tensorlang.autotune.measuring.seeded import reference_arrays
+from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.autotune.records.record import Json, Status
-from tensorlang.autotune.task import Task, operator_of
+from tensorlang.autotune.task import Task, operator_of, options_of
 from tensorlang.errors import TargetError, TensorlangError
 from tensorlang.target.detect import runs_here
 
@@ -73,7 +77,7 @@ class Measurer:
         self._tensors = pickle.dumps(self.task.tensors)
         self._folder = tempfile.TemporaryDirectory(prefix="tensorlang-tune-")
         self._shares = share_cpus(self.task.threads, allowed_cpus(), self.limits.builders)
-        extra = {"TENSORLANG_CACHE_DIR": str(Path(self._folder.name, "cache")), "TENSORLANG_CACHE": "1"}
+        extra = {"TENSORLANG_CACHE": "0"}  # every candidate is built once, and travels as it is
         memory = self.limits.memory or _memory_limit()
         try:
             environment = thread_environment(self.task.threads, extra)
@@ -97,39 +101,47 @@ class Measurer:
         return reference_arrays(self.task, self.seed, self._builders[0])
 
     @property
+    def batch(self) -> int:
+        """What keeps the builders of one machine busy."""
+        return max(BATCH, 2 * len(self._builders))
+
+    @property
     def arrays_path(self) -> str:
         """The file of the seeded inputs and reference outputs."""
         return str(Path(self._folder.name, "arrays.pickle"))
 
     def close(self) -> None:
         """Kill the workers and remove the files."""
-        for worker in self._builders:
+        workers = [*self._builders, *([self._runner] if hasattr(self, "_runner") else [])]
+        for worker in workers:  # all at once: an interrupt may end the waiting for any of them
+            worker.kill()
+        for worker in workers:
             worker.close()
-        if hasattr(self, "_runner"):
-            self._runner.close()
         self._folder.cleanup()
 
-    def measure(self, traces: Sequence[Any], best: Callable[[], float | None]) -> Iterator[tuple[int, Measurement]]:
+    def measure(self, traces: Iterable[Any], best: Callable[[], float | None], deadline: float = math.inf) -> Measured:
         """Build and run candidates given as trace JSON; yield (position, measurement) as each is done.
 
-        `best` is asked before each run for the time to beat. Builds go on beside runs where CPUs allow it.
+        `best` is asked before each run for the time to beat. Builds go on beside runs where CPUs allow it. `traces` is
+        asked for more while builders work and nothing runs: what it computes then disturbs no run.
         """
-        waiting = deque(range(len(traces)))
+        supply = Supply(traces)
         built: deque[tuple[int, bytes]] = deque()
         building: dict[int, int] = {}
         running: int | None = None
+        workers = (*self._builders, self._runner)
         try:
-            while waiting or built or building or running is not None:
-                for n, worker in enumerate(self._builders):
-                    if waiting and not worker.busy and not (self._shares.polite[n] and running is not None):
-                        building[n] = waiting.popleft()
-                        job = BuildJob(self._tensors, traces[building[n]], self.task.target)
-                        worker.submit(self.limits.build, build_candidate, job)
+            while time.monotonic() < deadline:
+                self._submit_builds(supply, building, running is not None)
                 if built and running is None:
                     running, kernel = built.popleft()
                     self._pause_builders()
                     self._submit_run(kernel, best())
-                wait_any([*self._builders, self._runner])
+                if running is None and supply.refill(len(self._builders)):
+                    continue
+                if running is None and not building:
+                    return
+                wait_any(workers, deadline)
                 for n in list(building):
                     if (reply := self._builders[n].collect()) is not None:
                         position = building.pop(n)
@@ -137,13 +149,22 @@ class Measurer:
                             built.append((position, reply.value))
                         else:
                             yield position, _failed_build(reply)
+                            supply.reopen()
                 if running is not None and (reply := self._runner.collect()) is not None:
                     done, running = running, None
                     self._resume_builders()
                     yield done, self._ran(reply)
+                    supply.reopen()
         finally:  # also when the caller has enough before all is measured
-            for worker in (*self._builders, self._runner):
+            for worker in workers:
                 worker.abandon()
+
+    def _submit_builds(self, supply: Supply, building: dict[int, int], runs: bool) -> None:
+        """Give every free builder a candidate, but for those that are paused while something runs."""
+        for n, worker in enumerate(self._builders):
+            if supply.waiting and not worker.busy and not (self._shares.polite[n] and runs):
+                building[n], trace = supply.waiting.popleft()
+                worker.submit(self.limits.build, build_candidate, BuildJob(self._tensors, trace, self.task.target))
 
     def _pause_builders(self) -> None:
         for worker, polite in zip(self._builders, self._shares.polite, strict=True):
@@ -184,8 +205,10 @@ class Measurer:
 
     def compare(self, trace: Any) -> Comparison:
         """Time a candidate beside NumPy, interleaved in the runner; TensorlangError when it does not run."""
-        name = "" if operator_of(self.task) is None else self.task.workload.name
-        job = CompareJob(BuildJob(self._tensors, trace, self.task.target), self.arrays_path, name)
+        work = self.task.workload
+        name = "" if operator_of(self.task) is None else work.name
+        build = BuildJob(self._tensors, trace, self.task.target)
+        job = CompareJob(build, self.arrays_path, name, tuple(options_of(work.args)))
         reply = self._runner.run(self.limits.compare, compare_with_numpy, job)
         if reply.status is not Status.OK:
             raise TensorlangError(f"the comparison with NumPy did not run: {reply.status}: {reply.error}")

@@ -8,8 +8,10 @@ every worker. A worker that dies or exceeds its limit is killed and replaced; th
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
+import selectors
 import signal
 import socket
 import subprocess
@@ -17,16 +19,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tensorlang.autotune.measuring.messages import Channel
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
 
 START_LIMIT = 60.0
-_PACKAGE_PARENT = str(Path(__file__).parents[2])
+_PACKAGE_PARENT = str(Path(__file__).parents[3])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,20 @@ class Reply:
 
 
 class Worker:
-    """One worker process, restarted as needed. Not for use by several threads."""
+    """One worker process, restarted as needed. Not for use by several threads.
+
+    Nothing here waits for the process but `run`: it may be stopped, or dead, at any time.
+    """
 
     def __init__(self, settings: WorkerSettings | None = None) -> None:
         self._settings = settings or WorkerSettings()
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self._channel: Channel | None = None
         self._limit = 0.0
         self._deadline: float | None = None
         self._paused: float | None = None
         self._ready = False
+        self._closed = False
         self.starts = 0
         self._start()
 
@@ -72,24 +78,24 @@ class Worker:
         return self._paused is not None
 
     @property
-    def connection(self) -> Connection:
+    def channel(self) -> Channel:
         """Readable when a reply, or the news of a crash, is there."""
-        if self._connection is None:
+        if self._closed or self._channel is None:
             raise InternalError("a closed worker was used")
-        return self._connection
+        return self._channel
 
     @property
     def remaining(self) -> float:
         """Seconds until the running call is over its limit; pauses do not count."""
         if self._deadline is None or self._paused is not None:
-            return float("inf")
+            return math.inf
         return max(0.0, self._deadline - time.monotonic())
 
     def pause(self) -> None:
         """Take the process off its CPU, whatever it is doing."""
         if self._process is not None and self._paused is None:
+            self._paused = time.monotonic()  # before the signal: an interrupt between them must not hide the pause
             self._process.send_signal(signal.SIGSTOP)
-            self._paused = time.monotonic()
 
     def resume(self) -> None:
         """Let a paused process go on; its call has as much time left as it had."""
@@ -100,59 +106,68 @@ class Worker:
         self._paused = None
 
     def abandon(self) -> None:
-        """Drop the running call, if there is one: its process is killed and replaced."""
+        """Drop the running call, if there is one: its process is killed, and replaced when there is another call."""
         self.resume()
         if self.busy:
+            self._stop()
             self._deadline = None
-            self._restart()
 
     def submit(self, limit: float, function: Callable[..., Any], *args: Any) -> None:
         """Start `function(*args)`; both are pickled. It is killed after `limit` seconds from when its process is up."""
         if self.busy:
             raise InternalError("a worker got a second call before its first was done")
         payload = pickle.dumps((function, args))
+        if self._process is None and not self._closed:
+            self._start()
         try:
-            self.connection.send_bytes(payload)
+            self.channel.put(payload)
         except OSError:  # died while idle
             self._restart()
-            self.connection.send_bytes(payload)
+            with contextlib.suppress(OSError):  # and again: that is the reply
+                self.channel.put(payload)
         self._limit = limit
         self._deadline = time.monotonic() + (limit if self._ready else START_LIMIT)
 
     def collect(self) -> Reply | None:
         """Return the reply if there is one, or if the call is over its limit; None while it runs, or is paused."""
-        if self._paused is not None:  # perhaps amid its reply: who begins to read that would wait for ever
+        if self._paused is not None or not self.busy:
             return None
-        while self.connection.poll():
-            try:
-                received = self.connection.recv_bytes()
-            except (EOFError, OSError):
-                self._deadline = None
-                return Reply(Status.CRASH, error=self._restart(grace=1.0))
-            if self._ready:
-                self._deadline = None
-                return Reply(*pickle.loads(received))
-            self._ready = True  # the first message says so, and the call's time begins
-            if self._deadline is not None:
+        try:
+            self.channel.push()
+            while (message := self.channel.take()) is not None:
+                if self._ready:
+                    self._deadline = None
+                    return Reply(*pickle.loads(message))
+                self._ready = True  # the first message says so, and the call's time begins
                 self._deadline = time.monotonic() + self._limit
-        if self.busy and self.remaining == 0:
-            why = f"not done after {self._limit:g} s" if self._ready else f"not started after {START_LIMIT:g} s"
+        except (EOFError, OSError):
+            how = self._restart(grace=1.0)
             self._deadline = None
-            self._restart()
-            return Reply(Status.TIMEOUT, error=why)
-        return None
+            return Reply(Status.CRASH, error=how)
+        if self.remaining > 0:
+            return None
+        why = f"not done after {self._limit:g} s" if self._ready else f"not started after {START_LIMIT:g} s"
+        self._restart()
+        self._deadline = None
+        return Reply(Status.TIMEOUT, error=why)
 
     def run(self, limit: float, function: Callable[..., Any], *args: Any) -> Reply:
         """Call and wait for the reply."""
         self.submit(limit, function, *args)
         while (reply := self.collect()) is None:
-            wait([self.connection], self.remaining)
+            wait_any([self])
         return reply
+
+    def kill(self) -> None:
+        """Kill the process, without waiting for its end."""
+        if self._process is not None:
+            self._process.kill()
 
     def close(self) -> None:
         """Kill the process, running or not."""
-        self._deadline = None
+        self._closed = True
         self._stop()
+        self._deadline = None
 
     def __enter__(self) -> Worker:
         return self
@@ -164,6 +179,9 @@ class Worker:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self._paused = None
+        self._ready = False
         settings = self._settings
         command = [sys.executable, "-m", "tensorlang.autotune.measuring.worker", str(theirs.fileno())]
         command += [",".join(map(str, settings.cpus)), str(settings.memory_bytes)]
@@ -177,22 +195,20 @@ class Worker:
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, **dict(settings.environment), "PYTHONPATH": path},
             )
-        self._connection = Connection(ours.detach())
-        self._paused = None
-        self._ready = False
         self.starts += 1
 
     def _stop(self, grace: float = 0.0) -> str:
         """End the process, after `grace` seconds if it does not end by itself, and say how it ended."""
-        if self._process is None or self._connection is None:
+        if self._channel is not None:
+            self._channel.close()
+        if self._process is None:
             return ""
-        self._connection.close()
         try:
             code = self._process.wait(grace)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        self._process = self._connection = None
+        self._process = self._channel = self._paused = None
         return _describe_exit(code)
 
     def _restart(self, grace: float = 0.0) -> str:
@@ -209,11 +225,17 @@ def _describe_exit(code: int) -> str:
     return f"the worker process died of signal {-code}"
 
 
-def wait_any(workers: Iterable[Worker]) -> None:
-    """Wait until a busy worker that is not paused has a reply or is over its limit."""
+def wait_any(workers: Iterable[Worker], until: float = math.inf) -> None:
+    """Wait until a busy worker that is not paused has a reply, takes more or is over its limit, or `until` a time."""
     busy = [w for w in workers if w.busy and not w.paused]
-    if busy:
-        wait([w.connection for w in busy], min(w.remaining for w in busy))
+    seconds = min(until - time.monotonic(), *(w.remaining for w in busy), math.inf)
+    if not busy or seconds <= 0:
+        return
+    with selectors.DefaultSelector() as selector:
+        for worker in busy:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.channel.is_full else 0)
+            selector.register(worker.channel, events)
+        selector.select(None if seconds == math.inf else seconds)
 
 
 def thread_environment(threads: int, extra: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:

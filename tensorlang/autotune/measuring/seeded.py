@@ -64,7 +64,7 @@ def reference_arrays(task: Task, seed: int, worker: Worker) -> Arrays:
     """Seeded inputs with their outputs; `worker` runs the reference of programs too large for NumPy."""
     inputs = seeded_inputs(task, seed)
     rtol, atol = tolerance(task.program)
-    return Arrays(inputs, _outputs(task, inputs, worker), rtol, atol, task.in_place)
+    return Arrays(inputs, _outputs(task, inputs, worker), rtol, atol, task.in_place, task.overwritten)
 
 
 def _outputs(task: Task, inputs: tuple[Array, ...], worker: Worker) -> tuple[Array, ...]:

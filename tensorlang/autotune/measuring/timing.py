@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-SHORTEST_SAMPLE = 2e-4
+SHORTEST_SAMPLE = 5e-4
+WARMING = 0.02
+SETTLED = 5
+NEW_LEAST = 0.99
 REPEATS = 10
 FEWEST = 3
 ENOUGH = 5
@@ -52,10 +54,19 @@ def waited_nanoseconds() -> int:
     total = 0
     for task in _threads():
         try:
-            total += int(Path(f"/proc/self/task/{task}/schedstat").read_bytes().split()[1])
+            total += int(_read(f"/proc/self/task/{task}/schedstat").split()[1])
         except (OSError, IndexError, ValueError):
             continue
     return total
+
+
+def _read(path: str) -> bytes:
+    """What a small file of the system holds; many times a measurement, so without anything in between."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 256)
+    finally:
+        os.close(descriptor)
 
 
 def _threads() -> list[int]:
@@ -78,7 +89,7 @@ def sample(call: Callable[[], object], number: int) -> tuple[float, bool]:
 
 
 def calls_per_sample(call: Callable[[], object], first: float) -> int:
-    """How many calls make a sample of at least 0.2 ms, given the seconds of a first call."""
+    """How many calls make a sample of at least 0.5 ms, given the seconds of a first call."""
     if first >= SHORTEST_SAMPLE:
         return 1
     start = time.perf_counter()
@@ -97,15 +108,17 @@ def time_kernel(
 ) -> Timing:
     """Time a call that was run once already. `flush` runs before every sample, which is of one call then.
 
-    Stops after one sample over twice `best`, after three whose median is over 1.3 times `best` or that say with
-    confidence that it is over `best`, after five that agree within half a percent, after ten, or after two seconds and
-    three samples. Disturbed samples are taken again, `most_rejected` times; then three good ones must do.
+    Short calls are warmed up first. Stops after one sample over twice `best`, after three whose median is over 1.3
+    times `best` or that say with confidence that it is over `best`, after five that agree within half a percent, after
+    ten, or after two seconds and three samples. Disturbed samples are taken again, `most_rejected` times; then three
+    good ones must do.
     """
     prepare = flush or _nothing
     prepare()
     first, clean = take(call, 1)
     number = 1 if flush else calls_per_sample(call, first)
-    seconds = [first] if clean and number == 1 else []
+    warmed = not flush and warm_up(call, number, first, take)
+    seconds = [first] if clean and number == 1 and not warmed else []
     rejected = 0
     while not _enough(seconds, best, number):
         prepare()
@@ -118,6 +131,22 @@ def time_kernel(
         if rejected >= most_rejected:
             return Timing(tuple(seconds), rejected, noisy=len(seconds) < FEWEST)
     return Timing(tuple(seconds), rejected)
+
+
+def warm_up(call: Callable[[], object], number: int, first: float, take: Take) -> bool:
+    """Sample until five in a row bring no new least, for at most 20 ms; tell whether there was anything to do.
+
+    After a pause the first samples of a short call take up to four times as long as later ones: helper threads slept,
+    and clocks were low.
+    """
+    spent = start = first * number
+    least, stale = first, 0
+    while stale < SETTLED and spent < WARMING:
+        value, _ = take(call, number)
+        spent += value * number
+        stale = stale + 1 if value > NEW_LEAST * least else 0
+        least = min(least, value)
+    return spent > start
 
 
 def _nothing() -> None:

@@ -7,10 +7,11 @@ import ctypes
 import os
 import pickle
 import signal
+import socket
 import sys
-from multiprocessing.connection import Connection
 from typing import Any
 
+from tensorlang.autotune.measuring.messages import receive, send
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError, ScheduleError, TensorlangError
 
@@ -49,22 +50,24 @@ def _call(payload: bytes) -> tuple[Status, Any, str]:
         return Status.RUN_ERROR, None, f"{type(error).__name__}: {error}"
 
 
-def serve(connection: Connection) -> None:
+def serve(connection: socket.socket) -> None:
     """Say that we are here, then answer calls until the other end closes."""
-    connection.send_bytes(READY)
-    while True:
-        try:
-            payload = connection.recv_bytes()
-        except EOFError:
-            return
-        connection.send_bytes(pickle.dumps(_call(payload)))
+    send(connection, READY)
+    with connection.makefile("rb") as stream:
+        while True:
+            try:
+                payload = receive(stream)
+            except EOFError:
+                return
+            send(connection, pickle.dumps(_call(payload)))
 
 
 def main(arguments: list[str]) -> None:
     """Run a worker: descriptor of the connection, CPUs, bytes of memory."""
     descriptor, cpus, memory_bytes = arguments
     _limit_process([int(c) for c in cpus.split(",") if c], int(memory_bytes))
-    serve(Connection(int(descriptor)))
+    with socket.socket(fileno=int(descriptor)) as connection:
+        serve(connection)
 
 
 if __name__ == "__main__":

@@ -13,64 +13,75 @@ from tensorlang.autotune.model.features import features
 from tensorlang.autotune.model.nest import Nest
 from tensorlang.autotune.records.log import best_record
 from tensorlang.autotune.records.record import Status, TuningRecord
-from tensorlang.autotune.search.evolution import Candidate, Rows, Scorer, propose
+from tensorlang.autotune.search.evolution import Candidate, Evolution, Place, Scorer
+from tensorlang.autotune.search.population import Rows
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.task import Task
 
 ELITES = 32
+GROWTH = 16  # the share of new results, as one in so many, that the model is trained again for
 
 
 @dataclass(slots=True)
 class Knowledge:
-    """Grows by `resume` and `add`; `next_batch` draws on it."""
+    """Grows by `resume`, `note` and `study`; `next_batch` draws on it."""
 
     sketches: tuple[Sketch, ...]
     scorer: Scorer
     records: list[TuningRecord] = field(default_factory=list)
+    best: TuningRecord | None = None
+    """The fastest record that is ok."""
     _timed: list[tuple[Candidate, float]] = field(default_factory=list)
+    _learned: int = 0
     _seen: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     _keys: set[str] = field(default_factory=set)
     _loops: set[tuple[str, bytes]] = field(default_factory=set)
+    _evolution: Evolution = field(init=False)
 
-    @property
-    def best(self) -> TuningRecord | None:
-        """The fastest record that is ok."""
-        return best_record(self.records)
+    def __post_init__(self) -> None:
+        self._evolution = Evolution(self.sketches, self.scorer)
 
     def best_seconds(self) -> float | None:
         """The time to beat."""
         return None if self.best is None else self.best.median
 
-    def add(self, record: TuningRecord, candidate: Candidate) -> None:
-        """Take in the record of a candidate just measured."""
+    def note(self, record: TuningRecord) -> None:
+        """Take in a record."""
         self.records.append(record)
+        self.best = best_record([record] if self.best is None else [self.best, record])
+
+    def study(self, candidate: Candidate, record: TuningRecord) -> None:
+        """Let proposals draw on what a candidate came to."""
         if record.ok:
             self._timed.append((candidate, record.median))
 
     def resume(self, records: Sequence[TuningRecord]) -> None:
         """Take over records of an earlier run: they are not measured again, and they train the model."""
         by_name = {s.name: s for s in self.sketches}
+        known: list[tuple[Sketch, tuple[int, ...], TuningRecord]] = []
         for record in records:
+            self.note(record)
             if record.status is Status.NOISY:  # says nothing of the candidate, which may be measured again
-                self.records.append(record)
                 continue
             self._keys.add(record.trace_key)
             sketch = by_name.get(record.sketch)
             row = None if sketch is None else sketch.row(record.decisions)
-            if sketch is None or row is None:
-                self.records.append(record)
-                continue
-            self._seen.add((sketch.name, row))
-            (candidate,) = self.scorer.candidates([(sketch, row)])
-            self._loops.add((sketch.name, candidate.loops))
-            self.add(record, candidate)
+            if sketch is not None and row is not None:
+                self._seen.add((sketch.name, row))
+                known.append((sketch, row, record))
+        candidates = self.scorer.candidates([(sketch, row) for sketch, row, _ in known])
+        for candidate, (_, _, record) in zip(candidates, known, strict=True):
+            self._loops.add((candidate.sketch.name, candidate.loops))
+            self.study(candidate, record)
 
     def learn(self) -> None:
-        """Train the model on everything timed so far."""
-        if self._timed:
-            rows = np.stack([candidate.features for candidate, _ in self._timed])
-            estimates = np.array([candidate.estimate for candidate, _ in self._timed])
-            self.scorer.model.fit(rows, estimates, np.array([seconds for _, seconds in self._timed]))
+        """Train the model on everything studied so far, when that is more by enough: training takes the longer, too."""
+        if len(self._timed) - self._learned < max(1, self._learned // GROWTH):
+            return
+        self._learned = len(self._timed)
+        rows = np.stack([candidate.features for candidate, _ in self._timed])
+        estimates = np.array([candidate.estimate for candidate, _ in self._timed])
+        self.scorer.model.fit(rows, estimates, np.array([seconds for _, seconds in self._timed]))
 
     def next_batch(self, count: int, rng: np.random.Generator) -> list[Candidate]:
         """Candidates that nobody measured yet; different decisions that make one schedule count once.
@@ -80,9 +91,7 @@ class Knowledge:
         fresh: list[Candidate] = []
         while not fresh:
             starts = self._starts(count)
-            proposed = starts + propose(
-                self.sketches, self.scorer, self._seen, self._elites(), count - len(starts), rng
-            )
+            proposed = starts + self._evolution.propose(self._seen, self._elites(), count - len(starts), rng)
             for candidate in proposed:
                 if (candidate.sketch.name, candidate.row) in self._seen:
                     continue
@@ -102,11 +111,10 @@ class Knowledge:
         fresh = [(s, row) for s, row in rows if row is not None and (s.name, row) not in self._seen]
         return self.scorer.candidates(fresh[:count])
 
-    def _elites(self) -> list[tuple[int, tuple[int, ...]]]:
-        """The fastest candidates, as (sketch number, row)."""
-        numbers = {s.name: n for n, s in enumerate(self.sketches)}
+    def _elites(self) -> list[Place]:
+        """The fastest candidates."""
         fastest = sorted(self._timed, key=lambda item: item[1])[:ELITES]
-        return [(numbers[candidate.sketch.name], candidate.row) for candidate, _ in fastest]
+        return [(candidate.sketch, candidate.row) for candidate, _ in fastest]
 
 
 def make_scorer(task: Task, seed: int, transferred: Transferred | None = None) -> Scorer:

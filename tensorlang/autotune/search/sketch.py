@@ -34,10 +34,18 @@ class OpenTrace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A limit of the device on decisions, checked before any build. `text` names it for the user."""
+    """A limit of the device on decisions, checked before any build. `text` names it for the user.
+
+    `prefix`: it looks only at decisions whose names begin so.
+    """
 
     text: str
     holds: Callable[[Columns], Mask]
+    prefix: str = ""
+
+
+_LARGEST = np.iinfo(np.int64).max
+"""Numbers of candidates are int64 up to here; those of larger sketches, of many stages, are Python's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +92,63 @@ class Sketch:
             every = self.unravel(np.arange(self.size))
             every = every[self.allowed(every)]
             return every[rng.permutation(len(every))[:count]]
-        drawn = self.unravel(rng.integers(0, self.size, 4 * count))
-        drawn = np.unique(drawn[self.allowed(drawn)], axis=0)
+        drawn = self._mended(self.draw(rng, 4 * count), rng)
+        drawn = self.unravel(np.unique(self.numbers(drawn[self.allowed(drawn)])))
         return drawn[rng.permutation(len(drawn))[:count]]
+
+    def draw(self, rng: np.random.Generator, count: int) -> Indices:
+        """Candidates at random, allowed or not."""
+        if self.size <= _LARGEST:
+            return self.unravel(rng.integers(0, self.size, count))
+        return np.stack([rng.integers(0, len(values), count) for values in self.knobs.values()], axis=1)
+
+    def _mended(self, drawn: Indices, rng: np.random.Generator) -> Indices:
+        """Candidates whose groups of stages are allowed, each for itself.
+
+        Of many groups hardly a candidate would be allowed in all. The decisions of one that is not are taken from
+        another candidate, where it is.
+        """
+        for prefix in dict.fromkeys(c.prefix for c in self.constraints if c.prefix):
+            columns = self.columns(drawn)
+            good = np.ones(len(drawn), dtype=bool)
+            for constraint in self.constraints:
+                if constraint.prefix == prefix:
+                    good &= constraint.holds(columns)
+            places = np.flatnonzero([name.startswith(prefix) for name in self.knobs])
+            bad = np.flatnonzero(~good)
+            if len(bad) and good.any():
+                donors = rng.choice(np.flatnonzero(good), len(bad))
+                drawn[np.ix_(bad, places)] = drawn[np.ix_(donors, places)]
+        return drawn
 
     def unravel(self, numbers: npt.NDArray[np.int64]) -> Indices:
         """Candidate numbers (0 <= number < size) as rows of indices."""
         shape = tuple(len(values) for values in self.knobs.values())
         if not shape:
             return np.zeros((len(numbers), 0), dtype=np.int64)
-        return np.stack(np.unravel_index(numbers, shape), axis=1).astype(np.int64)
+        if self.size <= _LARGEST:
+            return np.stack(np.unravel_index(numbers, shape), axis=1).astype(np.int64)
+        columns: list[npt.NDArray[np.int64]] = []
+        for base in reversed(shape):
+            numbers, digits = numbers // base, numbers % base
+            columns.insert(0, digits.astype(np.int64))
+        return np.stack(columns, axis=1)
+
+    def numbers(self, indices: Indices) -> npt.NDArray[np.int64]:
+        """The candidate numbers of rows of indices."""
+        shape = tuple(len(values) for values in self.knobs.values())
+        if not shape:
+            return np.zeros(len(indices), dtype=np.int64)
+        if self.size <= _LARGEST:
+            return np.asarray(np.ravel_multi_index(tuple(indices.T), shape), dtype=np.int64)
+        numbers = np.zeros(len(indices), dtype=object)
+        for base, digits in zip(shape, indices.T, strict=True):
+            numbers = numbers * base + digits.astype(object)
+        return numbers
+
+    def indices(self, rows: Sequence[tuple[int, ...]]) -> Indices:
+        """Rows of candidates as one array."""
+        return np.asarray(rows, dtype=np.int64).reshape(len(rows), len(self.knobs))
 
     def row(self, decisions: Mapping[str, int]) -> tuple[int, ...] | None:
         """The place of a candidate; None when the sketch has no such candidate."""
@@ -123,8 +178,7 @@ def require_candidates(sketches: Sequence[Sketch], rng: np.random.Generator) -> 
 def _emptied_by(sketch: Sketch, rng: np.random.Generator) -> str:
     """The first constraint after which no candidate is left."""
     size = min(sketch.size, 4096)
-    numbers = np.arange(size) if sketch.size <= size else rng.integers(0, sketch.size, size)
-    indices = sketch.unravel(numbers)
+    indices = sketch.unravel(np.arange(size)) if sketch.size <= size else sketch.draw(rng, size)
     for constraint in sketch.constraints:
         indices = indices[constraint.holds(sketch.columns(indices))]
         if not len(indices):

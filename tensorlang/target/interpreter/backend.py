@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,14 @@ class InterpreterBackend:
         interpreted = translate(kernel)
         sources = {"python": lambda: interpreted.source}
         return Executable(kernel, target, _Launch(interpreted), sources=sources, signature=signature)
+
+    def pack(self, kernel: Kernel, target: Target) -> bytes:
+        """The kernel itself: it is translated where it runs."""
+        return pickle.dumps(kernel)
+
+    def unpack(self, packed: bytes, target: Target) -> Executable:
+        """Return a callable for a packed kernel."""
+        return self.compile(pickle.loads(packed), target)
 
 
 BACKEND = InterpreterBackend()

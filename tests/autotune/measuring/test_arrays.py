@@ -8,7 +8,7 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tensorlang.autotune.measuring.arrays import Arrays, _plainly_equal, difference
+from tensorlang.autotune.measuring.arrays import Arguments, Arrays, _plainly_equal, difference
 from tensorlang.autotune.measuring.flushing import cache_flusher
 
 RTOL, ATOL = 1e-4, 1e-5
@@ -57,3 +57,25 @@ def test_a_flusher_is_made_once_and_leaves_our_affinity_alone(threads: int) -> N
     flush()
     assert psutil.Process().cpu_affinity() == before
     assert cache_flusher((1 << 10, 1 << 12), threads) is flush
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.uint8, np.int64, np.bool_])
+def test_outputs_that_nobody_wrote_are_wrong(dtype: Any) -> None:
+    wanted = np.ones((3, 5), dtype)
+    wanted[1, 2] = 0
+    arrays = _arrays(wanted)
+    given = Arguments(arrays)
+    given.outputs[0][...] = wanted  # by the candidate before
+    given.renew()
+    assert "14 of 15" in difference(arrays, given.outputs)
+
+
+def test_what_a_kernel_overwrites_is_as_it_was() -> None:
+    before, after = np.arange(4.0), np.arange(4.0) + 1
+    arrays = Arrays((before,), (after,), RTOL, ATOL, (0,))
+    given = Arguments(arrays)
+    for _ in range(2):
+        given.renew()
+        given.args[0] += 1
+        assert difference(arrays, given.outputs) == ""
+    assert np.array_equal(before, np.arange(4.0))

@@ -117,7 +117,16 @@ def test_a_runner_that_is_killed_from_outside_is_a_crash_and_the_rest_goes_on(
 def test_a_batch_that_is_given_up_leaves_nothing_behind(measurer: Measurer, steps: Any) -> None:
     some = measurer.measure([steps, *[{"fault": "hang", "trace": steps}] * 3], lambda: None)
     assert next(some)[1].status in (*GOOD, Status.TIMEOUT)  # whichever was built first
-    some.close()  # type: ignore[attr-defined]
+    some.close()
+    assert [r.status in GOOD for r in _measure(measurer, [steps, steps])] == [True, True]
+
+
+def test_what_is_not_done_at_the_deadline_is_dropped(measurer: Measurer, steps: Any) -> None:
+    hangs = [{"fault": name, "trace": steps} for name in ("builder hangs", "hang")]
+    start = time.monotonic()
+    assert dict(measurer.measure([hangs[0]] * 3, lambda: None, start + 0.5)) == {}
+    assert dict(measurer.measure([hangs[1]], lambda: None, start + 1.0)) == {}
+    assert time.monotonic() - start < measurer.limits.run
     assert [r.status in GOOD for r in _measure(measurer, [steps, steps])] == [True, True]
 
 

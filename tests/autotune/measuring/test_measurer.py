@@ -52,6 +52,24 @@ def test_good_candidates_are_timed_and_checked(task: Task, measurer: Measurer) -
         assert all(0 < s < 1 for s in result.seconds)
 
 
+def test_candidates_may_be_proposed_from_the_results_of_others(task: Task, measurer: Measurer) -> None:
+    first, *rest = _traces(task, 4)
+    found: dict[int, Measurement] = {}
+    asked: list[int] = []
+
+    def proposed() -> Iterator[Any]:
+        yield first
+        while not found:
+            yield None
+        asked.append(len(found))
+        yield from rest
+
+    for position, measurement in measurer.measure(proposed(), lambda: None):
+        found[position] = measurement
+    assert (sorted(found), asked) == ([0, 1, 2, 3], [1])
+    assert all(m.checked for m in found.values())
+
+
 def test_bad_candidates_do_not_disturb_good_ones(task: Task, measurer: Measurer) -> None:
     good = _traces(task)[0]
     illegal = [*copy.deepcopy(good), {"step": "parallel", "stage": "C.local", "axis": "k_o"}]

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import os
+import random
 import resource
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+import tensorlang
 from tensorlang.autotune.measuring.pool import Shares, Worker, WorkerSettings, share_cpus, thread_environment, wait_any
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
@@ -30,6 +36,11 @@ def _alive(worker: Worker) -> bool:
 def test_a_call_returns_its_value(worker: Worker) -> None:
     assert _alive(worker)
     assert worker.starts == 1
+
+
+def test_a_worker_finds_this_package_wherever_it_lies(worker: Worker) -> None:
+    first, *_ = worker.run(30, os.getenv, "PYTHONPATH").value.split(os.pathsep)
+    assert tensorlang.__file__ == str(Path(first, "tensorlang", "__init__.py"))
 
 
 def test_an_exception_is_a_status_and_the_worker_stays(worker: Worker) -> None:
@@ -77,17 +88,117 @@ def test_a_worker_that_died_while_idle_is_replaced(worker: Worker) -> None:
     assert worker.starts == 2
 
 
+@contextmanager
+def _no_longer_than(seconds: int) -> Iterator[None]:
+    """Turn what would wait for ever into a failure."""
+
+    def fail(*_: object) -> None:
+        raise TimeoutError("it waits for a worker")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _stop(worker: Worker) -> None:
+    """Stop the process behind the back of its owner."""
+    assert worker._process is not None
+    worker._process.send_signal(signal.SIGSTOP)
+
+
+MORE_THAN_FITS = 1 << 24
+"""Bytes that no connection takes at once."""
+
+
 def test_a_reply_that_a_pause_cuts_in_two_is_read_after_it(worker: Worker) -> None:
     assert _alive(worker)
-    worker.submit(30, bytes, 1 << 24)  # more than the connection holds at once
-    assert worker.connection.poll(30)
+    worker.submit(30, bytes, MORE_THAN_FITS)
+    wait_any([worker])
     worker.pause()
     assert worker.collect() is None
     wait_any([worker])
     worker.resume()
     while (reply := worker.collect()) is None:
         wait_any([worker])
-    assert reply.value == bytes(1 << 24)
+    assert reply.value == bytes(MORE_THAN_FITS)
+
+
+def test_long_messages_come_whole_through_pauses_at_any_moment(worker: Worker) -> None:
+    chance = random.Random(0)
+    with _no_longer_than(60):
+        for _ in range(30):
+            sent = chance.randbytes(chance.randrange(1 << 20))
+            worker.submit(30, operator.mul, sent, 3)
+            while (reply := worker.collect()) is None:
+                if chance.random() < 0.3:
+                    worker.pause()
+                    time.sleep(chance.random() * 1e-3)
+                    assert worker.collect() is None
+                    worker.resume()
+                else:
+                    wait_any([worker], time.monotonic() + chance.random() * 1e-3)
+            assert reply.value == 3 * sent
+    assert worker.starts == 1
+
+
+@pytest.mark.parametrize("size", [0, MORE_THAN_FITS])
+def test_a_worker_that_somebody_stopped_is_given_up_at_its_limit(worker: Worker, size: int) -> None:
+    assert _alive(worker)
+    _stop(worker)
+    with _no_longer_than(30):
+        reply = worker.run(0.2, len, bytes(size))
+    assert (reply.status, reply.error) == (Status.TIMEOUT, "not done after 0.2 s")
+    assert _alive(worker)
+
+
+def test_a_worker_that_does_not_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorlang.autotune.measuring.pool.START_LIMIT", 0.3)
+    with Worker() as worker, _no_longer_than(30):
+        _stop(worker)
+        reply = worker.run(30, len, bytes(MORE_THAN_FITS))
+        assert (reply.status, reply.error) == (Status.TIMEOUT, "not started after 0.3 s")
+
+
+def test_a_worker_that_dies_at_its_start_is_a_crash() -> None:
+    with Worker(WorkerSettings(memory_bytes=1 << 20)) as worker, _no_longer_than(60):
+        assert worker.run(30, len, bytes(MORE_THAN_FITS)).status is Status.CRASH
+
+
+def test_a_worker_that_dies_while_it_is_paused_is_a_crash(worker: Worker) -> None:
+    assert _alive(worker)
+    worker.submit(30, time.sleep, 600)
+    worker.pause()
+    assert worker._process is not None
+    worker._process.kill()
+    with _no_longer_than(30):
+        worker.resume()
+        while (reply := worker.collect()) is None:
+            wait_any([worker])
+    assert (reply.status, "SIGKILL" in reply.error) == (Status.CRASH, True)
+    assert _alive(worker)
+
+
+def test_an_interrupt_in_a_pause_leaves_no_stopped_process(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _alive(worker)
+    process = worker._process
+    assert process is not None
+    send = process.send_signal
+
+    def interrupted(number: int) -> None:
+        send(number)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(process, "send_signal", interrupted)
+        worker.pause()
+    worker.abandon()
+    with _no_longer_than(30):
+        assert _alive(worker)
+    assert worker.starts == 1
 
 
 def test_two_calls_at_once_are_our_own_mistake(worker: Worker) -> None:

@@ -14,6 +14,7 @@ from tensorlang.autotune.measuring.timing import (
     FEWEST,
     MOST_REJECTED,
     REPEATS,
+    SETTLED,
     Timing,
     sample,
     time_interleaved,
@@ -68,6 +69,13 @@ def test_five_repeats_that_agree_when_near_the_best() -> None:
 
 def test_a_faster_one_is_timed_until_its_repeats_agree() -> None:
     assert len(time_kernel(_nothing, 1e-2, _steady(0.5e-2)).seconds) == ENOUGH
+
+
+def test_short_calls_are_sampled_until_they_get_no_shorter() -> None:
+    falling = [2e-3, 9e-4, 8e-4, 7e-4, 6e-4]
+    take = _script([(s, True) for s in falling + [6e-4] * (SETTLED + REPEATS)])
+    result = time_kernel(_nothing, None, take)
+    assert set(result.seconds) == {6e-4}
 
 
 def test_caches_are_flushed_before_every_sample_and_calls_not_looped() -> None:

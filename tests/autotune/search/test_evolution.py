@@ -11,8 +11,9 @@ from tensorlang.autotune.model.cost_model import CostModel
 from tensorlang.autotune.model.estimate import Estimate, Machine, estimate
 from tensorlang.autotune.model.features import features
 from tensorlang.autotune.model.nest import Nest
-from tensorlang.autotune.search.evolution import Candidate, Scorer, propose
-from tensorlang.autotune.search.sketch import Constraint, Sketch, require_candidates
+from tensorlang.autotune.search.evolution import Candidate, Evolution, Scorer
+from tensorlang.autotune.search.population import Description
+from tensorlang.autotune.search.sketch import Constraint, Indices, Sketch, require_candidates
 from tensorlang.errors import ScheduleError
 from tensorlang.target.spec import Target
 
@@ -30,7 +31,7 @@ def _scorer(seed: int = 0) -> Scorer:
 
 
 def _propose(sketches: list[Sketch], seed: int = 0, seen: Seen | None = None, count: int = 8) -> list[Candidate]:
-    return propose(sketches, _scorer(), seen or set(), [], count, np.random.default_rng(seed))
+    return Evolution(sketches, _scorer()).propose(seen or set(), [], count, np.random.default_rng(seed))
 
 
 def _places(candidates: list[Candidate]) -> list[tuple[str, tuple[int, ...]]]:
@@ -57,10 +58,11 @@ def test_what_was_seen_is_not_proposed_again() -> None:
 
 
 def test_a_space_is_used_up_and_then_empty() -> None:
-    sketch = fake_sketch(largest=2)
-    every = int(sketch.allowed(sketch.unravel(np.arange(sketch.size))).sum())
+    sketches = [fake_sketch("a", 2), fake_sketch("b", 3)]
+    every = sum(int(s.allowed(s.unravel(np.arange(s.size))).sum()) for s in sketches)
     seen: Seen = set()
-    while batch := _places(_propose([sketch], seen=seen)):
+    evolution, rng = Evolution(sketches, _scorer()), np.random.default_rng(0)
+    while batch := _places(evolution.propose(seen, [], 8, rng)):
         assert not seen & set(batch)
         seen |= set(batch)
     assert len(seen) == every
@@ -90,9 +92,10 @@ def test_the_best_of_a_known_landscape_is_found_in_few_trials() -> None:
         rng, scorer, sketch = np.random.default_rng(seed), _scorer(seed), fake_sketch()
         seen: Seen = set()
         measured: list[tuple[Candidate, float]] = []
+        evolution = Evolution([sketch], scorer)
         while True:
             best = sorted(measured, key=lambda m: m[1])[:8]
-            for c in propose([sketch], scorer, seen, [(0, m[0].row) for m in best], 8, rng):
+            for c in evolution.propose(seen, [(sketch, m[0].row) for m in best], 8, rng):
                 seen.add((sketch.name, c.row))
                 measured.append((c, truth(c)))
                 if truth(c) < 1.15e-3:
@@ -112,6 +115,28 @@ def test_small_sketches_are_enumerated_and_large_ones_sampled() -> None:
     assert len(every) == int(sketch.allowed(sketch.unravel(np.arange(sketch.size))).sum())
     assert len(some) == 20
     assert len(np.unique(some, axis=0)) == 20
+
+
+def test_numbers_are_those_of_rows() -> None:
+    sketch = fake_sketch()
+    numbers = np.arange(sketch.size)
+    assert np.array_equal(sketch.numbers(sketch.unravel(numbers)), numbers)
+
+
+def test_nobody_is_described_twice_while_in_view() -> None:
+    described: list[tuple[str, tuple[int, ...]]] = []
+
+    class Counting(Scorer):
+        def describe(self, sketch: Sketch, indices: Indices) -> Description:
+            described.extend((sketch.name, tuple(row)) for row in indices.tolist())
+            return super().describe(sketch, indices)
+
+    plain = _scorer()
+    sketches = [fake_sketch("a"), fake_sketch("b")]
+    Evolution(sketches, Counting(plain.estimate, plain.features, plain.model)).propose(
+        set(), [], 8, np.random.default_rng(0)
+    )
+    assert len(described) == len(set(described)) > 0
 
 
 def test_an_empty_space_names_the_constraint() -> None:
