@@ -16,12 +16,13 @@
 # %%
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 from distributed import LocalCluster
 
 import tensorlang
-from tensorlang import autotune
+from tensorlang import autotune, te
 
 # %% [markdown]
 # ## A scheduler and a worker
@@ -75,6 +76,48 @@ c = np.empty((64, 128), np.float32)
 matmul(a, b, c)
 np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
 print("the best schedule: equal to NumPy")
+
+# %% [markdown]
+# ## Templates and several tasks
+#
+# Tuners of templates take the cluster in `measure_option`, search tasks and `TaskScheduler` in `TuningOptions`. Here
+# too `runner` is an address, an open cluster, or a `DaskRunner`, which has limits as well: it takes the place of TVM's
+# `RPCRunner`. A task for `llvm` becomes one for the workers' CPU. All tasks of a scheduler share one connection.
+
+
+# %%
+@autotune.register_workload
+def scaled(n: int) -> list[te.Tensor]:
+    A = te.placeholder((n, n), name="A")
+    return [A, te.compute((n, n), lambda i, j: A[i, j] * 2.0, name="B")]
+
+
+tasks = [autotune.SearchTask(func=scaled, args=(n,), target="llvm", threads=1) for n in (64, 96)]
+options = autotune.TuningOptions(
+    num_measure_trials=6,
+    measure_callbacks=[autotune.RecordToFile(LOG)],
+    runner=autotune.DaskRunner(f"{address}/board", timeout=5, enable_cpu_cache_flush=True),
+    verbose=0,
+)
+results = autotune.TaskScheduler(tasks).tune(options)
+print("trials of each task:", [len(r.records) for r in results])
+print("tuned for the workers' target:", all(t.target == target for t in tasks))
+
+
+@autotune.template("tutorial/scaled")
+def scaled_rows(n: int) -> Any:
+    A, B = scaled(n)
+    s = te.create_schedule(B.op)
+    cfg = autotune.get_config()
+    cfg.define_split("tile", s[B].op.axis[1], num_outputs=2, max_factor=64)
+    _, inner = cfg["tile"].apply(s, B, s[B].op.axis[1])
+    s[B].vectorize(inner)
+    return s, [A, B]
+
+
+tuner = autotune.tuner.XGBTuner(autotune.task.create("tutorial/scaled", args=(64,), target=target))
+tuner.tune(n_trial=4, measure_option=autotune.measure_option(runner=f"{address}/board"))
+print("configurations of a template measured:", tuner.trials)
 
 # %% [markdown]
 # ## Other machines, safely

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from tensorlang.autotune.cluster.address import SCHEME, tls_of
 from tensorlang.autotune.measuring.harness import Harness, Limits
 from tensorlang.autotune.measuring.measurer import Measurer, require_native
 from tensorlang.autotune.task import Task
@@ -12,8 +13,11 @@ from tensorlang.errors import DefinitionError, shown
 from tensorlang.target.spec import Target
 
 LOCAL = "local"
+TlsFiles = tuple[str | None, str | None, str | None]
+NO_TLS: TlsFiles = (None, None, None)
 
 
+@runtime_checkable
 class Machines(Protocol):
     """Machines of one kind."""
 
@@ -44,20 +48,17 @@ class ThisMachine:
         return Measurer(task, seed, limits)
 
 
-def machines_of(
-    runner: str | Machines, tls: tuple[str | None, str | None, str | None] = (None, None, None)
-) -> AbstractContextManager[Machines]:
+def machines_of(runner: str | Machines, tls: TlsFiles = NO_TLS) -> AbstractContextManager[Machines]:
     """What `runner` names; machines that are open already stay so. DefinitionError for what it cannot be.
 
     `tls`: files of the authority, our certificate and its key, to reach a scheduler on another machine.
     """
-    if not isinstance(runner, str):
+    if isinstance(runner, Machines):
         return nullcontext(runner)
     if runner == LOCAL:
         return nullcontext(ThisMachine())
-    if not runner.startswith("dask://"):
-        raise DefinitionError(f"runner is 'local' or 'dask://host:port', got {shown(runner)}")
-    from tensorlang.autotune.cluster.address import tls_of
+    if not isinstance(runner, str) or not runner.startswith(SCHEME):
+        raise DefinitionError(f"runner is 'local', 'dask://host:port' or an open cluster, got {shown(runner)}")
     from tensorlang.autotune.cluster.machines import Cluster
 
     return Cluster(runner, tls_of(*tls))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from tensorlang import topi
 from tensorlang.autotune.apply import apply_best, find_best, records_of
 from tensorlang.autotune.arguments import spelt
+from tensorlang.autotune.machines import LOCAL, Machines
 from tensorlang.autotune.measuring.harness import Harness
 from tensorlang.autotune.records.log import LogWriter
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Progress, Result
 from tensorlang.autotune.task import Task, arguments_of, task_of
 from tensorlang.autotune.tuner import tune
-from tensorlang.autotune.tuners.measure import LocalBuilder, LocalRunner, measure_option
+from tensorlang.autotune.tuners.measure import Builder, MeasureOption, Runner, measure_option
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.location import caller
 from tensorlang.schedule import Schedule, Trace
@@ -82,17 +84,23 @@ class TuningOptions:
     `num_measure_trials` counts trials that a log (RecordToFile) holds already; `seconds` bounds the time instead, or
     too. `early_stopping`: stop after so many trials without a better one. `num_measures_per_round`: trials that
     TaskScheduler gives a task at a time. `verbose` 0 says nothing. `measure_callbacks`: RecordToFile, or functions of
-    a Progress.
+    a Progress. `builder`, `runner`: as for `autotune.measure_option`; `dask://host:port` tunes on a cluster, where the
+    rounds of TaskScheduler grow with the number of workers.
     """
 
     num_measure_trials: int = 64
     early_stopping: int | None = None
     num_measures_per_round: int = 16
     verbose: int = 1
-    builder: LocalBuilder | Literal["local"] = "local"
-    runner: LocalRunner | Literal["local"] = "local"
+    builder: Builder = None
+    runner: Runner = LOCAL
     measure_callbacks: Sequence[RecordToFile | Callable[[Progress], None]] = ()
     seconds: float | None = None
+
+    @property
+    def measuring(self) -> MeasureOption:
+        """Where candidates are measured, and within which limits."""
+        return measure_option(self.builder, self.runner)
 
     @property
     def logs(self) -> list[RecordToFile]:
@@ -151,16 +159,25 @@ class SearchTask:
         """How many trials of this task the log of these options holds."""
         return len(records_of(log_path(options.logs[0].filename), self.task)) if options.logs else 0
 
+    def move_to(self, machines: Machines) -> None:
+        """Be a task for these machines: one for this machine becomes one for theirs. TargetError when they cannot."""
+        self.task = machines.fit(self.task)
+
     def tune(self, tuning_options: TuningOptions, seed: int = 0, measurer: Harness | None = None) -> Result:
         """Tune the task. Every measurement goes to the logs among the callbacks as it is made.
 
+        With a cluster for a runner, a task for this machine becomes one for the workers', and stays so.
         `measurer`: one of this task that is open, and stays so.
         """
-        options = tuning_options
+        options, how = tuning_options, tuning_options.measuring
         callbacks = [*options.functions, *([print_progress(options)] if options.verbose else [])]
         paths = [log.filename for log in options.logs]
-        writers = [LogWriter(log_path(path)) for path in paths[1:]]
-        try:
+        with ExitStack() as stack:
+            machines: str | Machines = LOCAL
+            if measurer is None:
+                machines = stack.enter_context(how.machines())
+                self.move_to(machines)
+            writers = [stack.enter_context(LogWriter(log_path(path))) for path in paths[1:]]
             return tune(
                 self.task,
                 options.num_measure_trials,
@@ -168,14 +185,11 @@ class SearchTask:
                 paths[0] if paths else None,
                 seed,
                 [*callbacks, *(_appender(writer) for writer in writers)],
-                measure_option(options.builder, options.runner),
+                how.limits,
                 early_stopping=options.early_stopping,
                 measurer=measurer,
+                runner=machines,
             )
-        finally:
-            for writer in writers:
-                writer.sync()
-                writer.close()
 
     def apply_best(self, log_file: str | os.PathLike[str] | None) -> tuple[Schedule, list[Tensor]]:
         """Return the best schedule of a log (None: the default store), proven legal again, and the tensors.

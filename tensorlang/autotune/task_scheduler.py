@@ -19,10 +19,10 @@ from typing import Literal
 import numpy as np
 
 from tensorlang.autotune.budget import check_budget
-from tensorlang.autotune.measuring.measurer import Measurer
+from tensorlang.autotune.machines import Machines
+from tensorlang.autotune.measuring.harness import BATCH, Harness, Limits
 from tensorlang.autotune.result import Result
 from tensorlang.autotune.search_task import RecordToFile, SearchTask, TuningOptions
-from tensorlang.autotune.tuners.measure import measure_option
 from tensorlang.errors import DefinitionError
 
 GOLDEN = 1.618
@@ -71,20 +71,21 @@ class Gradient:
 
 
 class OpenMeasurers:
-    """Measurers of several tasks, kept open between their rounds: the last few, since each has processes."""
+    """Harnesses of several tasks, kept open between their rounds: the last few, since each has processes."""
 
     MOST = 4
 
-    def __init__(self, options: TuningOptions, seed: int) -> None:
-        self._limits = measure_option(options.builder, options.runner)
+    def __init__(self, machines: Machines, limits: Limits, seed: int) -> None:
+        self._machines = machines
+        self._limits = limits
         self._seed = seed
-        self._open: dict[int, Measurer] = {}
+        self._open: dict[int, Harness] = {}
 
-    def of(self, n: int, task: SearchTask) -> Measurer:
-        """The measurer of a task, by its number."""
+    def of(self, n: int, task: SearchTask) -> Harness:
+        """The harness of a task, by its number."""
         found = self._open.pop(n, None)
         if found is None:
-            found = Measurer(task.task, self._seed, self._limits).__enter__()
+            found = self._machines.harness(task.task, self._seed, self._limits).__enter__()
         self._open[n] = found
         if len(self._open) > self.MOST:
             self._open.pop(next(iter(self._open))).close()
@@ -143,7 +144,8 @@ class TaskScheduler:
 
         Every task gets a round first, a fair share when the budget is short. With a log (RecordToFile), what it holds
         of a task counts for that task's search, not for the budget. `early_stopping`: stop after so many trials that
-        did not lower the objective.
+        did not lower the objective. A cluster (`runner`) is connected once, for all tasks: those for this machine
+        become tasks for the workers'. When no worker is left, tuning ends, and `ended` of a result says so.
         """
         check_budget(tune_option.num_measure_trials, tune_option.seconds, tune_option.early_stopping)
         deadline = None if tune_option.seconds is None else time.monotonic() + tune_option.seconds
@@ -152,13 +154,15 @@ class TaskScheduler:
             options = tune_option
             if not options.logs:  # rounds of a task go on from what earlier ones have measured
                 options = replace(options, measure_callbacks=(own, *options.measure_callbacks))
-            with closing(OpenMeasurers(options, seed)) as measurers:
+            how = options.measuring
+            with how.machines() as machines, closing(OpenMeasurers(machines, how.limits, seed)) as measurers:
+                for task in self.tasks:
+                    task.move_to(machines)
                 self._tune(options, deadline, seed, measurers)
         return [result for result in self.results if result is not None]
 
     def _tune(self, options: TuningOptions, deadline: float | None, seed: int, measurers: OpenMeasurers) -> None:
         budget = options.num_measure_trials
-        size = max(1, min(options.num_measures_per_round, budget // len(self.tasks)))
         spent = since_better = turn = 0
         while spent < budget and not all(s.dead for s in self.standings):
             if deadline is not None and time.monotonic() >= deadline:
@@ -169,12 +173,24 @@ class TaskScheduler:
             turn += 1
             before = self.score
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            task_options = replace(options, num_measure_trials=min(size, budget - spent), seconds=left)
-            used = self._round(chosen, task_options, seed, measurers)
+            harness = measurers.of(chosen, self.tasks[chosen])
+            size = min(self._round_size(options, harness), budget - spent)
+            task_options = replace(options, num_measure_trials=size, seconds=left)
+            result = self._round(chosen, task_options, seed, harness)
+            used = len(result.records) - result.resumed
             spent += used
             since_better = 0 if self.score < before or not math.isfinite(before) else since_better + used
             if options.verbose:
                 self._print(chosen, spent, budget)
+            if result.ended:  # nobody is left to measure the other tasks either
+                if options.verbose:
+                    print(f"tuning ended early: {result.ended}", file=sys.stderr)
+                return
+
+    def _round_size(self, options: TuningOptions, harness: Harness) -> int:
+        """Trials of a round: in proportion to who measures, a fair share when the budget is short."""
+        share = options.num_measure_trials // len(self.tasks)
+        return max(1, min(options.num_measures_per_round * harness.batch // BATCH, share))
 
     def choose(self, turn: int) -> int:
         """The task of the next round: each once, then by the strategy."""
@@ -196,19 +212,19 @@ class TaskScheduler:
         lower = [*costs[:n], costs[n] - step, *costs[n + 1 :]]
         return float(own * (self.objective_func(list(costs)) - self.objective_func(lower)) / step)
 
-    def _round(self, n: int, options: TuningOptions, seed: int, measurers: OpenMeasurers) -> int:
-        """Measure as many more candidates of a task as the options say; returns how many there were."""
+    def _round(self, n: int, options: TuningOptions, seed: int, harness: Harness) -> Result:
+        """Measure as many more candidates of a task as the options say."""
         standing, known, task = self.standings[n], self.results[n], self.tasks[n]
         had = task.recorded(options) if known is None else len(known.records)
         more = had + options.num_measure_trials
         quiet = replace(options, num_measure_trials=more, verbose=max(0, options.verbose - 1), early_stopping=None)
-        result = task.tune(quiet, seed, measurers.of(n, task))
+        result = task.tune(quiet, seed, harness)
         self.results[n] = result
         used = len(result.records) - result.resumed
         standing.trials += used
         standing.costs.append(math.inf if result.best is None else result.best.median)
-        standing.dead = not used
-        return used
+        standing.dead = not used and not result.ended
+        return result
 
     def _weighted_sum(self, costs: Sequence[float]) -> float:
         return sum(weight * cost for weight, cost in zip(self.weights, costs, strict=True))

@@ -78,12 +78,13 @@ def named(address: Address, device: str | None) -> Address:
 
 def tls_of(ca_file: str | None, cert: str | None, key: str | None) -> Tls | None:
     """All three files, or none; DefinitionError when some are missing."""
-    given = {"--tls-ca-file": ca_file, "--tls-cert": cert, "--tls-key": key}
+    given = {"tls_ca_file": ca_file, "tls_cert": cert, "tls_key": key}
     if ca_file and cert and key:
         return Tls(ca_file, cert, key)
     if any(given.values()):
-        missing = " and ".join(name for name, value in given.items() if not value)
-        raise DefinitionError(f"TLS needs three files; {missing} is missing")
+        missing = [name for name, value in given.items() if not value]
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        raise DefinitionError(f"TLS needs three files; give {' and '.join(missing)} as well ({options})")
     return None
 
 
@@ -98,7 +99,7 @@ def require_private(address: Address, tls: Tls | None) -> None:
     if not all(ipaddress.ip_address(ip.partition("%")[0]).is_loopback for ip in found):
         raise ConnectionRefused(
             f"{address} is another machine, and the connection is not encrypted: a Dask scheduler runs whatever "
-            "anybody sends to it. Give --tls-ca-file, --tls-cert and --tls-key, or "
+            "anybody sends to it. Give tls_ca_file, tls_cert and tls_key (--tls-ca-file, --tls-cert and --tls-key), or "
             "forward the port through ssh and use dask://localhost:PORT"
         )
 

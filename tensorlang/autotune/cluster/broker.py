@@ -21,7 +21,8 @@ from tensorlang.target import parse
 from tensorlang.target.detect import host_cpu
 from tensorlang.target.spec import Target
 
-MOST_SESSIONS = 2
+MOST_SESSIONS = 4
+"""Harnesses that stay open: as many as a TaskScheduler keeps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -62,7 +64,7 @@ class Connection:
     def workers(self) -> list[str]:
         """Addresses of the workers that declare the device; none when the scheduler is gone."""
         try:
-            known = self._client.scheduler_info()["workers"]
+            known = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, TimeoutError, self._distributed.CommClosedError):
             return []
         wanted = set(self.address.resources)
@@ -102,34 +104,50 @@ class Connection:
         raise WorkersLost(self._nobody())
 
     def calls(
-        self, function: Callable[..., Any], argument_lists: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        function: Callable[..., Any],
+        argument_lists: Iterable[tuple[Any, ...] | None],
+        deadline: float = math.inf,
+    ) -> Generator[tuple[int, Any]]:
         """Run calls on the workers, and yield (position, value) as they end; of a call that workers died of, Died.
 
-        A worker that dies loses nothing: its calls go to the others, or to itself when its nanny has restarted it.
-        Raises WorkersLost when there has been none for `patience` seconds.
+        None in place of arguments means that there are none before the next call ends. A worker that dies loses
+        nothing: its calls go to the others, or to itself when its nanny has restarted it. What is not done at the
+        `deadline` (of time.monotonic) is dropped. Raises WorkersLost when there has been no worker for `patience`
+        seconds.
         """
+        source, given, deaths = iter(argument_lists), list[tuple[Any, ...]](), Counter[int]()
         ended: SimpleQueue[Any] = SimpleQueue()
-        pending = {self._submit(ended, function, args): n for n, args in enumerate(argument_lists)}
-        deaths = [0] * len(argument_lists)
+        pending: dict[Any, int] = {}
         alone = time.monotonic()
         try:
-            while pending:
-                done = _taken(ended)
+            while time.monotonic() < deadline:
+                while (args := next(source, None)) is not None:
+                    pending[self._submit(ended, function, args)] = len(given)
+                    given.append(args)
+                if not pending:
+                    return
+                future = _taken(ended)
                 if self.workers:
                     alone = time.monotonic()
-                elif not done and time.monotonic() - alone > self.patience:
+                elif future is None and time.monotonic() - alone > self.patience:
                     raise WorkersLost(f"{self._nobody()} (waited {self.patience:g} s)")
-                for future in done:
-                    n = pending.pop(future)
-                    if future.status == "finished":
-                        yield n, future.result()
+                if future is None:
+                    continue
+                n = pending.pop(future)
+                if future.status == "finished":
+                    try:
+                        value = future.result(timeout=self.patience)
+                    except (TimeoutError, self._distributed.scheduler.KilledWorker):  # its worker died with it
+                        pending[self._submit(ended, function, given[n])] = n
                         continue
-                    if deaths[n] >= MOST_DEATHS:
-                        yield n, Died(deaths[n])
-                        continue
+                    future.release()  # else it would be computed again when its worker dies
+                    yield n, value
+                elif deaths[n] >= MOST_DEATHS:
+                    yield n, Died(deaths[n])
+                else:
                     deaths[n] += self._death(future)
-                    pending[self._submit(ended, function, argument_lists[n])] = n
+                    pending[self._submit(ended, function, given[n])] = n
         finally:
             if pending:
                 with suppress(OSError, TimeoutError):
@@ -157,11 +175,11 @@ class Connection:
                 self._distributed.fire_and_forget(future)
 
 
-def _taken(queue: SimpleQueue[Any]) -> list[Any]:
-    """What is in a queue; when nothing is, what comes within a moment."""
+def _taken(queue: SimpleQueue[Any]) -> Any:
+    """What comes first in a queue; None when nothing comes within a moment."""
     with suppress(Empty):
-        return [queue.get(timeout=POLL)]
-    return []
+        return queue.get(timeout=POLL)
+    return None
 
 
 def agreed(devices: Sequence[Device], address: Address) -> Device:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
@@ -13,8 +16,9 @@ from tensorlang.autotune.cluster import broker
 from tensorlang.autotune.cluster.address import Tls, parse_address
 from tensorlang.autotune.cluster.broker import Device, Session
 from tensorlang.autotune.cluster.connection import Connection, Died
-from tensorlang.autotune.measuring.harness import Limits, Measurement
+from tensorlang.autotune.measuring.harness import BATCH, Limits, Measured, Measurement
 from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TargetError
@@ -22,6 +26,9 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 
 MOST_TOGETHER = 4  # candidates of one call: enough that builds go on beside runs, few enough to hear of them soon
+
+Numbered = tuple[int, Any]
+"""A candidate's place and its trace."""
 
 
 class Cluster:
@@ -98,6 +105,8 @@ class ClusterHarness:
     _session: Session
     _connection: Connection
     _peak: Json = field(default_factory=dict)
+    _busy: int = 0
+    """Calls that are under way."""
 
     def __enter__(self) -> ClusterHarness:
         return self
@@ -107,38 +116,63 @@ class ClusterHarness:
     ) -> None:
         self.close()
 
+    @property
+    def batch(self) -> int:
+        """One call for every worker there is now, and no less than for one machine."""
+        return max(BATCH, MOST_TOGETHER * len(self._connection.workers))
+
     def close(self) -> None:
         """Have the workers end the processes of this task when they are done with what they have."""
         self._connection.tell_all(broker.close, self._session.key)
 
-    def measure(self, traces: Sequence[Any], best: Callable[[], float | None]) -> Iterator[tuple[int, Measurement]]:
+    def measure(self, traces: Iterable[Any], best: Callable[[], float | None], deadline: float = math.inf) -> Measured:
         """Measure candidates, a few at a time on every worker; yield (position, measurement) as they come back.
 
         When workers died of a few together, each is tried alone; who kills workers alone too is a crash.
         """
-        count = max(1, len(self._connection.workers))
-        size = min(MOST_TOGETHER, -(-len(traces) // count)) or 1
-        groups = [list(range(n, min(n + size, len(traces)))) for n in range(0, len(traces), size)]
-        suspects: list[int] = []
-        for n, found in self._together(groups, traces, best):
-            if isinstance(found, Died):
-                suspects += groups[n]
-            else:
-                yield from zip(groups[n], map(self._here, found), strict=True)
-        for n, found in self._together([[s] for s in suspects], traces, best):
-            if isinstance(found, Died):
-                error = (
-                    f"{found.times} workers died while they measured it; their own processes, not only the candidate's"
-                )
-                yield suspects[n], Measurement(Status.CRASH, error=error)
-            else:
-                yield suspects[n], self._here(found[0])
+        supply, suspects = Supply(traces), list[Numbered]()
+        while time.monotonic() < deadline:
+            for group, found in self._together(self._groups(supply), best, deadline):
+                if isinstance(found, Died):
+                    suspects += group
+                else:
+                    yield from zip((n for n, _ in group), map(self._here, found), strict=True)
+                supply.reopen()
+            if not suspects:
+                return
+            for ((n, _),), found in self._together([[suspect] for suspect in suspects], best, deadline):
+                yield n, _crash(found) if isinstance(found, Died) else self._here(found[0])
+            suspects.clear()
+            supply.reopen()
+
+    def _groups(self, supply: Supply) -> Iterator[list[Numbered] | None]:
+        """Candidates for idle workers, a few for each; None when there are none right now."""
+        while True:
+            supply.refill(self.batch)
+            idle = max(1, len(self._connection.workers) - self._busy)
+            size = min(MOST_TOGETHER, -(-len(supply.waiting) // idle))
+            while supply.waiting:
+                yield [supply.waiting.popleft() for _ in range(min(size, len(supply.waiting)))]
+            yield None
 
     def _together(
-        self, groups: list[list[int]], traces: Sequence[Any], best: Callable[[], float | None]
-    ) -> Iterator[tuple[int, Any]]:
-        calls = [(self._session, [traces[n] for n in group], best()) for group in groups]
-        return self._connection.calls(broker.measure, calls)
+        self, groups: Iterable[list[Numbered] | None], best: Callable[[], float | None], deadline: float
+    ) -> Iterator[tuple[list[Numbered], Any]]:
+        """Measure groups of candidates; yield each with its measurements, or with what workers died of it."""
+        given: list[list[Numbered]] = []
+
+        def calls() -> Iterator[tuple[Session, list[Any], float | None] | None]:
+            for group in groups:
+                if group is not None:
+                    given.append(group)
+                    self._busy += 1
+                yield None if group is None else (self._session, [trace for _, trace in group], best())
+
+        self._busy = 0
+        with closing(self._connection.calls(broker.measure, calls(), deadline)) as ended:
+            for n, found in ended:
+                self._busy -= 1
+                yield given[n], found
 
     def _here(self, measurement: Measurement) -> Measurement:
         return replace(measurement, host=measurement.host | self._peak)
@@ -153,3 +187,8 @@ class ClusterHarness:
         found: float = self._connection.call(broker.peak_gflops, self._session)
         self._peak = {"peak_gflops": round(found, 1)} if found > 0 else {}
         return found
+
+
+def _crash(died: Died) -> Measurement:
+    error = f"{died.times} workers died while they measured it; their own processes, not only the candidate's"
+    return Measurement(Status.CRASH, error=error)

@@ -31,33 +31,38 @@ def _below(tuner: Tuner, limit: int) -> int:
     return number % limit
 
 
-class GridSearchTuner(Tuner):
-    """Configurations in order of their numbers. `range_idx`: only those from the first up to, without, the second."""
+class _InRange(Tuner):
+    """Proposes numbers from the first up to, without, the second of `range_idx`; all, where none is given."""
 
     def __init__(self, task: TemplateTask, range_idx: tuple[int, int] | None = None, seed: int = 0) -> None:
-        self.range_idx = range_idx or (0, task.config_space.size)
+        self._range = range_idx
         super().__init__(task, seed)
+
+    @property
+    def range_idx(self) -> tuple[int, int]:
+        """The range, within the space."""
+        first, end = self._range or (0, self.space.size)
+        return first, min(end, self.space.size)
+
+
+class GridSearchTuner(_InRange):
+    """Configurations in order of their numbers. `range_idx`: only those from the first up to, without, the second."""
 
     def reset(self) -> None:
         super().reset()
         self._next = self.range_idx[0]
 
     def propose(self, count: int) -> list[int]:
-        end = min(self.range_idx[1], self.space.size)
         found: list[int] = []
-        while self._next < end and len(found) < count:
+        while self._next < self.range_idx[1] and len(found) < count:
             if self._next not in self.seen:
                 found.append(self._next)
             self._next += 1
         return found
 
 
-class RandomTuner(Tuner):
+class RandomTuner(_InRange):
     """Configurations at random, each once. `range_idx`: only those from the first up to, without, the second."""
-
-    def __init__(self, task: TemplateTask, range_idx: tuple[int, int] | None = None, seed: int = 0) -> None:
-        self.range_idx = range_idx or (0, task.config_space.size)
-        super().__init__(task, seed)
 
     def propose(self, count: int) -> list[int]:
         return draw_unseen(self, count, *self.range_idx)

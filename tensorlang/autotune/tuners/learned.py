@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang.autotune.model.cost_model import CostModel
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.search.knowledge import make_scorer
+from tensorlang.autotune.search.pretrained import chosen_model
 from tensorlang.autotune.space.draft import Draft
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.space import Digits, Rows
@@ -26,6 +29,7 @@ FEWEST = 8
 TAUGHT = 512
 RANDOM_SHARE = 0.1
 DIFFERENT_KNOBS = 2
+LOOKED_AT = 32  # trials for which as many configurations are looked at again as before the first
 REFUSED_IS_SLOWER = 4.0
 """What was refused or failed counts as so many times slower than the slowest measured, so that it is avoided."""
 
@@ -38,11 +42,12 @@ Described = tuple[Rows, float]
 class XGBTuner(Tuner):
     """Learns with XGBoost in two steps: knobs say which configurations to look at, their loops which to measure.
 
-    `plan_size` configurations are instantiated before the first trial, a quarter of that before each later batch: at
-    random at first, later the best of a population that evolves on a model of the knobs. Of all that were looked at,
-    those are measured that a model of loops (an analytical estimate, corrected by what was measured) finds best, and
-    one in ten at random. A guard chooses between regression and ranking: `loss_type` and `feature_type` are accepted
-    for AutoTVM's sake.
+    `plan_size` configurations are instantiated before the first trial, and as many again for every 32 trials: at random
+    at first, later the best of a population that evolves on a model of the knobs. Of all that were looked at, those are
+    measured that a model of loops (an analytical estimate, corrected by what was measured) finds best, and one in ten
+    at random. A guard chooses between regression and ranking: `loss_type` and `feature_type` are accepted for AutoTVM's
+    sake. `model`: a file of what was learned from other programs (autotune.train_model), or
+    `pretrained`; it corrects the estimate from the start.
     """
 
     def __init__(
@@ -52,16 +57,19 @@ class XGBTuner(Tuner):
         feature_type: str = "itervar",
         loss_type: str = "reg",
         seed: int = 0,
+        model: str | os.PathLike[str] | None = None,
     ) -> None:
         for what, word, known in (("feature_type", feature_type, FEATURES), ("loss_type", loss_type, LOSSES)):
             if word not in known:
                 raise DefinitionError(f"{what} is one of {', '.join(known)}, got {word!r}")
         self.plan_size = plan_size
+        self._transferred = chosen_model(model)
         super().__init__(task, seed)
 
     def reset(self) -> None:
         super().reset()
-        self._scorer = make_scorer(self.task.task, self.seed)
+        self._scorer = make_scorer(self.task.task, self.seed, self._transferred)
+        self._loop_model = CostModel(self.seed)
         self._knob_model = CostModel(self.seed)
         self._described: dict[int, Described] = {}
         self._planned: dict[int, None] = {}
@@ -80,7 +88,7 @@ class XGBTuner(Tuner):
     def propose(self, count: int) -> list[int]:
         """Of the configurations that were looked at the best, different ones first; one in ten at random."""
         self._fit()
-        self._plan(self.plan_size if not self._planned else max(count, self.plan_size // 4))
+        self._plan(max(count, self.plan_size if not self._planned else self.plan_size * count // LOOKED_AT))
         at_random = sum(self.rng.random() < RANDOM_SHARE for _ in range(count)) if self._seconds else 0
         picked = self._diverse(self._ranked(), count - at_random)
         taken = set(picked)
@@ -97,7 +105,7 @@ class XGBTuner(Tuner):
                 self._planned[number] = None
 
     def _describe(self, number: int, trace: Trace) -> Described:
-        """Features of the loops and the knobs of a configuration, and its estimated seconds."""
+        """Features of the loops and the knobs of a configuration, and its estimated seconds, as far as corrected."""
         if number not in self._described:
             draft = Draft.of(self.task.task.outputs)
             for step in trace.steps:
@@ -106,7 +114,8 @@ class XGBTuner(Tuner):
             guess = self._scorer.estimate(nests)
             loops = self._scorer.features(nests, guess)
             row = np.concatenate([loops, self.space.features(self._digits([number]))], axis=1)
-            self._described[number] = row[0], float(guess.seconds[0])
+            known = self._scorer.model.prior(loops, guess.seconds)  # knobs mean nothing to what other programs taught
+            self._described[number] = row[0], float(np.exp(known[0]))
         return self._described[number]
 
     def _digits(self, numbers: list[int]) -> Digits:
@@ -123,7 +132,7 @@ class XGBTuner(Tuner):
         seconds = np.asarray([self._seconds[n] for n in taught])
         described = [self._describe(n, self._traces[n]) for n in taught]
         rows = np.stack([row for row, _ in described])
-        self._scorer.model.fit(rows, np.asarray([estimate for _, estimate in described]), seconds)
+        self._loop_model.fit(rows, np.asarray([estimate for _, estimate in described]), seconds)
         failed = list(self._failed)[-TAUGHT:]
         slow = np.full(len(failed), REFUSED_IS_SLOWER * seconds.max())
         knobs = self.space.features(self._digits(taught + failed))
@@ -136,7 +145,7 @@ class XGBTuner(Tuner):
         if not left:
             return []
         rows = np.stack([self._described[n][0] for n in left])
-        scores = self._scorer.model.score(rows, np.asarray([self._described[n][1] for n in left]))
+        scores = self._loop_model.score(rows, np.asarray([self._described[n][1] for n in left]))
         return [left[i] for i in np.argsort(scores, kind="stable")]
 
     def _evolved(self, count: int) -> list[int]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import calendar
+import os
 import time
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
+from tensorlang.autotune.cluster.address import SCHEME, parse_address, tls_of
+from tensorlang.autotune.machines import LOCAL, NO_TLS, Machines, ThisMachine, TlsFiles, machines_of
 from tensorlang.autotune.measuring.harness import Limits
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.templates.config import ConfigEntity
@@ -43,18 +47,97 @@ class LocalRunner:
     enable_cpu_cache_flush: bool = False
 
 
-def measure_option(
-    builder: LocalBuilder | Literal["local"] = "local", runner: LocalRunner | Literal["local"] = "local"
-) -> Limits:
-    """The limits of builds and runs: `autotune.measure_option(builder=LocalBuilder(), runner=LocalRunner())`."""
-    build = LocalBuilder() if builder == "local" else builder
-    run = LocalRunner() if runner == "local" else runner
+@dataclass(frozen=True, slots=True)
+class DaskRunner:
+    """Build and run on the workers of a Dask cluster, in place of TVM's RPCRunner: `DaskRunner("dask://host:port")`.
+
+    `address` may also be an open cluster (`autotune.machines_of`). A run ends after `timeout` seconds at the latest, a
+    build after `build_timeout`; a worker makes `build_parallel` builds at a time (None: as its CPUs allow).
+    `tls_ca_file`, `tls_cert` and `tls_key` are PEM files, for a scheduler on another machine. The others are as for
+    LocalRunner.
+    """
+
+    address: str | Machines
+    timeout: float = 10.0
+    number: int = 4
+    repeat: int = 3
+    min_repeat_ms: int = 0
+    cooldown_interval: float = 0.1
+    enable_cpu_cache_flush: bool = False
+    build_timeout: float = 60.0
+    build_parallel: int | None = None
+    tls_ca_file: str | os.PathLike[str] | None = None
+    tls_cert: str | os.PathLike[str] | None = None
+    tls_key: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.address, str | Machines):
+            raise DefinitionError(f"DaskRunner takes 'dask://host:port' or an open cluster, got {shown(self.address)}")
+        if isinstance(self.address, str):
+            parse_address(self.address)
+        tls_of(*self.tls)
+
+    @property
+    def tls(self) -> TlsFiles:
+        """The files for an encrypted connection."""
+        ca_file, cert, key = (
+            None if path is None else os.fspath(path) for path in (self.tls_ca_file, self.tls_cert, self.tls_key)
+        )
+        return ca_file, cert, key
+
+
+Builder = LocalBuilder | Literal["local"] | None
+Runner = LocalRunner | DaskRunner | Machines | str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOption:
+    """Limits of builds and runs, and whose they are: `local`, `dask://host:port`, or an open cluster."""
+
+    limits: Limits = field(default_factory=Limits)
+    runner: str | Machines = LOCAL
+    tls: TlsFiles = NO_TLS
+
+    def machines(self) -> AbstractContextManager[Machines]:
+        """The machines, connected; those that were open already stay so."""
+        return machines_of(self.runner, self.tls)
+
+
+def measure_option(builder: Builder = None, runner: Runner = LOCAL) -> MeasureOption:
+    """How to measure: `autotune.measure_option(builder=LocalBuilder(), runner=LocalRunner())`.
+
+    `runner`: `local`, LocalRunner, `dask://host:port`, DaskRunner, or an open cluster. The workers of a cluster build
+    what they run, so that a builder goes with a local runner alone.
+    """
+    run = _meant(runner)
+    if isinstance(run, DaskRunner):
+        if builder is not None:
+            raise DefinitionError(
+                f"got builder={shown(builder)} beside a cluster, whose workers build what they run; leave the builder "
+                "out, and give DaskRunner(address, build_timeout=..., build_parallel=...)"
+            )
+        return MeasureOption(_limits(run.build_timeout, run, run.build_parallel), run.address, run.tls)
+    build = LocalBuilder() if builder in (None, LOCAL) else builder
     if not isinstance(build, LocalBuilder):
         raise DefinitionError(f"builder is 'local' or a LocalBuilder, got {shown(builder)}")
-    if not isinstance(run, LocalRunner):
-        raise DefinitionError(f"runner is 'local' or a LocalRunner, got {shown(runner)}")
-    flush = run.enable_cpu_cache_flush
-    return Limits(build=build.timeout, run=run.timeout, builders=build.n_parallel or 0, flush=flush)
+    return MeasureOption(_limits(build.timeout, run, build.n_parallel))
+
+
+def _limits(build: float, run: LocalRunner | DaskRunner, builders: int | None) -> Limits:
+    return Limits(build=build, run=run.timeout, builders=builders or 0, flush=run.enable_cpu_cache_flush)
+
+
+def _meant(runner: Runner) -> LocalRunner | DaskRunner:
+    """What a text or open machines stand for; DefinitionError for what is no runner."""
+    if isinstance(runner, LocalRunner | DaskRunner):
+        return runner
+    if runner == LOCAL or isinstance(runner, ThisMachine):
+        return LocalRunner()
+    if isinstance(runner, Machines) or (isinstance(runner, str) and runner.startswith(SCHEME)):
+        return DaskRunner(runner)
+    raise DefinitionError(
+        f"runner is 'local', a LocalRunner, 'dask://host:port', a DaskRunner or an open cluster, got {shown(runner)}"
+    )
 
 
 class MeasureErrorNo(IntEnum):

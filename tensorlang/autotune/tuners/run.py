@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from tensorlang.autotune.budget import check_budget
+from tensorlang.autotune.budget import check_budget, checked_seed
 from tensorlang.autotune.callback import log_to_file
 from tensorlang.autotune.machines import LOCAL, Machines, machines_of
 from tensorlang.autotune.measuring.harness import Harness, Limits, WorkersLost
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Interrupted, Progress, Result, count_failures
-from tensorlang.autotune.templates.task import TemplateTask, collect
+from tensorlang.autotune.templates.task import TemplateTask
 from tensorlang.autotune.tuners.learned import XGBTuner
 from tensorlang.autotune.tuners.measure import MeasureInput, MeasureResult
 from tensorlang.autotune.tuners.tuner import Tuner
-from tensorlang.errors import TargetError
+from tensorlang.errors import DefinitionError
 
 
 def tune_template(
@@ -32,23 +32,23 @@ def tune_template(
     compare: bool = False,
     tuner: Tuner | None = None,
     runner: str | Machines = LOCAL,
+    model: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Tune a template's task (XGBTuner, unless a tuner is given), as `autotune.tune` does a task without a template.
 
     Measurements of the task in `log` count, and are not made again. Raises Interrupted at Ctrl-C, ScheduleError when
-    no configuration is legal. `runner` as for `autotune.tune`.
+    no configuration is legal. `runner` and `model` as for `autotune.tune`.
     """
     check_budget(trials, seconds)
+    seed = checked_seed(seed)
+    if tuner is not None and model is not None:
+        raise DefinitionError("got a tuner and a model; give the model to the tuner: XGBTuner(task, model=...)")
+    search = tuner or XGBTuner(task, seed=seed, model=model)
     with machines_of(runner) as machines:
-        fitted = machines.fit(task.task)
-        if fitted is not task.task:  # a template may ask for the target
-            if tuner is not None:
-                raise TargetError(f"the tuner's task is for {task.target}, the runner's machines are {fitted.target}")
-            task = collect(task.template, task.args, fitted.target, fitted.threads, fitted.workload.name)
-        search = tuner or XGBTuner(task, seed=seed)
+        search.move_to(machines)
 
         def opened() -> Harness:
-            return machines.harness(task.task, seed, limits or Limits())
+            return machines.harness(search.task.task, seed, limits or Limits())
 
         return _tune(search, opened, trials, seconds, log, callbacks, compare)
 

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tensorlang.autotune.apply import records_of
-from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, record_of
-from tensorlang.autotune.measuring.measurer import Measurer
+from tensorlang.autotune.budget import checked_seed
+from tensorlang.autotune.machines import Machines
+from tensorlang.autotune.measuring.harness import Harness, Measurement, record_of
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.templates.config import ConfigEntity
-from tensorlang.autotune.templates.task import TemplateTask
-from tensorlang.autotune.tuners.measure import MeasureInput, MeasureResult, measure_option
-from tensorlang.errors import ScheduleError, TensorlangError
+from tensorlang.autotune.templates.task import TemplateTask, collect
+from tensorlang.autotune.tuners.measure import MeasureInput, MeasureOption, MeasureResult
+from tensorlang.errors import DefinitionError, ScheduleError, TargetError, TensorlangError, shown
 from tensorlang.schedule import Trace
 
-BATCH = 8
 MOST_REFUSED = 2000
 MOST_EQUAL = 2000
+IN_WORK = 2
+"""Batches that are measured at a time: the next one is proposed and proven while the last one is being built."""
 
 Callback = Callable[["Tuner", Sequence[MeasureInput], Sequence[MeasureResult]], None]
+
+
+@dataclass(slots=True)
+class _Trial:
+    """A schedule that is measured, the configurations that make it, and what came of it."""
+
+    trace: Trace
+    configs: list[ConfigEntity]
+    begun: float = 0.0
+    result: MeasureResult | None = None
 
 
 class Tuner(ABC):
@@ -37,7 +53,7 @@ class Tuner(ABC):
     def __init__(self, task: TemplateTask, seed: int = 0) -> None:
         self.task = task
         self.space = task.config_space
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.reset()
 
     def reset(self) -> None:
@@ -52,6 +68,7 @@ class Tuner(ABC):
         self.start = time.monotonic()
         self._by_trace: dict[str, MeasureResult] = {}
         self._proven: dict[int, Trace | None] = {}
+        self._in_work: dict[str, _Trial] = {}
 
     @abstractmethod
     def propose(self, count: int) -> list[int]:
@@ -122,7 +139,7 @@ class Tuner(ABC):
     def tune(
         self,
         n_trial: int,
-        measure_option: Limits | None = None,
+        measure_option: MeasureOption | None = None,
         early_stopping: int | None = None,
         callbacks: Sequence[Callback] = (),
         si_prefix: str = "G",
@@ -130,11 +147,36 @@ class Tuner(ABC):
     ) -> None:
         """Measure up to `n_trial` configurations (or for so many `seconds`), and tell every callback of each.
 
+        `measure_option`: within which limits, and where: on this machine, or on a cluster (autotune.measure_option).
         `early_stopping`: stop after so many trials without a better one. `si_prefix` is accepted for AutoTVM's sake.
-        Raises ScheduleError when no configuration is legal, TargetError when this machine cannot run the target.
+        Raises ScheduleError when no configuration is legal, TargetError when no machine can run the target,
+        WorkersLost when nobody of a cluster is left (the tuner and its callbacks have what was measured).
         """
-        with Measurer(self.task.task, self.seed, measure_option or _standard()) as measurer:
-            self.search(measurer, n_trial, early_stopping, callbacks, seconds)
+        option = MeasureOption() if measure_option is None else measure_option
+        if not isinstance(option, MeasureOption):
+            raise DefinitionError(f"measure_option is what autotune.measure_option(...) returns, got {shown(option)}")
+        with option.machines() as machines:
+            self.move_to(machines)
+            with machines.harness(self.task.task, self.seed, option.limits) as measurer:
+                self.search(measurer, n_trial, early_stopping, callbacks, seconds)
+
+    def move_to(self, machines: Machines) -> None:
+        """Tune for these machines: a task for this one becomes one for theirs, whose space may be another.
+
+        TargetError when they cannot run it, or when the tuner knows measurements of another machine.
+        """
+        fitted = machines.fit(self.task.task)
+        if fitted.target == self.task.target:
+            return
+        if self.trials:
+            raise TargetError(
+                f"the tuner has {self.trials} measurements for {self.task.target}, and the runner's machines are "
+                f"{fitted.target}; make a tuner of a task for that target, or `reset()` this one"
+            )
+        known = self.task
+        self.task = collect(known.template, known.args, fitted.target, fitted.threads, fitted.workload.name)
+        self.space = self.task.config_space
+        self.reset()
 
     def search(
         self,
@@ -146,41 +188,70 @@ class Tuner(ABC):
     ) -> None:
         """`tune` with a measurer that is open already."""
         self.start = time.monotonic()
-        first = self.trials
+        first, end = self.trials, math.inf if seconds is None else self.start + seconds
 
         def over() -> bool:
-            late = seconds is not None and time.monotonic() - self.start >= seconds
             stuck = early_stopping is not None and self.trials - max(first, self.best_iter) >= early_stopping
-            return late or stuck or self.trials - first >= n_trial
+            return time.monotonic() >= end or stuck or self.trials - first >= n_trial
 
-        while not over():
-            batch = self._legal_batch(min(BATCH, n_trial - (self.trials - first)))
-            if not batch:
-                break
-            begun = time.monotonic()
-            traces = [trace.to_json() for _, trace in batch]
-            for position, measurement in measurer.measure(traces, self._best_seconds):
-                (config, *equal), trace = batch[position]
-                result = MeasureResult(self._record(config, trace, measurement), time.monotonic() - begun)
-                inputs = [self._input(config)]
-                self.update(inputs, [result])
-                for other in equal:
-                    self.learn(other, result)
-                for callback in callbacks:
-                    callback(self, inputs, [result])
-                if over():
-                    break
+        if not over():
+            trials: list[_Trial] = []
+            proposals = self._proposals(trials, max(1, measurer.batch // IN_WORK), n_trial, end)
+            with closing(measurer.measure(proposals, self._best_seconds, end)) as measured:
+                for position, measurement in measured:
+                    self._take(trials[position], measurement, callbacks)
+                    if over():
+                        break
+            self._study(trials)
+            self._in_work.clear()
         if not self.trials:
             self._require_legal()
 
-    def _legal_batch(self, count: int) -> list[tuple[list[ConfigEntity], Trace]]:
-        """Up to `count` traces that are proven legal and that nobody measured yet, and the configurations of each.
+    def _proposals(self, trials: list[_Trial], size: int, count: int, end: float) -> Iterator[Any]:
+        """Up to `count` traces to measure, `size` at a time, put into `trials` too; None when results are needed first.
 
-        Fewer, or none, where proposals are refused, or are of known schedules, again and again.
+        Every batch draws on the results of all but the last one, which is still being measured, in the order in which
+        they were proposed: so proposals depend on times alone, not on how long builds take.
         """
-        batch: dict[str, tuple[list[ConfigEntity], Trace]] = {}
+        earlier: list[_Trial] = []
+        last: list[_Trial] = []
+        while len(trials) < count:
+            while any(trial.result is None for trial in earlier):
+                yield None
+            self._study(earlier)
+            earlier, last = last, self._legal_batch(min(size, count - len(trials)), end)
+            if not last:
+                return
+            trials += last
+            for trial in last:
+                trial.begun = time.monotonic()
+                yield trial.trace.to_json()
+
+    def _take(self, trial: _Trial, measurement: Measurement, callbacks: Sequence[Callback]) -> None:
+        """Keep what came of a trial, and tell of it."""
+        config = trial.configs[0]
+        trial.result = MeasureResult(self._record(config, trial.trace, measurement), time.monotonic() - trial.begun)
+        self._keep(trial.result, config)
+        for callback in callbacks:
+            callback(self, [self._input(config)], [trial.result])
+
+    def _study(self, trials: Sequence[_Trial]) -> None:
+        """Learn from the trials that are done, once from each."""
+        for trial in trials:
+            if trial.result is not None and self._in_work.pop(trial.trace.key, None) is not None:
+                for config in trial.configs:
+                    self.learn(config, trial.result)
+
+    def _legal_batch(self, count: int, end: float) -> list[_Trial]:
+        """Up to `count` schedules that are proven legal and that nobody measured yet.
+
+        Fewer, or none, where proposals are refused, or are of known schedules, again and again, or at the `end`.
+        """
+        batch: list[_Trial] = []
         refused, equal = self.filtered, 0
-        while len(batch) < count and self.filtered - refused < MOST_REFUSED and equal < MOST_EQUAL:
+        while len(batch) < count and time.monotonic() < end:
+            if self.filtered - refused >= MOST_REFUSED or equal >= MOST_EQUAL:
+                break
             configs = self.next_batch(count - len(batch))
             if not configs:
                 break
@@ -188,13 +259,16 @@ class Tuner(ABC):
                 trace = self.prove(config)
                 if trace is None:
                     continue
-                if known := self._by_trace.get(trace.key):
+                if (trial := self._in_work.get(trace.key)) is not None:
+                    trial.configs.append(config)
+                    equal += 1
+                elif known := self._by_trace.get(trace.key):
                     self.learn(config, known)
                     equal += 1
                 else:
-                    equal += trace.key in batch
-                    batch.setdefault(trace.key, ([], trace))[0].append(config)
-        return list(batch.values())
+                    self._in_work[trace.key] = _Trial(trace, [config])
+                    batch.append(self._in_work[trace.key])
+        return batch
 
     def prove(self, config: ConfigEntity) -> Trace | None:
         """The trace of a configuration; None when a filter, the template or a proof refuses it. Each is asked once."""
@@ -239,8 +313,5 @@ class Tuner(ABC):
 
     def _record(self, config: ConfigEntity, trace: Trace, measurement: Measurement) -> TuningRecord:
         decisions = self.space.digits(config.index)
-        return record_of(measurement, self.task.task, self.task.sketch, trace, decisions, self.seed)
-
-
-def _standard() -> Limits:
-    return measure_option()
+        settings = config.settings()
+        return record_of(measurement, self.task.task, self.task.sketch, trace, decisions, self.seed, settings=settings)

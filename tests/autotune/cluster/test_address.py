@@ -42,8 +42,9 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_a_runner_is_local_or_a_cluster() -> None:
-    with pytest.raises(DefinitionError, match="'local' or 'dask://host:port', got 'ssh://somewhere'"):
-        machines_of("ssh://somewhere")
+    for wrong in ("ssh://somewhere", 3, None):
+        with pytest.raises(DefinitionError, match=f"'local', 'dask://host:port' or an open cluster, got {wrong!r}"):
+            machines_of(wrong)  # type: ignore[arg-type]
 
 
 def test_plain_connections_stay_on_this_machine() -> None:
@@ -64,7 +65,7 @@ def test_tls_needs_all_three_files(tmp_path: Path) -> None:
     assert tls == Tls(name, name, name)
     require_private(parse_address("dask://192.0.2.7:8786"), tls)
     assert parse_address("dask://192.0.2.7:8786").url(tls) == "tls://192.0.2.7:8786"
-    with pytest.raises(DefinitionError, match="--tls-cert and --tls-key is missing"):
+    with pytest.raises(DefinitionError, match=r"give tls_cert and tls_key as well \(--tls-cert, --tls-key\)"):
         tls_of(name, None, None)
     with pytest.raises(DefinitionError, match=r"no such file for TLS: .*absent"):
         tls_of(name, name, str(tmp_path / "absent"))

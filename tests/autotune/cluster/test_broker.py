@@ -50,7 +50,8 @@ def test_failures_come_back_as_data_beside_what_worked(task: Task, session: Sess
     assert good.checked
 
 
-def test_the_latest_sessions_stay_open(session: Session) -> None:
+def test_the_latest_sessions_stay_open(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "MOST_SESSIONS", 2)
     for key in ("a", "b", "a", "c"):
         broker.measure(replace(session, key=key), [], None)
     assert list(broker._open) == ["a", "c"]

@@ -1,13 +1,19 @@
-"""A measurer that measures nothing: times are a formula of the trace."""
+"""Measurers and machines that measure nothing: times are a formula of the trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self, cast
 
-from tensorlang.autotune.measuring.harness import Harness, Measurement
+from tensorlang.autotune.measuring.harness import BATCH, Harness, Limits, Measured, Measurement
+from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.autotune.records.record import Status
+from tensorlang.autotune.task import Task
+from tensorlang.target import parse
+from tensorlang.target.spec import Target
 
 
 def split_seconds(trace: Any) -> float:
@@ -21,19 +27,65 @@ def split_seconds(trace: Any) -> float:
 
 @dataclass
 class FakeMeasurer:
-    """Answers at once; `broken` says which traces fail."""
+    """Answers at once; `broken` says which traces fail, `batches` how many came at a time; `backwards`: last first."""
 
     seconds: Callable[[Any], float] = split_seconds
     broken: Callable[[Any], bool] = lambda trace: False
     seen: list[Any] = field(default_factory=list)
+    batch: int = BATCH
+    batches: list[int] = field(default_factory=list)
+    backwards: bool = False
 
-    def measure(self, traces: Sequence[Any], best: Callable[[], float | None]) -> Iterator[tuple[int, Measurement]]:
-        for position, trace in enumerate(traces):
-            self.seen.append(trace)
-            if self.broken(trace):
-                yield position, Measurement(Status.CRASH, error="it fell over")
-            else:
-                yield position, Measurement(Status.OK, (self.seconds(trace),), checked=True)
+    def measure(self, traces: Iterable[Any], best: Callable[[], float | None], deadline: float = math.inf) -> Measured:
+        supply = Supply(traces)
+        while supply.refill(self.batch):
+            given = list(supply.waiting)
+            supply.waiting.clear()
+            self.batches.append(len(given))
+            self.seen += [trace for _, trace in given]
+            for position, trace in given[::-1] if self.backwards else given:
+                if self.broken(trace):
+                    yield position, Measurement(Status.CRASH, error="it fell over")
+                else:
+                    yield position, Measurement(Status.OK, (self.seconds(trace),), checked=True)
+            supply.reopen()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def peak_gflops(self) -> float:
+        return 100.0
+
+
+@dataclass
+class FakeMachines:
+    """Machines elsewhere with another CPU, whose harnesses are fakes; tasks for this one become tasks for theirs."""
+
+    target: Target
+    fakes: list[FakeMeasurer] = field(default_factory=list)
+    limits: list[Limits] = field(default_factory=list)
+    batch: int = BATCH
+    seconds: Callable[[Any], float] = split_seconds
+
+    def target_of(self, text: str | Target | None) -> str | Target | None:
+        return self.target
+
+    def fit(self, task: Task) -> Task:
+        here = task.target == replace(parse("llvm"), cores=task.threads)
+        return replace(task, target=replace(self.target, cores=task.threads)) if here else task
+
+    def harness(self, task: Task, seed: int, limits: Limits) -> Harness:
+        self.fakes.append(FakeMeasurer(self.seconds, batch=self.batch))
+        self.limits.append(limits)
+        return cast(Harness, self.fakes[-1])
 
 
 def fake_measurer(**settings: Any) -> tuple[Harness, FakeMeasurer]:

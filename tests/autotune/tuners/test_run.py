@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
 
 import pytest
 
 from tensorlang.autotune import Interrupted, Progress, TemplateTask, read_log, tune_template
 from tensorlang.autotune.templates.task import create, template_task
 from tensorlang.autotune.tuners.index import RandomTuner
-from tensorlang.errors import TargetError
+from tensorlang.errors import DefinitionError, TargetError
+from tensorlang.target import parse
 
 from ..templates.programs import matmul
-from .fakes import FakeMeasurer
-
-
-class OpenFake(FakeMeasurer):
-    """A fake in a measurer's place."""
-
-    def __init__(self, *settings: Any) -> None:
-        super().__init__()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-    def peak_gflops(self) -> float:
-        return 100.0
+from .fakes import FakeMachines, FakeMeasurer
 
 
 @pytest.fixture(autouse=True)
 def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorlang.autotune.machines.Measurer", OpenFake)
+    monkeypatch.setattr("tensorlang.autotune.machines.Measurer", lambda task, seed, limits: FakeMeasurer())
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +78,16 @@ def test_a_function_of_a_file_is_a_template_or_not(tmp_path: Path) -> None:
     assert (found.name, found.workload.name, found.config_space.size) == ("own/copy", f"{path}:tuned", 6)
     assert template_task(f"{path}:plain", (12,)) is None
     assert template_task("matmul", (4, 4, 4)) is None
+
+
+def test_a_tuner_of_ones_own_moves_to_other_machines() -> None:
+    task, there = create(matmul, args=(16, 24, 12), threads=1), FakeMachines(parse("llvm -mcpu=haswell"))
+    tuner = RandomTuner(task)
+    result = tune_template(task, trials=3, tuner=tuner, runner=there)
+    assert result.task.target.cpu == tuner.task.target.cpu == "haswell"
+    assert [r.target["cpu"] for r in result.records] == ["haswell"] * 3
+
+
+def test_a_tuner_has_its_own_model(task: TemplateTask) -> None:
+    with pytest.raises(DefinitionError, match=r"give the model to the tuner: XGBTuner\(task, model=...\)"):
+        tune_template(task, tuner=RandomTuner(task), model="pretrained")

@@ -6,19 +6,21 @@ import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tensorlang import autotune
 from tensorlang.autotune import MeasureErrorNo, MeasureResult, TemplateTask, read_log
-from tensorlang.autotune.measuring.harness import Limits
-from tensorlang.autotune.templates.task import create
+from tensorlang.autotune.search.described import learn_model
+from tensorlang.autotune.templates.task import create, template_task
 from tensorlang.autotune.tuners.genetic import GATuner
 from tensorlang.autotune.tuners.index import GridSearchTuner, RandomTuner, draw_unseen
 from tensorlang.autotune.tuners.learned import XGBTuner
 from tensorlang.autotune.tuners.tuner import Tuner
 from tensorlang.errors import DefinitionError, RecordError, ScheduleError
 
+from ..templates import programs
 from ..templates.programs import limited, matmul, rows
 from .fakes import fake_measurer, split_seconds
 
@@ -45,6 +47,8 @@ def test_equal_seeds_try_the_same_and_nothing_twice(make: Callable[..., Tuner], 
         tuner.search(measurer, 24)
         assert tuner.trials == len(fake.seen) == 24
         assert len({r.trace_key for r in tuner.records}) == 24
+        configs = [task.config_of(r) for r in tuner.records]
+        assert [c and c.settings() for c in configs] == [r.settings for r in tuner.records]
         assert tuner.best is not None
         assert tuner.best.seconds == min(r.median for r in tuner.records)
         runs.append([r.trace_key for r in tuner.records])
@@ -276,19 +280,6 @@ def test_drawing_does_not_list_a_large_space(task: TemplateTask) -> None:
     assert max(drawn) > 1 << 64
 
 
-def test_measure_options_in_classic_words() -> None:
-    made = autotune.measure_option(
-        builder=autotune.LocalBuilder(timeout=7, n_parallel=2),
-        runner=autotune.LocalRunner(number=5, repeat=1, timeout=3, min_repeat_ms=50, enable_cpu_cache_flush=True),
-    )
-    assert (made.build, made.run, made.builders, made.flush) == (7, 3, 2, True)
-    assert autotune.measure_option(builder="local", runner="local").builders == Limits().builders
-    with pytest.raises(DefinitionError, match="runner is 'local' or a LocalRunner, got 'rpc'"):
-        autotune.measure_option(runner="rpc")  # type: ignore[arg-type]
-    with pytest.raises(DefinitionError, match="builder is 'local' or a LocalBuilder, got 3"):
-        autotune.measure_option(builder=3)  # type: ignore[arg-type]
-
-
 def test_a_log_that_cannot_be_written_is_refused_before_measuring(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="cannot write"):
         autotune.callback.log_to_file(tmp_path / "no" / "log")
@@ -320,3 +311,48 @@ def test_two_callbacks_share_a_log(task: TemplateTask, tmp_path: Path) -> None:
     tuner.search(fake_measurer()[0], 3, callbacks=logs)
     assert len(read_log(tmp_path / "log").records) == 6
     assert split_seconds(tuner.records[0].trace) == tuner.records[0].median
+
+
+@pytest.mark.parametrize("make", TUNERS)
+def test_a_batch_is_as_large_as_whoever_measures_wants(make: Callable[..., Tuner], task: TemplateTask) -> None:
+    measurer, fake = fake_measurer(batch=40)
+    make(task).search(measurer, 60)
+    assert fake.batches == [40, 20]
+
+
+@pytest.mark.parametrize("make", TUNERS)
+def test_what_is_proposed_does_not_depend_on_who_is_done_first(make: Callable[..., Tuner], task: TemplateTask) -> None:
+    (first, forwards), (second, backwards) = fake_measurer(), fake_measurer(backwards=True)
+    settings = {"pop_size": 12} if make is GATuner else {}
+    make(task, **settings).search(first, 32)
+    make(task, **settings).search(second, 32)
+    assert forwards.seen == backwards.seen
+
+
+def test_what_other_programs_taught_counts_before_the_first_trial(tmp_path: Path) -> None:
+    """The taught model knows that nothing is worse than a first split by more than one, which no estimate says."""
+    path, model = tmp_path / "own.py", tmp_path / "model"
+    path.write_text(Path(programs.__file__).read_text(encoding="utf-8").replace('"tests/', '"taught/'), "utf-8")
+    records: list[autotune.TuningRecord] = []
+    for size in (16, 32):
+        known = template_task(f"{path}:matmul", (size, 24, 12), "llvm -num-cores=1")
+        assert known is not None
+        teacher = RandomTuner(known)
+        teacher.search(fake_measurer(seconds=_wide_rows_are_slow)[0], 40)
+        records += teacher.records
+    learn_model(records).save(model)
+
+    task = template_task(f"{path}:matmul", (24, 24, 12), "llvm -num-cores=1")
+    assert task is not None
+
+    def seconds_of_first(given: Path | None) -> float:
+        tuner = XGBTuner(task, plan_size=40, model=given)
+        traces = [tuner.prove(tuner.space.get(n)) for n in tuner.propose(8)]
+        return sum(_wide_rows_are_slow(trace.to_json()) for trace in traces if trace is not None)
+
+    assert seconds_of_first(model) < 0.5 * seconds_of_first(None)
+
+
+def _wide_rows_are_slow(trace: Any) -> float:
+    first = next(step["factor"] for step in trace if step["step"] == "split")
+    return 1e-3 * float(first) ** 2
