@@ -24,12 +24,13 @@ SMALL = {"N": 5, "M": 7, "K": 3, "C": 4, "H": 6, "W": 9, "O": 8, "Q": 2, "D": 4}
 HEAD = """# Operators
 
 What `tensorlang.topi` has by name, for `tensorlang tune NAME --shape ...` and `autotune.create_task(NAME, ...)`: the
-sizes in their order, and the dtypes in which the kernel that the library schedules agrees with the operator's NumPy
-reference. This page is written by `python docs/make_operators.py`; a test runs every entry. The functions take more
-(axes, strides, padding, layouts, groups, epilogues): their docstrings say what.
+sizes in their order, the options with what they are when they are left out (`--option stride=2`, or `"stride=2"` after
+the dtype), and the dtypes in which the kernel that the library schedules agrees with the operator's NumPy reference.
+This page is written by `python docs/make_operators.py`; a test runs every entry. The functions take more (axes,
+layouts, epilogues): their docstrings say what.
 
-| operator | sizes | dtypes |
-|---|---|---|
+| operator | sizes | options | dtypes |
+|---|---|---|---|
 """
 
 
@@ -59,7 +60,8 @@ def page() -> str:
     rows = []
     for name, operator in topi.OPERATORS.items():
         dtypes = ", ".join(dtype for dtype in DTYPES if runs(name, dtype))
-        rows.append(f"| `{name}` | {','.join(operator.sizes)} | {dtypes} |\n")
+        options = ", ".join(f"`{option}={value}`" for option, value in operator.options.items())
+        rows.append(f"| `{name}` | {','.join(operator.sizes)} | {options} | {dtypes} |\n")
     return HEAD + "".join(rows)
 
 

@@ -106,6 +106,7 @@ _NO_GPU = "GPU targets are not there yet; use the CPU (target='llvm') or target=
 _TUNER = "use tensorlang.autotune, or the command `tensorlang tune`"
 _GRAPH = "tensorlang has operators, not graphs; write the operator in te"
 _TARGET = "name the target by text, as in Target('llvm -mcpu=haswell')"
+_WORKERS = "use DaskRunner('dask://host:port'), a Dask scheduler, and a `tensorlang worker` for every device"
 _NO_LIBRARY = "kernels stay in this process; build them where they run, the cache on disk makes it quick"
 refuse(
     "tensorlang",
@@ -119,7 +120,7 @@ refuse(
         "contrib": "kernels take NumPy arrays and DLPack tensors as they are",
         "error": "use tensorlang.errors; TVMError is tensorlang.TensorlangError",
         "instrument": "TENSORLANG_LOG=passes times the passes, TENSORLANG_DUMP=folder writes every stage",
-        "rpc": "kernels run in this process, tuning in local worker processes",
+        "rpc": "kernels run in this process; tuning on other machines is autotune.DaskRunner('dask://host:port')",
         "script": "write the program in te, or as a Python function with te.hybrid.script",
         "transform": "the passes are fixed; settings are environment variables, listed in docs/reference.md",
     },
@@ -145,7 +146,7 @@ refuse(
         "save_records": "use autotune.LogWriter",
         "tophub": "records are in your own logs; `tensorlang log import` reads its logs of x86 CPUs",
         **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), "use autotune.template"),
-        **dict.fromkeys(("RPCRunner", "RPCTracker"), "use LocalRunner; candidates run on this machine"),
+        **dict.fromkeys(("RPCRunner", "RPCTracker"), _WORKERS),
     },
 )
 refuse(

@@ -20,7 +20,7 @@ from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.history import best, best_in_use
+from tensorlang.schedule.history import build_best, build_in_use
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
@@ -82,10 +82,11 @@ def build(
     A schedule without a step takes the best record of its program where records are in use
     (`autotune.apply_history_best`). `schedule="best"` asks for one: `build([A, B, C], schedule="best")`, with inputs
     and outputs in the order of the arrays, or with a schedule without a step; it looks where records are in use, then
-    in the default store, and never builds anything else.
+    in the default store, and never builds anything else. Of a record that is refused, or cannot be built, a warning
+    (`autotune.RecordSkipped`) says why, and the next best is taken.
 
     Raises DefinitionError when `args` do not fit the program, TargetError when the target cannot run it, and
-    RecordError when there is no best schedule; it names the nearest record.
+    RecordError when there is no best schedule; it names the nearest record, or those that were refused.
     """
     if isinstance(s, Lowered):
         args = args or s.args
@@ -94,14 +95,19 @@ def build(
     if args is None:
         raise DefinitionError("build needs args: the inputs and outputs of the schedule", caller())
     chosen = parse(target)
-    s = best_in_use(s, chosen) if schedule is None else best(s, chosen)
+    compiled = partial(_compiled, args=args, target=chosen, name=name)
+    return build_in_use(s, chosen, compiled) if schedule is None else build_best(s, chosen, compiled)
+
+
+def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Executable:
+    """The executable of a schedule as it is."""
     params, signature = _signature(s, args)
     dump = Dump(name)
     dump.write("trace", "py", s.trace.to_python)
     dump.write("program", "txt", lambda: s.program.text)
     dump.write("schedule", "tree", partial(_schedule_tree, s))
-    kernel = lower_state(s.state, params, name, chosen.kind, dump)
-    executable = backend(chosen.kind).compile(kernel, chosen, signature)
+    kernel = lower_state(s.state, params, name, target.kind, dump)
+    executable = backend(target.kind).compile(kernel, target, signature)
     for form in executable.source_forms:
         if form != "loops":
             dump.write("target", form, partial(executable.source, form))

@@ -86,6 +86,9 @@ SHOWN = {
         "threads of the device: 1\n",
         "every record names its machine: True\n",
         "the best schedule: equal to NumPy\n",
+        "trials of each task: [3, 3]\n",
+        "tuned for the workers' target: True\n",
+        "configurations of a template measured: 4\n",
         "is another machine, and the connection is not encrypted\n",
     ),
 }

@@ -28,10 +28,12 @@ from tensorlang.autotune.templates.space import ConfigSpace
 from tensorlang.autotune.templates.task import TemplateTask, template_task
 from tensorlang.autotune.tuner import train_model, tune
 from tensorlang.autotune.tuners.measure import (
+    DaskRunner,
     LocalBuilder,
     LocalRunner,
     MeasureErrorNo,
     MeasureInput,
+    MeasureOption,
     MeasureResult,
     measure_option,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "Bench",
     "ConfigEntity",
     "ConfigSpace",
+    "DaskRunner",
     "Explanation",
     "HistoryMiss",
     "Interrupted",
@@ -55,6 +58,7 @@ __all__ = [
     "LogWriter",
     "MeasureErrorNo",
     "MeasureInput",
+    "MeasureOption",
     "MeasureResult",
     "OtherOptionEntity",
     "Progress",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from tensorlang.autotune.records.store import default_store, logs_to_read, open_
 from tensorlang.autotune.task import Task, task_of
 from tensorlang.errors import RecordError, ScheduleError
 from tensorlang.schedule import Schedule, Trace, create_schedule
-from tensorlang.schedule.history import warn_skipped
+from tensorlang.schedule.history import Attempts, warn_skipped
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 from tensorlang.words import format_count, format_threads
@@ -27,6 +28,8 @@ Records = LogPath | Sequence[TuningRecord] | None
 """Where records are looked up: a log, records at hand, or None for the default store."""
 
 _SHOWN = 5  # workloads that a message names
+_MOST_TRIED = 8  # schedules of a program, where the fastest are refused
+_MOST_READ = 64  # records of a log among which they are: a schedule may have been measured often
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,21 @@ class Opened:
     def best(self, key: str, place: str) -> TuningRecord | None:
         """The fastest ok record of a program in one place."""
         return _fastest(self.own, key, place) or _fastest(self.others(), key, place)
+
+    def ranked(self, key: str, place: str) -> Iterator[TuningRecord]:
+        """The ok records of a program in one place, fastest first: a few, each of other steps."""
+        best = self.best(key, place)
+        if best is None:
+            return
+        yield best
+        known = {_steps(best)}
+        for mine in (True, False):
+            sources = self.own if mine else self.others()
+            found = (record for source in sources for record in source.fastest(key, place, _MOST_READ))
+            for record in sorted(found, key=lambda r: r.median):
+                if _steps(record) not in known and len(known) < _MOST_TRIED:
+                    known.add(_steps(record))
+                    yield record
 
     def nearest(self, wanted: WorkloadId) -> Nearest | None:
         """The nearest record to a program, of the first log that has one."""
@@ -120,6 +138,10 @@ def find_best(log: Records, task: Task) -> TuningRecord:
         return best
 
 
+def _steps(record: TuningRecord) -> str:
+    return json.dumps(record.trace, sort_keys=True)
+
+
 def _fastest(sources: Sequence[Source], key: str, place: str) -> TuningRecord | None:
     found = (source.best(key, place) for source in sources)
     return min((record for record in found if record is not None), key=lambda r: r.median, default=None)
@@ -158,17 +180,36 @@ def replay(record: TuningRecord, task: Task) -> Schedule:
 
     RecordError when the record is of another program, or when its trace is not legal for this one.
     """
+    try:
+        return replayed(record, task)
+    except ScheduleError as error:
+        raise RecordError(f"the record's schedule of {record.workload} is refused: {error}") from error
+
+
+def replayed(record: TuningRecord, task: Task) -> Schedule:
+    """`replay`, with the ScheduleError of a trace that is not legal."""
     if record.workload.key != task.workload.key:
         raise RecordError(
             f"the record is of {record.workload} ({record.workload.key}), "
             f"not of {task.workload} ({task.workload.key}): the programs differ"
         )
-    try:
-        made = Trace.from_json(record.trace).apply(create_schedule([t.op for t in task.outputs]), check="final")
-    except ScheduleError as error:
-        raise RecordError(f"the record's schedule of {record.workload} is refused: {error}") from error
+    made = Trace.from_json(record.trace).apply(create_schedule([t.op for t in task.outputs]), check="final")
     made.origin = described(record)
     return made
+
+
+def best_that_works(log: Records, task: Task, asked: str) -> tuple[TuningRecord, Schedule]:
+    """The fastest record of a task that is not refused, and its schedule, proven legal again.
+
+    Those before it are skipped with a warning. RecordError when there is none; it names what was refused.
+    """
+    attempts = Attempts(asked, str(task.workload))
+    with open_records(log) as opened:
+        found = opened.ranked(task.workload.key, place_of(task.target.to_json(), task.threads))
+        made = attempts.first(found, described, lambda record: (record, replayed(record, task)))
+        if made is not None:
+            return made
+        raise attempts.error() if attempts.refused else RecordError(opened.missing(task))
 
 
 def apply_best(
@@ -179,8 +220,9 @@ def apply_best(
 ) -> Schedule:
     """Return the best schedule that a log has for these tensors (inputs first, outputs last) on this target.
 
-    None is the default store. The trace is replayed with all legality checks. RecordError when the log cannot be read,
-    has no record of exactly this program, target and thread count (it names the nearest), or holds an illegal one.
+    None is the default store. The trace is replayed with all legality checks; an illegal one is skipped with a warning
+    (RecordSkipped), and the next best is taken. RecordError when the log cannot be read, has no record of exactly this
+    program, target and thread count (it names the nearest), or holds illegal ones only.
     """
     task = tensors if isinstance(tensors, Task) else task_of(tensors, target=target, threads=threads)
-    return replay(find_best(log, task), task)
+    return best_that_works(log, task, "apply_best")[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from tensorlang.autotune.apply import find_best, replay
+from tensorlang.autotune.apply import best_that_works
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.measuring.measurer import Measurer
 from tensorlang.autotune.records.record import TuningRecord
@@ -26,8 +26,7 @@ def bench_best(log: str | os.PathLike[str], task: Task) -> Bench:
 
     Raises RecordError as `apply_best` does, TargetError when this machine cannot run the target.
     """
-    record = find_best(log, task)
-    replay(record, task)
+    record, _ = best_that_works(log, task, "bench_best")
     with Measurer(task, record.seed) as measurer:
         peak = measurer.peak_gflops()
         comparison = measurer.compare(record.trace)

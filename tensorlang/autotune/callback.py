@@ -12,6 +12,8 @@ from tensorlang.autotune.records.log import LogWriter
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.tuners.measure import MeasureInput, MeasureResult
 from tensorlang.autotune.tuners.tuner import Callback, Tuner
+from tensorlang.errors import DefinitionError, shown
+from tensorlang.location import caller
 
 __all__ = ["Monitor", "log_to_file", "progress_bar"]
 
@@ -21,15 +23,17 @@ _SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 def log_to_file(file_out: str | os.PathLike[str]) -> Callback:
     """Append every measurement to a log (`default`: this machine's in the default store).
 
-    RecordError, at once, when the file cannot be written.
+    RecordError, at once, when the file cannot be written. It is open only while it is written to: nobody tells a
+    callback that tuning is over, and others may want to replace the log then.
     """
-    writer = LogWriter(log_path(file_out))
+    path = log_path(file_out)
+    LogWriter(path).close()
 
     def append(tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        for result in results:
-            if result.record is not None:
-                writer.append(result.record)
-        writer.sync()
+        with LogWriter(path) as writer:
+            for result in results:
+                if result.record is not None:
+                    writer.append(result.record)
 
     return append
 
@@ -39,6 +43,8 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G", file: TextI
 
     What is no terminal gets a line for each new best, and one at the end.
     """
+    if si_prefix not in _SCALES:
+        raise DefinitionError(f"si_prefix is one of {', '.join(map(repr, _SCALES))}, got {shown(si_prefix)}", caller())
     scale = _SCALES[si_prefix]
     begun = time.monotonic()
     done = [0, 0]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
-from tensorlang.autotune.apply import Records, described, open_records, replay
+from tensorlang.autotune.apply import Records, described, open_records, replayed
 from tensorlang.autotune.records.log import LogPath
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId, place_of
 from tensorlang.autotune.records.store import logs_to_read
@@ -20,7 +21,7 @@ from tensorlang.autotune.templates.task import TemplateTask, collect
 from tensorlang.errors import DefinitionError, RecordError, shown
 from tensorlang.location import caller
 from tensorlang.schedule import Schedule
-from tensorlang.schedule.history import Known, history, in_use, say
+from tensorlang.schedule.history import Attempts, Known, history, in_use, say
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, buffers
 from tensorlang.te.program import Program
@@ -38,15 +39,15 @@ class Answers:
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    def best(self, key: str, target: Target, threads: int) -> TuningRecord | None:
-        """The best record of a program, or None."""
+    def ranked(self, key: str, target: Target, threads: int) -> Iterator[TuningRecord]:
+        """The records of a program, the fastest first: a few, each of other steps."""
         with open_records(self._records) as opened:
-            return opened.best(key, place_of(target.to_json(), threads))
+            yield from opened.ranked(key, place_of(target.to_json(), threads))
 
-    def find(self, s: Schedule, target: Target) -> Known | None:
-        """See History: the steps of the best record."""
-        record = self.best(s.original.key, target, target.cores)
-        return None if record is None else Known(record.trace, described(record))
+    def find(self, s: Schedule, target: Target) -> Iterator[Known]:
+        """See History: the steps of the fastest records."""
+        for record in self.ranked(s.original.key, target, target.cores):
+            yield Known(record.trace, described(record))
 
     def missing(self, s: Schedule, target: Target) -> str:
         """See History: what comes nearest."""
@@ -70,13 +71,13 @@ class DefaultStore(Answers):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def best(self, key: str, target: Target, threads: int) -> TuningRecord | None:
-        """The best record of a program; None also for an empty store."""
+    def ranked(self, key: str, target: Target, threads: int) -> Iterator[TuningRecord]:
+        """The records of a program, the fastest first; none for an empty store."""
         try:
             logs_to_read(None)
         except RecordError:
-            return None
-        return super().best(key, target, threads)
+            return
+        yield from super().ranked(key, target, threads)
 
 
 STORE = DefaultStore()
@@ -125,7 +126,7 @@ class ApplyHistoryBest(Answers):
         wanted = task.task if isinstance(task, TemplateTask) else task
         if not isinstance(wanted, Task):
             raise DefinitionError(f"query takes a task of create_task or task.create, got {shown(task)}")
-        record = self.best(wanted.workload.key, wanted.target, wanted.threads)
+        record = next(self.ranked(wanted.workload.key, wanted.target, wanted.threads), None)
         if record is None:
             self.tell(wanted)
         return record
@@ -147,33 +148,42 @@ class ApplyHistoryBest(Answers):
 
 
 def _choose(function: TemplateFunction, args: tuple[Any, ...]) -> Scheduled | None:
-    """What a template gives when it is called plainly: the schedule of its best record."""
+    """What a template gives when it is called plainly: the schedule of its best record that is not refused."""
     task = collect(function, args)
     contexts = [records for records in in_use() if isinstance(records, ApplyHistoryBest)]
     work = task.task.workload
-    found = (context.best(work.key, task.target, task.task.threads) for context in contexts)
-    record = next((r for r in found if r is not None), None)
-    if record is None:
-        contexts[0].tell(task.task)
-        return None
-    say(f"{work} takes {described(record)}")
+    attempts = Attempts("template", str(work))
+    for context in contexts:
+        found = context.ranked(work.key, task.target, task.task.threads)
+        made = attempts.first(found, described, partial(_scheduled, task))
+        if made is not None:
+            return made
+    if attempts.refused:
+        raise attempts.error() from attempts.refused[0][1]
+    contexts[0].tell(task.task)
+    return None
+
+
+def _scheduled(task: TemplateTask, record: TuningRecord) -> Scheduled:
+    """The schedule of a record by its template, where that still gives these steps; else by the steps alone."""
     chosen = task.config_of(record)
     if chosen is not None:
         s, tensors = task.instantiate(chosen)
         if s.trace.key == record.trace_key:
             s.origin = described(record)
             return s, tensors
-    say(f"{function.name} has no such configuration (any more); the steps of the record are replayed")
-    return replay(record, task.task), arguments_of(task.task.tensors)
+    say(f"{task.name} has no such configuration (any more); the steps of the record are replayed")
+    return replayed(record, task.task), arguments_of(task.task.tensors)
 
 
 def apply_history_best(records: LogPath | Iterable[TuningRecord] | None, miss: Miss = "warn") -> ApplyHistoryBest:
     """Use the best records of a log: `with autotune.apply_history_best("tuning.jsonl"):`.
 
     Inside, a template that is called plainly gives its best schedule, `tensorlang.build` builds the best schedule of
-    a program that has none yet, and so does `topi.schedule`. Schedules are proven legal again. The target is that of
-    the call, or of `with target:`. `records`: a log, records, or None for the default store. Contexts may be nested:
-    the inner one is asked first. A program without a record in any of them keeps what it has, and a warning
+    a program that has none yet, and so does `topi.schedule`. Schedules are proven legal again: of a record that is
+    refused a warning (RecordSkipped) says why, and the next best is taken; RecordError when there is none. The target
+    is that of the call, or of `with target:`. `records`: a log, records, or None for the default store. Contexts may be
+    nested: the inner one is asked first. A program without a record in any of them keeps what it has, and a warning
     (HistoryMiss) names the nearest record of the inner one; `miss="error"` raises RecordError instead,
     `miss="ignore"` says nothing. The logger `tensorlang` says at INFO what is used, and TENSORLANG_LOG=tuner does on
     standard error.

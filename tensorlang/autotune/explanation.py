@@ -34,14 +34,14 @@ class Explanation:
     """One record against what was predicted, in seconds.
 
     `estimate` is the analytical one, made of `terms`, and over `stages` by array; `predicted` is the model's, which
-    has learned from the whole log (None where the estimate misleads, and the model only orders). `drivers` are the
-    features that move the prediction most.
+    has learned from the whole log (None where the estimate misleads, and the model only orders). `decisions` are values
+    for a template too. `drivers` are the features that move the prediction most.
     """
 
     workload: str
     threads: int
     sketch: str
-    decisions: dict[str, int]
+    decisions: dict[str, Any]
     measured: float
     estimate: float
     predicted: float | None
@@ -61,7 +61,7 @@ class Explanation:
 
 
 def explain(log: LogPath | Iterable[TuningRecord], count: int = 5) -> list[Explanation]:
-    """Explain the records of a log, or some records: the fastest of every workload, then those that the estimate misjudges most.
+    """Explain records of a log, or those given: the fastest of every workload, then those that are misjudged most.
 
     `default` is the default store. Records of several targets or numbers of threads are explained apart.
     RecordError when the log has no timed record of a program that can be made again here.
@@ -103,7 +103,7 @@ def _explanation(one: Described, predicted: float | None, contributions: np.ndar
         str(record.workload),
         record.threads,
         record.sketch,
-        dict(record.decisions),
+        record.choices,
         record.median,
         one.estimate,
         predicted,

@@ -13,7 +13,7 @@ from tensorlang.autotune.files import load_function
 from tensorlang.autotune.model.accesses import extent as extent
 from tensorlang.autotune.model.accesses import operations, operations_of_point
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
-from tensorlang.errors import DefinitionError, TensorlangError
+from tensorlang.errors import DefinitionError, TensorlangError, shown
 from tensorlang.ir.expr import Expr
 from tensorlang.names import lookup
 from tensorlang.polyhedral import ordered
@@ -22,7 +22,7 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, PlaceholderOp, Tensor
 from tensorlang.te.program import Program, canonical
-from tensorlang.topi.operator import Operator
+from tensorlang.topi.operator import Operator, Option
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,6 +53,12 @@ class Task:
         """For each output the number of the input whose place in memory it takes; -1 for an array of its own."""
         return places_of(self.tensors)
 
+    @property
+    def overwritten(self) -> tuple[int, ...]:
+        """The numbers of the inputs that a kernel changes: something takes their place in memory, an output or not."""
+        roots = {root for name, (root, _) in self.program.storage.items() if root != name}
+        return tuple(n for n, tensor in enumerate(self.inputs) if tensor.name in roots)
+
     def accepts(self, record: TuningRecord) -> bool:
         """True when a record measured this program on this machine's target with this many threads."""
         return (
@@ -67,21 +73,19 @@ def create_task(
 ) -> Task:
     """Make a task by name.
 
-    `name` is an operator of tensorlang.topi (`args`: its sizes, then optionally its dtype) or
-    `path/to/file.py:function`, whose function is called with `args` and returns its tensors, inputs first (a template
-    returns a schedule and its tensors: the program alone counts here).
+    `name` is an operator of tensorlang.topi (`args`: its sizes, then optionally its dtype and its options as text, such
+    as `"stride=2"`) or `path/to/file.py:function`, whose function is called with `args` and returns its tensors, inputs
+    first (a template returns a schedule and its tensors: the program alone counts here).
     Raises DefinitionError for an unknown name, wrong sizes, or a program that cannot be tuned.
     """
     if ":" in name or name.endswith(".py"):
         function = load_function(name)
         tensors = _without_schedule(function(*with_tensors(function, meant(args))))
     else:
-        sizes = [a for a in args if isinstance(a, int)]
-        rest = [a for a in args if not isinstance(a, int)] or ["float32"]
-        if len(rest) > 1 or not isinstance(rest[0], str):
-            raise DefinitionError(f"{name} takes integer sizes and one dtype, got {tuple(args)}")
-        tensors = topi.operator(name).tensors(sizes, rest[0])
-        args = (*sizes, rest[0])
+        operator = topi.operator(name)
+        sizes, dtype, options = _library_call(operator, args)
+        tensors = operator.tensors(sizes, dtype, **options)
+        args = (*sizes, dtype, *operator.write_options(options))
     return task_of(tensors, name, args, target, threads)
 
 
@@ -98,8 +102,8 @@ def task_of(
     _check_program(program, checked, name)
     machine = parse(target)
     team = machine.cores if threads is None else threads
-    if team < 1:
-        raise DefinitionError(f"threads must be at least 1, got {team}")
+    if not isinstance(team, int) or team < 1:
+        raise DefinitionError(f"threads must be at least 1, got {shown(team)}")
     machine = replace(machine, cores=team)
     workload = WorkloadId(
         name,
@@ -114,17 +118,33 @@ def task_of(
 
 
 def operator_of(task: Task) -> Operator | None:
-    """The operator of the library that a task is, None for any other program, whatever its name."""
+    """The operator of the library that a task is, its options set; None for any other program, whatever its name."""
     operator = topi.OPERATORS.get(task.workload.name)
-    *sizes, dtype = task.workload.args or ("",)
-    if operator is None or not isinstance(dtype, str):
+    if operator is None:
         return None
     try:
-        tensors = operator.tensors([n for n in sizes if isinstance(n, int)], dtype)
+        sizes, dtype, options = _library_call(operator, task.workload.args)
+        tensors = operator.tensors(sizes, dtype, **options)
     except TensorlangError:
         return None
     program, _ = canonical([t for t in tensors if not isinstance(t.op, PlaceholderOp)])
-    return operator if program.key == task.workload.key else None
+    return operator.with_options(options) if program.key == task.workload.key else None
+
+
+def _library_call(operator: Operator, args: Sequence[Argument]) -> tuple[list[int], str, dict[str, Option]]:
+    """The sizes, the dtype and the options of a library operator, as tasks and records spell them."""
+    sizes = [a for a in args if isinstance(a, int)]
+    options = options_of(args)
+    rest = [a for a in args if not isinstance(a, int) and a not in options] or ["float32"]
+    if len(rest) > 1 or not isinstance(rest[0], str):
+        also = " (and options, as 'stride=2')" if operator.options else ""
+        raise DefinitionError(f"{operator.name} takes integer sizes and one dtype{also}, got {tuple(args)}")
+    return sizes, rest[0], operator.read_options(options)
+
+
+def options_of(args: Iterable[Argument]) -> list[str]:
+    """The options among the arguments of a library operator."""
+    return [a for a in args if isinstance(a, str) and "=" in a]
 
 
 def _without_schedule(made: Any) -> Any:

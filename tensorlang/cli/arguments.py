@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -37,13 +37,13 @@ def parse_shape(text: str | None) -> tuple[int, ...]:
     """Read `1024,1024,1024` (or with x between); DefinitionError names what is no positive integer."""
     parts = [] if text is None else text.replace("x", ",").split(",")
     for part in parts:
-        if not part.strip().isdigit() or int(part) < 1:
+        if not part.strip().isdecimal() or int(part) < 1:
             raise DefinitionError(f"bad shape {text!r}: {part.strip()!r} is not a positive integer")
     return tuple(int(part) for part in parts)
 
 
 def task_options(function: F) -> F:
-    """The argument and options that say what to run: operator or file, sizes, dtype, target, threads."""
+    """The argument and options that say what to run: operator or file, sizes, dtype, options, target, threads."""
     for decorate in reversed(
         (
             click.argument("operator"),
@@ -52,6 +52,13 @@ def task_options(function: F) -> F:
             ),
             click.option("--args", "arguments", metavar="A,B,...", help="Arguments of your own function."),
             click.option("--dtype", metavar="DTYPE", help="Element type of a library operator (default: float32)."),
+            click.option(
+                "--option",
+                "options",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="An option of a library operator: stride=2, padding=1,2; once for each.",
+            ),
             click.option("--target", metavar="TARGET", default="llvm", show_default=True),
             click.option("--threads", type=click.IntRange(1), help="Threads of the kernel (default: all cores)."),
         )
@@ -61,19 +68,28 @@ def task_options(function: F) -> F:
 
 
 def make_task(
-    operator: str, shape: str | None, arguments: str | None, dtype: str | None, target: Any, threads: int | None
+    operator: str,
+    shape: str | None,
+    arguments: str | None,
+    dtype: str | None,
+    options: Sequence[str],
+    target: Any,
+    threads: int | None,
 ) -> Any:
     """The task that the options describe; DefinitionError or TargetError when they do not fit."""
     from tensorlang.autotune import create_task
 
     own = ":" in operator or operator.endswith(".py")
-    if own and (shape is not None or dtype is not None):
-        raise DefinitionError("--shape and --dtype are for library operators; give your function its --args")
+    if own and (shape is not None or dtype is not None or options):
+        raise DefinitionError("--shape, --dtype and --option are for library operators; give your function its --args")
+    unnamed = next((option for option in options if "=" not in option), None)
+    if unnamed is not None:
+        raise DefinitionError(f"--option takes NAME=VALUE, as in stride=2, got {unnamed!r}")
     if not own and arguments is not None:
         raise DefinitionError(f"--args is for your own function; give {operator} its --shape and --dtype")
     if own:
         return create_task(operator, parse_arguments(arguments), target, threads)
     try:
-        return create_task(operator, (*parse_shape(shape), dtype or "float32"), target, threads)
+        return create_task(operator, (*parse_shape(shape), dtype or "float32", *options), target, threads)
     except DefinitionError as error:
         raise DefinitionError(error.message) from None  # the place is in our library, not in the user's file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import click
 
@@ -18,6 +19,7 @@ def bench(
     shape: str | None,
     arguments: str | None,
     dtype: str | None,
+    options: tuple[str, ...],
     target: str,
     threads: int | None,
     log_file: str,
@@ -26,11 +28,16 @@ def bench(
     """Apply the best schedule of a log to OPERATOR, re-verified, and time it beside NumPy."""
     from rich.console import Console
 
-    from tensorlang.autotune import bench_best
+    from tensorlang.autotune import RecordSkipped, bench_best
     from tensorlang.cli.outcome import record_json, schedule_python, speed_table
+    from tensorlang.words import printable
 
-    task = make_task(operator, shape, arguments, dtype, target, threads)
-    found = bench_best(log_file, task)
+    task = make_task(operator, shape, arguments, dtype, options, target, threads)
+    with warnings.catch_warnings(record=True) as skipped:
+        warnings.simplefilter("always", RecordSkipped)
+        found = bench_best(log_file, task)
+    for each in skipped:
+        click.echo(printable(f"warning: {each.message}"), err=True)
     if as_json:
         click.echo(json.dumps(record_json(found.record, found.peak_gflops, found.comparison), indent=2))
         return

@@ -100,7 +100,7 @@ def _sizes(text: str, there: Collection[str]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
-        if not value.isdigit():
+        if not value.isdecimal():
             raise click.UsageError(f"--sizes takes n=100,m=30, got {part!r}")
         if name.strip() not in there:
             raise click.UsageError(

@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.text import Text
 
 from tensorlang.autotune import Progress, Task, TuningRecord
-from tensorlang.words import format_clock, format_seconds, format_speed, format_threads, printable
 from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.curve import draw_curve
+from tensorlang.words import format_clock, format_seconds, format_speed, format_threads, printable
 
 PLAIN_INTERVAL = 5.0
 REDRAW_INTERVAL = 0.25

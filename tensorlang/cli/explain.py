@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorlang.cli.log import read_logs
+from tensorlang.cli.tables import wrapped
 
 if TYPE_CHECKING:
     from tensorlang.autotune.explanation import Explanation
@@ -33,19 +34,20 @@ def explain(log: str, count: int, as_json: bool) -> None:
 
 def _text(found: Explanation) -> str:
     """An explanation in a few lines."""
+    from tensorlang.autotune.records.record import spelt_choices
     from tensorlang.words import format_seconds, format_threads, printable
 
     def times(parts: Mapping[str, float]) -> str:
         return ", ".join(f"{name} {format_seconds(value)}" for name, value in parts.items())
 
-    predicted = "only an order" if found.predicted is None else format_seconds(found.predicted)
+    predicted = "only an order of candidates" if found.predicted is None else format_seconds(found.predicted)
     measured, estimate = format_seconds(found.measured), format_seconds(found.estimate)
     lines = [
         f"{found.workload} on {format_threads(found.threads)}: {found.sketch}",
-        "  decisions " + " ".join(f"{name}={value}" for name, value in found.decisions.items()),
+        f"  decisions {spelt_choices(found.decisions)}",
         f"  measured {measured}, estimated {estimate}, predicted {predicted}",
         f"  terms: {times(found.terms)}",
         f"  stages: {times(found.stages)}",
         *(f"  x {driver.factor:.3f} for {driver.name} = {driver.value:.4g}" for driver in found.drivers),
     ]
-    return printable("\n".join(lines))
+    return "\n".join(wrapped(printable(line)) for line in lines)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from tensorlang.cli.tables import print_records, print_table, speed_cells
 
 if TYPE_CHECKING:
     from tensorlang.autotune import Log, TuningRecord
@@ -38,11 +39,7 @@ def show(files: Sequence[str], limit: int | None, as_json: bool) -> None:
     if as_json:
         _print_json(record.to_json() for record in records)
         return
-    rows = []
-    for r in records:
-        decisions = " ".join(f"{name}={value}" for name, value in r.decisions.items())
-        rows.append((r.time, str(r.workload), r.threads, r.status.value, *_speed(r), r.sketch, decisions))
-    _print_table(("time", "workload", "threads", "status", "median", "GFLOP/s", "sketch", "decisions"), rows)
+    print_records(records)
 
 
 @log.command()
@@ -50,8 +47,8 @@ def show(files: Sequence[str], limit: int | None, as_json: bool) -> None:
 @AS_JSON
 def best(files: Sequence[str], as_json: bool) -> None:
     """Print the fastest schedule of every workload in FILES."""
-    from tensorlang.words import format_seconds, format_threads, printable
     from tensorlang.cli.outcome import schedule_python
+    from tensorlang.words import format_seconds, format_threads, printable
 
     found = _bests(files)
     if as_json:
@@ -95,7 +92,7 @@ def split(file: str, output: str, by: str, as_json: bool) -> None:
     if as_json:
         _print_json({"output": str(path), "records": len(part.records)} for path, part in parts.items())
         return
-    _print_table(("file", "records"), [(str(path), len(part.records)) for path, part in parts.items()])
+    print_table(("file", "records"), [(str(path), len(part.records)) for path, part in parts.items()])
 
 
 @log.command()
@@ -103,30 +100,39 @@ def split(file: str, output: str, by: str, as_json: bool) -> None:
 @click.option(
     "--all", "all_records", is_flag=True, help="Verify all records that claim to be legal, not only the best."
 )
+@click.option(
+    "--program",
+    "programs",
+    multiple=True,
+    metavar="[NAME=]FILE.py[:FUNCTION]",
+    help="Where a function or template is now that records name; once for each, or a file for all that it has.",
+)
 @AS_JSON
-def validate(files: Sequence[str], all_records: bool, as_json: bool) -> None:
+def validate(files: Sequence[str], all_records: bool, programs: Sequence[str], as_json: bool) -> None:
     """Prove the best records of FILES legal again, each on its program, made from the operator or file it names.
 
     Ends with 1 when a record is refused, damaged, or of a program that its operator does not make any more. Files
-    that records name are run: verify logs of strangers with care.
+    that records name are run, or those of --program instead: verify logs of strangers with care.
     """
-    from tensorlang.words import format_count
+    from tensorlang.autotune.importers.programs import sources_from
     from tensorlang.autotune.validation import Outcome
     from tensorlang.autotune.validation import validate as verify
+    from tensorlang.words import format_count, printable
 
+    sources = sources_from(programs)
     if all_records:
         records = [r for part in read_logs(files) for r in part.records if r.verdict.legal]
     else:
         records = _bests(files)
-    found = list(verify(records))
+    found = list(verify(records, sources))
     if as_json:
         _print_json(outcome.to_json() for outcome in found)
     else:
-        rows = [
-            (str(v.record.workload), v.record.threads, *_speed(v.record), v.outcome.value, _first_line(v.why))
-            for v in found
-        ]
-        _print_table(("workload", "threads", "median", "GFLOP/s", "outcome", "why"), rows)
+        rows = [(str(v.record.workload), v.record.threads, *speed_cells(v.record), v.outcome.value) for v in found]
+        print_table(("workload", "threads", "median", "GFLOP/s", "outcome"), rows)
+        for v in found:
+            if v.why:
+                click.echo(printable(f"{v.outcome.value}: {_first_line(v.why)}"))
         counts = ", ".join(f"{n} {o}" for o in Outcome if (n := sum(v.outcome is o for v in found)))
         click.echo(f"{format_count(len(found), 'record')}: {counts or 'nothing to verify'}")
     if not all(v.sound for v in found):
@@ -152,7 +158,7 @@ def diff(first: str, second: str, as_json: bool) -> None:
         times = ("-" if r is None else format_seconds(r.median) for r in (each.first, each.second))
         ratio = "-" if each.ratio is None else f"{each.ratio:.3f}"
         rows.append((str(each.either.workload), each.either.target.get("cpu", ""), each.either.threads, *times, ratio))
-    _print_table(("workload", "cpu", "threads", "first", "second", "ratio"), rows)
+    print_table(("workload", "cpu", "threads", "first", "second", "ratio"), rows)
 
 
 @log.command()
@@ -211,8 +217,8 @@ def import_(
     where this machine's has nothing.
     """
     from tensorlang.autotune.records.importing import append_missing
-    from tensorlang.words import format_count
     from tensorlang.cli.imports import Options, outputs, read_files
+    from tensorlang.words import format_count
 
     parts = read_files(files, form, Options(programs, target, verify))
     _warn(part.log.skipped for part in parts)
@@ -301,30 +307,5 @@ def _print_json(entries: Iterable[Any]) -> None:
         click.echo(json.dumps(entry))
 
 
-def _speed(record: TuningRecord) -> tuple[str, str]:
-    from tensorlang.words import format_seconds
-
-    return (format_seconds(record.median), f"{record.gflops:.1f}") if record.seconds else ("-", "-")
-
-
 def _first_line(text: str) -> str:
     return text.partition("\n")[0]
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table as wide as the terminal; in files and pipes as wide as it needs to be, one line a row."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from tensorlang.words import printable
-
-    cells = [[printable(str(cell)) for cell in row] for row in rows]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for n, name in enumerate(columns):
-        numbers = all(row[n].replace(".", "").isdigit() or row[n] == "-" for row in cells)
-        table.add_column(name, justify="right" if numbers and cells else "left")
-    for row in cells:
-        table.add_row(*row)
-    wide = sum(max(map(len, column)) + 2 for column in zip(columns, *cells, strict=True))
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else wide)
-    console.print(table)

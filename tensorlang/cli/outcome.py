@@ -11,8 +11,8 @@ from rich.table import Table
 
 from tensorlang.autotune import Result, TuningRecord
 from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.words import format_seconds, format_threads, printable
 from tensorlang.schedule.trace import Trace
+from tensorlang.words import format_seconds, format_threads, printable
 
 LONGEST_MESSAGE = 300
 
@@ -80,6 +80,7 @@ def record_json(best: TuningRecord, peak: float, comparison: Comparison | None) 
         "peak_gflops": peak or None,
         "schedule": schedule_python(best),
         "decisions": dict(best.decisions),
+        "settings": best.settings,
         "comparison": None
         if comparison is None
         else {

@@ -22,8 +22,8 @@ def report(files: Sequence[str], output: str | None, workload: str | None, run_f
     proven again to show their loops; a program of your own is shown with --run-files, which runs the file that a record
     names: ask for that with logs you trust.
     """
-    from tensorlang.words import format_seconds, printable
     from tensorlang.autotune.report.writing import report_logs
+    from tensorlang.words import format_seconds, printable
 
     made = report_logs(files, workload, run_files)
     for line in made.skipped:

@@ -34,7 +34,7 @@ DEFAULT_TRIALS = 64
 @click.option("--trials", type=click.IntRange(1), help=f"Measurements, resumed ones included ({DEFAULT_TRIALS}).")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Wall time to spend.")
 @click.option("--log", "log_file", default=DEFAULT_LOG, show_default=True, help="Records are appended here.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--report", "page", type=click.Path(dir_okay=False), help="Write a page about the search (HTML).")
 @click.option(
     "--runner", default="local", show_default=True, help="dask://host:port: measure on that cluster's workers."
@@ -47,6 +47,7 @@ def tune(
     shape: str | None,
     arguments: str | None,
     dtype: str | None,
+    options: tuple[str, ...],
     target: str,
     threads: int | None,
     trials: int | None,
@@ -72,7 +73,7 @@ def tune(
     tls = (tls_ca_file, tls_cert, tls_key)
     machines = click.get_current_context().with_resource(autotune.machines_of(runner, tls))
     chosen = machines.target_of(target)
-    task = make_task(operator, shape, arguments, dtype, chosen, threads)
+    task = make_task(operator, shape, arguments, dtype, options, chosen, threads)
     template = autotune.template_task(operator, parse_arguments(arguments), chosen, threads)
     how: _Where = {"limits": autotune.Limits(flush=flush), "runner": machines}
     _check_page(page)
@@ -128,7 +129,11 @@ def _command() -> str:
         source = context.get_parameter_source(option.name or "")
         given = source is not None and source.name == "COMMANDLINE"
         if isinstance(option, click.Option) and given:
-            words += [option.opts[-1]] if option.is_flag else [option.opts[-1], str(value)]
+            if option.is_flag:
+                words.append(option.opts[-1])
+            else:
+                for each in value if option.multiple else (value,):
+                    words += [option.opts[-1], str(each)]
     return f"tensorlang tune {shlex.join(words)}"
 
 

@@ -12,14 +12,14 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 from tensorlang import config
-from tensorlang.errors import RecordError, ScheduleError
+from tensorlang.errors import InternalError, RecordError, ScheduleError, TargetError
 from tensorlang.location import caller
 from tensorlang.names import lookup
 from tensorlang.schedule.schedule import Schedule
@@ -27,7 +27,10 @@ from tensorlang.schedule.trace import Trace
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ExternOp
 from tensorlang.te.program import Program
-from tensorlang.words import format_threads
+from tensorlang.words import format_count, format_threads
+
+T = TypeVar("T")
+K = TypeVar("K")
 
 _LOGGER = logging.getLogger("tensorlang")
 _UNTUNED = "or take rules: tensorlang.build(topi.schedule(outputs), [inputs, outputs])"
@@ -48,8 +51,8 @@ class Known:
 class History(Protocol):
     """Somebody who has records. They are of exactly the original program of a schedule, a target and its threads."""
 
-    def find(self, s: Schedule, target: Target) -> Known | None:
-        """The best that is known; None when there is nothing."""
+    def find(self, s: Schedule, target: Target) -> Iterable[Known]:
+        """What is known, the best first, then the next ones, for who cannot use it: a few, or nothing."""
 
     def missing(self, s: Schedule, target: Target) -> str:
         """Why there is nothing, and what comes nearest."""
@@ -81,19 +84,81 @@ def in_use() -> tuple[History, ...]:
     return _in_use.get()
 
 
-def best_in_use(s: Schedule, target: Target) -> Schedule:
-    """The schedule that a history in use has for a program without steps; otherwise `s` itself.
+@dataclass(slots=True)
+class Attempts:
+    """Records of one program, tried in turn until one can be used. `asked` is who wants it, `program` its name."""
 
-    The histories are told of a miss. ScheduleError or RecordError when the record is refused.
+    asked: str
+    program: str
+    refused: list[tuple[str, Exception]] = field(default_factory=list)
+
+    def first(self, found: Iterable[K], origin: Callable[[K], str], use: Callable[[K], T]) -> T | None:
+        """What `use` makes of the first of the records found that it does not refuse; None when it refuses all.
+
+        Those before it are warned of.
+        """
+        for record in found:
+            try:
+                made = use(record)
+            except (InternalError, RecordError, ScheduleError, TargetError) as error:
+                self.refused.append((origin(record), error))
+                continue
+            self.warn()
+            say(f"{self.asked}: {self.program} takes {origin(record)}")
+            return made
+        return None
+
+    def warn(self) -> None:
+        """Warn of the records that were refused."""
+        for origin, error in self.refused:
+            text = f"{self.asked} skips {origin}, whose schedule of {self.program} is refused: {_brief(error)}"
+            warn_skipped(text)
+
+    def error(self) -> RecordError:
+        """What to raise when none is left."""
+        (origin, error), *more = self.refused
+        if not more:
+            return RecordError(f"{origin}, the best of {self.program}, is refused: {error}")
+        lines = "".join(f"\n  {origin}: {_brief(error)}" for origin, error in self.refused)
+        tried = format_count(len(self.refused), "record")
+        return RecordError(f"{tried} of {self.program}, the best first, were tried, and all are refused:{lines}")
+
+
+def build_in_use(s: Schedule, target: Target, build: Callable[[Schedule], T]) -> T:
+    """Build the best schedule that a history in use has for a program without steps; otherwise `s` itself.
+
+    A record that is refused, or cannot be built, gives way to the next best, with a warning. The histories are told
+    of a miss. RecordError when all records are refused.
     """
     if not in_use() or s.trace.steps or _why_untunable(s.original):
-        return s
-    for records in in_use():
-        known = records.find(s, target)
-        if known is not None:
-            return _replayed(s, known, "build")
+        return build(s)
+    made, attempts = _built(in_use(), s, target, build)
+    if made is not None:
+        return made
+    if attempts.refused:
+        raise attempts.error() from attempts.refused[0][1]
     _tell_missed(s, target)
-    return s
+    return build(s)
+
+
+def build_best(s: Schedule, target: Target, build: Callable[[Schedule], T]) -> T:
+    """Build the best schedule that a history in use or the default store has for a program without steps.
+
+    A record that is refused, or cannot be built, gives way to the next best, with a warning. RecordError when there is
+    none, with what comes nearest, or when all are refused.
+    """
+    why = _why_untunable(s.original)
+    if why:
+        raise RecordError(f"no tuned record of {_name(s)}: {why}\n  {_UNTUNED}")
+    asked: tuple[History, ...] = (*in_use(), lookup(__name__, "STORE"))
+    made, attempts = _built(asked, s, target, build)
+    if made is not None:
+        return made
+    if attempts.refused:
+        raise attempts.error() from attempts.refused[0][1]
+    reasons = "".join(f"\n  {why}" for why in dict.fromkeys(records.missing(s, target) for records in asked))
+    machine = f"{target} with {format_threads(target.cores)}"
+    raise RecordError(f"no tuned record of {_name(s)} for {machine}{reasons}{_ADVICE}")
 
 
 def best_if_any(s: Schedule, target: Target, asked: str) -> Schedule | None:
@@ -101,48 +166,23 @@ def best_if_any(s: Schedule, target: Target, asked: str) -> Schedule | None:
 
     A record that is refused is skipped, with a warning that names it. `asked` is who wants to know.
     """
-    refused = False
     if _why_untunable(s.original):
         return None
+    attempts = Attempts(asked, _name(s))
     for records in (*in_use(), *_store()):
         try:
-            known = records.find(s, target)
+            made = attempts.first(records.find(s, target), _origin, lambda known: _replayed(s, known))
         except RecordError as error:
             if records in in_use():
                 raise  # the user named it
             warn_skipped(f"{asked}: {error}")
             continue
-        if known is None:
-            continue
-        try:
-            return _replayed(s, known, asked)
-        except (ScheduleError, RecordError) as error:
-            refused = True
-            warn_skipped(f"{asked} skips {known.origin}, whose schedule of {_name(s)} is refused: {error}")
-    if not refused:
+        if made is not None:
+            return made
+    attempts.warn()
+    if not attempts.refused:
         _tell_missed(s, target)
     return None
-
-
-def best(s: Schedule, target: Target) -> Schedule:
-    """The schedule that a history in use or the default store has for a program without steps.
-
-    RecordError when there is none, with what comes nearest, or when it is refused.
-    """
-    why = _why_untunable(s.original)
-    if why:
-        raise RecordError(f"no tuned record of {_name(s)}: {why}\n  {_UNTUNED}")
-    asked: tuple[History, ...] = (*in_use(), lookup(__name__, "STORE"))
-    for records in asked:
-        known = records.find(s, target)
-        if known is not None:
-            try:
-                return _replayed(s, known, "build")
-            except (ScheduleError, RecordError) as error:
-                raise RecordError(f"{known.origin}, the best of {_name(s)}, is refused: {error}") from error
-    reasons = "".join(f"\n  {why}" for why in dict.fromkeys(records.missing(s, target) for records in asked))
-    machine = f"{target} with {format_threads(target.cores)}"
-    raise RecordError(f"no tuned record of {_name(s)} for {machine}{reasons}{_ADVICE}")
 
 
 def say(text: str) -> None:
@@ -152,11 +192,32 @@ def say(text: str) -> None:
         print(f"tensorlang tuner: {text}", file=sys.stderr)
 
 
-def _replayed(s: Schedule, known: Known, asked: str) -> Schedule:
+def _built(
+    asked: Iterable[History], s: Schedule, target: Target, build: Callable[[Schedule], T]
+) -> tuple[T | None, Attempts]:
+    """What `build` makes of the first schedule that can be used, and which were tried."""
+    attempts = Attempts("build", _name(s))
+    for records in asked:
+        made = attempts.first(records.find(s, target), _origin, lambda known: build(_replayed(s, known)))
+        if made is not None:
+            return made, attempts
+    return None, attempts
+
+
+def _replayed(s: Schedule, known: Known) -> Schedule:
     made = Trace.from_json(known.steps).apply(copy.copy(s), check="final")
     made.origin = known.origin
-    say(f"{asked}: {_name(s)} takes {known.origin}")
     return made
+
+
+def _origin(known: Known) -> str:
+    return known.origin
+
+
+def _brief(error: Exception) -> str:
+    """An error in a line; of a refused step what was asked and why, without the search for what else is legal."""
+    words = [type(error).__name__, error.asked, error.why] if isinstance(error, ScheduleError) else [str(error)]
+    return ": ".join(filter(None, (text.partition("\n")[0] for text in words)))
 
 
 def _why_untunable(program: Program) -> str:

@@ -20,7 +20,7 @@ from tensorlang.topi.conv2d_schedule import CONV2D, schedule_conv2d
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
 from tensorlang.topi.operator import Operator, Rule, extent_of
 from tensorlang.topi.sliding import schedule_sliding
-from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sides, sliding, windows
+from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sliding, windows
 
 Array = npt.NDArray[Any]
 NARROW = "conv2d_narrow"
@@ -239,10 +239,25 @@ def _source(o: Place, c: Place, depth: Expr, features: Expr, groups: int) -> Pla
     return binary("floordiv", flat, simplify(features // groups)) * simplify(depth // groups) + c
 
 
-def _workload(n: int, c: int, h: int, w: int, o: int, k: int, dtype: str = "float32") -> list[Tensor]:
+def _workload(
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    o: int,
+    k: int,
+    dtype: str = "float32",
+    stride: Pair = 1,
+    padding: Padding = "SAME",
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> list[Tensor]:
     """A window of k * k, its middle on every pixel."""
-    data, weight = te.placeholder((n, c, h, w), dtype, "data"), te.placeholder((o, c, k, k), dtype, "weight")
-    return [data, weight, conv2d_nchw(data, weight, 1, "SAME")]
+    if not isinstance(groups, int) or groups < 1 or c % groups:
+        raise DefinitionError(f"conv2d has groups of equally many channels, got groups={groups} for C = {c}")
+    data = te.placeholder((n, c, h, w), dtype, "data")
+    weight = te.placeholder((o, c // groups, k, k), dtype, "weight")
+    return [data, weight, group_conv2d_nchw(data, weight, stride, padding, dilation, groups)]
 
 
 def conv2d_reference(
@@ -266,17 +281,40 @@ def conv2d_reference(
     return total.reshape(n, features, rows, columns).astype(data.dtype)
 
 
-def _same_reference(data: Array, weight: Array) -> list[Array]:
-    return [conv2d_reference(data, weight, 1, "SAME")]
+def _workload_reference(
+    data: Array, weight: Array, stride: Pair = 1, padding: Padding = "SAME", dilation: Pair = 1, groups: int = 1
+) -> list[Array]:
+    return [conv2d_reference(data, weight, stride, padding, dilation, groups)]
 
 
-def conv2d_numpy(data: Array, weight: Array, out: Array) -> None:
+def conv2d_numpy(
+    data: Array,
+    weight: Array,
+    out: Array,
+    stride: Pair = 1,
+    padding: Padding = "SAME",
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> None:
     """What a NumPy user writes; the competitor of the tables."""
-    (top, left, bottom, right), k = sides("SAME", [n - 1 for n in weight.shape[2:]]), weight.shape[2:]
-    padded = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    seen = np.lib.stride_tricks.sliding_window_view(padded, k, axis=(2, 3))
-    out[...] = np.tensordot(seen, weight, ((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2)
+    down, right = windows(weight.shape[2:], stride, padding, dilation)
+    padded = np.pad(data, ((0, 0), (0, 0), (down.before, down.after), (right.before, right.after)))
+    seen = np.lib.stride_tricks.sliding_window_view(padded, (down.reach, right.reach), axis=(2, 3))
+    seen = seen[:, :, :: down.stride, :: right.stride, :: down.dilation, :: right.dilation]
+    inputs, outputs = weight.shape[1], weight.shape[0] // groups
+    for g in range(groups):
+        part, to = seen[:, g * inputs : (g + 1) * inputs], slice(g * outputs, (g + 1) * outputs)
+        out[:, to] = np.tensordot(part, weight[to], ((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2)
 
 
-OPERATORS = (Operator("conv2d", ("N", "C", "H", "W", "O", "K"), _workload, _same_reference, conv2d_numpy),)
+OPERATORS = (
+    Operator(
+        "conv2d",
+        ("N", "C", "H", "W", "O", "K"),
+        _workload,
+        _workload_reference,
+        conv2d_numpy,
+        {"stride": 1, "padding": "SAME", "dilation": 1, "groups": 1},
+    ),
+)
 RULES: dict[str, Rule] = {CONV2D: schedule_conv2d, NARROW: schedule_sliding}

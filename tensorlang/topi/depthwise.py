@@ -117,10 +117,20 @@ def _channel(o: Expr, times: Expr) -> tuple[Expr, Expr]:
     return binary("floordiv", o, times), binary("floormod", o, times)
 
 
-def _workload(n: int, c: int, h: int, w: int, k: int, dtype: str = "float32") -> list[Tensor]:
+def _workload(
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    k: int,
+    dtype: str = "float32",
+    stride: Pair = 1,
+    padding: Padding = "SAME",
+    dilation: Pair = 1,
+) -> list[Tensor]:
     """A window of k * k, its middle on every pixel."""
     data, weight = te.placeholder((n, c, h, w), dtype, "data"), te.placeholder((c, 1, k, k), dtype, "weight")
-    return [data, weight, depthwise_conv2d_nchw(data, weight, 1, "SAME")]
+    return [data, weight, depthwise_conv2d_nchw(data, weight, stride, padding, dilation)]
 
 
 def depthwise_reference(
@@ -131,19 +141,34 @@ def depthwise_reference(
     return conv2d_reference(data, weight.reshape(channels * times, 1, *window), stride, padding, dilation, channels)
 
 
-def _same_reference(data: Array, weight: Array) -> list[Array]:
-    return [depthwise_reference(data, weight, 1, "SAME")]
+def _workload_reference(
+    data: Array, weight: Array, stride: Pair = 1, padding: Padding = "SAME", dilation: Pair = 1
+) -> list[Array]:
+    return [depthwise_reference(data, weight, stride, padding, dilation)]
 
 
-def depthwise_numpy(data: Array, weight: Array, out: Array) -> None:
+def depthwise_numpy(
+    data: Array, weight: Array, out: Array, stride: Pair = 1, padding: Padding = "SAME", dilation: Pair = 1
+) -> None:
     """What a NumPy user writes; the competitor of the tables."""
-    down, right = windows(weight.shape[2:], 1, "SAME", 1)
+    down, right = windows(weight.shape[2:], stride, padding, dilation)
     padded = np.pad(data, ((0, 0), (0, 0), (down.before, down.after), (right.before, right.after)))
+    rows, columns = out.shape[2:]
     out[...] = 0
     for y in range(down.size):
         for x in range(right.size):
-            out += padded[:, :, y : y + out.shape[2], x : x + out.shape[3]] * weight[:, 0, y, x, None, None]
+            seen = padded[:, :, y * down.dilation :: down.stride, x * right.dilation :: right.stride]
+            out += seen[:, :, :rows, :columns] * weight[:, 0, y, x, None, None]
 
 
-OPERATORS = (Operator("depthwise_conv2d", ("N", "C", "H", "W", "K"), _workload, _same_reference, depthwise_numpy),)
+OPERATORS = (
+    Operator(
+        "depthwise_conv2d",
+        ("N", "C", "H", "W", "K"),
+        _workload,
+        _workload_reference,
+        depthwise_numpy,
+        {"stride": 1, "padding": "SAME", "dilation": 1},
+    ),
+)
 RULES: dict[str, Rule] = {DEPTHWISE: schedule_sliding}

@@ -175,22 +175,43 @@ def pool_reference(
     return result.astype(data.dtype)
 
 
-def _workload(n: int, c: int, h: int, w: int, dtype: str = "float32") -> list[Tensor]:
+def _workload(
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    dtype: str = "float32",
+    kernel: Pair = 3,
+    stride: Pair = 2,
+    padding: Padding = 1,
+) -> list[Tensor]:
     """Windows of 3 * 3 at every other pixel, as after the first convolution of a residual network."""
     data = te.placeholder((n, c, h, w), dtype, "data")
-    return [data, max_pool2d(data, 3, 2, 1)]
+    return [data, max_pool2d(data, kernel, stride, padding=padding)]
 
 
-def _workload_reference(data: Array) -> list[Array]:
-    return [pool_reference(data, 3, 2, 1, 1)]
+def _workload_reference(data: Array, kernel: Pair = 3, stride: Pair = 2, padding: Padding = 1) -> list[Array]:
+    return [pool_reference(data, kernel, stride, 1, padding)]
 
 
-def pool_numpy(data: Array, out: Array) -> None:
+def pool_numpy(data: Array, out: Array, kernel: Pair = 3, stride: Pair = 2, padding: Padding = 1) -> None:
     """What a NumPy user writes; the competitor of the tables."""
+    down, right = windows(pair("kernel", kernel), stride, padding, 1)
     lowest = -np.inf if np.issubdtype(data.dtype, np.floating) else np.iinfo(data.dtype).min
-    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=lowest)
-    np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::2, ::2].max((4, 5), out=out)
+    around = ((0, 0), (0, 0), (down.before, down.after), (right.before, right.after))
+    padded = np.pad(data, around, constant_values=lowest)
+    seen = np.lib.stride_tricks.sliding_window_view(padded, (down.size, right.size), axis=(2, 3))
+    seen[:, :, :: down.stride, :: right.stride].max((4, 5), out=out)
 
 
-OPERATORS = (Operator("max_pool2d", ("N", "C", "H", "W"), _workload, _workload_reference, pool_numpy),)
+OPERATORS = (
+    Operator(
+        "max_pool2d",
+        ("N", "C", "H", "W"),
+        _workload,
+        _workload_reference,
+        pool_numpy,
+        {"kernel": 3, "stride": 2, "padding": 1},
+    ),
+)
 RULES: dict[str, Rule] = {POOL: schedule_sliding}

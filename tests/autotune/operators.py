@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorlang import te
+from tensorlang.te.hybrid import output_tensor
 
 
 def max_of_min(m: int, n: int, k: int, dtype: str = "float32") -> list[te.Tensor]:
@@ -47,6 +48,30 @@ def softmax(m: int, n: int) -> list[te.Tensor]:
     return [A, te.compute((m, n), lambda i, j: E[i, j] / S[i], name="O")]
 
 
+def pool(c: int, h: int) -> list[te.Tensor]:
+    """The largest of every two by two elements."""
+    X = te.placeholder((c, 2 * h, 2 * h), name="X")
+    dy, dx = te.reduce_axis((0, 2), name="dy"), te.reduce_axis((0, 2), name="dx")
+    return [X, te.compute((c, h, h), lambda q, y, x: te.max(X[q, 2 * y + dy, 2 * x + dx], axis=[dy, dx]), name="Y")]
+
+
+def channel_means(b: int, c: int, h: int) -> list[te.Tensor]:
+    """The mean of each channel over images, whose rows lie side by side in memory."""
+    X = te.placeholder((b, c, h, h), name="X")
+    axes = [te.reduce_axis((0, n), name=name) for n, name in ((b, "q"), (h, "y"), (h, "x"))]
+    q, y, x = axes
+    S = te.compute((c,), lambda i: te.sum(X[q, i, y, x], axis=axes), name="S")
+    return [X, te.compute((c,), lambda i: S[i] * (1.0 / (b * h * h)), name="M")]
+
+
+def contraction(a: int, b: int, c: int, d: int, e: int, f: int) -> list[te.Tensor]:
+    """Two tensors over two axes that they share."""
+    A, B = te.placeholder((a, b, c, d), name="A"), te.placeholder((a, e, b, f), name="B")
+    p, q = te.reduce_axis((0, a), name="p"), te.reduce_axis((0, b), name="q")
+    C = te.compute((c, d, e, f), lambda i, j, k, n: te.sum(A[p, q, i, j] * B[p, k, q, n], axis=[p, q]), name="C")
+    return [A, B, C]
+
+
 def total(n: int) -> list[te.Tensor]:
     """The sum of all elements."""
     A, k = te.placeholder((n,), name="A"), te.reduce_axis((0, n), name="k")
@@ -57,6 +82,13 @@ def rows_by_index(n: int, m: int, picks: int) -> list[te.Tensor]:
     """Rows of A, picked by an array of indices."""
     A, index = te.placeholder((n, m), name="A"), te.placeholder((picks,), dtype="int32", name="I")
     return [A, index, te.compute((picks, m), lambda i, j: A[index[i], j] * 2.0, name="G")]
+
+
+def bags(n: int, m: int, count: int, picks: int) -> list[te.Tensor]:
+    """Sums of rows of A, picked by an array of indices."""
+    A, index = te.placeholder((n, m), name="A"), te.placeholder((count, picks), dtype="int32", name="I")
+    p = te.reduce_axis((0, picks), name="p")
+    return [A, index, te.compute((count, m), lambda i, j: te.sum(A[index[i, p], j], axis=p), name="G")]
 
 
 def transpose(n: int, m: int) -> list[te.Tensor]:
@@ -112,6 +144,22 @@ def _to_and_fro(steps: Any, A: Any, B: Any) -> Any:
         for i in range(1, A.shape[0] - 1):
             A[i] = (B[i - 1] + B[i] + B[i + 1]) * 0.25
     return A, B
+
+
+@te.hybrid.script
+def _running(A: Any) -> Any:
+    S = output_tensor(A.shape, "float32")
+    for i in range(A.shape[0]):
+        S[i, 0] = A[i, 0]
+        for j in range(1, A.shape[1]):
+            S[i, j] = S[i, j - 1] + A[i, j]
+    return S
+
+
+def running_sums(m: int, n: int) -> list[te.Tensor]:
+    """Sums from the beginning of each row."""
+    A = te.placeholder((m, n), name="A")
+    return [A, _running(A)]
 
 
 def smooth_in_place(n: int, steps: int) -> list[te.Tensor]:

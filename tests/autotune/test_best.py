@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import config, te, topi
+from tensorlang import config, driver, te, topi
 from tensorlang.autotune import RecordSkipped, Status, TuningRecord, apply_best, apply_history_best
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.space.seeds import seed_sketches
 from tensorlang.autotune.task import task_of
-from tensorlang.errors import DefinitionError, RecordError
+from tensorlang.errors import DefinitionError, RecordError, TargetError
 from tensorlang.schedule import Schedule
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
@@ -146,9 +146,7 @@ def test_a_miss_is_an_error_that_names_the_nearest_and_what_to_do(store: Path) -
     with pytest.raises(RecordError) as caught:
         tensorlang.build(totals(16), target=TARGET, schedule="best")
     said = str(caught.value)
-    assert said.startswith(
-        f"no tuned record of total for {TARGET} with 1 thread\n  the default store {store} has no "
-    )
+    assert said.startswith(f"no tuned record of total for {TARGET} with 1 thread\n  the default store {store} has no ")
     assert "autotune.tune(autotune.task_of([inputs, outputs]), log='default')" in said
     assert "with autotune.apply_history_best(log):" in said
     assert "topi.schedule(outputs)" in said
@@ -156,7 +154,7 @@ def test_a_miss_is_an_error_that_names_the_nearest_and_what_to_do(store: Path) -
     with pytest.raises(RecordError, match=r"the nearest is totals\(17, 24\) \(same structure, other extents\)\n"):
         tensorlang.build(totals(16), target=TARGET, schedule="best")
     other = "llvm -num-cores=2"
-    with pytest.raises(RecordError, match=r"has .* for llvm .* with 1 thread\(s\), not for .* with 2 thread\(s\)"):
+    with pytest.raises(RecordError, match=r"has .* for llvm .* with 1 thread, not for .* with 2 threads"):
         tensorlang.build(totals(17), target=other, schedule="best")
     with (
         apply_history_best([record_of(totals(5))], miss="ignore"),
@@ -262,6 +260,84 @@ def test_topi_skips_a_record_that_is_refused_with_a_warning(store: Path, steps: 
     write(replace(good, seconds=(1e-9,)))
     with pytest.warns(RecordSkipped), apply_history_best([record_of([A, total], trace=steps)]):
         assert topi.schedule(total, TARGET).trace.key == good.trace_key  # the next that is asked has one
+
+
+def test_the_next_best_serves_where_the_best_is_refused(store: Path) -> None:
+    A, total = totals(16)
+    good = record_of([A, total], 8, 1e-5)
+    write(
+        record_of([A, total], trace=ILLEGAL, seconds=1e-9, time="first"),
+        record_of([A, total], trace=[{"step": "bend"}], seconds=1e-8, time="second"),
+        record_of([A, total], trace=ILLEGAL, seconds=1e-7, time="the same steps"),
+        record_of([A, total], 4, 1e-3),
+        good,
+    )
+    loops = tensorlang.build(apply_best([good], [A, total], TARGET), [A, total], TARGET).source("loops")
+
+    def skipped(asked: str, use: Callable[[], Any]) -> Any:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            made = use()
+        assert [str(w.message).partition(": ")[0] for w in said] == [
+            f"{asked} skips the record of {time}" for time in ("first", "second")
+        ]
+        assert "whose schedule of total" in str(said[0].message)
+        assert "is refused: IllegalParallel: " in str(said[0].message)
+        assert "is refused: unknown schedule step 'bend'" in str(said[1].message)
+        assert {(w.category, w.filename) for w in said} == {(RecordSkipped, __file__)}
+        return made
+
+    plain = te.create_schedule(total.op)
+    assert skipped("topi.schedule", lambda: topi.schedule(total, TARGET)).trace.key == good.trace_key
+    built = skipped("build", lambda: tensorlang.build([A, total], target=TARGET, schedule="best"))
+    assert built.source("loops") == loops
+    with apply_history_best(log_path("default")):
+        assert skipped("build", lambda: tensorlang.build(plain, [A, total], TARGET)).source("loops") == loops
+
+
+def test_other_logs_of_the_store_serve_where_all_of_this_machine_are_refused(store: Path) -> None:
+    A, total = totals(16)
+    write(record_of([A, total], trace=[{"step": "bend"}], seconds=1e-9, time="here"))
+    good = record_of([A, total], 8, 1e-3)
+    write_log(store / "there.jsonl", record_of([A, total], trace=ILLEGAL, seconds=1e-9, time="there"), good)
+    with pytest.warns(RecordSkipped) as said:
+        assert apply_best(None, [A, total], TARGET).trace.key == good.trace_key
+    assert [str(w.message).partition(":")[0] for w in said] == [
+        f"apply_best skips the record of {time}" for time in ("here", "there")
+    ]
+
+
+def test_all_that_is_refused_is_named(store: Path) -> None:
+    A, total = totals(16)
+    records = [record_of([A, total], trace=[{"step": f"bend{n}"}], seconds=1e-9 + n, time=str(n)) for n in range(20)]
+    write(*records[4:], *records[:4])
+    with pytest.raises(
+        RecordError, match=r"^8 records of total, the best first, were tried, and all are ref"
+    ) as caught:
+        tensorlang.build([A, total], target=TARGET, schedule="best")
+    lines = str(caught.value).splitlines()[1:]
+    assert [line.split(":")[0] for line in lines] == [f"  the record of {n}" for n in range(8)]
+    assert "unknown schedule step 'bend7'" in lines[7]
+
+
+def test_a_record_that_cannot_be_built_gives_way(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    A, total = totals(16)
+    write(record_of([A, total], 2, 1e-6), record_of([A, total], 8, 1e-3))
+    compiled = driver._compiled
+
+    def refusing(s: Schedule, *args: Any, **named: Any) -> Any:
+        if "factor=2" in str(s):
+            raise TargetError("its tile needs more stack than a thread has")
+        return compiled(s, *args, **named)
+
+    monkeypatch.setattr(driver, "_compiled", refusing)
+    with pytest.warns(RecordSkipped, match="is refused: its tile needs more stack than a thread has"):
+        f = tensorlang.build([A, total], target=TARGET, schedule="best")
+    a, b = np.arange(16 * 24, dtype=np.float32).reshape(16, 24), np.empty(16, np.float32)
+    f(a, b)
+    np.testing.assert_array_equal(b, a.sum(axis=1))
+    with pytest.raises(DefinitionError, match="args lack"):  # a mistake of the caller, whatever the record
+        tensorlang.build([A, total], [A], TARGET, schedule="best")
 
 
 def test_a_store_that_cannot_be_read_stops_nobody_but_who_needs_it(store: Path) -> None:

@@ -13,13 +13,21 @@ import pytest
 
 import tensorlang
 from tensorlang import autotune, config, te, topi
-from tensorlang.autotune import HistoryMiss, LogWriter, Status, TemplateTask, TuningRecord, apply_history_best
+from tensorlang.autotune import (
+    HistoryMiss,
+    LogWriter,
+    RecordSkipped,
+    Status,
+    TemplateTask,
+    TuningRecord,
+    apply_history_best,
+)
 from tensorlang.autotune.records.record import now
 from tensorlang.autotune.task import Task, task_of
 from tensorlang.autotune.templates.task import create
 from tensorlang.errors import DefinitionError, RecordError
 from tensorlang.schedule import Schedule, Trace
-from tensorlang.schedule.history import best_in_use
+from tensorlang.schedule.history import build_in_use
 from tensorlang.target import parse
 
 from .templates.programs import matmul
@@ -122,7 +130,7 @@ def test_a_record_of_another_version_of_the_template_is_replayed(
     assert s.trace.key == old[1].trace_key
     assert [t.name for t in args] == ["A", "B", "C"]
     said = capsys.readouterr().err
-    assert "tensorlang tuner: tests/matmul(16, 24, 12) takes the record of" in said
+    assert "tensorlang tuner: template: tests/matmul(16, 24, 12) takes the record of" in said
     assert "has no such configuration (any more); the steps of the record are replayed" in said
 
 
@@ -138,7 +146,7 @@ def test_builds_and_topi_use_records_of_programs_without_a_template(tmp_path: Pa
         assert topi.schedule(B, TARGET).trace.key == tuned.trace.key
         other = te.create_schedule(B.op)
         other[B].reorder("j", "i")
-        assert best_in_use(other, TARGET) is other  # who has a schedule keeps it
+        assert build_in_use(other, TARGET, lambda s: s) is other  # who has a schedule keeps it
     assert "vectorized j_i" in f.get_source("loops") or "vectorize" in f.get_source("loops")
     assert not plain.trace.steps
     assert topi.schedule(B, TARGET).trace.key != tuned.trace.key
@@ -154,8 +162,28 @@ def test_an_illegal_record_is_not_used_silently() -> None:
     task = task_of([A, B], "sums", target=TARGET)
     steps = [{"step": "vectorize", "stage": "B", "axis": "k"}]
     record = record_of(task, Trace.from_json(steps), 1e-3)
-    with apply_history_best([record]), pytest.raises(tensorlang.ScheduleError, match="vectorize"):
+    with apply_history_best([record]), pytest.raises(RecordError, match=r"(?s)the best of B, is refused: .*vectorize"):
         tensorlang.build(te.create_schedule(B.op), [A, B], TARGET)
+
+
+def test_a_template_takes_the_next_best_where_the_best_is_refused(log: Path, task: TemplateTask) -> None:
+    slow, fast = autotune.read_log(log).records
+    steps = [{"step": "vectorize", "stage": "C", "axis": "k"}]
+    refused = replace(fast, trace=steps, sketch="", seconds=(1e-9,), time="early")
+    with TARGET, apply_history_best([refused, slow, fast]):
+        with pytest.warns(
+            RecordSkipped, match=r"template skips the record of early: .* of tests/matmul.* is refused: "
+        ):
+            s, _ = matmul(16, 24, 12)
+        assert s.trace.key == fast.trace_key
+    with (
+        TARGET,
+        apply_history_best([refused]),
+        pytest.raises(RecordError, match=r"the best of tests/matmul.*is refused"),
+    ):
+        matmul(16, 24, 12)
+    with TARGET, apply_history_best([slow]), apply_history_best([refused]), pytest.warns(RecordSkipped):
+        assert matmul(16, 24, 12)[0].trace.key == slow.trace_key
 
 
 def test_what_cannot_be_tuned_is_left_alone(log: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from tensorlang.autotune import Limits, Result, Status, Task, create_task, read_log, tune
-from tensorlang.autotune.measuring.harness import Harness, Measurement, WorkersLost
+from tensorlang.autotune.measuring.harness import BATCH, Harness, Measured, Measurement, WorkersLost
 from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.target.spec import Target
 
 
@@ -24,6 +26,8 @@ class Script:
     lasting: int = 1000
     task: Task = field(init=False)
     measured: int = 0
+    batch: int = BATCH
+    batches: list[int] = field(default_factory=list)
     limits: Limits | None = None
 
     def target_of(self, text: str | Target | None) -> str | Target | None:
@@ -47,13 +51,19 @@ class Script:
     def close(self) -> None:
         return
 
-    def measure(self, traces: Sequence[Any], best: Callable[[], float | None]) -> Iterator[tuple[int, Measurement]]:
-        for position in range(len(traces)):
-            if self.measured == self.lasting:
-                raise WorkersLost("they went home")
-            seconds = self.seconds[self.measured]
-            self.measured += 1
-            yield position, Measurement(Status.OK, (seconds,) * 5, checked=True, host={"name": "script"})
+    def measure(self, traces: Iterable[Any], best: Callable[[], float | None], deadline: float = math.inf) -> Measured:
+        supply = Supply(traces)
+        while supply.refill(self.batch):
+            numbers = [number for number, _ in supply.waiting]
+            supply.waiting.clear()
+            self.batches.append(len(numbers))
+            for number in numbers:
+                if self.measured == self.lasting:
+                    raise WorkersLost("they went home")
+                seconds = self.seconds[self.measured]
+                self.measured += 1
+                yield number, Measurement(Status.OK, (seconds,) * 5, checked=True, host={"name": "script"})
+            supply.reopen()
 
     def compare(self, trace: Any) -> Comparison:
         raise AssertionError(trace)
@@ -91,3 +101,11 @@ def test_a_run_whose_workers_are_lost_ends_with_what_is_done(task: Task, tmp_pat
     assert read_log(tmp_path / "log").records == result.records
     resumed = _tune(task, Script([0.5]), tmp_path / "log")
     assert (resumed.resumed, len(resumed.records), resumed.ended) == (3, 4, "")
+
+
+@pytest.mark.parametrize("batch", [8, 16])
+def test_a_batch_is_as_large_as_whoever_measures_wants(task: Task, batch: int) -> None:
+    script = Script([1.0] * 20, batch=batch)
+    tune(task, trials=20, runner=script)
+    assert sum(script.batches) == 20
+    assert batch // 2 < max(script.batches) <= batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tensorlang import topi
@@ -115,3 +116,49 @@ def test_updates_take_the_place_of_their_inputs() -> None:
     plain = create_task("matmul", (4, 5, 6))
     assert plain.in_place == (-1,)
     assert arguments_of(plain.tensors) == list(plain.tensors)
+
+
+def test_an_operator_takes_options() -> None:
+    sizes = (1, 4, 9, 9, 6, 3)
+    plain = create_task("conv2d", sizes, threads=1)
+    assert plain.workload.args == (*sizes, "float32")
+    task = create_task("conv2d", (*sizes, "groups=2", "int8", "stride=2,1", "padding=SAME"), threads=1)
+    assert task.workload.args == (
+        *sizes,
+        "int8",
+        "stride=(2, 1)",
+        "groups=2",
+    )  # as the table has them, usual ones left out
+    assert str(task.workload) == "conv2d(1, 4, 9, 9, 6, 3, int8, stride=(2, 1), groups=2)"
+    assert task.workload.arguments == ("data: int8[1, 4, 9, 9]", "weight: int8[6, 2, 3, 3]", "conv2d: int8[1, 6, 5, 9]")
+    again = create_task(task.workload.name, task.workload.args, threads=1)
+    assert again.workload == task.workload
+    assert create_task("conv2d", (*sizes, "stride=1", "padding=SAME")).workload == plain.workload
+    operator = operator_of(task)
+    assert operator is not None
+    data, weight = np.ones((1, 4, 9, 9), np.int8), np.ones((6, 2, 3, 3), np.int8)
+    (made,) = operator.reference(data, weight)
+    assert made.shape == (1, 6, 5, 9)
+    assert operator_of(task_of(plain.tensors, "conv2d", task.workload.args)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "message"),
+    [
+        (
+            "conv2d",
+            "strides=2",
+            "conv2d has no option 'strides'; did you mean stride? It has stride=1, padding=SAME, dil",
+        ),
+        ("conv2d", "=2", "conv2d has no option ''; it has stride=1"),
+        ("matmul", "stride=2", "matmul has no option 'stride'; it takes none"),
+        ("depthwise_conv2d", "stride=(1,2,3)", "stride is a whole number, or one for height"),
+        ("max_pool2d", "kernel=", "kernel is a whole number"),
+    ],
+)
+def test_options_that_an_operator_does_not_have(name: str, option: str, message: str) -> None:
+    sizes = (4,) * len(topi.operator(name).sizes)
+    with pytest.raises(DefinitionError, match=re.escape(message)):
+        create_task(name, (*sizes, "float32", option))
+    with pytest.raises(DefinitionError, match="was given its option stride twice"):
+        create_task("conv2d", (4,) * 6 + ("stride=1", "stride=2"))

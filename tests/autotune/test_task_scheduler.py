@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -11,9 +12,13 @@ import pytest
 
 from tensorlang import te
 from tensorlang.autotune import RecordToFile, SearchTask, TaskScheduler, TuningOptions, read_log
+from tensorlang.autotune.measuring.harness import BATCH
 from tensorlang.autotune.task_scheduler import Gradient, OpenMeasurers, Standing
 from tensorlang.errors import DefinitionError
+from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
+
+from .tuners.fakes import FakeMachines
 
 
 def scaled(n: int, factor: float) -> list[Tensor]:
@@ -30,12 +35,16 @@ class FakeTask:
     trials: int = 0
     rounds: list[int] = field(default_factory=list)
     task: Any = None
+    lost_after: int = 10_000
 
     def __post_init__(self) -> None:
         self.task = SearchTask(scaled, (4, 2.0)).task
 
     def recorded(self, options: TuningOptions) -> int:
         return 0
+
+    def move_to(self, machines: object) -> None:
+        return None
 
     def tune(self, options: TuningOptions, seed: int, measurer: object) -> Any:
         wanted = min(options.num_measure_trials, self.most)
@@ -51,16 +60,25 @@ class FakeTask:
             records: list[int]
             resumed: int
             best: Best | None
+            ended: str
 
         seconds = self.rule(self.trials)
-        return Result([0] * wanted, before, None if math.isinf(seconds) else Best(seconds))
+        ended = "they went home" if wanted > self.lost_after else ""
+        return Result([0] * wanted, before, None if math.isinf(seconds) else Best(seconds), ended)
+
+
+@dataclass
+class FakeHarness:
+    """Wants so many candidates at a time."""
+
+    batch: int = BATCH
 
 
 @pytest.fixture(autouse=True)
 def no_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fakes need no measurer."""
+    """Fakes need no harness but for its size."""
     if "tmp_path" not in request.fixturenames:
-        monkeypatch.setattr(OpenMeasurers, "of", lambda self, n, task: None)
+        monkeypatch.setattr(OpenMeasurers, "of", lambda self, n, task: FakeHarness())
 
 
 def scheduler(tasks: list[FakeTask], **settings: Any) -> TaskScheduler:
@@ -176,3 +194,44 @@ def test_real_tasks_share_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[st
     results = without.tune(TuningOptions(num_measure_trials=2, num_measures_per_round=1, verbose=0))
     assert sum(len(r.records) for r in results) == 2
     assert len(read_log(log).records) == 4
+
+
+def test_rounds_grow_with_those_who_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OpenMeasurers, "of", lambda self, n, task: FakeHarness(4 * BATCH))
+    many, short = FakeTask(lambda t: 1.0), [FakeTask(lambda t: 1.0) for _ in range(10)]
+    scheduler([many]).tune(OPTIONS)
+    assert many.rounds == [40] * 5
+    scheduler(short).tune(OPTIONS)
+    assert [t.rounds for t in short] == [[20]] * 10
+
+
+def test_when_nobody_is_left_no_other_task_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    lost, never = FakeTask(lambda t: 1.0, lost_after=5), FakeTask(lambda t: 1.0)
+    made = scheduler([lost, never])
+    results = made.tune(TuningOptions(num_measure_trials=200, num_measures_per_round=10))
+    assert [r.ended for r in results] == ["they went home"]
+    assert (lost.rounds, never.rounds) == ([10], [])
+    assert not made.standings[0].dead
+    assert capsys.readouterr().err.endswith("tuning ended early: they went home\n")
+
+
+def test_machines_elsewhere_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, opened = FakeMachines(parse("llvm -mcpu=haswell"), seconds=lambda trace: 1.0), list[str]()
+
+    def open_machines(runner: str, tls: object) -> Any:
+        opened.append(runner)
+        return nullcontext(there)
+
+    monkeypatch.setattr("tensorlang.autotune.tuners.measure.machines_of", open_machines)
+    tasks = [SearchTask(scaled, (n, 5.0), "llvm", threads=1) for n in (16, 24)]
+    log = RecordToFile(tmp_path / "log")
+    options = TuningOptions(6, num_measures_per_round=2, runner="dask://host:1", measure_callbacks=[log], verbose=0)
+    results = TaskScheduler(tasks, strategy="round-robin").tune(options)
+    assert opened == ["dask://host:1"]
+    assert len(there.fakes) == 2
+    assert sum(len(r.records) for r in results) == 6
+    assert {task.target.cpu for task in tasks} == {r.task.target.cpu for r in results} == {"haswell"}
+    assert [task.recorded(options) for task in tasks] == [len(r.records) for r in results]
+    schedule, _ = tasks[0].apply_best(log.filename)
+    assert results[0].best is not None
+    assert schedule.trace.key == results[0].best.trace_key

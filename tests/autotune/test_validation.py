@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tensorlang.autotune import TuningRecord, create_task
+from tensorlang.autotune.importers.programs import sources_from
 from tensorlang.autotune.templates.task import template_task
 from tensorlang.autotune.validation import Outcome, validate
 
@@ -64,3 +65,30 @@ def test_a_users_template_is_called_again() -> None:
     assert task is not None
     (found,) = validate([record_of(task.task)])
     assert found.outcome is Outcome.LEGAL
+
+
+@pytest.mark.parametrize("word", ["{new}", "{new}:max_of_min", "old.py:max_of_min={new}:max_of_min"])
+def test_a_file_that_has_moved_is_named(word: str) -> None:
+    task = create_task(f"{OPERATORS}:max_of_min", (7, 19, 5, "int32"), TARGET, threads=1)
+    moved = replace(record_of(task), workload=replace(task.workload, name="old.py:max_of_min"))
+    (lost,) = validate([moved])
+    assert lost.outcome is Outcome.UNKNOWN
+    assert lost.why.endswith("no such file: old.py; if the file has moved, say where it is (--program FILE.py)")
+    (found,) = validate([moved], sources_from([word.format(new=OPERATORS)]))
+    assert found.outcome is Outcome.LEGAL
+
+
+@pytest.mark.parametrize("name", ["old.py:matmul", "tests/matmul"])
+def test_a_template_that_has_moved_is_named(name: str) -> None:
+    place = Path(__file__).parent / "templates" / "programs.py"
+    task = template_task(f"{place}:matmul", (16, 16, 8), TARGET, 1)
+    assert task is not None
+    moved = replace(record_of(task.task), workload=replace(task.workload, name=name))
+    assert [v.outcome for v in validate([moved])] == [Outcome.UNKNOWN]
+    assert [v.outcome for v in validate([moved], sources_from([str(place)]))] == [Outcome.LEGAL]
+
+
+def test_an_operator_of_the_library_is_not_replaced(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text("def matmul(*sizes):\n    raise RuntimeError\n")
+    assert [v.outcome for v in validate([hand_record()], sources_from([str(own)]))] == [Outcome.LEGAL]

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tensorlang.autotune import read_log
+from tensorlang.autotune import LogWriter, read_log
 from tensorlang.cli.main import main
 
 OPERATORS = Path(__file__).parents[1] / "autotune" / "operators.py"
@@ -154,6 +155,13 @@ def test_target_shows_what_was_detected_and_measured(capsys: pytest.CaptureFixtu
         (["tune", "matmul", "--shape", "8,-8,8"], "'-8' is not a positive integer"),
         (["tune", "matmul", "--shape", "8,8,8", "--dtype", "floot32"], "unknown dtype 'floot32'"),
         (["tune", "matmul", "--args", "8,8,8"], "give matmul its --shape"),
+        (
+            ["tune", "matmul", "--shape", "8,8,8", "--option", "stride=2"],
+            "matmul has no option 'stride'; it takes none",
+        ),
+        (["tune", "conv2d", "--shape", "1,4,8,8,4,3", "--option", "stride"], "--option takes NAME=VALUE"),
+        (["tune", "conv2d", "--shape", "1,4,8,8,4,3", "--option", "strides=2"], "did you mean stride? It has stride=1"),
+        (["tune", "nowhere.py:f", "--option", "n=8"], "give your function its --args"),
         (["tune", "nowhere.py:f"], "no such file: nowhere.py"),
         (["tune", "nowhere.py:f", "--shape", "8"], "give your function its --args"),
         (["tune", "matmul", "--shape", "8,8,8", "--target", "abacus"], "unknown target kind 'abacus'"),
@@ -265,3 +273,31 @@ def _children(pid: int) -> list[int]:
     if not listed.exists():
         pytest.skip("needs /proc")
     return [int(word) for word in listed.read_text().split()]
+
+
+def test_a_library_operator_takes_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    arguments = ["conv2d", "--shape", "1,4,9,9,6,3", "--option", "stride=2,1", "--option", "groups=2", "--threads", "1"]
+    assert run(["tune", *arguments, "--trials", "2", "--log", str(log), "--json"]) == 0
+    assert (
+        json.loads(capsys.readouterr().out)["best"]["workload"]
+        == "conv2d(1, 4, 9, 9, 6, 3, float32, stride=(2, 1), groups=2)"
+    )
+    assert run(["bench", *arguments, "--log", str(log), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["comparison"]["competitor"].startswith("NumPy")
+    assert run(["log", "validate", str(log)]) == 0
+    assert "1 legal" in capsys.readouterr().out
+    assert run(["bench", *arguments[:3], "--threads", "1", "--log", str(log)]) == 2
+    assert "has no record of conv2d(1, 4, 9, 9, 6, 3, float32)" in capsys.readouterr().err
+
+
+def test_bench_says_which_record_it_skips(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best = min((r for r in read_log(log).records if r.ok), key=lambda r: r.median)
+    spoilt = tmp_path / "log"
+    with LogWriter(spoilt) as writer:
+        writer.append(best)
+        writer.append(replace(best, trace=[{"step": "bend"}], seconds=(1e-12,)))
+    assert run(["bench", *MATMUL, "--log", str(spoilt), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["decisions"] == best.decisions
+    assert re.fullmatch(r"warning: bench_best skips the record of .* is refused: unknown schedule step 'bend'.*\n", err)

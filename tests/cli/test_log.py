@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tensorlang.autotune import Status, TuningRecord, read_log
+from tensorlang.autotune import Status, TuningRecord, create_task, read_log
 from tensorlang.autotune.records.record import BY_STATUS
 from tensorlang.cli.main import main
 
-from ..autotune.records.hand import hand_record, write_log
+from ..autotune.records.hand import hand_record, record_of, write_log
 
 SMALL = hand_record((8, 8, 8), 1e-6)
 FAILED = replace(SMALL, status=Status.CRASH, seconds=(), error="killed by SIGSEGV", verdict=BY_STATUS)
@@ -179,3 +179,22 @@ def test_two_tuners_killed_on_one_log_leave_it_sound(tmp_path: Path, run: Runner
     assert len(kept.records) >= 4
     assert run("validate", log).splitlines()[-1] == "2 records: 2 legal"
     assert f"{len(kept.records)} lines kept" in run("repair", log)
+
+
+def test_show_tells_what_a_template_chose(log: Path, run: Runner) -> None:
+    write_log(log, replace(SMALL, decisions={"tile_x": 17}, settings={"tile_x": [-1, 16]}))
+    assert run("show", log, "--limit", 1).splitlines()[-1].endswith("tile_x=[-1,16]")
+    (data,) = run.json("show", log, "--limit", 1)
+    assert (data["decisions"], data["settings"]) == ({"tile_x": 17}, {"tile_x": [-1, 16]})
+    assert "tile_x=[-1,16]" in run("export", log)
+
+
+def test_validate_is_told_where_a_file_has_moved(tmp_path: Path, run: Runner) -> None:
+    operators = Path(__file__).parents[1] / "autotune" / "operators.py"
+    task = create_task(f"{operators}:max_of_min", (7, 19, 5, "int32"), threads=1)
+    moved = replace(record_of(task), workload=replace(task.workload, name="old.py:max_of_min"))
+    log = write_log(tmp_path / "log", moved)
+    assert "1 unknown" in run("validate", log)
+    for program in (operators, f"{operators}:max_of_min", f"old.py:max_of_min={operators}:max_of_min"):
+        assert "1 legal" in run("validate", log, "--program", program)
+    assert "no such file: nowhere.py" in (run("validate", log, "--program", "nowhere.py", code=2), run.err)[1]

@@ -12,10 +12,13 @@ from tensorlang.cli.main import main
 REFUSED = [
     (["worker", "localhost:8786"], "write dask://host:port"),
     (["worker", "dask://192.0.2.7:8786"], "not encrypted"),
-    (["worker", "dask://localhost:8786", "--tls-cert", "x"], "--tls-ca-file and --tls-key is missing"),
+    (
+        ["worker", "dask://localhost:8786", "--tls-cert", "x"],
+        "give tls_ca_file and tls_key as well (--tls-ca-file, --tls-key)",
+    ),
     (["worker", "dask://localhost:8786/a", "--device", "b"], "names another device than --device b"),
     (["worker", "dask://localhost:8786", "--threads", "0"], "--threads"),
-    (["tune", "matmul", "--shape", "8,8,8", "--runner", "ssh://there"], "runner is 'local' or 'dask://host:port'"),
+    (["tune", "matmul", "--shape", "8,8,8", "--runner", "ssh://there"], "runner is 'local', 'dask://host:port' or"),
     (["tune", "matmul", "--shape", "8,8,8", "--runner", "dask://192.0.2.7:1"], "not encrypted"),
 ]
 

@@ -63,9 +63,10 @@ def loops_of(output: Tensor, inputs: Sequence[Given], target: str | None = None)
     return str(lowered)
 
 
-def check_operator(name: str, *sizes: int) -> None:
+def check_operator(name: str, *sizes: int, options: str = "") -> None:
     """The row of an operator in the table: its kernel and its competitor compute what its reference does."""
     row = topi.operator(name)
+    row = row.with_options(row.read_options(options.split()))
     *inputs, output = row.tensors(sizes, "float32")
     arrays = [given(t.name, *shape_of(t))[1] for t in inputs]
     (wanted,) = row.reference(*arrays)

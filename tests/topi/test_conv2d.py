@@ -282,3 +282,26 @@ def test_refusals() -> None:
         topi.conv2d(data, given("weight", 4, 8, 3, 3)[0], channels=5)
     with pytest.raises(DefinitionError, match="data of 5 and weights of 6"):
         topi.conv2d_NCHWc(data, weight)
+
+
+@pytest.mark.parametrize(
+    "options", ["stride=2 padding=1", "stride=2,1 padding=(0,1) dilation=2", "groups=2 padding=VALID"]
+)
+def test_the_row_of_the_table_has_options(options: str) -> None:
+    check_operator("conv2d", 2, 4, 9, 11, 6, 3, options=options)
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("groups=3", "groups of equally many channels, got groups=3 for C = 4"),
+        ("groups=two", "got groups=two"),
+        ("stride=0", "at least 1"),
+        ("stride=two", "stride is a whole number"),
+        ("padding=most", "VALID, SAME or numbers"),
+    ],
+)
+def test_options_that_make_no_convolution_are_refused(option: str, why: str) -> None:
+    row = topi.operator("conv2d")
+    with pytest.raises(DefinitionError, match=why):
+        row.tensors((1, 4, 8, 8, 6, 3), "float32", **row.read_options([option]))

@@ -97,3 +97,8 @@ def test_bytes(dtype: str, zero: int, weight_zero: int, by_pixel: bool) -> None:
     np.testing.assert_array_equal(run(made, (D, x), (W, w)), wanted)
     asm = tensorlang.build(topi.schedule(made, SPR), [D, W, made], SPR).source("asm")
     assert re.search(r"vpmulld\s.*[yz]mm", asm)
+
+
+@pytest.mark.parametrize("options", ["stride=2", "stride=2,1 padding=0,2,1,0", "dilation=2 padding=VALID"])
+def test_the_row_of_the_table_has_options(options: str) -> None:
+    check_operator("depthwise_conv2d", 2, 3, 9, 11, 3, options=options)

@@ -101,3 +101,8 @@ def test_refusals() -> None:
         topi.max_pool2d(data, 2, layout="NCHW8c")
     with pytest.raises(DefinitionError, match="kernel is a whole number"):
         topi.max_pool2d(data, (2, 2, 2))
+
+
+@pytest.mark.parametrize("options", ["kernel=2 padding=0", "kernel=3,2 stride=1,2 padding=1,0", "stride=3"])
+def test_the_row_of_the_table_has_options(options: str) -> None:
+    check_operator("max_pool2d", 2, 3, 9, 19, options=options)

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tensorlang.errors import RecordError
 from tensorlang.schedule import Schedule, create_schedule
@@ -19,6 +19,7 @@ from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Tensor
 
+T = TypeVar("T")
 THREADS = {
     4: "vthread",
     5: "blockIdx.x",
@@ -45,8 +46,12 @@ class _Replay:
     loops: dict[str, list[Axis]] = field(default_factory=dict)
     attached: dict[str, tuple[str, Axis]] = field(default_factory=dict)
 
+    def name(self, number: int) -> str:
+        """The stage of a number."""
+        return _at(self.stages, number)
+
     def stage(self, number: int) -> Stage:
-        return self.schedule[self.stages[number]]
+        return self.schedule[self.name(number)]
 
     def add(self, number: int, tensor: Tensor) -> None:
         """Take in a new stage at a number; later stages move on by one."""
@@ -60,16 +65,23 @@ class _Replay:
         self.loops[name] = [*op.axis, *op.reduce_axis] if isinstance(op, ComputeOp) else []
 
     def loop(self, number: int, position: int) -> Axis:
-        return self.loops[self.stages[number]][position]
+        return _at(self.loops[self.name(number)], position)
 
     def put(self, number: int, first: int, count: int, made: Sequence[Axis]) -> None:
         """Replace `count` loops from `first` on by others; the last of those holds what they held."""
-        host = self.stages[number]
+        host = self.name(number)
         gone = set(map(str, self.loops[host][first : first + count]))
         self.loops[host][first : first + count] = made
         for stage, (at, axis) in self.attached.items():
             if at == host and str(axis) in gone:
                 self.attached[stage] = host, made[-1]
+
+
+def _at(items: Sequence[T], number: int) -> T:
+    """The item of a number; Python would count numbers below zero from the end."""
+    if number < 0:
+        raise IndexError(number)
+    return items[number]
 
 
 def replay_steps(tensors: Sequence[Tensor], steps: Sequence[Any]) -> Schedule:
@@ -158,8 +170,10 @@ def _pragma(run: _Replay, number: int, position: int, pragma: str) -> None:
 
 def _reorder(run: _Replay, number: int, order: Sequence[int]) -> None:
     loops = [run.loop(number, p) for p in order]
+    if len(loops) != len(run.loops[run.name(number)]):
+        raise ValueError(order)
     run.stage(number).reorder(*loops)
-    run.loops[run.stages[number]] = loops
+    run.loops[run.name(number)] = loops
 
 
 def _split(run: _Replay, number: int, position: int, _extent: int, lengths: Sequence[int], inner: int) -> None:
@@ -182,7 +196,10 @@ def _split_into(run: _Replay, number: int, position: int, lengths: Sequence[int]
 
 def _lengths(run: _Replay, source: int) -> list[int]:
     """The lengths of an earlier split."""
-    return list(run.steps[source][4])
+    step = _at(run.steps, source)
+    if step[0] != "SP":
+        raise ValueError(source)
+    return list(step[4])
 
 
 def _follow_split(run: _Replay, number: int, position: int, source: int, loops: int) -> None:
@@ -193,7 +210,7 @@ def _follow_split(run: _Replay, number: int, position: int, source: int, loops: 
 def _follow_fused_split(
     run: _Replay, number: int, position: int, sources: Sequence[int], level: int, inner: int
 ) -> None:
-    length = math.prod(_lengths(run, source)[level] for source in sources)
+    length = math.prod(_at(_lengths(run, source), level) for source in sources)
     _split_into(run, number, position, [length], inner=bool(inner))
 
 
@@ -202,7 +219,7 @@ def _storage_align(run: _Replay, number: int, position: int, factor: int, offset
 
 
 def _compute_at(run: _Replay, number: int, target: int, position: int) -> None:
-    run.attached[run.stages[number]] = run.stages[target], run.loop(target, position)
+    run.attached[run.name(number)] = run.name(target), run.loop(target, position)
 
 
 def _compute_inline(run: _Replay, number: int) -> None:
@@ -210,23 +227,23 @@ def _compute_inline(run: _Replay, number: int) -> None:
 
 
 def _compute_root(run: _Replay, number: int) -> None:
-    run.attached.pop(run.stages[number], None)
+    run.attached.pop(run.name(number), None)
 
 
 def _cache_read(run: _Replay, number: int, scope: str, readers: Sequence[int]) -> None:
-    made = run.schedule.cache_read(run.stages[number], scope, [run.stages[r] for r in readers])
+    made = run.schedule.cache_read(run.name(number), scope, [run.name(r) for r in readers])
     run.add(number + 1, made)
 
 
 def _cache_write(run: _Replay, number: int, scope: str) -> None:
-    written = run.stages[number]
+    written = run.name(number)
     made = run.schedule.cache_write(written, scope)
     run.add(number, made)
     run.reset(written)
 
 
 def _rfactor(run: _Replay, number: int, position: int, factor_position: int) -> None:
-    factored = run.stages[number]
+    factored = run.name(number)
     made = run.schedule.rfactor(factored, run.loop(number, position), factor_position)
     run.add(number, made)
     run.reset(factored)

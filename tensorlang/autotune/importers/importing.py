@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,8 @@ class _Reader:
                     schedule, _ = template.instantiate(entity)
                 digits = _digits(template.config_space, entity)
                 sketch = measured.tuner if digits is None else template.sketch
-                return _record(measured, template.task, schedule, sketch, digits or {}), template.task
+                made = _record(measured, template.task, schedule, sketch, digits or {})
+                return replace(made, settings=entity.settings()), template.task
 
     def _task(self, measured: Measured) -> Task:
         """The program of an Ansor line."""

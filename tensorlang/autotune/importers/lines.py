@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -140,7 +141,7 @@ def _times(result: list[Any]) -> tuple[tuple[float, ...], str]:
             pass
         case _:
             raise RecordError(f"a result is [costs, error, seconds, time], got {shown(result)}")
-    if not all(isinstance(cost, int | float) and 0 < cost < float("inf") for cost in costs):
+    if not all(isinstance(cost, int | float) and 0 < cost <= sys.float_info.max for cost in costs):
         raise RecordError(f"the seconds of its repeats are no times: {shown(costs)}")
     try:
         time = datetime.fromtimestamp(stamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

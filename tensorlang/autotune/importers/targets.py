@@ -16,6 +16,7 @@ _FAMILIES = {
     "corei7": "nehalem",
 }
 """Names of CPUs that LLVM gave up -> what it calls them now."""
+_LONGEST = 9  # digits of a number that counts anything
 
 
 def target_of(text: str, cores: int | None = None) -> Target:
@@ -50,4 +51,4 @@ def target_of(text: str, cores: int | None = None) -> Target:
 
 
 def _number(text: str, otherwise: int) -> int:
-    return int(text) if text.isdigit() and int(text) else otherwise
+    return int(text) if text.isdecimal() and len(text) <= _LONGEST and int(text) else otherwise

@@ -72,7 +72,7 @@ def _verified(line: ImportedLine, task: Task, arrays: Arrays, worker: Worker) ->
 
 def run_against(job: BuildJob, arrays: Arrays) -> str:
     """Build a schedule and run it; the worst wrong element as text, empty when it is right."""
-    call = backend(job.target.kind).compile(pickle.loads(build_candidate(job)), job.target)
+    call = backend(job.target.kind).unpack(build_candidate(job), job.target)
     args, outputs = arrays.fresh()
     call(*args)
     return difference(arrays, outputs)

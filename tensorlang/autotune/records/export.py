@@ -30,7 +30,7 @@ COLUMNS: Mapping[str, Callable[[TuningRecord], Any]] = {
     "checked": lambda r: r.checked,
     "legal": lambda r: "" if r.verdict.legal is None else r.verdict.legal,
     "sketch": lambda r: r.sketch,
-    "decisions": lambda r: " ".join(f"{name}={value}" for name, value in r.decisions.items()),
+    "decisions": lambda r: r.choices_text,
     "seed": lambda r: r.seed,
     "host": lambda r: r.host.get("name", ""),
     "error": lambda r: r.error,

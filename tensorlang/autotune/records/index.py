@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
 
-from tensorlang.autotune.records.log import Log, LogPath, parse_line
+from tensorlang.autotune.records.log import Log, LogPath, not_a_log, parse_line
 from tensorlang.autotune.records.lookup import Known
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.upgrades import SCHEMA
@@ -80,6 +80,7 @@ class Index:
         self._log = _open_log(self.path)
         try:
             self._open()
+            self._require_records()
         except sqlite3.Error as error:
             self.close()
             raise RecordError(f"cannot keep an index in {index_path(log)}: {error}") from error
@@ -101,6 +102,14 @@ class Index:
             Path(f"{index_path(self.path)}{ending}").unlink(missing_ok=True)
         self._database = _connect(index_path(self.path))
         self._refresh()
+
+    def _require_records(self) -> None:
+        """Raise RecordError, and keep no index, for a file that holds something, but no record."""
+        if self.skipped and not self._database.execute("SELECT 1 FROM records LIMIT 1").fetchone():
+            reason = self._state.reason
+            self.close()
+            index_path(self.path).unlink(missing_ok=True)
+            raise not_a_log(self.path, reason)
 
     def close(self) -> None:
         """Close the index and its log."""
@@ -124,16 +133,22 @@ class Index:
 
     def best(self, key: str, place: str | None = None) -> TuningRecord | None:
         """The fastest ok record of a program; in one place, or anywhere."""
+        return next(iter(self._fastest(key, place, 1)), None)
+
+    def fastest(self, key: str, place: str, count: int) -> list[TuningRecord]:
+        """Up to `count` ok records of a program in one place, the fastest first."""
+        return self._fastest(key, place, count)
+
+    def _fastest(self, key: str, place: str | None, count: int) -> list[TuningRecord]:
         query = "SELECT offset, length, seconds FROM records WHERE workload = (SELECT id FROM workloads WHERE key = ?) "
         query += "AND status = 'ok' AND seconds > 0 "
         if place is not None:
             query += "AND place = (SELECT id FROM places WHERE place = ?) "
-        query += "ORDER BY seconds, offset LIMIT 1"
-        values = (key,) if place is None else (key, place)
+        query += "ORDER BY seconds, offset LIMIT ?"
+        values = (key, count) if place is None else (key, place, count)
 
-        def search() -> TuningRecord | None:
-            row = self._database.execute(query, values).fetchone()
-            return None if row is None else self._record(row)
+        def search() -> list[TuningRecord]:
+            return list(map(self._record, self._database.execute(query, values).fetchall()))
 
         return self._sound(search)
 

@@ -85,9 +85,13 @@ def read_log(path: LogPath) -> Log:
         except RecordError as error:
             reasons.append(str(error))
     if not records and (torn or reasons):
-        why = reasons[0] if reasons else "no line is a JSON object"
-        raise RecordError(f"{path} is not a tuning log: {why}")
+        raise not_a_log(path, reasons[0] if reasons else "")
     return Log(path, tuple(records), torn, len(reasons), reasons[0] if reasons else "")
+
+
+def not_a_log(path: Path, reason: str) -> RecordError:
+    """The error of a file without a record. `reason`: why the first of its JSON objects is none, if it has any."""
+    return RecordError(f"{path} is not a tuning log: {reason or 'no line is a JSON object'}")
 
 
 def record_line(record: TuningRecord) -> bytes:

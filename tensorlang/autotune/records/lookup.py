@@ -6,6 +6,7 @@ A `Source` answers from records in memory (`Loaded`), or from an index beside a 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import math
 import re
 from collections import Counter
@@ -49,6 +50,9 @@ class Source(Protocol):
     def best(self, key: str, place: str | None = None) -> TuningRecord | None:
         """The fastest ok record of a program; in one place (see TuningRecord.place), or anywhere."""
 
+    def fastest(self, key: str, place: str, count: int) -> list[TuningRecord]:
+        """Up to `count` ok records of a program in one place, the fastest first."""
+
     def bests(self, key: str | None = None) -> list[TuningRecord]:
         """The fastest ok record of every program and place; with a key, of one program."""
 
@@ -74,6 +78,10 @@ class Loaded:
 
     def best(self, key: str, place: str | None = None) -> TuningRecord | None:
         return best_record(self.log.records, lambda r: r.workload.key == key and place in (None, r.place))
+
+    def fastest(self, key: str, place: str, count: int) -> list[TuningRecord]:
+        found = (r for r in self.log.records if r.ok and r.workload.key == key and r.place == place)
+        return heapq.nsmallest(count, found, key=lambda r: r.median)
 
     def bests(self, key: str | None = None) -> list[TuningRecord]:
         return best_records(r for r in self.log.records if key in (None, r.workload.key))

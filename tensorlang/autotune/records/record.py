@@ -92,7 +92,8 @@ class TuningRecord:
     """One measured candidate. `seconds` holds every repeat that counted, in order.
 
     `host` is the fingerprint of the device that ran it, `conditions` how it was timed (as the harness tells),
-    `checked` whether its outputs were compared with the reference. A `verdict` of BY_STATUS becomes what the status
+    `checked` whether its outputs were compared with the reference. `settings` has what the knobs of a template
+    were set to, as JSON data: its decisions are numbers of candidates. A `verdict` of BY_STATUS becomes what the status
     implies.
     """
 
@@ -114,6 +115,7 @@ class TuningRecord:
     time: str = ""
     verdict: Verdict = BY_STATUS
     conditions: Json = field(default_factory=dict)
+    settings: Json = field(default_factory=dict)
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -138,6 +140,16 @@ class TuningRecord:
         return self.workload.flops / self.median / 1e9
 
     @property
+    def choices(self) -> Json:
+        """What was decided, by name: the decisions, or what they stand for where the record tells."""
+        return dict(self.decisions) | self.settings
+
+    @property
+    def choices_text(self) -> str:
+        """What was decided, in a line: `rows=8 tile_x=[-1,16]`."""
+        return spelt_choices(self.choices)
+
+    @property
     def target_text(self) -> str:
         """The target as it is written in options; its data, when it is no target as known here."""
         try:
@@ -157,6 +169,8 @@ class TuningRecord:
         data["decisions"] = dict(self.decisions)
         data["estimate"] = self.estimate if math.isfinite(self.estimate) else None
         data["verdict"] = asdict(self.verdict)
+        if not self.settings:
+            del data["settings"]
         return data
 
     @staticmethod
@@ -168,6 +182,15 @@ class TuningRecord:
             raise
         except _MALFORMED as error:
             raise RecordError(f"malformed tuning record: {type(error).__name__} {error}") from error
+
+
+def spelt_choices(choices: Mapping[str, Any]) -> str:
+    """Choices by name, in a line; lists without blanks."""
+    return " ".join(f"{name}={_spelt(value)}" for name, value in choices.items())
+
+
+def _spelt(value: Any) -> str:
+    return f"[{','.join(map(_spelt, value))}]" if isinstance(value, list) else str(value)
 
 
 def _assumptions(trace: Any) -> Iterable[str]:
@@ -202,6 +225,7 @@ def _read(data: Json) -> TuningRecord:
         time=str(data["time"]),
         verdict=_read_verdict(data["verdict"]),
         conditions=dict(data["conditions"]),
+        settings=dict(data.get("settings", {})),
     )
 
 

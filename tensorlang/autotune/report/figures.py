@@ -133,6 +133,7 @@ class Search:
                 "share_of_peak": self.share,
                 "sketch": best.sketch,
                 "decisions": dict(best.decisions),
+                "settings": best.settings,
                 "trace_key": best.trace_key,
                 "time": best.time,
             },

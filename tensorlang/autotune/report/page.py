@@ -9,6 +9,7 @@ from tensorlang.autotune.report.figures import Search
 from tensorlang.autotune.report.markup import Markup, element, joined
 from tensorlang.autotune.report.schedules import ShownSchedule
 from tensorlang.autotune.report.style import STYLE
+from tensorlang.version import VERSION
 from tensorlang.words import (
     format_clock,
     format_count,
@@ -17,7 +18,6 @@ from tensorlang.words import (
     format_threads,
     printable,
 )
-from tensorlang.version import VERSION
 
 MOST_SEARCHES = 40
 """Searches that get a part of their own; the table has all, up to MOST_ROWS."""
@@ -149,8 +149,7 @@ def _failures(search: Search) -> list[Markup]:
 def _schedule(search: Search, schedule: ShownSchedule, text: int) -> list[Markup]:
     if search.best is None:
         return []
-    decisions = ", ".join(f"{name} = {value}" for name, value in search.best.decisions.items()) or "none"
-    words = f"{search.best.sketch}; decisions: {decisions}"
+    words = f"{search.best.sketch}; decisions: {search.best.choices_text or 'none'}"
     return [
         element("h3", "Best schedule"),
         element("p", printable(words, SHORT * 2), class_="soft"),

@@ -13,6 +13,7 @@ from tensorlang.errors import DefinitionError, shown
 
 SPLITS = ("factors", "power2", "verbose", "candidate")
 ORDERS = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
+LONGEST = 2**31 - 1  # extents whose divisors are worth looking for
 _BLOCKS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
 _THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 
@@ -41,7 +42,14 @@ def split_factors(extent: int, policy: str, max_factor: int | None) -> list[int]
 def splits(
     extent: int, parts: int, policy: str, max_factor: int | None = None, no_tail: bool | None = None
 ) -> list[SplitEntity]:
-    """All splits of an axis into parts; `no_tail`: only those that leave nothing over (default: policy factors)."""
+    """All splits of an axis into parts; `no_tail`: only those that leave nothing over (default: policy factors).
+
+    DefinitionError for an axis that is too long to list them.
+    """
+    if extent > LONGEST:
+        raise DefinitionError(
+            f"an axis of {extent} elements has too many splits; list those to try: policy='candidate'"
+        )
     factors = split_factors(extent, policy, max_factor)
     whole = policy == "factors" if no_tail is None else no_tail
 

@@ -99,7 +99,9 @@ class Config(ABC):
         """
         parent = virtual_axis(axis)
         if not isinstance(num_outputs, int) or num_outputs < 1:
-            raise DefinitionError(f"define_split({name!r}) needs num_outputs of at least 1, got {shown(num_outputs)}", caller())
+            raise DefinitionError(
+                f"define_split({name!r}) needs num_outputs of at least 1, got {shown(num_outputs)}", caller()
+            )
 
         def make() -> Sequence[Entity]:
             _check_policy("define_split", name, policy, c.SPLITS)
@@ -226,6 +228,10 @@ class ConfigEntity(Config):
         if not filter(self):
             self.raise_error("a multi_filter of the template does not allow it")
 
+    def settings(self) -> dict[str, Any]:
+        """What every knob is set to, as JSON data; a value that JSON does not have as text."""
+        return {name: _plain(entity.to_json()) for name, entity in self._entities.items()}
+
     def to_json_dict(self) -> dict[str, Any]:
         """The configuration as AutoTVM's logs (0.2) hold it."""
         knobs = [[name, entity.kind, entity.to_json()] for name, entity in self._entities.items()]
@@ -249,6 +255,17 @@ class ConfigEntity(Config):
     def __repr__(self) -> str:
         knobs = ", ".join(f"{name}={entity.to_json()}" for name, entity in self._entities.items())
         return f"ConfigEntity({self.index}: {knobs})"
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case np.generic():
+            return _plain(value.item())
+        case list() | tuple():
+            return [_plain(part) for part in value]
+    return repr(value)
 
 
 def _check_policy(what: str, name: str, policy: str, known: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from tensorlang.errors import RecordError, shown
 from tensorlang.te.domain import thread_axis
 
 THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
+_LARGEST = 1e30  # number that a model in float32 can learn from
 ANNOTATIONS = ("none", "vec", "unroll", "fuse", *THREADS)
 
 
@@ -143,7 +144,7 @@ class OtherOptionEntity:
         return self.val
 
     def features(self) -> tuple[float, ...]:
-        return (float(self.val),) if isinstance(self.val, int | float) else ()
+        return (float(self.val),) if isinstance(self.val, int | float) and abs(self.val) <= _LARGEST else ()
 
 
 def _words(data: Any) -> bool:

@@ -40,14 +40,14 @@ class Knob:
 
     def features(self, numbers: Digits) -> Rows:
         """A row of numbers for each chosen candidate."""
-        if len(self) <= LARGEST_TABLE:
+        if len(self) <= LARGEST_TABLE or not isinstance(self.candidates, c.Orders):  # others are listed anyway
             return self._table[numbers]
         return np.asarray([self.candidates[int(n)].features() for n in numbers], dtype=np.float32)
 
     @cached_property
     def _table(self) -> Rows:
         rows = [entity.features() for entity in self.candidates]
-        if len({len(row) for row in rows}) > 1:  # values of several kinds: which one it is must do
+        if len({len(row) for row in rows}) > 1 or not rows[0]:  # no numbers, or not for all: which one it is must do
             rows = [(float(n),) for n in range(len(rows))]
         return np.asarray(rows, dtype=np.float32).reshape(len(rows), len(rows[0]))
 

@@ -13,6 +13,7 @@ from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive import ranges_in_place
 from tensorlang.schedule.primitive import Outputs, argument_text, primitive
 from tensorlang.schedule.state import Annotation, ScheduleState
+from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import HybridOp
 
 THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
@@ -31,8 +32,8 @@ def _annotate(state: ScheduleState, stage: str, axis: str, note: Annotation) -> 
 def _constant_extent(state: ScheduleState, stage: str, axis: str, word: str) -> None:
     state.looped(stage)
     leaf = state.leaf(stage, axis)
-    attached = state.stages[stage].attach is not None
-    known = ranges_in_place(state, stage) if attached else state.axis_ranges(stage)
+    moved = state.stages[stage].attach is not None and state.axis_kinds(stage)[leaf] is AxisKind.SPATIAL
+    known = ranges_in_place(state, stage) if moved else state.axis_ranges(stage)
     if constant(known[leaf].extent) is None:
         raise BadArgument(
             "",

@@ -79,6 +79,8 @@ def test_a_configuration_is_found_in_the_space_of_its_template(tmp_path: Path) -
     assert task.config_space.number(list(digits.values())) == 3 + 8 * (3 + 6 * 2)
     assert whole.decisions == digits | {"ann": 0, "threads": 1}
     assert (other.decisions, other.sketch) == ({}, "autotvm 0.2")
+    assert opened.settings == {"tile_y": [-1, 4], "tile_x": [-1, 5], "ann": ["vec"], "threads": True}
+    assert other.choices == {"tile_y": [-1, 5], "tile_x": [-1, 7], "ann": ["unroll"], "threads": True}
     assert opened.sketch.startswith("importers/matmul ")
 
 

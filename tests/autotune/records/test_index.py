@@ -20,6 +20,7 @@ from tensorlang.autotune.records.index import Index, index_path
 from tensorlang.autotune.records.log import read_log, record_line
 from tensorlang.autotune.records.lookup import Loaded
 from tensorlang.autotune.records.record import Status, TuningRecord
+from tensorlang.autotune.records.store import INDEX_FROM, open_source
 from tensorlang.errors import RecordError
 
 from .hand import write_log
@@ -44,6 +45,8 @@ def _same_answers(log: Path) -> None:
             for place in {record.place for record in loaded.log.records}:
                 assert index.best(known.key, place) == loaded.best(known.key, place)
                 assert index.records(known.key, place) == loaded.records(known.key, place)
+                for count in (1, 3, 100):
+                    assert index.fastest(known.key, place, count) == loaded.fastest(known.key, place, count)
 
 
 @settings(max_examples=40)
@@ -205,3 +208,34 @@ def test_processes_share_an_index(tmp_path: Path, record: TuningRecord) -> None:
     assert [process.communicate()[0].strip() for process in running] == ["300", "300"]
     with Index(log) as index:
         assert index.statuses("k7") == Counter(ok=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"no record at all", "no line is a JSON object"),
+        (b'{"schema": 99}', "record of schema 99; this version reads schemas 1 to 2: update tensorlang to read it"),
+        (b'{"a": 1}', "not a tuning record: no field 'schema'"),
+    ],
+)
+def test_a_file_without_a_record_is_no_log_however_long(tmp_path: Path, line: bytes, why: str) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"\n" + line + b"\n" + b"torn")
+    said = []
+    for read in (Index, read_log, lambda path: open_source(path).__enter__()):
+        with pytest.raises(RecordError) as caught:
+            read(log)
+        said.append(str(caught.value))
+    assert said == [f"{log} is not a tuning log: {why}"] * 3
+    assert not index_path(log).exists()
+
+
+def test_a_long_file_without_a_record_is_read_as_a_short_one(tmp_path: Path, record: TuningRecord) -> None:
+    log = tmp_path / "log"
+    log.write_bytes((b"x" * 1023 + b"\n") * (INDEX_FROM >> 10))
+    with pytest.raises(RecordError, match="is not a tuning log: no line is a JSON object"), open_source(log):
+        pass
+    write_log(log, record)
+    with open_source(log) as source:
+        assert isinstance(source, Index)
+        assert source.best(record.workload.key) == record

@@ -63,7 +63,7 @@ def test_the_best_is_found_and_applied(tmp_path: Path) -> None:
          r"the nearest is matmul\(24, 40, 32, float32\) \(same name, other sizes\)"),
         ([hand_record((8, 8, 8)), hand_record((24, 40, 32), status=Status.CRASH)],
          r"the nearest is matmul\(8, 8, 8, float32\)"),
-        ([hand_record(threads=7)], r"has matmul\(24, 40, 16, float32\) for llvm .* with 7 thread\(s\), not for llvm "),
+        ([hand_record(threads=7)], r"has matmul\(24, 40, 16, float32\) for llvm .* with 7 threads, not for llvm "),
         ([hand_record(status=Status.CRASH, seconds=1.0), hand_record((8, 8, 8))],
          r"1 record of .*, but none is ok \(1 crash\); the nearest is matmul\(8, 8, 8"),
         ([hand_record(status=Status.CRASH)], r"none is ok \(1 crash\)$"),

@@ -134,10 +134,21 @@ def test_a_fingerprint_names_the_device() -> None:
 def test_every_field_is_documented(record: TuningRecord) -> None:
     page = (Path(__file__).parents[3] / "docs" / "records.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
-    data = record.to_json()
+    data = replace(record, settings={"tile": [1, 2]}).to_json()
     names = set(data) - {"workload", "verdict"}
     names |= {f"workload.{name}" for name in data["workload"]} | {f"verdict.{name}" for name in data["verdict"]}
     documented = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
     assert names <= documented
     assert f"Schema {SCHEMA}." in page
     assert all(f"`{status}`" in page for status in Status)
+
+
+def test_settings_are_what_a_template_chose(record: TuningRecord) -> None:
+    assert "settings" not in record.to_json()
+    assert record.choices == record.decisions
+    settings = {"tile": [-1, 16], "kind": "vec", "note": None}
+    chosen = replace(record, decisions={"tile": 4, "kind": 1, "idle": 0}, settings=settings)
+    assert chosen.choices == {"tile": [-1, 16], "kind": "vec", "idle": 0, "note": None}
+    assert TuningRecord.from_json(json.loads(json.dumps(chosen.to_json()))) == chosen
+    with pytest.raises(RecordError, match="malformed tuning record"):
+        TuningRecord.from_json(chosen.to_json() | {"settings": 7})

@@ -16,9 +16,9 @@ from tensorlang.autotune import LogWriter, Status, TuningRecord, create_task
 from tensorlang.autotune.report.charts import clock_step, linear, logarithmic, nice_step, whole_step
 from tensorlang.autotune.report.drawings import draw_trials, standalone
 from tensorlang.autotune.report.figures import searches_of
-from tensorlang.words import format_seconds
 from tensorlang.autotune.report.writing import Report, make_report, report_logs
 from tensorlang.errors import RecordError, TensorlangError
+from tensorlang.words import format_seconds
 
 from ..records.hand import TARGET, hand_record, record_of
 from .searches import HOSTILE, made_search
@@ -104,7 +104,7 @@ def test_a_page_shows_a_search() -> None:
         "for i_o in range(3)",
         "bench, Some CPU, 2 cores, 16 GiB",
         "tensorlang 1.2.3",
-        "rows = 8",
+        "rows=8",
         "input A: float32[24, 16]",
     ):
         assert words in re.sub(r"\s+", " ", page.text), words

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tensorlang import autotune, te
-from tensorlang.autotune import SplitEntity, TemplateTask
+from tensorlang.autotune import ConfigEntity, OtherOptionEntity, SplitEntity, TemplateTask
 from tensorlang.autotune.templates.task import create
 from tensorlang.errors import DefinitionError, RecordError, ScheduleError
 from tensorlang.schedule import Trace, create_schedule
@@ -212,3 +214,15 @@ def test_proofs_at_the_end_name_what_was_asked() -> None:
         s[B].reverse(s[B].leaf_iter_vars[-1])
     with proven_at_the_end("several steps"):
         te.create_schedule(B.op)
+
+
+def test_settings_tell_what_a_configuration_is(task: TemplateTask) -> None:
+    settings = task.config_space.get(1234).settings()
+    assert set(settings) == set(task.config_space.space_map)
+    assert settings["tile_y"] == task.config_space.get(1234)["tile_y"].size
+    assert settings["auto_unroll_max_step"] in (0, 16, 64)
+    assert json.loads(json.dumps(settings)) == settings
+    odd = ConfigEntity(
+        0, {"n": OtherOptionEntity(np.int64(3)), "t": OtherOptionEntity((1, {2})), "f": OtherOptionEntity(len)}
+    )
+    assert odd.settings() == {"n": 3, "t": [1, "{2}"], "f": "<built-in function len>"}
