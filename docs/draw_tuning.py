@@ -13,8 +13,8 @@ import click
 from tensorlang.autotune import read_log
 from tensorlang.autotune.report.drawings import draw_trials, standalone
 from tensorlang.autotune.report.figures import searches_of
-from tensorlang.words import format_threads
 from tensorlang.target import measure_peak
+from tensorlang.words import format_threads
 
 DOTS = 5000
 
