@@ -62,7 +62,7 @@ SHOWN = {
     "07_template_free": (
         "4 trials, failures: none",
         "6 trials (4 resumed) in ",
-        "1 records: 1 legal",
+        "1 record: 1 legal",
         " steps, as in the record",
         "store has no records yet; tune with log='default', or name a log",
         "the best schedule of the log: equal to NumPy",
