@@ -29,9 +29,9 @@ TRUSTED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """What was learned from measurements of other programs: how much slower than the estimate a row of features is.
+    """What was learned from measurements of other programs: what the estimate misses of the order of their candidates.
 
-    `names` are those of the features; a model of other features is refused.
+    It corrects the logarithm of the estimate. `names` are those of the features; a model of other features is refused.
     """
 
     trees: Trees
@@ -46,16 +46,17 @@ class Transferred:
         seed: int = 0,
         programs: Sequence[str] | None = None,
     ) -> Transferred:
-        """Learn from measured candidates of any programs; `programs` names that of each, and all count the same."""
+        """Learn from measured candidates of any programs; `programs` names that of each: who is faster among them."""
         from tensorlang.autotune.model.xgb_model import train_transfer
 
         if len(seconds) < FEWEST_TO_LEARN:
             raise RecordError(f"a model needs at least {FEWEST_TO_LEARN} measured candidates, got {len(seconds)}")
-        weights = np.ones(len(seconds))
-        if programs is not None:
-            _, place, counts = np.unique(list(programs), return_inverse=True, return_counts=True)
-            weights = counts.mean() / counts[place]
-        return Transferred(train_transfer(rows, np.log(seconds) - np.log(estimates), weights, seed), names)
+        groups = [""] * len(seconds) if programs is None else list(programs)
+        order = np.argsort(groups, kind="stable")
+        _, counts = np.unique(groups, return_counts=True)
+        ranks = [_ranks(-part) for part in np.split(seconds[order], np.cumsum(counts)[:-1])]
+        known = -np.log(estimates[order])
+        return Transferred(train_transfer(rows[order], known, np.concatenate(ranks), counts, seed), names)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file."""
@@ -99,7 +100,7 @@ class CostModel:
     def prior(self, rows: Rows, estimates: Array) -> Array:
         """Log seconds before anything of this program was measured."""
         known = np.log(estimates)
-        return known if self._transferred is None else known + self._transferred.trees.predict(rows)
+        return known if self._transferred is None else known - self._transferred.trees.predict(rows)
 
     def score(self, rows: Rows, estimates: Array) -> Array:
         """Score a population; log seconds, except for a ranking, whose scores only order."""
@@ -113,7 +114,7 @@ class CostModel:
         """What each feature adds to the score of every row, and last what all rows have; zeros before any learning."""
         found = np.zeros((len(rows), rows.shape[1] + 1))
         if self._transferred is not None:
-            found += self._slope * self._transferred.trees.contributions(rows)
+            found -= self._slope * self._transferred.trees.contributions(rows)
         if self._trees is not None:
             found += (-1 if self.kind == "ranking" else 1) * self._trees.contributions(rows)
         return found

@@ -16,9 +16,10 @@ from tensorlang.errors import RecordError
 
 Rows = npt.NDArray[np.float32]
 Values = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 ROUNDS = 80
-TRANSFER_ROUNDS = 60
+TRANSFER_ROUNDS = 80
 # One thread: the libraries of this process and the kernels under test share the cores.
 _SHARED: dict[str, Any] = {
     "max_depth": 6,
@@ -30,8 +31,10 @@ _SHARED: dict[str, Any] = {
     "verbosity": 0,
 }
 
-_CAREFUL = {"max_depth": 4, "eta": 0.07, "min_child_weight": 8, "colsample_bytree": 0.5}
+_CAREFUL = {"max_depth": 2, "eta": 0.07, "colsample_bytree": 0.5, "lambdarank_num_pair_per_sample": 20}
 """For what is used on other programs than it was learned from: trees that split less."""
+_RANKING = {"objective": "rank:pairwise", "lambdarank_pair_method": "mean"}
+"""By default only pairs with the top 32 count, which gets worse the more is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +77,19 @@ def train_regression(rows: Rows, labels: Values, seed: int) -> Trees:
     return _train({"objective": "reg:squarederror", "base_score": float(np.mean(labels))}, rows, labels, seed)
 
 
-def train_transfer(rows: Rows, labels: Values, weights: Values, seed: int) -> Trees:
-    """Learn `labels` by weighted least squares, to be used on other programs."""
-    mean = float(np.average(labels, weights=weights))
-    data = xgboost.DMatrix(rows, label=labels, weight=weights, nthread=1)
-    settings = {**_SHARED, **_CAREFUL, "objective": "reg:squarederror", "base_score": mean, "seed": seed}
-    return Trees(xgboost.train(settings, data, TRANSFER_ROUNDS))
+def train_transfer(rows: Rows, known: Values, labels: Values, counts: Counts, seed: int) -> Trees:
+    """Learn what to add to `known` scores to order rows by `labels`, larger first, for use on other programs.
+
+    Rows are of several programs, `counts` of each, one after the other; only those of one are compared.
+    """
+    data = xgboost.DMatrix(rows, label=labels, base_margin=known, nthread=1)
+    data.set_group(counts)
+    return Trees(xgboost.train({**_SHARED, **_RANKING, **_CAREFUL, "seed": seed}, data, TRANSFER_ROUNDS))
 
 
 def train_ranking(rows: Rows, labels: Values, seed: int) -> Trees:
     """Learn to order rows by `labels`, larger first, from all pairs."""
-    # By default only pairs with the top 32 count, which gets worse the more is measured.
-    ranking = {
-        "objective": "rank:pairwise",
-        "lambdarank_pair_method": "mean",
-        "lambdarank_num_pair_per_sample": len(rows),
-    }
-    return _train(ranking, rows, labels, seed, group=True)
+    return _train({**_RANKING, "lambdarank_num_pair_per_sample": len(rows)}, rows, labels, seed, group=True)
 
 
 def _train(objective: dict[str, Any], rows: Rows, labels: Values, seed: int, group: bool = False) -> Trees:
