@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from tensorlang.autotune.budget import check_budget, checked_seed
 from tensorlang.autotune.machines import LOCAL, Machines, machines_of
 from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, WorkersLost, record_of
 from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.measuring.supply import overlapped
 from tensorlang.autotune.records.log import LogWriter, read_log
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.store import log_path
@@ -31,9 +32,6 @@ from tensorlang.autotune.task import Task
 from tensorlang.names import lookup
 
 Callback = Callable[[Progress], None]
-
-IN_WORK = 2
-"""Batches that are measured at a time: the next one is proposed while the last one is being built."""
 
 
 def tune(
@@ -131,7 +129,9 @@ class _Run:
     def search(self, harness: Harness, trials: int, deadline: float | None) -> None:
         """Measure until the trials, the time or the space are used up."""
         known, end = self.knowledge, math.inf if deadline is None else deadline
-        proposals = self.proposals(max(1, harness.batch // IN_WORK), trials - len(known.records))
+        left = trials - len(known.records)
+        numbers = overlapped(self.propose, self.results.__contains__, self.study, harness.batch, left)
+        proposals = (None if n is None else self.proposed[n].trace.to_json() for n in numbers)
         with closing(harness.measure(proposals, known.best_seconds, end)) as measured:
             for position, measurement in measured:
                 record = self.record(self.proposed[position], measurement)
@@ -147,26 +147,16 @@ class _Run:
                 if self.writer is not None and not len(self.results) % harness.batch:
                     self.writer.sync()
 
-    def proposals(self, size: int, count: int) -> Iterator[Any]:
-        """Up to `count` traces to measure, `size` at a time; None when more results are needed first.
+    def propose(self, count: int) -> int:
+        """Propose up to so many more candidates, and tell how many there are."""
+        self.knowledge.learn()
+        batch = self.knowledge.next_batch(count, self.rng)
+        self.proposed += batch
+        return len(batch)
 
-        What is proposed draws on the results of all batches but the last one, which is still being measured, in the
-        order in which they were proposed: so proposals depend on times alone, not on how long builds take.
-        """
-        studied = settled = 0
-        while len(self.proposed) < count:
-            while not all(n in self.results for n in range(studied, settled)):
-                yield None
-            for n in range(studied, settled):
-                self.knowledge.study(self.proposed[n], self.results[n])
-            studied, settled = settled, len(self.proposed)
-            self.knowledge.learn()
-            batch = self.knowledge.next_batch(min(size, count - len(self.proposed)), self.rng)
-            if not batch:
-                return
-            self.proposed += batch
-            for candidate in batch:
-                yield candidate.trace.to_json()
+    def study(self, number: int) -> None:
+        """Let proposals draw on what became of a candidate."""
+        self.knowledge.study(self.proposed[number], self.results[number])
 
     def is_stuck(self) -> bool:
         """Whether as many trials of this run as `early_stopping` have brought nothing better."""

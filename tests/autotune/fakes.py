@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
 from tensorlang.autotune.model.nest import Access, Kind, Loop, Nest
 from tensorlang.autotune.search.sketch import Columns, Constraint, Sketch
+
+
+class NothingToOpen:
+    """A context manager that is always open, as fakes of harnesses are."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        return None
 
 
 @dataclass(frozen=True)

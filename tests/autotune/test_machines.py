@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -17,9 +16,11 @@ from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.target.spec import Target
 
+from .fakes import NothingToOpen
+
 
 @dataclass
-class Script:
+class Script(NothingToOpen):
     """Machines and harness in one: the n-th candidate takes `seconds[n]`; lost after `lasting`."""
 
     seconds: Sequence[float]
@@ -39,17 +40,6 @@ class Script:
     def harness(self, task: Task, seed: int, limits: Limits) -> Harness:
         self.task, self.limits = task, limits
         return self
-
-    def __enter__(self) -> Script:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        return
 
     def measure(self, traces: Iterable[Any], best: Callable[[], float | None], deadline: float = math.inf) -> Measured:
         supply = Supply(traces)

@@ -9,7 +9,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -19,6 +18,8 @@ from tensorlang.autotune.measuring.harness import Measured, Measurement
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.errors import InternalError
+
+from .fakes import NothingToOpen
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def seconds_of(trace: Any, salt: str = "") -> float:
 
 
 @dataclass
-class Disordered:
+class Disordered(NothingToOpen):
     """Takes candidates early or late, and is done with them in any order, by chance."""
 
     task: Task
@@ -40,17 +41,6 @@ class Disordered:
     batch: int = 8
     taken: list[Any] = field(default_factory=list)
     deadline: float = 0.0
-
-    def __enter__(self) -> Disordered:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        return
 
     def measure(self, traces: Iterable[Any], best: Callable[[], float | None], deadline: float = math.inf) -> Measured:
         self.deadline = deadline

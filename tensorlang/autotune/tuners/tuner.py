@@ -19,6 +19,7 @@ from tensorlang.autotune.apply import records_of
 from tensorlang.autotune.budget import checked_seed
 from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import Harness, Measurement, record_of
+from tensorlang.autotune.measuring.supply import overlapped
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.task import TemplateTask, collect
@@ -28,8 +29,6 @@ from tensorlang.schedule import Trace
 
 MOST_REFUSED = 2000
 MOST_EQUAL = 2000
-IN_WORK = 2
-"""Batches that are measured at a time: the next one is proposed and proven while the last one is being built."""
 
 Callback = Callable[["Tuner", Sequence[MeasureInput], Sequence[MeasureResult]], None]
 
@@ -196,7 +195,7 @@ class Tuner(ABC):
 
         if not over():
             trials: list[_Trial] = []
-            proposals = self._proposals(trials, max(1, measurer.batch // IN_WORK), n_trial, end)
+            proposals = self._proposals(trials, measurer.batch, n_trial, end)
             with closing(measurer.measure(proposals, self._best_seconds, end)) as measured:
                 for position, measurement in measured:
                     self._take(trials[position], measurement, callbacks)
@@ -207,25 +206,23 @@ class Tuner(ABC):
         if not self.trials:
             self._require_legal()
 
-    def _proposals(self, trials: list[_Trial], size: int, count: int, end: float) -> Iterator[Any]:
-        """Up to `count` traces to measure, `size` at a time, put into `trials` too; None when results are needed first.
+    def _proposals(self, trials: list[_Trial], batch: int, count: int, end: float) -> Iterator[Any]:
+        """Up to `count` traces to measure, whose trials are put into `trials`; None when results are needed first."""
 
-        Every batch draws on the results of all but the last one, which is still being measured, in the order in which
-        they were proposed: so proposals depend on times alone, not on how long builds take.
-        """
-        earlier: list[_Trial] = []
-        last: list[_Trial] = []
-        while len(trials) < count:
-            while any(trial.result is None for trial in earlier):
+        def propose(size: int) -> int:
+            made = self._legal_batch(size, end)
+            trials.extend(made)
+            return len(made)
+
+        def is_measured(n: int) -> bool:
+            return trials[n].result is not None
+
+        for n in overlapped(propose, is_measured, lambda n: self._study([trials[n]]), batch, count):
+            if n is None:
                 yield None
-            self._study(earlier)
-            earlier, last = last, self._legal_batch(min(size, count - len(trials)), end)
-            if not last:
-                return
-            trials += last
-            for trial in last:
-                trial.begun = time.monotonic()
-                yield trial.trace.to_json()
+                continue
+            trials[n].begun = time.monotonic()
+            yield trials[n].trace.to_json()
 
     def _take(self, trial: _Trial, measurement: Measurement, callbacks: Sequence[Callback]) -> None:
         """Keep what came of a trial, and tell of it."""

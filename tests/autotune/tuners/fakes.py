@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from tensorlang.autotune.measuring.harness import BATCH, Harness, Limits, Measured, Measurement
 from tensorlang.autotune.measuring.supply import Supply
@@ -14,6 +13,8 @@ from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
+
+from ..fakes import NothingToOpen
 
 
 def split_seconds(trace: Any) -> float:
@@ -26,7 +27,7 @@ def split_seconds(trace: Any) -> float:
 
 
 @dataclass
-class FakeMeasurer:
+class FakeMeasurer(NothingToOpen):
     """Answers at once; `broken` says which traces fail, `batches` how many came at a time; `backwards`: last first."""
 
     seconds: Callable[[Any], float] = split_seconds
@@ -49,17 +50,6 @@ class FakeMeasurer:
                 else:
                     yield position, Measurement(Status.OK, (self.seconds(trace),), checked=True)
             supply.reopen()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
 
     def peak_gflops(self) -> float:
         return 100.0
