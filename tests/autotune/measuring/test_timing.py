@@ -126,6 +126,18 @@ def test_short_kernels_are_looped_inside_a_sample() -> None:
     assert all(0 < s < 1e-4 for s in result.seconds)
 
 
+def test_a_short_call_that_was_disturbed_at_first_is_still_looped() -> None:
+    numbers: list[int] = []
+
+    def take(call: Callable[[], object], number: int) -> tuple[float, bool]:
+        numbers.append(number)
+        return (1e-3, False) if len(numbers) == 1 else (1e-6, True)
+
+    time_kernel(_nothing, None, take)
+    assert numbers[:2] == [1, 1]
+    assert min(numbers[2:]) > 1
+
+
 def test_a_sample_is_seconds_a_call() -> None:
     seconds, _ = sample(lambda: time.sleep(0.01), 3)
     assert 0.01 <= seconds < 0.1
