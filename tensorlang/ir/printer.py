@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorlang.ir.expr import Const
+from tensorlang.ir.expr import Buffer, Const, Expr
 from tensorlang.ir.stmt import (
     Allocate,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     AtomicUpdate,
+    Barrier,
     CallMachine,
     CallPython,
+    DeviceKernel,
     Fail,
     For,
     If,
     Kernel,
+    Launch,
     Let,
     LoopKind,
     Prefetch,
     Seq,
     Stmt,
     Store,
+    ThreadReduce,
 )
 
 
@@ -46,7 +53,7 @@ def _indent(stmt: Stmt) -> Iterator[str]:
 def _store_text(stmt: Store | AtomicUpdate) -> str:
     if isinstance(stmt, AtomicUpdate):
         return f"atomic {_store_text(stmt.stored)}"
-    return f"{stmt.buffer.name}[{', '.join(map(str, stmt.index))}] = {stmt.value}"
+    return f"{_element(stmt.buffer, stmt.index)} = {stmt.value}"
 
 
 def _lines(stmt: Stmt) -> Iterator[str]:
@@ -61,7 +68,7 @@ def _lines(stmt: Stmt) -> Iterator[str]:
         case Store() | AtomicUpdate():
             yield _store_text(stmt)
         case Prefetch():
-            yield f"prefetch {stmt.buffer.name}[{', '.join(map(str, stmt.index))}]"
+            yield f"prefetch {_element(stmt.buffer, stmt.index)}"
         case If():
             yield f"if {stmt.cond}:"
             yield from _indent(stmt.then)
@@ -72,7 +79,8 @@ def _lines(stmt: Stmt) -> Iterator[str]:
             for s in stmt.body:
                 yield from _lines(s)
         case Allocate():
-            yield f"allocate {stmt.buffer} in {stmt.buffer.scope}"
+            each = f", one for each {', '.join(stmt.threads)}" if stmt.threads else ""
+            yield f"allocate {stmt.buffer} in {stmt.buffer.scope}{each}"
             yield from _lines(stmt.body)
         case Let():
             yield f"let {stmt.var} = {stmt.value}"
@@ -85,3 +93,44 @@ def _lines(stmt: Stmt) -> Iterator[str]:
             tiles = (f"{v.buffer.name}[{', '.join(map(str, v.index))}]" for v in stmt.views)
             yield f"machine {stmt.code.name}({', '.join(tiles)}):"
             yield from _indent(stmt.meaning)
+        case _:
+            yield from _device_statement(stmt)
+
+
+def _device_statement(stmt: Stmt) -> Iterator[str]:
+    """What stands in the code of threads, or runs it."""
+    match stmt:
+        case Barrier():
+            yield f"barrier of the {stmt.scope}"
+        case AsyncCopy():
+            to, source = _element(stmt.buffer, stmt.index), _element(stmt.source, stmt.source_index)
+            where = "" if stmt.valid is None else f" where {stmt.valid}"
+            yield f"begin copy {to} = {source} of {stmt.elements} elements{where}"
+        case AsyncCommit():
+            yield "commit copies"
+        case AsyncWait():
+            yield f"wait for copies, all but {stmt.pending} groups"
+        case ThreadReduce():
+            targets = ", ".join(_element(b, index) for b, index in stmt.targets)
+            threads = ", ".join(f"{tag} in {extent}" for tag, extent in stmt.threads)
+            yield f"combine {', '.join(map(str, stmt.values))} over {threads} into {targets}"
+        case Launch():
+            yield f"launch {stmt.kernel.name}({', '.join(map(str, stmt.scalars))}):"
+            yield from (f"  {line}" for line in _device_lines(stmt.kernel))
+
+
+def device_text(kernel: DeviceKernel) -> str:
+    """Return the code of a launch as readable text."""
+    return "\n".join(_device_lines(kernel)) + "\n"
+
+
+def _device_lines(kernel: DeviceKernel) -> Iterator[str]:
+    params = [str(p) for p in kernel.params] + [f"{v.name}: {v.dtype}" for v in kernel.scalars]
+    grid, block = (", ".join(map(str, extents)) for extents in (kernel.grid, kernel.block))
+    yield f"device kernel {kernel.name}({', '.join(params)}) on [{grid}] blocks of [{block}] threads:"
+    yield from (f"  allocate {b} in {b.scope}" for b in kernel.shared)
+    yield from _indent(kernel.body)
+
+
+def _element(buffer: Buffer, index: tuple[Expr, ...]) -> str:
+    return f"{buffer.name}[{', '.join(map(str, index))}]"

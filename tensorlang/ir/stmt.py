@@ -98,11 +98,13 @@ class Seq:
 class Allocate:
     """A scratch buffer, uninitialised, alive in `body`; private to the iteration that allocates it.
 
-    Its shape is constant, or made of size parameters only.
+    Its shape is constant, or made of size parameters only. `threads`: tags of device threads that each have an array of
+    their own, over the leading dimensions of the shape, outer ones first.
     """
 
     buffer: Buffer
     body: Stmt
+    threads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,117 @@ class CallMachine:
     meaning: Stmt
 
 
-Stmt: TypeAlias = For | Store | AtomicUpdate | Prefetch | If | Seq | Allocate | Let | Fail | CallPython | CallMachine
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of a block wait for each other here, and see what the others wrote before.
+
+    `scope` is `block`, or `warp` where only the threads of a warp do.
+    """
+
+    scope: str = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """Begin to copy `elements` neighbouring elements from global to shared memory; zeros where `valid` does not hold.
+
+    The copy counts to the group that the thread commits next. The thread itself sees it once it has waited for the
+    group, others after a barrier that follows.
+    """
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    source: Buffer
+    source_index: tuple[Expr, ...]
+    elements: int
+    valid: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCommit:
+    """Close the group of the copies that this thread has begun since the last one, even if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncWait:
+    """Wait until at most `pending` of the groups that this thread has closed are under way, the last ones."""
+
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Combiner:
+    """How two values, or two tuples of values, become one: `results` over `lhs` and `rhs`; `identity` changes none."""
+
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    results: tuple[Expr, ...]
+    identity: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadReduce:
+    """Combine the `values` of threads that differ in `threads` only, and the result into the `targets`.
+
+    `threads` gives tags of threadIdx and how many of each take part; every thread of the block comes here. The result
+    is combined into targets that threads share by the thread that is first in each of `threads`; into targets of its
+    own by each.
+    """
+
+    targets: tuple[tuple[Buffer, tuple[Expr, ...]], ...]
+    values: tuple[Expr, ...]
+    combiner: Combiner
+    threads: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKernel:
+    """The code of one launch, as every thread of a grid runs it.
+
+    `params` are arrays in device memory, `scalars` int64 values. `grid` and `block` are the extents along x, y, z: of
+    blocks, made of scalars, and of threads. `shared` are arrays that the threads of a block have together. In `body`,
+    variables named `blockIdx.x` ... `threadIdx.z` tell the thread. `indices` is the dtype that holds every offset.
+    `blocks_per_core` is a wish: how many blocks one multiprocessor holds at a time at least; 0 for none.
+    """
+
+    name: str
+    params: tuple[Buffer, ...]
+    scalars: tuple[Var, ...]
+    grid: tuple[Expr, Expr, Expr]
+    block: tuple[int, int, int]
+    shared: tuple[Buffer, ...]
+    body: Stmt
+    indices: str = INDEX
+    blocks_per_core: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run a kernel on the device, after those launched before; `scalars` are the values of its scalars."""
+
+    kernel: DeviceKernel
+    scalars: tuple[Expr, ...]
+
+
+Stmt: TypeAlias = (
+    For
+    | Store
+    | AtomicUpdate
+    | Prefetch
+    | If
+    | Seq
+    | Allocate
+    | Let
+    | Fail
+    | CallPython
+    | CallMachine
+    | Barrier
+    | AsyncCopy
+    | AsyncCommit
+    | AsyncWait
+    | ThreadReduce
+    | Launch
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +327,9 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
             return stmt.body
         case CallMachine():
             return (stmt.meaning,)
-        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython():
+        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch():
+            return ()
+        case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait():
             return ()
 
 
@@ -233,7 +347,7 @@ def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
             body = function(stmt.body)
             return For(stmt.var, stmt.lower, stmt.upper, stmt.kind, body, stmt.axis, stmt.thread, stmt.pragmas)
         case Allocate():
-            return Allocate(stmt.buffer, function(stmt.body))
+            return Allocate(stmt.buffer, function(stmt.body), stmt.threads)
         case Let():
             return Let(stmt.var, stmt.value, function(stmt.body))
         case If():
@@ -243,7 +357,9 @@ def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
             return Seq(tuple(function(s) for s in stmt.body))
         case CallMachine():
             return CallMachine(stmt.code, stmt.views, function(stmt.meaning))
-        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython():
+        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch():
+            return stmt
+        case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait():
             return stmt
 
 
@@ -268,6 +384,15 @@ def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
             case CallMachine():
                 views = (View(v.buffer, tuple(function(i) for i in v.index), v.dims, v.steps) for v in s.views)
                 return CallMachine(s.code, tuple(views), visit(s.meaning))
+            case AsyncCopy():
+                index, source = (tuple(function(i) for i in at) for at in (s.index, s.source_index))
+                valid = None if s.valid is None else function(s.valid)
+                return replace(s, index=index, source_index=source, valid=valid)
+            case ThreadReduce():
+                targets = tuple((b, tuple(function(i) for i in index)) for b, index in s.targets)
+                return replace(s, targets=targets, values=tuple(function(v) for v in s.values))
+            case Launch():
+                return replace(s, scalars=tuple(function(v) for v in s.scalars))
             case _:
                 return map_children(s, visit)
 
@@ -290,6 +415,14 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
         case CallMachine():
             for view in stmt.views:
                 yield from view.index
+        case AsyncCopy():
+            yield from (*stmt.index, *stmt.source_index, *(() if stmt.valid is None else (stmt.valid,)))
+        case ThreadReduce():
+            for _, index in stmt.targets:
+                yield from index
+            yield from stmt.values
+        case Launch():
+            yield from stmt.scalars
         case _:
             pass
     for child in children(stmt):
@@ -318,7 +451,11 @@ def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
             case AtomicUpdate() | Prefetch():
                 return replace(s, buffer=place(s.buffer))
             case Allocate():
-                return Allocate(place(s.buffer), visit(s.body))
+                return Allocate(place(s.buffer), visit(s.body), s.threads)
+            case AsyncCopy():
+                return replace(s, buffer=place(s.buffer), source=place(s.source))
+            case ThreadReduce():
+                return replace(s, targets=tuple((place(b), index) for b, index in s.targets))
             case CallPython():
                 return CallPython(s.name, tuple(place(b) for b in s.buffers))
             case CallMachine():

@@ -13,6 +13,7 @@ from pathlib import Path
 from tensorlang.errors import TargetError, shown
 from tensorlang.runtime.threads import default_threads
 from tensorlang.target.cpus import CPUS, Cpu
+from tensorlang.target.gpus import CUDA, DEFAULT_CUDA, OPENCL
 from tensorlang.target.kinds import check_kind
 from tensorlang.target.spec import GpuLimits, Target
 
@@ -20,7 +21,13 @@ _DEFAULT_CACHES = (32768, 1048576, 33554432)
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _FOREIGN_TRIPLE = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 _GENERIC = {"x86_64": "x86-64", "aarch64": "generic"}
-_OPTIONS = ("-mcpu", "-mattr", "-mtriple", "-num-cores")
+_OPTIONS = {
+    "llvm": ("-mcpu", "-mattr", "-mtriple", "-num-cores"),
+    "interpreter": ("-num-cores",),
+    "cuda": ("-arch", "-max_num_threads", "-max_shared_memory_per_block"),
+    "opencl": ("-device", "-max_num_threads", "-max_shared_memory_per_block"),
+}
+"""The options that a kind of target takes."""
 
 
 def parse(text: str | Target | None = None) -> Target:
@@ -29,6 +36,8 @@ def parse(text: str | Target | None = None) -> Target:
     `"llvm"` is this machine, None the target in use (`with target:`), else this machine. `-mcpu=NAME` takes another
     CPU, `-mattr=+a,-b` changes its features, `-mtriple=TRIPLE` another system, `-num-cores=N` the threads of a parallel
     loop (default: TENSORLANG_NUM_THREADS, else the CPUs this process may use, at most OMP_NUM_THREADS of them).
+    `"cuda"` and `"opencl"` are GPUs: `-arch=sm_90a` names the architecture to compile for, `-device=TEXT` the device by
+    a part of its name, and `-max_num_threads=N` and `-max_shared_memory_per_block=BYTES` lower what a block may use.
     TargetError names what is wrong.
     """
     if text is None:
@@ -40,15 +49,13 @@ def parse(text: str | Target | None = None) -> Target:
     words = shlex.split(text)
     if not words:
         raise TargetError("an empty target; write for instance 'llvm' or 'llvm -mcpu=haswell'")
-    kind, options = words[0], _options(words[1:])
+    kind = words[0]
     check_kind(kind)
+    options = _options(kind, words[1:])
+    if kind in ("cuda", "opencl"):
+        return _gpu(kind, options)
     cores = _cores(options.get("-num-cores"))
-    if kind == "interpreter":
-        unused = [o for o in options if o != "-num-cores"]
-        if unused:
-            raise TargetError(f"target interpreter takes no {unused[0]}")
-        return Target("interpreter", cores=cores, gpu=GpuLimits())
-    return _llvm(options, cores)
+    return Target("interpreter", cores=cores, gpu=GpuLimits()) if kind == "interpreter" else _llvm(options, cores)
 
 
 @cache
@@ -118,14 +125,37 @@ def _llvm(options: dict[str, str], cores: int) -> Target:
     return Target("llvm", triple, cpu.name, features, wide, registers, cores, cache_sizes())
 
 
-def _options(words: list[str]) -> dict[str, str]:
+def _gpu(kind: str, options: dict[str, str]) -> Target:
+    """A GPU by its architecture or by its name; the one of this machine, or of the arrays, where none is given."""
+    name = options.get("-arch", options.get("-device", ""))
+    if kind == "cuda" and name and name not in CUDA:
+        near = difflib.get_close_matches(name, CUDA, n=2)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise TargetError(f"unknown architecture -arch={name}; known: {', '.join(CUDA)}{hint}")
+    limits = OPENCL if kind == "opencl" else CUDA[name or DEFAULT_CUDA]
+    threads = _limit(options, "-max_num_threads", limits.max_threads)
+    shared = _limit(options, "-max_shared_memory_per_block", limits.shared_bytes)
+    return Target(kind, cpu=name, gpu=replace(limits, max_threads=threads, shared_bytes=shared))
+
+
+def _limit(options: dict[str, str], name: str, otherwise: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return otherwise
+    if not text.isdecimal() or int(text) < 1:
+        raise TargetError(f"{name}={text}: expected a whole number of at least 1")
+    return int(text)
+
+
+def _options(kind: str, words: list[str]) -> dict[str, str]:
+    known = _OPTIONS[kind]
     found: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if name not in _OPTIONS:
-            near = difflib.get_close_matches(name, _OPTIONS, n=1)
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise TargetError(f"unknown target option {word!r}; known: {', '.join(_OPTIONS)}{hint}")
+            raise TargetError(f"unknown target option {word!r}; target {kind} takes {', '.join(known)}{hint}")
         if not equals or not value:
             raise TargetError(f"target option {name} needs a value: {name}=...")
         found[name] = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields
@@ -13,11 +14,34 @@ from tensorlang.errors import RecordError
 
 @dataclass(frozen=True, slots=True)
 class GpuLimits:
-    """Limits of a GPU: threads and shared bytes of a block, threads of a warp."""
+    """Limits of a GPU: threads and shared bytes of a block, threads of a warp.
+
+    `block`: threads of a block along x, y, z; `grid`: blocks along x, y, z. `registers` are those of a multiprocessor
+    (32 bits each), `thread_registers` those of a thread. A multiprocessor holds `threads_per_core` threads,
+    `blocks_per_core` blocks and `shared_per_core` bytes.
+    """
 
     max_threads: int = 1024
     shared_bytes: int = 49152
     warp: int = 32
+    block: tuple[int, int, int] = (1024, 1024, 64)
+    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    registers: int = 65536
+    thread_registers: int = 255
+    threads_per_core: int = 2048
+    blocks_per_core: int = 32
+    shared_per_core: int = 65536
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> GpuLimits:
+        """Restore limits from JSON values."""
+        pairs: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
+        return GpuLimits(**pairs)
+
+
+_CPU_OPTIONS = {"cuda": "-arch", "opencl": "-device"}
 
 
 class TargetKind(str):
@@ -35,8 +59,9 @@ class TargetKind(str):
 class Target:
     """A machine to compile for.
 
-    `kind`: llvm or interpreter. `cpu` as LLVM spells it; `features` are changes to that CPU's features, as LLVM
-    spells them (`+avx512bf16,-fma`); `triple` is empty for this machine.
+    `kind`: llvm, interpreter, cuda or opencl. `cpu` as LLVM spells it; `features` are changes to that CPU's features,
+    as LLVM spells them (`+avx512bf16,-fma`); `triple` is empty for this machine. For cuda, `cpu` is the architecture
+    (`sm_90a`), for opencl a part of the device's name; empty for the device that the arrays are on. `gpu`: its limits.
     `vector_bytes`: widest vector register. `cores`: threads of a parallel loop. `caches`: bytes of L1, L2, L3.
     """
 
@@ -74,7 +99,7 @@ class Target:
 
     def __str__(self) -> str:
         options = [f"-mtriple={self.triple}"] if self.triple else []
-        options += [f"-mcpu={self.cpu}"] if self.cpu else []
+        options += [f"{_CPU_OPTIONS.get(self.kind, '-mcpu')}={shlex.quote(self.cpu)}"] if self.cpu else []
         options += [f"-mattr={self.features}"] if self.features else []
         return " ".join([self.kind, *options])
 
@@ -92,7 +117,7 @@ class Target:
         try:
             gpu = data.get("gpu")
             caches = tuple(data.get("caches", ()))
-            return Target(**{**data, "caches": caches, "gpu": None if gpu is None else GpuLimits(**gpu)})
+            return Target(**{**data, "caches": caches, "gpu": None if gpu is None else GpuLimits.from_json(gpu)})
         except TypeError as error:
             raise RecordError(f"malformed target record: {error}") from error
 

@@ -14,20 +14,27 @@ from tensorlang.ir.simplify.prove import Limits
 from tensorlang.ir.simplify.scope import Scope
 from tensorlang.ir.stmt import (
     Allocate,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     AtomicUpdate,
+    Barrier,
     CallMachine,
     CallPython,
     Fail,
     For,
     If,
     Kernel,
+    Launch,
     Let,
     LoopKind,
     Prefetch,
     Seq,
     Stmt,
     Store,
+    ThreadReduce,
     View,
+    map_exprs,
 )
 
 _EMPTY = Seq(())
@@ -63,13 +70,15 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
             return _seq(scope, stmt)
         case Allocate():
             body = _visit(scope, stmt.body)
-            return None if body is None else Allocate(stmt.buffer, body)
+            return None if body is None else Allocate(stmt.buffer, body, stmt.threads)
         case Let():
             return _let(scope, stmt)
         case CallMachine():
             views = (View(v.buffer, tuple([scope.value(i) for i in v.index]), v.dims, v.steps) for v in stmt.views)
             return CallMachine(stmt.code, tuple(views), _visit(scope, stmt.meaning) or _EMPTY)
-        case Fail() | CallPython():
+        case AsyncCopy() | ThreadReduce() | Launch():
+            return map_exprs(stmt, scope.value)
+        case Fail() | CallPython() | Barrier() | AsyncCommit() | AsyncWait():
             return stmt
 
 
