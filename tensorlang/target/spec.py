@@ -35,10 +35,9 @@ class GpuLimits:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> GpuLimits:
         """Restore limits from JSON values."""
-        pairs: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
-        }
-        return GpuLimits(**pairs)
+        if not isinstance(data, Mapping):
+            raise TypeError(f"the limits of a GPU are an object, got {data!r}")
+        return GpuLimits(**{n: tuple(value) if isinstance(value, list) else value for n, value in data.items()})
 
 
 _CPU_OPTIONS = {"cuda": "-arch", "opencl": "-device"}
