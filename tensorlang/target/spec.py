@@ -37,7 +37,8 @@ class GpuLimits:
         """Restore limits from JSON values."""
         if not isinstance(data, Mapping):
             raise TypeError(f"the limits of a GPU are an object, got {data!r}")
-        return GpuLimits(**{n: tuple(value) if isinstance(value, list) else value for n, value in data.items()})
+        values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in data.items()}
+        return GpuLimits(**values)
 
 
 _CPU_OPTIONS = {"cuda": "-arch", "opencl": "-device"}
@@ -104,7 +105,10 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values; `from_json` restores an equal target."""
-        return asdict(self) | {"caches": list(self.caches)}
+        data = asdict(self) | {"caches": list(self.caches)}
+        if self.gpu is not None:
+            data["gpu"] |= {"block": list(self.gpu.block), "grid": list(self.gpu.grid)}
+        return data
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Target:

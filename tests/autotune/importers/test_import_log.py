@@ -17,6 +17,7 @@ from tensorlang.autotune.templates.task import template_task
 from tensorlang.autotune.validation import Outcome, validate
 from tensorlang.errors import DefinitionError, RecordError
 from tensorlang.target import parse
+from tensorlang.target.spec import GpuLimits, Target
 from tensorlang.testing import check_schedule
 
 from . import programs
@@ -47,7 +48,7 @@ def test_a_schedule_for_a_gpu_is_proven_and_interpreted(tmp_path: Path) -> None:
     (made,) = read(tmp_path, ON_A_GPU).lines
     record = made.record
     assert record.target["kind"] == "cuda"
-    assert record.target["gpu"] == {"max_threads": 1024, "shared_bytes": 49152, "warp": 32}
+    assert Target.from_json(record.target).gpu == GpuLimits(1024, 49152, 32)
     assert "thread_warp_size" in record.conditions["target"]
     check_schedule(replay(record, made.task), arguments_of(made.task.tensors), targets=["interpreter"])
 
