@@ -1,4 +1,4 @@
-"""Arrays in classic te's dress: NDArray is a NumPy array that knows its device."""
+"""Arrays in classic te's dress: NDArray is an array that knows its device, of NumPy on the CPU."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import numpy.typing as npt
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.names import lookup
+from tensorlang.runtime.device_memory import DeviceMemory, device_memory
 
 _ALIGNMENT = 64
 _CPU_KINDS = ("cpu", "llvm", "interpreter")
+_GPU_KINDS = ("cuda", "opencl")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device by kind and number. The CPU is the one device there is."""
+    """A device by kind and number: the CPU, or a device of target cuda or opencl."""
 
     kind: str = "cpu"
     device_id: int = 0
@@ -26,20 +28,28 @@ class Device:
     @property
     def exist(self) -> bool:
         """Whether this machine has the device."""
-        return self.device_id == 0
+        return 0 <= self.device_id < (1 if self.kind == "cpu" else _memory(self).count())
 
     def sync(self) -> None:
-        """Return at once: kernels have finished when their call returns."""
+        """Return when all kernels have finished that were called; on the CPU they have when their call returns."""
+        if self.kind != "cpu":
+            _memory(self).synchronize(self.device_id)
 
     def __str__(self) -> str:
         return f"{self.kind}({self.device_id})"
 
 
 def device(dev_type: str, dev_id: int = 0) -> Device:
-    """Return the device of a target kind (`llvm`, `cpu`, `interpreter`); TargetError for any other."""
+    """Return the device of a target kind (`llvm`, `cpu`, `interpreter`, `cuda`, `opencl`) by its number.
+
+    OpenCL devices are numbered GPUs first. Raises TargetError for another kind; whether the machine has the device is
+    `.exist`.
+    """
     kind = str(dev_type).split()[0] if str(dev_type).split() else ""
+    if kind in _GPU_KINDS:
+        return Device(kind, dev_id)
     if kind not in _CPU_KINDS:
-        raise TargetError(f"unknown device {dev_type!r}; known: {', '.join(_CPU_KINDS)}")
+        raise TargetError(f"unknown device {dev_type!r}; known: {', '.join((*_CPU_KINDS, *_GPU_KINDS))}")
     return Device("cpu", dev_id)
 
 
@@ -49,25 +59,37 @@ def cpu(dev_id: int = 0) -> Device:
 
 
 class NDArray:
-    """A contiguous array of a fixed shape and dtype; kernels read and write it in place. `data` is the memory."""
+    """A contiguous array of a fixed shape and dtype; kernels read and write it in place.
 
-    __slots__ = ("data", "device")
+    `data` is the memory: a NumPy array, on a GPU one of CuPy or pyopencl. `dtype` is that of its elements where it is
+    not what `data` says: device libraries hold bfloat16 as uint16.
+    """
 
-    def __init__(self, data: npt.NDArray[Any], device: Device | None = None) -> None:
+    __slots__ = ("_dtype", "data", "device")
+
+    def __init__(self, data: Any, device: Device | None = None, dtype: str | None = None) -> None:
         self.data = data
         self.device = device or Device()
+        self._dtype = dtypes.canonical(data.dtype) if dtype is None else dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.data.shape
+        return tuple(self.data.shape)
 
     @property
     def dtype(self) -> str:
-        return dtypes.canonical(self.data.dtype)
+        return self._dtype
 
     @property
     def ndim(self) -> int:
-        return self.data.ndim
+        return len(self.data.shape)
+
+    @property
+    def _values(self) -> npt.NDArray[Any]:
+        """The elements in CPU memory: the memory itself, or a copy of a GPU's."""
+        if isinstance(self.data, np.ndarray):
+            return self.data
+        return _memory(self.device).copy_out(self.data).view(dtypes.info(self._dtype).numpy)
 
     @property
     def ctx(self) -> Device:
@@ -75,19 +97,23 @@ class NDArray:
         return self.device
 
     def numpy(self) -> npt.NDArray[Any]:
-        """Return a copy as a NumPy array."""
-        return self.data.copy()
+        """Return a copy as a NumPy array, once the kernels called before have finished."""
+        return self._values.copy() if isinstance(self.data, np.ndarray) else self._values
 
     def asnumpy(self) -> npt.NDArray[Any]:
         """Return a copy as a NumPy array (the older name of `numpy`)."""
-        return self.data.copy()
+        return self.numpy()
 
     def copyfrom(self, source: Any) -> NDArray:
         """Fill from an array of the same shape, converting its dtype; ArgumentError if the shapes differ."""
         values = np.asarray(source)
         if values.shape != self.shape:
             raise ArgumentError(f"copyfrom needs shape {self.shape}, got {values.shape}")
-        self.data[...] = values.astype(self.data.dtype)
+        if isinstance(self.data, np.ndarray):
+            self.data[...] = values.astype(self.data.dtype)
+        else:
+            element = dtypes.info(self._dtype).numpy
+            _memory(self.device).copy_in(self.data, np.ascontiguousarray(values.astype(element)))
         return self
 
     def copyto(self, target: NDArray | Device, mem_scope: str | None = None) -> NDArray:
@@ -95,31 +121,35 @@ class NDArray:
         if mem_scope not in (None, "global"):
             raise ArgumentError(f"copyto: mem_scope must be global, got {mem_scope!r}")
         if isinstance(target, Device):
-            return array(self.data, target)
+            return array(self._values, target)
         if not isinstance(target, NDArray):
             raise ArgumentError(f"copyto needs an NDArray or a device, got {type(target).__name__}")
         if target.dtype != self.dtype:
             raise ArgumentError(f"copyto needs dtype {self.dtype}, got {target.dtype}")
-        return target.copyfrom(self.data)
+        return target.copyfrom(self._values)
 
     def same_as(self, other: object) -> bool:
         """Whether both are the same memory."""
         return isinstance(other, NDArray) and self.data is other.data
 
     def __getitem__(self, index: Any) -> Any:
-        return self.data[index]
+        return self._values[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.data[index] = np.asarray(value)
+        values = self._values
+        values[index] = np.asarray(value)
+        if values is not self.data:
+            self.copyfrom(values)
 
     def __len__(self) -> int:
         return len(self.data)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        same = dtype is None or np.dtype(dtype) == self.data.dtype
-        if copy is False and not same:
-            raise ValueError(f"an NDArray of {self.dtype} cannot be seen as {dtype} without a copy")
-        return self.data.copy() if copy and same else self.data if same else self.data.astype(dtype)
+        values = self._values
+        same = dtype is None or np.dtype(dtype) == values.dtype
+        if copy is False and (not same or values is not self.data):
+            raise ValueError(f"an NDArray of {self.dtype} on {self.device} cannot be seen as {dtype} without a copy")
+        return values.copy() if copy and same else values if same else values.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.data.__dlpack__(**options)
@@ -129,7 +159,7 @@ class NDArray:
         return int(kind), int(number)
 
     def __repr__(self) -> str:
-        return f"<tensorlang.nd.NDArray shape={self.shape}, {self.device}>\n{self.data!r}"
+        return f"<tensorlang.nd.NDArray shape={self.shape}, {self.device}>\n{self._values!r}"
 
 
 def empty(
@@ -138,13 +168,16 @@ def empty(
     device: Device | None = None,
     mem_scope: str | None = None,
 ) -> NDArray:
-    """Return an array of undefined values, aligned to 64 bytes."""
+    """Return an array of undefined values, aligned to 64 bytes; TargetError when there is no such device."""
     if mem_scope not in (None, "global"):
         raise ArgumentError(f"empty: mem_scope must be global, got {mem_scope!r}")
     extents = tuple(int(n) for n in shape) if isinstance(shape, tuple | list) else (int(shape),)
     if any(n < 0 for n in extents):
         raise ArgumentError(f"empty: extents are zero or more, got {extents}")
     element = dtypes.info(dtypes.canonical(dtype)).numpy
+    if device is not None and device.kind != "cpu":
+        made = _memory(device).empty(extents, element, device.device_id)
+        return NDArray(made, device, dtypes.canonical(element))
     size = int(np.prod(extents, dtype=np.int64)) * element.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
@@ -155,13 +188,17 @@ def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) 
     """Return a copy of an array, or of anything NumPy makes one of, aligned to 64 bytes."""
     values = np.asarray(arr)
     made = empty(values.shape, values.dtype, device, mem_scope)
-    made.data[...] = values
-    return made
+    return made.copyfrom(values)
 
 
 def numpyasarray(np_data: npt.NDArray[Any]) -> NDArray:
     """Return a view of a NumPy array, without a copy."""
     return NDArray(np_data)
+
+
+def _memory(device: Device) -> DeviceMemory:
+    """The memory of a GPU's kind."""
+    return device_memory(device.kind)
 
 
 def __getattr__(name: str) -> Any:

@@ -65,6 +65,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TENSORLANG_CHECK", "1")
         patch.setenv("TENSORLANG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("TENSORLANG_STORE", str(tmp_path_factory.mktemp("store")))
+        patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl")))
         for name in ("TENSORLANG_DUMP", "TENSORLANG_LOG", "TENSORLANG_BUDGET", "TENSORLANG_CACHE"):
             patch.delenv(name, raising=False)
         yield

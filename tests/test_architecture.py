@@ -18,7 +18,9 @@ UNCLEAR = {"utils", "util", "helpers", "helper", "misc", "common", "base", "mana
 IMPORTERS = {
     "islpy": {"polyhedral/isl.py"},
     "llvmlite": {"target/llvm/engine.py"},
+    "pyopencl": {"target/opencl/runtime.py"},
     "xgboost": {"autotune/model/xgb_model.py"},
+    "cupy": {"target/cuda/runtime.py"},
 }
 """Packages that one file alone may import."""
 

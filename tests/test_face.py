@@ -150,8 +150,9 @@ def test_devices() -> None:
     assert tvm.device("llvm", 0) == tvm.device("cpu") == tvm.cpu(0) == tvm.nd.cpu()
     assert tvm.cpu(0).exist and not tvm.cpu(7).exist
     tvm.cpu().sync()
-    with pytest.raises(TargetError, match="unknown device 'cuda'; known: cpu, llvm"):
-        tvm.device("cuda", 0)
+    assert tvm.device("cuda", 1) == tvm.nd.Device("cuda", 1)
+    with pytest.raises(TargetError, match="unknown device 'metal'; known: cpu, llvm, interpreter, cuda, opencl"):
+        tvm.device("metal", 0)
 
 
 def test_tir_constructors() -> None:

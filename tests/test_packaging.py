@@ -17,10 +17,10 @@ import pytest
 import tensorlang
 
 ROOT = Path(__file__).parent.parent
-HEAVY = {"click", "islpy", "llvmlite", "rich", "scipy", "xgboost"}
-MODULES = {"xgboost-cpu": "xgboost"}
+HEAVY = {"click", "cupy", "islpy", "llvmlite", "pyopencl", "rich", "scipy", "xgboost"}
+MODULES = {"cupy-cuda13x": "cupy", "xgboost-cpu": "xgboost"}
 """Distributions whose module has another name."""
-EXTRAS = {"testing": "test", "cluster": "cluster"}
+EXTRAS = {"testing": "test", "cluster": "cluster", "cuda": "cuda", "opencl": "opencl"}
 """Rooms that import what an extra of setup.cfg installs."""
 
 

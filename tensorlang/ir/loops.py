@@ -16,6 +16,8 @@ STRIDED = "parallel_stride_pattern"
 target, and whether threads take its iterations in turn."""
 REDUCE_TREE = "reduce_tree"
 """The pragma of a serial loop whose updates of one element may be combined in any order."""
+THREAD_REDUCE = "thread_reduce"
+"""The pragma of a loop bound to threads of a block that combine what they find: its updates meet in one element."""
 ASKED = (MOST_UNROLLED, UNROLL_EXPLICIT, STRIDED, REDUCE_TREE)
 """Pragmas that a loop carries to the target."""
 UNROLL_FULL = "llvm_unroll_full"

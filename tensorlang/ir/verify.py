@@ -30,22 +30,25 @@ from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import (
     INDEX,
     Allocate,
+    AsyncCopy,
     AtomicUpdate,
     CallMachine,
     CallPython,
-    Fail,
     For,
     If,
     Kernel,
+    Launch,
     Let,
     LoopKind,
     Prefetch,
     Seq,
     Stmt,
     Store,
+    ThreadReduce,
 )
+from tensorlang.ir.stmt import walk as statements
 
-_SCOPES = ("global", "local", "shared")
+_SCOPES = ("global", "local", "shared", "warp")
 _WINDOW = 12  # lines of the faulty statement that a message shows
 
 
@@ -98,8 +101,6 @@ class _Checker:
                 self._store(stmt)
             case AtomicUpdate():
                 self._store(stmt.stored)
-            case Prefetch():
-                self._access(stmt, stmt.buffer, stmt.index)
             case If():
                 self._typed(stmt, stmt.cond, "bool", "the condition")
                 self.stmt(stmt.then, lane)
@@ -115,12 +116,27 @@ class _Checker:
             case Let():
                 self._typed(stmt, stmt.value, stmt.var.dtype, f"the value of {stmt.var.name}")
                 self._with_variable(stmt, stmt.var, stmt.body, lane)
-            case Fail():
-                pass
-            case CallPython():
-                self._call_python(stmt)
             case CallMachine():
                 self._call_machine(stmt, lane)
+            case _:
+                self._leaf(stmt)
+
+    def _leaf(self, stmt: Stmt) -> None:
+        match stmt:
+            case Prefetch():
+                self._access(stmt, stmt.buffer, stmt.index)
+            case CallPython():
+                self._call_python(stmt)
+            case AsyncCopy():
+                self._access(stmt, stmt.buffer, stmt.index)
+                self._access(stmt, stmt.source, stmt.source_index)
+                if stmt.valid is not None:
+                    self._typed(stmt, stmt.valid, "bool", "where a copy is valid")
+            case ThreadReduce():
+                for (buffer, index), value in zip(stmt.targets, stmt.values, strict=True):
+                    self._store(Store(buffer, index, value))
+            case Launch():
+                self._launch(stmt)
 
     def declare(self, buffer: Buffer, stmt: Stmt) -> None:
         """Bring a buffer into scope."""
@@ -178,6 +194,19 @@ class _Checker:
             if len(view.dims) != rank or len(view.steps) != rank or view.buffer.dtype != param.buffer.dtype:
                 self.fault(stmt, f"a tile of {view.buffer} does not fit {param.buffer} of {stmt.code.name}")
         self.stmt(stmt.meaning, lane)
+
+    def _launch(self, stmt: Launch) -> None:
+        kernel = stmt.kernel
+        if len(stmt.scalars) != len(kernel.scalars):
+            self.fault(stmt, f"{kernel.name} takes {len(kernel.scalars)} scalars, got {len(stmt.scalars)}")
+        for var, value in zip(kernel.scalars, stmt.scalars, strict=True):
+            self._typed(stmt, value, var.dtype, f"the scalar {var.name}")
+        for buffer in kernel.params:
+            self._declared(stmt, buffer)
+        callers = {p.name for p in self.kernel.params} - set(self.kernel.outputs)
+        stored = {s.buffer.name for s in statements(kernel.body) if isinstance(s, Store | AtomicUpdate)}
+        for name in sorted(stored & callers):
+            self.fault(stmt, f"{name} is written but is not an output")
 
     def _declared(self, stmt: Stmt, buffer: Buffer) -> None:
         known = self.buffers.get(buffer.name)

@@ -23,6 +23,7 @@ from tensorlang.ir.expr import (
     substitute,
     walk,
 )
+from tensorlang.ir.loops import THREAD_REDUCE
 from tensorlang.ir.simplify.conditions import negated
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Kernel, LoopKind, Seq, Stmt, Store
 from tensorlang.lowering.instances import Run, check_instances
@@ -85,6 +86,7 @@ class _Context:
     time: tuple[int | str, ...] = ()
     unordered: tuple[str, ...] = ()
     lanes: tuple[str, ...] = ()
+    gathered: tuple[str, ...] = ()
 
     def at(self, position: int) -> _Context:
         return replace(self, time=(*self.time, position))
@@ -104,6 +106,7 @@ class _Context:
             (*self.time, name),
             (*self.unordered, name) if loop.kind in (LoopKind.PARALLEL, LoopKind.BOUND) else self.unordered,
             (*self.lanes, name) if loop.kind is LoopKind.VECTORIZED else self.lanes,
+            (*self.gathered, name) if (THREAD_REDUCE, 1) in loop.pragmas else self.gathered,
         )
 
 
@@ -141,7 +144,8 @@ def _runs(stmt: Stmt, around: _Context) -> Iterator[Run]:
             yield from _cases(stmt, extreme, first, extreme.a, extreme.b, around)
         case Store():
             number = int(stmt.buffer.name[1:])
-            yield Run(number, stmt.index, around.loops, around.conditions, around.time, around.unordered, around.lanes)
+            loops, where, time = around.loops, around.conditions, around.time
+            yield Run(number, stmt.index, loops, where, time, around.unordered, around.lanes, around.gathered)
         case Seq():
             for k, child in enumerate(_flat(stmt)):
                 yield from _runs(child, around.at(k))
@@ -177,7 +181,9 @@ def _check_order(scop: Scop, runs: Sequence[Run]) -> None:
     arrays = tuple(replace(a, shape=(_ZERO,) * width.get(a.name, 0) + a.shape) for a in scop.arrays)
     statements = tuple(_as_run(scop.statements[r.statement], r, k) for k, r in enumerate(runs))
     unordered = frozenset(_unique(name, k) for k, r in enumerate(runs) for name in r.unordered)
-    broken = violations(Scop(statements, arrays, scop.sizes, unordered, scop.declared, atomic=scop.atomic))
+    gathered = frozenset(_unique(name, k) for k, r in enumerate(runs) for name in r.gathered)
+    checked = Scop(statements, arrays, scop.sizes, unordered, scop.declared, atomic=scop.atomic, gathered=gathered)
+    broken = violations(checked)
     if broken:
         raise InternalError(f"the generated order breaks a {broken[0].kind} dependence through {broken[0].array}")
 

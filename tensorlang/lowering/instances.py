@@ -31,6 +31,7 @@ class Run:
     time: tuple[int | str, ...]
     unordered: tuple[str, ...]
     lanes: tuple[str, ...]
+    gathered: tuple[str, ...] = ()
 
 
 def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
+from tensorlang.lowering.asynchronous import begun
 from tensorlang.lowering.leaf import build_leaf
 from tensorlang.lowering.prefetch import prefetches
 from tensorlang.lowering.storage import Storage
@@ -20,7 +21,7 @@ from tensorlang.te.operation import ExternOp, PlaceholderOp, buffers
 
 def make_kernel(state: ScheduleState, derived: Derived, scanned: Scanned, params: Sequence[str], name: str) -> Kernel:
     """Return the loops of a derived schedule state as a kernel whose parameters are the named buffers, in order."""
-    storage = Storage(derived.plans)
+    storage = Storage(derived.plans, derived.repeated)
     try:
         loops = scan(scanned.tree, scanned.scop, _leaf(state, derived, scanned, storage), storage.owned_by)
     except isl.BudgetExceeded:
@@ -52,11 +53,14 @@ def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Sto
     def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:
         if number in scanned.tiles:
             return tile_calls(scanned.tiles[number], state, derived, values, storage)
+        if number in derived.waits:
+            return derived.waits[number]
         if number in derived.prefetches:
             return prefetches(derived.prefetches[number], values, storage)
         statement = derived.scop.statements[number]
         op = state.program[statement.stage]
         shared = statement.stage in derived.scop.atomic and bool(derived.scop.unordered & set(statement.loops))
-        return build_leaf(op, statement, values, storage, sizes, atomic=shared)
+        made = build_leaf(op, statement, values, storage, sizes, atomic=shared)
+        return begun(made) if statement.stage in derived.asynchronous else made
 
     return leaf

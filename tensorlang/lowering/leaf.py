@@ -47,7 +47,7 @@ def build_leaf(
     if isinstance(op, HybridOp):
         checked = _ordered(op, statement, axes, in_memory, localized, values, storage, sizes, atomic)
         return _guarded(checked, (c for c in hidden if not _reads_memory(c)))
-    own = {n: binary("add", v, 1) if n == statement.ahead else v for n, v in values.items()}
+    own = {n: binary("add", v, statement.ahead_by) if n == statement.ahead else v for n, v in values.items()}
     targets = [storage.place(b.name, tuple(axes[a.name] for a in op.axes), own, axes) for b in buffers(op)]
     used: Sequence[Expr] = op.body
     match statement.role:

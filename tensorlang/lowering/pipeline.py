@@ -17,6 +17,8 @@ from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify.statements import simplify_kernel
 from tensorlang.ir.stmt import Kernel
 from tensorlang.ir.verify import verify
+from tensorlang.lowering.asynchronous import copied_ahead
+from tensorlang.lowering.barriers import with_barriers
 from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.implemented import check_implemented
 from tensorlang.lowering.kernel import make_kernel
@@ -25,12 +27,14 @@ from tensorlang.lowering.passes.pragmas import unroll_as_asked
 from tensorlang.lowering.passes.unfuse import unfuse
 from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
+from tensorlang.lowering.passes.wide_copies import wide_copies
 from tensorlang.lowering.tensorize import Scanned, with_tiles
 from tensorlang.polyhedral import isl
-from tensorlang.schedule.check import too_complex
+from tensorlang.schedule.check import check_placed, too_complex
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState
+from tensorlang.target.spec import GPU_KINDS, Target
 
 Pass = Callable[[Kernel], Kernel]
 
@@ -49,14 +53,27 @@ COPY_PASSES: tuple[tuple[str, Pass], ...] = (
     ("clean", simplify_kernel),
 )
 CPU_PASSES = (*LOOP_PASSES, *COPY_PASSES)
-PASSES = {"llvm": CPU_PASSES, "interpreter": CPU_PASSES}
+DEVICE_PASSES = (*LOOP_PASSES, ("wide_copies", wide_copies))
+PASSES = {"llvm": CPU_PASSES, "interpreter": CPU_PASSES, "cuda": DEVICE_PASSES, "opencl": DEVICE_PASSES}
 
 
-def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: str, dump: Dump) -> Kernel:
-    """Return the target-ready kernel of a schedule state; `params` names its buffers in order."""
+def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:
+    """Return the target-ready kernel of a schedule state; `params` names its buffers in order.
+
+    For a GPU it is the program of the host, with the launches of its kernels. The interpreter runs loops that are bound
+    to threads as a GPU does.
+    """
+    from tensorlang.lowering.device.limits import check_limits
+    from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
+
     logging, checking = "passes" in config.get("log"), config.get("check")
     start = time.perf_counter()
+    check_placed(state)
     derived = derive(state)
+    on_device = target.kind in GPU_KINDS or (target.kind == "interpreter" and has_threads(derived.tree))
+    if on_device:
+        check_structure(state, derived)
+        derived, _ = with_barriers(derived, copied_ahead(state))
     scanned = with_tiles(state, derived)
     kernel = make_kernel(state, derived, scanned, params, name)
     _check(derived, scanned, name, order=checking)
@@ -66,7 +83,7 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: st
     if logging:
         _log("scan", start, True)
     tails_done = False
-    for word, function in PASSES[kind]:
+    for word, function in DEVICE_PASSES if on_device else PASSES[target.kind]:
         start, before = time.perf_counter(), kernel
         kernel = function(kernel)
         tails_done = tails_done or word == "vector_tails"
@@ -75,6 +92,13 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, kind: st
         dump.write(word, "loops", partial(kernel_text, kernel))
         if logging:
             _log(word, start, kernel_text(kernel) != kernel_text(before))
+    if not on_device:
+        return kernel
+    from tensorlang.lowering.device.split import to_device
+
+    kernel = to_device(kernel, reducers(state.program), python=target.kind not in GPU_KINDS)
+    check_limits(kernel, target)
+    dump.write("device", "loops", partial(kernel_text, kernel))
     return kernel
 
 

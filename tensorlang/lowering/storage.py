@@ -15,8 +15,9 @@ from tensorlang.te.program import unique
 class Storage:
     """Where every array of a derived schedule lives."""
 
-    def __init__(self, plans: Mapping[str, BufferPlan]) -> None:
+    def __init__(self, plans: Mapping[str, BufferPlan], repeated: frozenset[str] = frozenset()) -> None:
         self.plans = plans
+        self.repeated = repeated
         self.by_loop: dict[str | None, list[BufferPlan]] = {}
         distinct = {id(plan): plan for plan in plans.values()}  # an array updated in place has one, under several names
         for plan in distinct.values():
@@ -32,17 +33,38 @@ class Storage:
         copies = (simple(binary("sub", axes[axis], substitute(low, dict(values)))) for axis, low in plan.copies)
         tile = () if plan.tile is None else (substitute(plan.tile, dict(values)),)
         local = [*copies, *tile, *(simple(binary("sub", i, b)) for i, b in zip(index, bases, strict=True))]
+        lanes = [simple(binary("sub", values[lane.loop], lane.lower)) for lane in plan.lanes]
         for k, modulus in enumerate(plan.moduli):
             if modulus:
                 local[k] = simple(binary("floormod", local[k], modulus))
-        return plan.buffer, tuple(local)
+        return plan.buffer, (*lanes, *local)
 
     def owned_by(self, loop: str | None, body: Stmt) -> Stmt:
-        """Wrap a body in the allocations of the buffers that live as long as one iteration of `loop`."""
+        """Wrap a body in the allocations of the buffers that live as long as one iteration of `loop`.
+
+        A loop that stands in several places has in each the buffers that are used there.
+        """
         for plan in reversed(self.by_loop.get(loop, [])):
+            if loop in self.repeated and not _mentions(body, plan.buffer.name):
+                continue
             inside = _apart(body, plan.buffer)
-            body = Allocate(plan.buffer, Seq((zeros(plan.buffer), inside)) if plan.is_zeroed else inside)
+            threads = tuple(lane.thread for lane in plan.lanes if lane.thread.startswith("threadIdx"))
+            made = Seq((zeros(plan.buffer), inside)) if plan.is_zeroed else inside
+            body = Allocate(plan.buffer, made, threads)
         return body
+
+
+def _mentions(body: Stmt, name: str) -> bool:
+    """Whether a statement uses a buffer."""
+    found = False
+
+    def look(buffer: Buffer) -> Buffer:
+        nonlocal found
+        found = found or buffer.name == name
+        return buffer
+
+    with_buffers(body, look)
+    return found
 
 
 def _apart(body: Stmt, buffer: Buffer) -> Stmt:

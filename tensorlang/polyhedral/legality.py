@@ -176,11 +176,11 @@ def _before(n: int, at_once: tuple[_AtOnce, ...]) -> isl.Map:
 
 
 def _at_once(space: TimeSpace, atomic: bool = False) -> isl.Map:
-    """Pairs of time vectors that may run at the same time: an unordered dim is the first in which they differ.
+    """Pairs of updates that may run at the same time: an unordered dim is the first in which they differ.
 
     `atomic`: only lanes of one vector count.
     """
-    return _first_apart(space.length, _at_once_dims(space, frozenset() if atomic else space.scop.unordered), "!=")
+    return _first_apart(space.length, _at_once_dims(space, frozenset() if atomic else meeting(space.scop)), "!=")
 
 
 @lru_cache(maxsize=256)
@@ -383,4 +383,9 @@ def _reduction(name: str, updates: list[Touch], scop: Scop) -> Iterator[Dependen
 
 def _may_meet(statement: Statement, scop: Scop) -> bool:
     """Whether two updates by a statement may run at once, and must not."""
-    return bool(statement.lanes or (scop.unordered & set(statement.loops) and statement.stage not in scop.atomic))
+    return bool(statement.lanes or (meeting(scop) & set(statement.loops) and statement.stage not in scop.atomic))
+
+
+def meeting(scop: Scop) -> frozenset[str]:
+    """The loops in whose iterations two updates by one reducer must not meet."""
+    return scop.unordered - scop.gathered

@@ -37,7 +37,7 @@ class Pairwise:
 
     def unsure(self, stage: str, pairs: Iterable[Pair], either: bool) -> Iterator[Pair]:
         """Yield the pairs of declared instances that are not proven to be in order."""
-        unordered = self._unordered(stage in self.scop.atomic and either)
+        unordered = self._unordered(stage in self.scop.atomic and either, either)
         for pair in pairs:
             sources, sinks = (self.by_source.get((stage, name), ()) for name in (pair.source, pair.sink))
             if any(not self._keeps(pair, a, b, unordered, either) for a in sources for b in sinks):
@@ -54,7 +54,7 @@ class Pairwise:
 
     def keeps_accesses(self, sources: Sequence[Touch], sinks: Sequence[Touch], either: bool, atomic: bool) -> bool:
         """Whether accesses that meet in an element are in order; with `either`, in any order but not at once."""
-        unordered = self._unordered(atomic)
+        unordered = self._unordered(atomic, either)
         for a, written in _by_statement(sources):
             for b, read in _by_statement(sinks):
                 if _is_decided(a, b, unordered, either):
@@ -77,9 +77,11 @@ class Pairwise:
         except NotLinear:
             return False
 
-    def _unordered(self, lanes_only: bool) -> frozenset[str]:
+    def _unordered(self, lanes_only: bool, of_reduction: bool) -> frozenset[str]:
         lanes = frozenset(n for s in self.scop.statements for n in s.lanes)
-        return lanes if lanes_only else lanes | self.scop.unordered
+        if lanes_only:
+            return lanes
+        return lanes | (self.scop.unordered - self.scop.gathered if of_reduction else self.scop.unordered)
 
     def _point(self, statement: Statement) -> isl.Map:
         """The loops of a statement -> the instance that it is in the program as declared."""

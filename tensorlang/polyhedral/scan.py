@@ -64,13 +64,17 @@ def _plain(tree: Tree, statements: Sequence[Statement]) -> dict[str, tuple[int, 
     """
     known = [constant_bounds(s.domain, s.loops) for s in statements]
     found: dict[str, tuple[int, int]] = {}
+    inside: dict[str, set[int]] = {}
+    peeled = {loop.name for loop in loops_of(tree) if loop.peel}
     for loop in loops_of(tree):
-        bounds = {known[k].get(loop.name) for k in leaves(loop)}
-        if None in bounds or loop.peel or len({bound[:2] for bound in bounds if bound}) != 1:
+        inside.setdefault(loop.name, set()).update(leaves(loop))
+    for name, numbers in inside.items():
+        bounds = {known[k].get(name) for k in numbers}
+        if None in bounds or name in peeled or len({bound[:2] for bound in bounds if bound}) != 1:
             continue
         lower, upper = next(bound[:2] for bound in bounds if bound)
         if upper == lower + 1 or (upper > lower and all(bound[2] for bound in bounds if bound)):
-            found[loop.name] = lower, upper
+            found[name] = lower, upper
     return found
 
 

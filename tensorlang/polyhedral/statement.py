@@ -23,6 +23,7 @@ class Role(Enum):
     UPDATE = "update"
     EXTERN = "extern"
     PREFETCH = "prefetch"
+    BARRIER = "barrier"
     ORDERED = "ordered"
 
 
@@ -53,8 +54,8 @@ class Statement:
 
     `point` gives the stage's own axes from the loops. `time` is the schedule: static positions and loop
     names in turn; loops of `unordered` prove no order (parallel, bound); `lanes` are vectorised loops. `source` names
-    the statement of a hybrid operation that this is. `ahead` is a loop that counts the tiles one too low for this
-    statement, which makes the next one. `placing` are the conditions that make the loops
+    the statement of a hybrid operation that this is. `ahead` is a loop that counts the tiles `ahead_by` too low for
+    this statement, which makes a later one. `placing` are the conditions that make the loops
     around a hybrid statement tell its instances apart.
     """
 
@@ -70,6 +71,7 @@ class Statement:
     lanes: tuple[str, ...] = ()
     source: str = ""
     ahead: str = ""
+    ahead_by: int = 1
     placing: tuple[Expr, ...] = ()
 
     @property
@@ -126,7 +128,8 @@ class Scop:
     """All statements of a scheduled program, the arrays, the sizes, and the loops that prove no order.
 
     `declared` holds, by stage, the dependences of hybrid operations, over the axes in which they were declared. Updates
-    of the stages `atomic` may meet in such a loop (though not in the lanes of a vector).
+    of the stages `atomic` may meet in such a loop (though not in the lanes of a vector). In the loops `gathered`,
+    threads of a block combine what they find for a reduction: its updates count as ordered there.
     """
 
     statements: tuple[Statement, ...]
@@ -136,3 +139,4 @@ class Scop:
     declared: tuple[tuple[str, Declared], ...] = ()
     folds: tuple[Fold, ...] = ()
     atomic: frozenset[str] = frozenset()
+    gathered: frozenset[str] = frozenset()

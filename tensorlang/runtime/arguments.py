@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
-
-import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Buffer, Const, Expr, Var, walk
 from tensorlang.ir.interpret import evaluate
-from tensorlang.runtime.arrays import Array, address, as_array
+from tensorlang.runtime.arrays import address, as_array
+from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray, holds, share_memory
 
 Signature: TypeAlias = tuple[Buffer | Var, ...]
 
@@ -32,7 +31,8 @@ class ArgumentCheck:
     """Checks the arguments of a call against a signature, and puts them in the kernel's order.
 
     `signature`: what the caller passes, arrays and explicit sizes; `params`, `sizes`: what the kernel takes;
-    `outputs`: names of the buffers that are written.
+    `outputs`: names of the buffers that are written; `convert` makes an array of what the caller passes, or raises
+    TypeError.
     """
 
     name: str
@@ -40,13 +40,15 @@ class ArgumentCheck:
     params: tuple[Buffer, ...]
     sizes: tuple[Var, ...]
     outputs: tuple[str, ...]
+    convert: Callable[[Any], CheckedArray] = as_array
 
-    def __call__(self, args: Sequence[Any]) -> tuple[list[Array], list[int]]:
+    def __call__(self, args: Sequence[Any]) -> tuple[list[Any], list[int]]:
         """Return arrays and sizes in the kernel's order; ArgumentError names the argument at fault."""
         if len(args) != len(self.signature):
             wanted = ", ".join(_kind(p) for p in self.signature)
             raise ArgumentError(f"{self.name} takes {len(self.signature)} arguments ({wanted}), got {len(args)}")
-        known, arrays = _Sizes(), {}
+        known = _Sizes()
+        arrays: dict[str, CheckedArray] = {}
         for position, (param, given) in enumerate(zip(self.signature, args, strict=True)):
             if isinstance(param, Var):
                 self._explicit_size(known, position, param, given)
@@ -77,31 +79,31 @@ class ArgumentCheck:
         known.values[var.name] = value
         known.source[var.name] = self._label(position)
 
-    def _array(self, position: int, buffer: Buffer, given: Any) -> Array:
+    def _array(self, position: int, buffer: Buffer, given: Any) -> CheckedArray:
         try:
-            array = as_array(given)
+            array = self.convert(given)
         except TypeError as error:
             raise ArgumentError(f"{self._label(position)}: {error}") from None
         wanted = dtypes.info(buffer.dtype).numpy
-        if array.dtype != wanted:
+        if not holds(array, wanted):
             self._refuse(
                 position, f"dtype {buffer.dtype}", str(array.dtype), f"convert it with .astype({buffer.dtype!r})"
             )
         if array.ndim != len(buffer.shape):
             shape = ", ".join(map(str, buffer.shape))
             self._refuse(position, f"{len(buffer.shape)} dimensions [{shape}]", f"{array.ndim}: shape {array.shape}")
-        if not array.flags.c_contiguous:
+        flags = array.flags
+        if not flags.c_contiguous:
             strides = f"strides {array.strides} for shape {array.shape}"
             self._refuse(position, "a C-contiguous array", strides, "pass np.ascontiguousarray of it")
-        if not array.flags.aligned:
-            self._refuse(
-                position, f"data aligned to {wanted.alignment} bytes", f"address {address(array):#x}", "copy it"
-            )
-        if buffer.name in self.outputs and not array.flags.writeable:
+        if not flags.aligned:
+            place = f"byte {array.start}" if isinstance(array, DeviceArray) else f"address {address(array):#x}"
+            self._refuse(position, f"data aligned to {wanted.alignment} bytes", place, "copy it")
+        if buffer.name in self.outputs and not flags.writeable:
             self._refuse(position, "a writeable array, for it is an output", "a read-only one", "copy it")
         return array
 
-    def _bind_shapes(self, known: _Sizes, arrays: dict[str, Array]) -> None:
+    def _bind_shapes(self, known: _Sizes, arrays: dict[str, CheckedArray]) -> None:
         """Bind sizes from dimensions that are a bare size, then check all others, solving for one size each."""
         later = []
         for position, param in enumerate(self.signature):
@@ -133,7 +135,7 @@ class ArgumentCheck:
         axis: int,
         wanted: int,
         actual: int,
-        arrays: dict[str, Array],
+        arrays: dict[str, CheckedArray],
         extent: Expr | None = None,
         known: _Sizes | None = None,
     ) -> None:
@@ -159,11 +161,11 @@ class ArgumentCheck:
             self._refuse(position, f"{extent} in dimension {axis} for a whole {name} of at least 0", str(actual))
         self._bind(known, position, axis, name, value)
 
-    def _check_overlap(self, arrays: dict[str, Array]) -> None:
+    def _check_overlap(self, arrays: dict[str, CheckedArray]) -> None:
         """Written arrays may overlap no other: the compiled code relies on it."""
         for output in self.outputs:
             for name, array in arrays.items():
-                if name != output and np.may_share_memory(arrays[output], array):
+                if name != output and share_memory(arrays[output], array):
                     raise ArgumentError(
                         f"{self.name}: output {output} overlaps {name} in memory; pass a separate array, or a copy"
                     )

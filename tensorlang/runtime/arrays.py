@@ -25,6 +25,10 @@ def as_array(value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, NDArray):
+        if not isinstance(value.data, np.ndarray):
+            raise TypeError(
+                f"expected an array in CPU memory, got one on {value.device}; pass what its .numpy() returns"
+            )
         return value.data
     if hasattr(value, "__array_interface__"):
         return np.asarray(value)

@@ -11,17 +11,18 @@ from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
 from tensorlang.names import Explained
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
-from tensorlang.runtime.arrays import Array, plain_arrays
+from tensorlang.runtime.arrays import as_array, plain_arrays
+from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
-from tensorlang.runtime.timer import TimeEvaluator
+from tensorlang.runtime.timer import Stopwatch, TimeEvaluator, host_clock
 from tensorlang.target.spec import Target
 
 
 class Launch(Protocol):
     """Runs a kernel on checked arrays and sizes, both in the kernel's order; raises KernelError on a Fail."""
 
-    def __call__(self, arrays: Sequence[Array], sizes: Sequence[int]) -> None: ...
+    def __call__(self, arrays: Sequence[Any], sizes: Sequence[int]) -> None: ...
 
 
 Fast = Callable[[Callable[..., None]], Callable[..., None]]
@@ -31,14 +32,15 @@ Fast = Callable[[Callable[..., None]], Callable[..., None]]
 class Executable(Explained):
     """A kernel that runs: `f(*arrays)` in the order of its signature. Outputs are written in place.
 
-    Arrays are NumPy arrays or CPU tensors that speak DLPack; ArgumentError says what does not fit.
+    Arrays are NumPy arrays or CPU tensors that speak DLPack, for a GPU also arrays of its library; ArgumentError says
+    what does not fit.
     `signature` is what the caller passes, if not `kernel.params`. `sources` gives the text of each stage by name,
     besides `loops`; `fast` an entry that does the checks of plain NumPy arguments itself; `memory`
-    counts scratch memory.
+    counts scratch memory; `convert` makes an array of an argument; `stopwatch` times calls.
     """
 
     # The slot of the entry is named so that a call finds it without a Python function between.
-    __slots__ = ("__call__", "_memory", "_sources", "kernel", "signature", "target")
+    __slots__ = ("__call__", "_memory", "_sources", "_stopwatch", "kernel", "signature", "target")
     __call__: Callable[..., None]
 
     def __init__(
@@ -51,13 +53,16 @@ class Executable(Explained):
         fast: Fast | None = None,
         signature: Signature | None = None,
         memory: MemoryOf | None = None,
+        convert: Callable[[Any], CheckedArray] = as_array,
+        stopwatch: Stopwatch = host_clock,
     ) -> None:
         self.kernel = kernel
         self.target = target
         self.signature: Signature = kernel.params if signature is None else signature
         self._sources = dict(sources or {})
         self._memory = memory
-        check = ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs)
+        self._stopwatch = stopwatch
+        check = ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs, convert)
         # By text: a size is an int32 where the caller declared it, and an index in the kernel.
         quick = fast if list(map(str, self.signature)) == list(map(str, kernel.params)) else None
         self.__call__ = _entry(launch, check, quick)
@@ -119,7 +124,7 @@ class Executable(Explained):
         One unmeasured call, then `repeat` samples, each the mean of `number` calls, or of as many as take
         `min_repeat_ms` milliseconds. `dev` is accepted for classic code and not used.
         """
-        return TimeEvaluator(self if name is None else self[name], number, repeat, min_repeat_ms)
+        return TimeEvaluator(self if name is None else self[name], number, repeat, min_repeat_ms, self._stopwatch)
 
     def __repr__(self) -> str:
         params = ", ".join(str(p) for p in self.signature)

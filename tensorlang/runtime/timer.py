@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from tensorlang.errors import ArgumentError
 
@@ -47,13 +47,32 @@ class Timing:
         return "  ".join(f"{name} {getattr(self, name) * 1e3:.4f} ms" for name in names)
 
 
+Stopwatch: TypeAlias = Callable[[Callable[..., object], Sequence[Any], int], float]
+"""Seconds that a number of calls of a function take, with these arguments; the last argument is the number."""
+
+
+def host_clock(function: Callable[..., object], args: Sequence[Any], number: int) -> float:
+    """Seconds from before the first call until the last one has returned."""
+    start = perf_counter()
+    for _ in range(number):
+        function(*args)
+    return perf_counter() - start
+
+
 class TimeEvaluator:
     """Measures `function(*args)`: `repeat` samples of `number` calls each, after one unmeasured call.
 
-    While a sample is shorter than `min_repeat_ms` milliseconds, its number of calls grows.
+    While a sample is shorter than `min_repeat_ms` milliseconds, its number of calls grows. `stopwatch` takes the time.
     """
 
-    def __init__(self, function: Callable[..., object], number: int, repeat: int, min_repeat_ms: float = 0) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        number: int,
+        repeat: int,
+        min_repeat_ms: float = 0,
+        stopwatch: Stopwatch = host_clock,
+    ) -> None:
         if number < 1 or repeat < 1 or min_repeat_ms < 0:
             given = f"{number}, {repeat} and {min_repeat_ms}"
             raise ArgumentError(f"number and repeat must be at least 1, min_repeat_ms at least 0, got {given}")
@@ -61,6 +80,7 @@ class TimeEvaluator:
         self._number = number
         self._repeat = repeat
         self._min_seconds = min_repeat_ms / 1e3
+        self._stopwatch = stopwatch
 
     def __call__(self, *args: Any) -> Timing:
         """Run and measure; the arguments are checked as in any call."""
@@ -68,19 +88,12 @@ class TimeEvaluator:
         number = self._number
         results: list[float] = []
         while len(results) < self._repeat:
-            seconds = self._sample(number, args)
+            seconds = self._stopwatch(self._function, args, number)
             if seconds < self._min_seconds:
                 number = self._more_calls(number, seconds)
                 continue
             results.append(seconds / number)
         return Timing(tuple(results))
-
-    def _sample(self, number: int, args: tuple[Any, ...]) -> float:
-        function = self._function
-        start = perf_counter()
-        for _ in range(number):
-            function(*args)
-        return perf_counter() - start
 
     def _more_calls(self, number: int, seconds: float) -> int:
         """A number of calls that should reach the wanted time; at most ten times as many at once."""

@@ -152,6 +152,17 @@ class Lost:
 Fault: TypeAlias = OutOfReach | Renewed | Lost | Uncovered | Incomplete | Broken | Untiled
 
 
+def check_placed(state: ScheduleState) -> None:
+    """Raise BadArgument if a stage still waits for its readers to be where it is to be computed."""
+    for name, stage in state.stages.items():
+        if stage.wished is not None:
+            host, axis = stage.wished.stage, stage.wished.axis
+            readers = ", ".join(state.program.consumers[name])
+            why = f"{name} is to be computed at {axis} of {host}, but {readers}, which reads it, is not computed there"
+            inside = (f"s[{r!r}].compute_at(s[{host!r}], {axis!r})" for r in state.program.consumers[name])
+            raise BadArgument("", why, legal=[*inside, f"s[{name!r}].compute_root()"])
+
+
 def verify(state: ScheduleState) -> None:
     """Prove a state legal; raise the ScheduleError that shows why it is not, and what would be."""
     try:

@@ -300,6 +300,10 @@ class Stage:
         """Compute each tile one iteration ahead. See DoubleBuffer."""
         self.schedule.apply(p.DoubleBuffer(self.name))
 
+    def pipeline(self, stages: int) -> None:
+        """Keep several tiles at once, each computed some iterations ahead. See Pipeline."""
+        self.schedule.apply(p.Pipeline(self.name, whole(stages)))
+
     def fold_storage(self, array: Any, dim: int, factor: int | None = None) -> int:
         """Let elements of an intermediate array share memory; returns the modulus. See FoldStorage.
 

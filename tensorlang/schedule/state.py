@@ -93,10 +93,12 @@ class StageState:
 
     The stage of a compute operation is a chain of loops around one strand of its name; the initialisation of a
     reduction is derived, just outside the first reduce loop, or outside the loop `init_at`. `buffering` says how the
-    array of an attached stage is kept: `tile` (anew in each iteration), `rolling` or `double`. By array, `folds` gives
+    array of an attached stage is kept: `tile` (anew in each iteration), `rolling` or
+    `double` (computed `tiles_ahead` iterations before it is read). By array, `folds` gives
     the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride. `launched` are the
     threads that all loops of a scan share. `pragmas` are wishes about the code of a loop, `predicates` the conditions
-    (as text) under which elements are stored. `atomic`: updates of one element may meet in a parallel loop.
+    (as text) under which elements are stored. `atomic`: updates of one element may meet in a parallel loop. `wished`: where the
+    stage is to be computed once its readers are computed there.
     """
 
     name: str
@@ -107,6 +109,7 @@ class StageState:
     scope: str = "global"
     init_at: str | None = None
     buffering: str = "tile"
+    tiles_ahead: int = 1
     folds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     aligned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     tensorized: Tensorized | None = None
@@ -115,6 +118,7 @@ class StageState:
     prefetched: tuple[Prefetched, ...] = ()
     predicates: tuple[str, ...] = ()
     atomic: bool = False
+    wished: Attach | None = None
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:

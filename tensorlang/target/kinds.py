@@ -9,6 +9,8 @@ from tensorlang.errors import TargetError
 KINDS: dict[str, str] = {
     "llvm": "tensorlang.target.llvm.backend",
     "interpreter": "tensorlang.target.interpreter.backend",
+    "cuda": "tensorlang.target.cuda.backend",
+    "opencl": "tensorlang.target.opencl.backend",
 }
 """First word of a target text -> module that holds its `BACKEND`; imported when first used."""
 

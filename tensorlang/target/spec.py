@@ -41,6 +41,8 @@ class GpuLimits:
         return GpuLimits(**values)
 
 
+GPU_KINDS = ("cuda", "opencl")
+"""Kinds of targets that run blocks of threads."""
 _CPU_OPTIONS = {"cuda": "-arch", "opencl": "-device"}
 
 

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.construct import array, indices, kernel, load, loop, store
 from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Select, Unary, Var
-from tensorlang.ir.stmt import Allocate, CallPython, Fail, If, Kernel, Let, LoopKind, Seq, Stmt
+from tensorlang.ir.stmt import (
+    Allocate,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    CallPython,
+    DeviceKernel,
+    Fail,
+    If,
+    Kernel,
+    Launch,
+    Let,
+    LoopKind,
+    Seq,
+    Stmt,
+)
 from tensorlang.ir.verify import verify
 
 i, j, n = indices("i j n")
@@ -15,6 +33,9 @@ A, B = array("A", (n,)), array("B", (n,))
 L = array("L", (4,), "float32", "local")
 X32 = Var("x", "int32")
 ONE = Const(1.0, "float32")
+ZERO, GRID = Const(0, "int64"), (n, Const(1, "int64"), Const(1, "int64"))
+W = array("W", (4,), "float32", "warp")
+DEVICE = DeviceKernel("d", (A, B), (j,), GRID, (1, 1, 1), (), store(B, j, 1.0))
 VECTOR, PARALLEL = LoopKind.VECTORIZED, LoopKind.PARALLEL
 
 
@@ -36,6 +57,9 @@ def over_i(body: Stmt) -> Stmt:
         loop(j, 8 * n, 8 * n + 8, loop(i, 0, n, store(B, i, 1.0)), VECTOR),
         If(n > 3, Fail("too long"), Seq(())),
         loop(i, 0, 1, store(B, i, 1.0), LoopKind.BOUND, "threadIdx.x"),
+        loop(i, 0, n, Seq((Barrier(), AsyncCommit(), AsyncWait(0)))),
+        Allocate(W, AsyncCopy(W, (ZERO,), A, (ZERO,), 1, n > 0)),
+        loop(i, 0, n, Launch(DEVICE, (i,))),
     ],
 )
 def test_well_formed(body: Stmt) -> None:
@@ -73,6 +97,11 @@ def value(expr: Expr) -> Stmt:
         (loop(i, 0, 4, loop(j, 0, 4, Fail(""), PARALLEL), VECTOR), "a parallel loop stands inside the vectorized"),
         (loop(i, 0, 4, loop(j, 0, i, Fail("")), VECTOR), "the bounds of a loop vary over the lanes i"),
         (CallPython("f", (A,)), "f is not among the callbacks"),
+        (AsyncCopy(B, (ZERO,), A, (ZERO,), 1, n), "where a copy is valid is int64, expected bool"),
+        (Launch(DEVICE, ()), "d takes 1 scalars, got 0"),
+        (Launch(DEVICE, (i,)), "variable i is used outside its scope"),
+        (Launch(replace(DEVICE, params=(A, L)), (n,)), "buffer L is used outside its scope"),
+        (Launch(replace(DEVICE, body=store(A, j, 1.0)), (n,)), "A is written but is not an output"),
         (value(Binary("add", Const(1, "int8"), Const(1, "int32"), "int32")), "operands of add are int8 and int32"),
         (value(Binary("add", Const(1, "int8"), Const(1, "int8"), "int32")), "add of int8 gives int32"),
         (value(Binary("lt", Const(1, "int8"), Const(1, "int8"), "int8")), "lt gives int8"),

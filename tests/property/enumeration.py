@@ -201,7 +201,7 @@ def broken(
                     yield a.event, b.event
                 case Order.AFTER if not backward:
                     yield b.event, a.event
-                case Order.EITHER if may_meet(a.event, b.event, unordered):
+                case Order.EITHER if may_meet(a.event, b.event, unordered - derived.scop.gathered):
                     yield a.event, b.event
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import te
+from tensorlang import lower, te
 from tensorlang.errors import BadArgument, DefinitionError
 from tensorlang.schedule import Schedule
 
@@ -92,8 +92,12 @@ def test_a_reader_in_between_is_named() -> None:
     C = te.compute((8,), lambda i: B[i] + 1, name="C")
     D = te.compute((8,), lambda i: C[i] + 1, name="D")
     s = te.create_schedule(D.op)
-    with pytest.raises(BadArgument, match="D does not read B; who does: C"):
-        s[B].compute_at(s[D], "i")
+    s[B].compute_at(s[D], "i")
+    with pytest.raises(BadArgument, match="B is to be computed at i of D, but C, which reads it, is not") as caught:
+        lower(s, [A, D])
+    assert caught.value.legal == ("s['C'].compute_at(s['D'], 'i')", "s['B'].compute_root()")
+    s[C].compute_at(s[D], "i")
+    check_schedule(s, [A, D])
 
 
 def test_scripts_say_what_they_got() -> None:

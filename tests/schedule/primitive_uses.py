@@ -244,7 +244,7 @@ USES: dict[str, Use] = {
     "bind": Use(
         chain,
         "s['C'].bind('i', 'threadIdx.x')",
-        Refused(row_sum, "s['B'].bind('k', 'threadIdx.x')", IllegalParallel),
+        Refused(row_sum, "s['B'].bind('k', 'blockIdx.x')", IllegalParallel),
         targets=INTERPRETED,
     ),
     "env_threads": Use(
@@ -312,6 +312,11 @@ USES: dict[str, Use] = {
             "s['B'].compute_at(s['C'], 'i')\ns['B'].rolling_buffer()\ns['C'].parallel('i')",
             IllegalParallel,
         ),
+    ),
+    "pipeline": Use(
+        stencil,
+        ATTACHED + "s['B'].pipeline(3)",
+        Refused(stencil, ATTACHED + "s['B'].pipeline(1)", BadArgument),
     ),
     "double_buffer": Use(
         stencil,

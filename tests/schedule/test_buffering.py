@@ -48,6 +48,18 @@ def test_tiles_that_outlive_an_iteration_equal_the_reference(
     check_schedule(s, args)
 
 
+@pytest.mark.parametrize("stages", [2, 3, 4, 7])
+@pytest.mark.parametrize("factors", [(4, 8), (1, 3), (5, 1)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_pipeline_equals_the_reference(stages: int, factors: tuple[int, int], axis: int) -> None:
+    s, args, b, c = blur(23, 40)
+    axes = s[c].tile("i", "j", *factors)
+    s[b].compute_at(s[c], axes[axis])
+    s[b].pipeline(stages)
+    assert note(s, "B").shape[0] == str(stages)
+    check_schedule(s, args)
+
+
 def test_a_loop_that_carries_tiles_stays_sequential() -> None:
     s, args, b, c = blur()
     axes = s[c].tile("i", "j", 4, 8)

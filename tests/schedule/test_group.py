@@ -57,14 +57,19 @@ def test_a_member_inside_another_one_stays_there() -> None:
     check_schedule(s, [a, e])
 
 
-def test_all_move_or_none() -> None:
-    s, (a, b, c, _, e) = diamond()
+def test_members_wait_for_their_readers() -> None:
+    s, (a, b, c, d, e) = diamond()
     i_o, _ = s[e].split("i", factor=8)
-    before = s.state
-    group = s.create_group([c], [b])
-    with pytest.raises(BadArgument, match="E does not read C"):
-        group.compute_at(s[e], i_o)
-    assert s.state is before
+    s.create_group([c], [b]).compute_at(s[e], i_o)
+    with pytest.raises(BadArgument, match="C is to be computed at i_o of E, but D, which reads it, is not"):
+        lower(s, [a, e])
+    s[d].compute_at(s[e], i_o)
+    assert str(lower(s, [a, e])).count("float32[8] in global") == 2
+    check_schedule(s, [a, e])
+
+
+def test_all_move_or_none() -> None:
+    s, (a, b, c, d, e) = diamond()
     f = te.compute((64,), lambda i: e[i] + 1, name="F")
     g = te.compute((64,), lambda i: b[i] + 1, name="G")
     s = te.create_schedule([f.op, g.op])

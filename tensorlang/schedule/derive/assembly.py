@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.ir.expr import Expr, Var, binary
+from tensorlang.ir.loops import THREAD_REDUCE
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral.declared import Declared, declared
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
@@ -93,15 +94,25 @@ class Assembly:
         for number, s in enumerate(self.statements):
             lanes = tuple(n for n in s.loops if loops[n].kind is LoopKind.VECTORIZED)
             known = s.role is Role.ORDERED
-            bounds = () if known else tuple(c for n in s.loops for c in _bounds(loops[n], n == s.ahead))
+            bounds = () if known else tuple(c for n in s.loops for c in _bounds(loops[n], s))
             writes, reads = tuple(map(placed, s.writes)), tuple(map(placed, s.reads))
             domain = (*bounds, *s.domain) if bounds else s.domain
-            done.append(replace(s, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes))
+            path = tuple(p for p in time[number] if isinstance(p, str))
+            done.append(
+                replace(s, loops=path, domain=domain, writes=writes, reads=reads, time=time[number], lanes=lanes)
+            )
         unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
         arrays, declared = tuple(self._arrays()), tuple(self._declared())
         # An intrinsic updates its tile with ordinary stores.
         atomic = frozenset(s.name for s in self.state.stages.values() if s.atomic and s.tensorized is None)
-        return Scop(tuple(done), arrays, self.state.sizes, unordered, declared, tuple(self.folds), atomic)
+        folds = tuple(self.folds)
+        return Scop(tuple(done), arrays, self.state.sizes, unordered, declared, folds, atomic, self.gathered)
+
+    @property
+    def gathered(self) -> frozenset[str]:
+        """The loops whose threads combine what they find for a reduction."""
+        loops = (loop for plan in self.stages.values() for loop in plan.own)
+        return frozenset(loop.name for loop in loops if (THREAD_REDUCE, 1) in loop.pragmas)
 
     def _declared(self) -> Iterator[tuple[str, Declared]]:
         """The dependences of hybrid operations; an array updated in place has the name of the one it was."""
@@ -129,9 +140,9 @@ class Assembly:
                     yield Array(b.name, (*copies, *(symbolic(e) for e in b.shape)))
 
 
-def _bounds(loop: LoopPlan, ahead: bool = False) -> tuple[Expr, Expr]:
-    var = Var(loop.name, INDEX)
-    return loop.range.holds(binary("add", var, 1) if ahead else var)
+def _bounds(loop: LoopPlan, statement: Statement) -> tuple[Expr, Expr]:
+    ahead = statement.ahead_by if loop.name == statement.ahead else 0
+    return loop.range.holds(binary("add", Var(loop.name, INDEX), ahead))
 
 
 def _wrap(loop: LoopPlan, stage: str, body: Tree) -> Loop:

@@ -68,9 +68,9 @@ def padded(shape: tuple[Expr, ...], axis: int, factor: int, offset: int) -> tupl
     return shape
 
 
-def one_ahead(loop: str) -> dict[str, Expr]:
-    """What the loop stands for in a stage that is computed one iteration before its tile is read."""
-    return {loop: binary("add", Var(loop, INDEX), 1)}
+def tiles_ahead(loop: str, count: int) -> dict[str, Expr]:
+    """What the loop stands for in a stage that is computed some iterations before its tile is read."""
+    return {loop: binary("add", Var(loop, INDEX), count)}
 
 
 def _in_place_of(access: Access, arrays: Mapping[str, Expr]) -> Access:
@@ -80,10 +80,10 @@ def _in_place_of(access: Access, arrays: Mapping[str, Expr]) -> Access:
     return replace(access, index=(arrays[access.array], *access.index))
 
 
-def with_tile(statement: Statement, loop: str, reach: AxisRange, arrays: Sequence[str], ahead: bool) -> Statement:
-    """A statement whose accesses to some double buffers name the tile: that of its loop, or the one after."""
+def with_tile(statement: Statement, loop: str, reach: AxisRange, arrays: Sequence[str], ahead: int) -> Statement:
+    """A statement whose accesses to some double buffers name the tile: that of its loop, or a later one."""
     at: Expr = binary("sub", Var(loop, INDEX), reach.lower)
-    tile = simplify(binary("add", at, 1) if ahead else at, {})
+    tile = simplify(binary("add", at, ahead), {})
     tiles = dict.fromkeys(arrays, tile)
     return replace(
         statement,

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, substitute
-from tensorlang.ir.loops import ASKED
+from tensorlang.ir.loops import ASKED, THREAD_REDUCE
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
@@ -21,7 +21,7 @@ from tensorlang.polyhedral.statement import Fold, Statement
 from tensorlang.polyhedral.zeros import begins_as_zeros
 from tensorlang.schedule.axis_range import ZERO, AxisRange, simple, symbolic
 from tensorlang.schedule.derive.assembly import Assembly
-from tensorlang.schedule.derive.carried import one_ahead, only_new, padded, with_tile
+from tensorlang.schedule.derive.carried import only_new, padded, tiles_ahead, with_tile
 from tensorlang.schedule.derive.following import (
     Placement,
     following_placement,
@@ -35,6 +35,7 @@ from tensorlang.schedule.derive.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.derive.scopes import copies, loops_of_scope
 from tensorlang.schedule.derive.statements import is_true, statements_of
 from tensorlang.schedule.derive.strands import strand_statement
+from tensorlang.schedule.derive.threads import around_shared, repeated, sunk, with_lanes
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.relation import backward, ranges
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
@@ -89,12 +90,17 @@ class _Derivation:
                 self._stage(op, self.state.stages[op.name])
         for op in program.ops:
             if isinstance(op, PlaceholderOp):
-                self._plan_buffers(op, (), None)
+                self._plan_buffers(op)
         for plan in self.stages.values():
             self._prefetch(plan)
         assembly = Assembly(self.state, self.stages, self.statements, self.folds)
-        tree = sequence([assembly.nest(name) for name in root_order(self.state)])
-        return Derived(assembly.scop(tree), tree, self._with_updates(), self.prefetches)
+        tree = sunk(sequence([assembly.nest(name) for name in root_order(self.state)]), self.statements)
+        scop, copied = assembly.scop(tree), repeated(tree)
+        plans = self._with_updates()
+        if copied:
+            loops = {loop.name: loop for plan in self.stages.values() for loop in plan_all(plan)}
+            plans = with_lanes(plans, tree, scop.statements, loops)
+        return Derived(scop, tree, plans, self.prefetches, copied)
 
     def own_loops(self, last: ComputeOp | HybridOp) -> tuple[LoopPlan, ...]:
         """The loops of one stage, by the stages that decide where it is computed."""
@@ -159,15 +165,17 @@ class _Derivation:
         plan, values, guards = self._loops(op, stage, prefix, boxes, where)
         self.stages[op.name] = plan
         if plan.is_whole:
-            self._plan_buffers(op, (), None)
+            self._plan_buffers(op)
         else:
-            self._plan_buffers(op, tuple(_base(b) for b in boxes), plan.home[-1].name if plan.home else None, boxes)
+            self._plan_buffers(op, tuple(_base(b) for b in boxes), plan.home, boxes)
         limits = _limits((*plan.prefix, *plan.own, *plan.init))
         if plan.is_carried:
             values, guards = self._carried(op, plan, boxes, values, guards)
         for statement in statements_of(op, plan_loops(plan), values, guards, limits, self.state.strict):
             plan.statements.append(len(self.statements))
-            self.statements.append(replace(statement, ahead=prefix[-1].name) if plan.is_ahead else statement)
+            if plan.is_ahead:
+                statement = replace(statement, ahead=prefix[-1].name, ahead_by=stage.tiles_ahead)
+            self.statements.append(statement)
         if plan.is_ahead:
             self._number_tiles(op, plan)
 
@@ -177,7 +185,7 @@ class _Derivation:
             return (), [None] * len(op.shape), ()
         if stage.attach.after:
             return self._following(op, stage.attach)
-        prefix = self.stages[stage.attach.stage].path(stage.attach.axis)
+        prefix = around_shared(stage.scope, self.stages[stage.attach.stage].path(stage.attach.axis))
         return prefix, self._boxes(op, prefix), ()
 
     def _following(self, op: Operation, attach: Attach) -> tuple[tuple[LoopPlan, ...], list[Box | None], list[Expr]]:
@@ -218,7 +226,7 @@ class _Derivation:
         """What a stage computes whose array outlives an iteration: the new part of a tile, or the next tile."""
         loop = plan.prefix[-1]
         if plan.is_ahead:
-            ahead = one_ahead(loop.name)
+            ahead = tiles_ahead(loop.name, plan.stage.tiles_ahead)
             return {a: substitute(v, ahead) for a, v in values.items()}, [substitute(g, ahead) for g in guards]
         elements = [values[a.name] for a in op.axis]
         new, moduli = only_new(op.name, loop.name, loop.range, boxes, elements)
@@ -230,16 +238,17 @@ class _Derivation:
         return values, [*guards, *new]
 
     def _number_tiles(self, op: Operation, plan: StagePlan) -> None:
-        """Give a double buffer its two halves, and all accesses to it the number of the tile."""
+        """Give a double buffer its parts, two or more, and all accesses to it the number of the tile."""
         loop, names = plan.prefix[-1], [b.name for b in buffers(op)]
+        ahead = plan.stage.tiles_ahead
         for k, statement in enumerate(self.statements):
             own = k in plan.statements
-            self.statements[k] = with_tile(statement, loop.name, loop.range, names, own)
+            self.statements[k] = with_tile(statement, loop.name, loop.range, names, ahead if own else 0)
         for name in names:
             held = self.buffers[name]
             tile = binary("sub", Var(loop.name, INDEX), loop.range.lower)
-            shape = (Const(2, INDEX), *held.buffer.shape)
-            moduli = (2, *(0 for _ in held.buffer.shape))
+            shape = (Const(ahead + 1, INDEX), *held.buffer.shape)
+            moduli = (ahead + 1, *(0 for _ in held.buffer.shape))
             self.buffers[name] = replace(held, buffer=replace(held.buffer, shape=shape), tile=tile, moduli=moduli)
             self.folds.append(Fold(name, moduli, anywhere=True))
 
@@ -252,7 +261,7 @@ class _Derivation:
             around = stage.places[name]
             plan.by_strand[name] = len(self.statements)
             self.statements.append(strand_statement(op, stage.name, name, strand, around, self.state.strict))
-        self._plan_buffers(op, (), None)
+        self._plan_buffers(op)
         for local in local_arrays(op):
             self._plan_local(op, local, plan)
 
@@ -283,13 +292,13 @@ class _Derivation:
         return array in begins_as_zeros(op, self.state.sizes)
 
     def _boxes(self, op: Operation, prefix: tuple[LoopPlan, ...]) -> list[Box | None]:
-        names = tuple(p.name for p in prefix)
+        names = {p.name for p in prefix}
         known = {loop.name: loop.range for plan in self.stages.values() for loop in plan_all(plan)}
         readers: list[Reader] = []
         written = {b.name for b in buffers(op)}
         for s in self.statements:
-            if s.loops[: len(names)] == names:
-                inner = tuple((n, known[n].lower, known[n].upper) for n in s.loops[len(names) :])
+            if names <= set(s.loops):
+                inner = tuple((n, known[n].lower, known[n].upper) for n in s.loops if n not in names)
                 readers += [Reader(r.index, inner) for r in s.reads if r.array in written]
         if not readers:
             return [None] * len(op.shape)
@@ -342,13 +351,15 @@ class _Derivation:
         kind, thread = (note.kind, note.thread) if note else (LoopKind.SERIAL, "")
         peel = point_loops(stage, axis, known)
         pragmas = tuple((word, value) for word, value in stage.pragmas.get(axis, ()) if word in ASKED)
+        if thread.startswith("threadIdx") and self.state.axis_kinds(stage.name)[axis] is AxisKind.REDUCE:
+            pragmas = (*pragmas, (THREAD_REDUCE, 1))
         return LoopPlan(f"{stage.name}.{axis}{suffix}", axis, known[axis], kind, thread, peel, pragmas)
 
     def _plan_buffers(
         self,
         op: Operation,
-        base: tuple[Expr, ...],
-        loop: str | None,
+        base: tuple[Expr, ...] = (),
+        around: Sequence[LoopPlan] = (),
         boxes: list[Box | None] | None = None,
     ) -> None:
         program = self.state.program
@@ -360,7 +371,9 @@ class _Derivation:
                 shape = tuple(s if b is None else b.size for s, b in zip(shape, boxes, strict=True))
             planned = replace(buffer, shape=shape, scope=scope)
             zeroed = not is_argument and isinstance(op, HybridOp) and self._is_zeroed(op, buffer.name)
-            made = BufferPlan(planned, base or (ZERO,) * len(shape), loop, is_argument, is_zeroed=zeroed)
+            home = tuple(loop.name for loop in around)
+            owner = home[-1] if home else None
+            made = BufferPlan(planned, base or (ZERO,) * len(shape), owner, is_argument, is_zeroed=zeroed, home=home)
             stage = self.state.stages.get(op.name)
             self.buffers[buffer.name] = made if stage is None else self._folded(stage, made, 0)
 

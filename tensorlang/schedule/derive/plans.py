@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tensorlang.ir.expr import Buffer, Expr, Var
-from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.ir.stmt import INDEX, LoopKind, Stmt
 from tensorlang.polyhedral.nest import Tree
 from tensorlang.polyhedral.statement import Scop
 from tensorlang.schedule import order
@@ -29,12 +29,24 @@ class LoopPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Lane:
+    """A loop over threads each of which has an array of its own: its name, first value, extent, and tag."""
+
+    loop: str
+    lower: Expr
+    extent: int
+    thread: str
+
+
+@dataclass(frozen=True, slots=True)
 class BufferPlan:
     """Where an array lives: its local shape, the offset of its first element, and the loop that owns it.
 
     `copies` are the loops of a hybrid operation, with their first value, for whose iterations the array holds one copy
     each, in front of its own dimensions. `tile` is the number of the tile, in front of the index of a double buffer.
     An array that `is_zeroed` begins as zeros. Where `moduli` is not 0, the index of that dimension is taken modulo it.
+    `home` are the loops in each of whose iterations the array is new; `lanes` those of them inside `loop`, for each of
+    whose iterations the array holds a copy, in front of everything.
     """
 
     buffer: Buffer
@@ -45,6 +57,8 @@ class BufferPlan:
     is_zeroed: bool = False
     tile: Expr | None = None
     moduli: tuple[int, ...] = ()
+    home: tuple[str, ...] = ()
+    lanes: tuple[Lane, ...] = ()
 
 
 @dataclass(slots=True)
@@ -91,12 +105,19 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A schedule state, ready for isl: the statements, their tree, the buffers by name, and what prefetches bring."""
+    """A schedule state, ready for isl: the statements, their tree, the buffers by name, and what prefetches bring.
+
+    `repeated` are loops that stand in several places of the tree. `waits` are the statements at which threads wait for
+    others, or for their own copies, with what they run; arrays that are `asynchronous` are filled by such copies.
+    """
 
     scop: Scop
     tree: Tree
     plans: dict[str, BufferPlan]
     prefetches: Mapping[int, PrefetchPlan]
+    repeated: frozenset[str] = frozenset()
+    waits: Mapping[int, Stmt] = field(default_factory=dict)
+    asynchronous: frozenset[str] = frozenset()
 
 
 def plan_all(plan: StagePlan) -> tuple[LoopPlan, ...]:

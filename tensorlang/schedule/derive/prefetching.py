@@ -59,7 +59,9 @@ def plan_prefetch(
         boxes = _part(stage, asked, dict(loops)[asked.shared], boxes)
     name = f"{stage}.prefetch"
     domain = _shared_guards(inside, {*names, *sizes})
-    made = Statement(name, name, Role.PREFETCH, names, domain, (), (), (), ahead=inside[0].ahead)
+    made = Statement(
+        name, name, Role.PREFETCH, names, domain, (), (), (), ahead=inside[0].ahead, ahead_by=inside[0].ahead_by
+    )
     return made, PrefetchPlan(asked.tensor, tuple(boxes))
 
 

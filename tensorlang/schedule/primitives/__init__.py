@@ -4,7 +4,7 @@ from tensorlang.schedule.primitives.affine import Affine, TileBy
 from tensorlang.schedule.primitives.annotate import Bind, EnvThreads, Parallel, Unroll, Vectorize
 from tensorlang.schedule.primitives.assume import Assume, Strict
 from tensorlang.schedule.primitives.atomic import Atomic
-from tensorlang.schedule.primitives.buffering import DoubleBuffer, FoldStorage, RollingBuffer, StorageAlign
+from tensorlang.schedule.primitives.buffering import DoubleBuffer, FoldStorage, Pipeline, RollingBuffer, StorageAlign
 from tensorlang.schedule.primitives.cut import Partition, Peel
 from tensorlang.schedule.primitives.distribute import Fission, FuseWith
 from tensorlang.schedule.primitives.gather import plan_gather
@@ -44,6 +44,7 @@ __all__ = [
     "Parallel",
     "Partition",
     "Peel",
+    "Pipeline",
     "Pragma",
     "Prefetch",
     "RFactor",

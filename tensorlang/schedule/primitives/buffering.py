@@ -20,13 +20,13 @@ from tensorlang.te.program import local_arrays
 _MOST = 64  # the largest modulus that fold_storage looks for
 
 
-def _buffered(state: ScheduleState, stage: str, how: str, word: str) -> ScheduleState:
+def _buffered(state: ScheduleState, stage: str, how: str, word: str, ahead: int = 1) -> ScheduleState:
     state.compute_op(stage)
     current = state.stages[stage]
     if current.attach is None or current.attach.after:
         places = [p for p in legal_places(state, stage) if "compute_at" in p]
         raise BadArgument("", f"{word} needs a stage that is computed inside a loop, and {stage} is not", legal=places)
-    return state.with_stage(replace(current, buffering=how))
+    return state.with_stage(replace(current, buffering=how, tiles_ahead=ahead))
 
 
 @primitive("rolling_buffer")
@@ -81,6 +81,38 @@ class DoubleBuffer:
 
     def text(self) -> str:
         return f"s[{self.stage!r}].double_buffer()"
+
+
+@primitive("pipeline")
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Keep `stages` tiles at once: each is computed `stages - 1` iterations before it is read.
+
+    With two stages it is double_buffer. On a GPU, tiles in shared memory that are plain copies of global memory are
+    copied asynchronously, where the architecture can (cp.async, sm_80 and later).
+    Rewrite: `for k: P[k]; C[k]` -> `P[0]; P[1]; for k: P[k + 2] into the part of tile k - 1; C[k]`, for three stages.
+    Legal when: the stage is computed inside a sequential loop, and what it reads is there that many iterations earlier.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] * 2, name="B")
+        >>> C = te.compute((64,), lambda i: B[i] + 1, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i_o, i_i = s[C].split("i", factor=16)
+        >>> s[B].compute_at(s[C], i_o)
+        >>> s[B].pipeline(3)
+    """
+
+    stage: str
+    stages: int
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        if self.stages < 2:
+            raise BadArgument("", f"a pipeline has at least 2 stages, got {self.stages}")
+        return _buffered(state, self.stage, "double", "pipeline", self.stages - 1), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].pipeline({self.stages})"
 
 
 @primitive("fold_storage")

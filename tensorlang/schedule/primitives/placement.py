@@ -36,6 +36,7 @@ class ComputeAt:
     """Compute a stage inside a loop of a consumer: just the region that each iteration needs.
 
     Rewrite: `P; for i_o: C` -> `for i_o: P[region of i_o]; C`. The region, with halo, comes from the reads.
+    A stage that the consumer reads through others takes its place once these are computed there, too.
     Legal when: every read of the stage finds its element computed before, in the same iteration of that loop.
     Example:
         >>> from tensorlang import te
@@ -67,12 +68,15 @@ class ComputeAt:
         if lanes:
             where = "is vectorised" if lanes[0] == axis else f"is inside the vectorised axis {lanes[0]}"
             raise BadArgument("", f"{axis} {where}: a buffer there has no lanes")
+        place = Attach(self.parent, axis)
         if self.parent not in users(state, self.stage):
-            readers = ", ".join(state.program.consumers[self.stage])
-            why = f"{self.parent} does not read {self.stage}" + (f"; who does: {readers}" if readers else "")
-            raise BadArgument("", why, legal=legal_places(state, self.stage))
-        moved = replace(state.stages[self.stage], attach=Attach(self.parent, axis))
-        return state.with_stage(moved), ()
+            if self.parent not in _later(state, self.stage):
+                readers = ", ".join(state.program.consumers[self.stage])
+                why = f"{self.parent} does not read {self.stage}" + (f"; who does: {readers}" if readers else "")
+                raise BadArgument("", why, legal=legal_places(state, self.stage))
+            return state.with_stage(replace(state.stages[self.stage], attach=None, wished=place)), ()
+        moved = replace(state.stages[self.stage], attach=place, wished=None)
+        return settled(state.with_stage(moved)), ()
 
     def text(self) -> str:
         return f"s[{self.stage!r}].compute_at(s[{self.parent!r}], {self.axis!r})"
@@ -87,6 +91,29 @@ def users(state: ScheduleState, stage: str) -> set[str]:
         grown = not hosts <= found
         found |= hosts
     return found
+
+
+def _later(state: ScheduleState, stage: str) -> set[str]:
+    """The stages that read a stage through others which can all be computed somewhere else."""
+    found: set[str] = set()
+    left = [stage]
+    while left:
+        readers = state.program.consumers[left.pop()]
+        if not all(isinstance(state.program[n], ComputeOp) for n in readers):
+            return set()
+        left += [n for n in readers if n not in found and n not in state.program.outputs]
+        found.update(readers)
+    return found - set(state.program.consumers[stage])
+
+
+def settled(state: ScheduleState) -> ScheduleState:
+    """The state with stages in the places that they wait for, as far as their readers are there."""
+    for name, stage in state.stages.items():
+        place = stage.wished
+        if place is not None and place.stage in users(state, name):
+            state.leaf(place.stage, place.axis)
+            return settled(state.with_stage(replace(stage, attach=place, wished=None)))
+    return state
 
 
 @primitive("compute_root")
@@ -109,7 +136,7 @@ class ComputeRoot:
     stage: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        return state.with_stage(replace(state.stage(self.stage), attach=None)), ()
+        return state.with_stage(replace(state.stage(self.stage), attach=None, wished=None)), ()
 
     def text(self) -> str:
         return f"s[{self.stage!r}].compute_root()"

@@ -6,8 +6,9 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorlang.ir import threads
 from tensorlang.ir.interpret import Interpreted, translate
-from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.stmt import Kernel, Launch, walk
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.executable import Executable
@@ -18,7 +19,7 @@ from tensorlang.target.spec import Target
 class _Launch:
     """Runs a translated kernel on checked arrays and sizes."""
 
-    interpreted: Interpreted
+    interpreted: Interpreted | threads.Threaded
 
     def __call__(self, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
         kernel = self.interpreted.kernel
@@ -32,12 +33,17 @@ def _by_name(kernel: Kernel, sizes: Sequence[int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class InterpreterBackend:
-    """Runs loop IR as Python on NumPy arrays; every kind of loop runs here, bound ones included."""
+    """Runs loop IR as Python on NumPy arrays; every kind of loop runs here, bound ones included.
+
+    The launches of a kernel run thread by thread in lockstep, with a check for races (`ir.threads`).
+    """
 
     kind: str = "interpreter"
 
     def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
-        """Return a callable for `kernel`; its source "python" is what runs."""
+        """Return a callable for `kernel`; its source "python" is what runs if it holds no launch."""
+        if any(isinstance(stmt, Launch) for stmt in walk(kernel.body)):
+            return Executable(kernel, target, _Launch(threads.translate(kernel)), signature=signature)
         interpreted = translate(kernel)
         sources = {"python": lambda: interpreted.source}
         return Executable(kernel, target, _Launch(interpreted), sources=sources, signature=signature)

@@ -1,0 +1,227 @@
+"""The verifier of device kernels: what the code of threads must satisfy before a target prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+from tensorlang.errors import InternalError
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, variables, walk
+from tensorlang.ir.loops import constant_extent
+from tensorlang.ir.printer import stmt_text
+from tensorlang.ir.stmt import (
+    INDEX,
+    Allocate,
+    AsyncCopy,
+    AsyncWait,
+    AtomicUpdate,
+    Barrier,
+    CallMachine,
+    CallPython,
+    DeviceKernel,
+    For,
+    If,
+    Launch,
+    Let,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    children,
+)
+from tensorlang.ir.stmt import walk as statements
+
+BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+LANES = (2, 4, 8, 16)
+_WINDOW = 12  # lines of the faulty statement that a message shows
+
+
+def verify_device(kernel: DeviceKernel) -> None:
+    """Raise InternalError, with the place printed, unless a device kernel is well formed.
+
+    Checked: variables and arrays are declared, once on a path, and used as such; indices are int64 and as many as
+    dimensions; the block has threads, and reductions across threads take those; no loop is bound or parallel, and
+    vectors have as many lanes as devices know; and where all threads of a block must come, at barriers, waits and
+    reductions, none of the tests and loops around depends on the thread. What is read from an array that the kernel
+    writes counts as different in each thread.
+    """
+    checker = _Checker(kernel)
+    if any(extent < 1 for extent in kernel.block):
+        checker.fault(kernel.body, f"the block has {kernel.block} threads")
+    for scalar in kernel.scalars:
+        if scalar.dtype != INDEX:
+            checker.fault(kernel.body, f"the scalar {scalar.name} is {scalar.dtype}, not {INDEX}")
+        checker.define(scalar, kernel.body, False)
+    for extent in kernel.grid:
+        checker.expr(extent, kernel.body, INDEX)
+    for tag in (*BLOCKS, *THREADS):
+        checker.define(Var(tag, INDEX), kernel.body, tag in THREADS)
+    for buffer in kernel.params:
+        checker.declare(buffer, "global", kernel.body)
+    for buffer in kernel.shared:
+        checker.declare(buffer, "shared", kernel.body)
+    checker.stmt(kernel.body, False, False)
+
+
+class _Checker:
+    def __init__(self, kernel: DeviceKernel) -> None:
+        self.kernel = kernel
+        self.variables: dict[str, str] = {}
+        self.varying: set[str] = set()
+        self.buffers: dict[str, Buffer] = {}
+        self.written = set(_written(kernel.body))
+
+    def fault(self, stmt: Stmt, message: str) -> NoReturn:
+        """Raise, showing the first lines of the statement."""
+        lines = stmt_text(stmt).splitlines()
+        more = [f"    ... {len(lines) - _WINDOW} lines more"] if len(lines) > _WINDOW else []
+        shown = [f"    {line}" for line in lines[:_WINDOW]]
+        raise InternalError("\n".join([f"device kernel {self.kernel.name}: {message}", *shown, *more]))
+
+    def define(self, var: Var, stmt: Stmt, varying: bool) -> None:
+        """Bring a variable into scope; `varying`: threads of a block see different values."""
+        if var.name in self.variables:
+            self.fault(stmt, f"variable {var.name} is defined twice on one path")
+        self.variables[var.name] = var.dtype
+        if varying:
+            self.varying.add(var.name)
+
+    def declare(self, buffer: Buffer, scope: str, stmt: Stmt) -> None:
+        """Bring an array into scope."""
+        if buffer.name in self.buffers:
+            self.fault(stmt, f"array {buffer.name} is declared twice on one path")
+        if buffer.scope != scope:
+            self.fault(stmt, f"array {buffer.name} has the scope {buffer.scope!r}, not {scope!r}")
+        if scope != "global" and not all(isinstance(extent, Const) for extent in buffer.shape):
+            self.fault(stmt, f"the shape of {buffer} is not constant")
+        for extent in buffer.shape:
+            self.expr(extent, stmt, extent.dtype)
+        self.buffers[buffer.name] = buffer
+
+    def stmt(self, stmt: Stmt, divergent: bool, lane: bool) -> None:
+        """Check a statement; `divergent`: not all threads of a block come here; `lane`: a vectorized loop is around."""
+        match stmt:
+            case For():
+                self._for(stmt, divergent, lane)
+            case If():
+                self.expr(stmt.cond, stmt, "bool")
+                divergent = divergent or self._varies(stmt.cond)
+                for child in children(stmt):
+                    self.stmt(child, divergent, lane)
+            case Seq():
+                for child in stmt.body:
+                    self.stmt(child, divergent, lane)
+            case Let():
+                self.expr(stmt.value, stmt, stmt.var.dtype)
+                self.define(stmt.var, stmt, self._varies(stmt.value))
+                self.stmt(stmt.body, divergent, lane)
+                self._leave(stmt.var)
+            case Allocate():
+                if stmt.threads:
+                    self.fault(stmt, f"array {stmt.buffer.name} still has a copy for each of {', '.join(stmt.threads)}")
+                self.declare(stmt.buffer, "local", stmt)
+                self.stmt(stmt.body, divergent, lane)
+                del self.buffers[stmt.buffer.name]
+            case Barrier() | AsyncWait() | ThreadReduce() if divergent or lane:
+                self.fault(stmt, "not all threads of a block come here together")
+            case CallPython() | Launch():
+                self.fault(stmt, "this does not run on a device")
+            case _:
+                self._leaf(stmt, lane)
+
+    def _leaf(self, stmt: Stmt, lane: bool) -> None:
+        match stmt:
+            case Store() | AtomicUpdate():
+                self._access(stmt.buffer, stmt.index, stmt)
+                self.expr(stmt.value, stmt, stmt.buffer.dtype)
+            case Prefetch():
+                self._access(stmt.buffer, stmt.index, stmt)
+            case AsyncCopy():
+                self._access(stmt.buffer, stmt.index, stmt)
+                self._access(stmt.source, stmt.source_index, stmt)
+                if stmt.buffer.scope != "shared" or stmt.source.scope != "global":
+                    self.fault(stmt, "a copy under way goes from global to shared memory")
+                if stmt.valid is not None:
+                    self.expr(stmt.valid, stmt, "bool")
+            case ThreadReduce():
+                self._reduce(stmt)
+            case CallMachine():
+                for view in stmt.views:
+                    self._access(view.buffer, view.index, stmt)
+                self.stmt(stmt.meaning, False, lane)
+
+    def _for(self, stmt: For, divergent: bool, lane: bool) -> None:
+        if stmt.kind in (LoopKind.BOUND, LoopKind.PARALLEL):
+            self.fault(stmt, f"a {stmt.kind.value} loop is left")
+        extent = constant_extent(stmt)
+        if stmt.kind is LoopKind.VECTORIZED and (extent not in LANES or lane):
+            self.fault(stmt, f"a vectorized loop has {extent} lanes{' inside another one' if lane else ''}")
+        if stmt.kind is LoopKind.UNROLLED and extent is None:
+            self.fault(stmt, "an unrolled loop has no constant extent")
+        for bound in (stmt.lower, stmt.upper):
+            self.expr(bound, stmt, INDEX)
+        if stmt.var.dtype != INDEX:
+            self.fault(stmt, f"loop variable {stmt.var.name} is {stmt.var.dtype}, not {INDEX}")
+        varies = self._varies(stmt.lower) or self._varies(stmt.upper)
+        self.define(stmt.var, stmt, self._varies(stmt.lower))
+        self.stmt(stmt.body, divergent or varies, lane or stmt.kind is LoopKind.VECTORIZED)
+        self._leave(stmt.var)
+
+    def _leave(self, var: Var) -> None:
+        del self.variables[var.name]
+        self.varying.discard(var.name)
+
+    def _reduce(self, stmt: ThreadReduce) -> None:
+        count = len(stmt.targets)
+        of = stmt.combiner
+        if not count == len(stmt.values) == len(of.lhs) == len(of.rhs) == len(of.results) == len(of.identity):
+            self.fault(stmt, "a reduction across threads has not one value for each of its targets")
+        for (buffer, index), value in zip(stmt.targets, stmt.values, strict=True):
+            self._access(buffer, index, stmt)
+            self.expr(value, stmt, buffer.dtype)
+        extents = dict(zip(THREADS, self.kernel.block, strict=True))
+        for tag, extent in stmt.threads:
+            if not 1 <= extent <= extents.get(tag, 0):
+                self.fault(stmt, f"a reduction takes {extent} threads along {tag}, the block has {extents.get(tag, 0)}")
+        if not stmt.threads or len(dict(stmt.threads)) < len(stmt.threads):
+            self.fault(stmt, "a reduction across threads goes along each axis once, along one at least")
+
+    def _access(self, buffer: Buffer, index: tuple[Expr, ...], stmt: Stmt) -> None:
+        known = self.buffers.get(buffer.name)
+        if known is None:
+            self.fault(stmt, f"array {buffer.name} is used outside its scope")
+        if known != buffer:
+            self.fault(stmt, f"array {buffer.name} is used as {buffer} ({buffer.scope}), declared as {known}")
+        if len(index) != len(buffer.shape):
+            self.fault(stmt, f"{buffer} has {len(buffer.shape)} dimensions, indexed with {len(index)}")
+        for part in index:
+            self.expr(part, stmt, INDEX)
+
+    def expr(self, expr: Expr, stmt: Stmt, dtype: str) -> None:
+        """Check the names that an expression uses, and its dtype."""
+        if expr.dtype != dtype:
+            self.fault(stmt, f"an expression is {expr.dtype}, expected {dtype}: {expr}")
+        for node in walk(expr):
+            if isinstance(node, Var) and self.variables.get(node.name) != node.dtype:
+                self.fault(stmt, f"variable {node.name} ({node.dtype}) is used outside its scope, or as another dtype")
+            if isinstance(node, Load):
+                self._access(node.buffer, node.index, stmt)
+
+    def _varies(self, expr: Expr) -> bool:
+        """Whether threads of a block may see different values of an expression."""
+        read = {node.buffer.name for node in walk(expr) if isinstance(node, Load)}
+        return bool(variables(expr) & self.varying or read & self.written)
+
+
+def _written(stmt: Stmt) -> Iterator[str]:
+    for s in statements(stmt):
+        match s:
+            case Store() | AtomicUpdate() | AsyncCopy():
+                yield s.buffer.name
+            case ThreadReduce():
+                yield from (b.name for b, _ in s.targets)
+            case CallMachine():
+                yield from (v.buffer.name for v in s.views)

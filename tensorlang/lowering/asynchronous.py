@@ -1,0 +1,107 @@
+"""Copies from global to shared memory that run while threads compute: which arrays, and where threads wait for them.
+
+An array that is filled some tiles ahead by plain copies need not wait for them in the iteration that begins them. All
+copies of an iteration are one group, closed after the last of them, in iterations too that begin none. A thread waits
+for its own groups right before the barrier that lets others read what it copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tensorlang.ir.expr import Const, Load, Select
+from tensorlang.ir.stmt import AsyncCopy, If, Seq, Stmt, Store, map_children
+from tensorlang.polyhedral.barriers import Address, Join, Place
+from tensorlang.schedule.state import ScheduleState
+from tensorlang.te.operation import ComputeOp, PlaceholderOp, buffers
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The arrays that a loop fills by asynchronous copies: where a group is closed, and where threads wait for it.
+
+    `waits` gives places with the number of groups that may still be under way there.
+    """
+
+    arrays: tuple[str, ...]
+    commit: Address
+    waits: tuple[tuple[Address, int], ...]
+
+
+def copied_ahead(state: ScheduleState) -> dict[str, int]:
+    """The arrays in shared memory that are plain copies of arguments, made ahead; with how many tiles ahead."""
+    found: dict[str, int] = {}
+    for name, stage in state.stages.items():
+        op = state.program[name]
+        if stage.buffering != "double" or stage.scope != "shared" or not isinstance(op, ComputeOp):
+            continue
+        source = _source(op)
+        if source is not None and isinstance(state.program[state.program.producer[source]], PlaceholderOp):
+            found |= {b.name: stage.tiles_ahead for b in buffers(op)}
+    return found
+
+
+def _source(op: ComputeOp) -> str | None:
+    """The array that an operation copies, if it does nothing else; or leaves out, with zeros in its place."""
+    if len(op.body) != 1 or op.where:
+        return None
+    match op.body[0]:
+        case Load() as load:
+            return load.buffer.name
+        case Select(then=Load() as load, orelse=Const(value=0)):
+            return load.buffer.name
+    return None
+
+
+def pipelines(
+    places: Sequence[Place], joins: Sequence[Join], barriers: Sequence[Address], candidates: Mapping[str, int]
+) -> list[Pipeline]:
+    """The pipelines of a kernel: an array is in one if barriers of the loop that fills it are all that it needs."""
+    found: dict[Address, dict[str, tuple[Place, list[Address]]]] = {}
+    for array in candidates:
+        fills = [p for p in places if any(a.array == array and a.is_write for a in p.accesses)]
+        if len(fills) != 1 or not fills[0].uniform:
+            continue
+        depth = _depth(fills[0], array)
+        if depth is None:
+            continue
+        body = fills[0].address[:depth]
+        needs = [j.places for j in joins if j.source.array == array and j.source.is_write]
+        serving = [b for b in barriers if b[:-1] == body and any(b in need for need in needs)]
+        if needs and all(not need.isdisjoint(serving) for need in needs):
+            found.setdefault(body, {})[array] = (fills[0], serving)
+    return [_pipeline(body, arrays, candidates) for body, arrays in found.items()]
+
+
+def _depth(fill: Place, array: str) -> int | None:
+    """The level of the body in which an array is filled ahead: that of the loop which counts its tiles."""
+    ahead = next(a.statement.ahead for a in fill.accesses if a.array == array and a.is_write)
+    names = [loop.name for loop in fill.uniform]
+    return names.index(ahead) + 1 if ahead in names else None
+
+
+def _pipeline(
+    body: Address, arrays: Mapping[str, tuple[Place, list[Address]]], candidates: Mapping[str, int]
+) -> Pipeline:
+    level = len(body)
+    commit = max(fill.address[level] for fill, _ in arrays.values()) + 1
+    waits: dict[Address, int] = {}
+    for array, (_, serving) in arrays.items():
+        for place in serving:
+            # Before the group of this iteration is closed, one fewer has been since the tile that is read now.
+            pending = candidates[array] - (place[-1] < commit)
+            waits[place] = min(pending, waits.get(place, pending))
+    return Pipeline(tuple(arrays), (*body, commit), tuple(waits.items()))
+
+
+def begun(stmt: Stmt) -> Stmt:
+    """The statement with its stores as copies that it begins."""
+    match stmt:
+        case Store(value=Load() as load):
+            return AsyncCopy(stmt.buffer, stmt.index, load.buffer, load.index, 1)
+        case Store(value=Select(cond=cond, then=Load() as load)):
+            return AsyncCopy(stmt.buffer, stmt.index, load.buffer, load.index, 1, cond)
+        case If() | Seq():
+            return map_children(stmt, begun)
+    return stmt

@@ -1,0 +1,174 @@
+"""Barriers of a derived schedule: which accesses threads share, and the statements that make them wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tensorlang.ir.expr import Expr, Var, binary, substitute
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.stmt import INDEX, AsyncCommit, AsyncWait, Barrier, LoopKind, Stmt
+from tensorlang.lowering.asynchronous import pipelines
+from tensorlang.polyhedral.barriers import Address, Cells, Join, Joins, Place, chosen, inserted, items, iterations
+from tensorlang.polyhedral.nest import Leaf, Loop, Tree, times
+from tensorlang.polyhedral.nest import Sequence as Branches
+from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
+from tensorlang.schedule.axis_range import ZERO, constant
+from tensorlang.schedule.derive.carried import tiles_ahead
+from tensorlang.schedule.derive.plans import BufferPlan, Derived
+from tensorlang.schedule.derive.threads import is_block
+
+TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+
+
+def with_barriers(derived: Derived, candidates: Mapping[str, int]) -> tuple[Derived, tuple[Join, ...]]:
+    """The schedule with a barrier wherever a dependence joins two threads of a block, and the dependences that do.
+
+    `candidates` are the arrays that may be filled by asynchronous copies, with the number of tiles kept at once.
+    """
+    kernels = list(_kernels(derived.tree, (), ()))
+    if not kernels:
+        return derived, ()
+    statements = list(derived.scop.statements)
+    waits: dict[int, Stmt] = {}
+    leaves: dict[Address, list[int]] = {}
+    found: list[Join] = []
+    begun: list[str] = []
+
+    def insert(place: Address, stmt: Stmt, around: Sequence[Loop]) -> None:
+        number = len(statements)
+        waits[number] = stmt
+        leaves.setdefault(place, []).append(number)
+        statements.append(_wait(f"wait{len(waits)}", around, derived.scop))
+
+    for kernel in kernels:
+        survey = _Survey(derived.scop, derived.plans)
+        survey.visit(kernel.loop.body, kernel.address, (*kernel.around, kernel.loop))
+        joins = list(Joins(derived.scop.sizes).all(survey.places, survey.levels))
+        barriers = chosen(joins, survey.costs)
+        copies = pipelines(survey.places, joins, barriers, candidates)
+        begun += [name for pipeline in copies for name in pipeline.arrays]
+        for pipeline in copies:
+            insert(pipeline.commit, AsyncCommit(), survey.loops[pipeline.commit[:-1]])
+            for place, pending in pipeline.waits:
+                insert(place, AsyncWait(pending), survey.loops[place[:-1]])
+        for place in barriers:
+            insert(place, Barrier(), survey.loops[place[:-1]])
+        found += joins
+    if not leaves:
+        return derived, ()
+    tree = inserted(derived.tree, leaves)
+    scop = replace(derived.scop, statements=_timed(statements, tree))
+    return replace(derived, scop=scop, tree=tree, waits=waits, asynchronous=frozenset(begun)), tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """A nest that runs on the device: its outermost bound loop, where that is, and the loops of the host around it."""
+
+    loop: Loop
+    address: Address
+    around: tuple[Loop, ...]
+
+
+def _kernels(tree: Tree, address: Address, around: tuple[Loop, ...]) -> Iterator[_Kernel]:
+    for k, item in enumerate(items(tree)):
+        here = (*address, k)
+        if isinstance(item, Loop) and item.kind is LoopKind.BOUND:
+            if is_block(item.thread):
+                yield _Kernel(item, here, around)
+        elif isinstance(item, Loop):
+            yield from _kernels(item.body, here, (*around, item))
+
+
+@dataclass(slots=True)
+class _Survey:
+    """The bodies of a kernel outside of its regions of threads, and what the regions touch of shared memory."""
+
+    scop: Scop
+    plans: Mapping[str, BufferPlan]
+    places: list[Place] = field(default_factory=list)
+    levels: dict[Address, int] = field(default_factory=dict)
+    loops: dict[Address, tuple[Loop, ...]] = field(default_factory=dict)
+    costs: dict[Address, int] = field(default_factory=dict)
+
+    def visit(self, body: Tree, address: Address, uniform: tuple[Loop, ...]) -> None:
+        """Note a body, and those inside it."""
+        parts = items(body)
+        self.levels[address], self.loops[address] = len(parts), uniform
+        serial = [loop for loop in uniform if loop.kind is not LoopKind.BOUND]
+        cost = iterations([constant(binary("sub", loop.upper, loop.lower)) for loop in serial])
+        self.costs |= {(*address, k): cost for k in range(len(parts) + 1)}
+        for k, part in enumerate(parts):
+            if isinstance(part, Loop) and not part.thread.startswith("threadIdx"):
+                self.visit(part.body, (*address, k), (*uniform, part))
+            else:
+                touched = tuple(self._accesses(part, uniform, {}))
+                if touched:
+                    self.places.append(Place((*address, k), uniform, touched))
+
+    def _accesses(self, tree: Tree, uniform: tuple[Loop, ...], threads: Mapping[str, Loop]) -> Iterator[Cells]:
+        match tree:
+            case Leaf():
+                statement = self.scop.statements[tree.statement]
+                for access in statement.writes:
+                    yield from self._cells(statement, access, uniform, threads, True)
+                for access in statement.reads:
+                    yield from self._cells(statement, access, uniform, threads, False)
+            case Loop():
+                bound = {**threads, tree.thread: tree} if tree.thread in TAGS else threads
+                yield from self._accesses(tree.body, uniform, bound)
+            case Branches():
+                for child in tree.children:
+                    yield from self._accesses(child, uniform, threads)
+
+    def _cells(
+        self, statement: Statement, access: Access, uniform: tuple[Loop, ...], threads: Mapping[str, Loop], write: bool
+    ) -> Iterator[Cells]:
+        plan = self.plans[access.array]
+        tags = {thread.loop for thread in plan.lanes}
+        inside = {loop.name for loop in threads.values()} & set(plan.home)
+        if tags or inside:
+            return  # each thread has an array of its own
+        blocks = tuple(loop.name for loop in uniform if is_block(loop.thread))
+        cell = _cell(plan, statement, access)
+        combined = self.scop.gathered if write else frozenset()
+        who = tuple(_coordinate(threads.get(tag), combined) for tag in TAGS)
+        shape = plan.buffer.shape
+        yield Cells(statement, access.array, cell, shape, access.conditions, who, blocks, write)
+
+
+def _coordinate(loop: Loop | None, combined: frozenset[str]) -> Expr:
+    """The number of a thread along an axis: 0, if no loop uses the axis, or one that combines values over it."""
+    if loop is None or loop.name in combined:
+        return ZERO
+    return binary("sub", Var(loop.name, INDEX), loop.lower)
+
+
+def _cell(plan: BufferPlan, statement: Statement, access: Access) -> tuple[Expr | None, ...]:
+    """The place of an access in the memory of its array."""
+    if access.index is None:
+        return (None,) * len(plan.buffer.shape)
+    ahead = tiles_ahead(statement.ahead, statement.ahead_by) if statement.ahead else {}
+    lead = len(access.index) - len(plan.base)
+    local: list[Expr] = [*access.index[:lead]]
+    for index, base in zip(access.index[lead:], plan.base, strict=True):
+        local.append(simplify(binary("sub", index, substitute(base, ahead)), {}))
+    moduli = plan.moduli or (0,) * len(local)
+    return tuple(binary("floormod", i, m) if m else i for i, m in zip(local, moduli, strict=True))
+
+
+def _wait(name: str, around: Sequence[Loop], scop: Scop) -> Statement:
+    """A statement that runs in each iteration of some loops, in those too that only fill tiles of later ones."""
+    domain: list[Expr] = []
+    for loop in around:
+        most = max((s.ahead_by for s in scop.statements if s.ahead == loop.name), default=0)
+        var = Var(loop.name, INDEX)
+        domain += [binary("ge", binary("add", var, most), loop.lower), binary("lt", var, loop.upper)]
+    return Statement(name, name, Role.BARRIER, tuple(loop.name for loop in around), tuple(domain), (), (), ())
+
+
+def _timed(statements: Sequence[Statement], tree: Tree) -> tuple[Statement, ...]:
+    """The statements with their times in a tree."""
+    time = dict(times(tree))
+    return tuple(replace(s, time=time[number]) for number, s in enumerate(statements))

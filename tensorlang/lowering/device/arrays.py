@@ -1,0 +1,112 @@
+"""Where the scratch arrays of a device kernel live: with a thread, or with the block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+from tensorlang.errors import TargetError
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, walk
+from tensorlang.ir.stmt import (
+    Allocate,
+    AsyncCopy,
+    AtomicUpdate,
+    CallMachine,
+    Stmt,
+    Store,
+    ThreadReduce,
+    map_children,
+    stmt_exprs,
+    with_buffers,
+)
+from tensorlang.ir.stmt import walk as statements
+from tensorlang.lowering.device.threads import is_thread_loop, thread_tags
+
+Element: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
+
+
+def place_arrays(stmt: Stmt, kernel: str) -> Stmt:
+    """Give every scratch array of a device nest the scope `shared` or `local`.
+
+    An array that is allocated by a thread, or has a copy for each thread, is local; any other is what all threads of
+    a block have in common, whatever its scope was. Raises TargetError for one whose shape is not constant.
+    """
+    threaded = bool(thread_tags(stmt))
+
+    def visit(s: Stmt, alone: bool) -> Stmt:
+        if isinstance(s, Allocate):
+            scope = "local" if alone or s.threads or not _in_common(s) else "shared"
+            if not all(isinstance(extent, Const) for extent in s.buffer.shape):
+                raise TargetError(
+                    f"the kernel {kernel} keeps {s.buffer} in {scope} memory, whose arrays need a constant shape; "
+                    "compute it at a tile of constant size, or at the root"
+                )
+            placed = replace(s.buffer, scope=scope)
+            if placed != s.buffer:
+                body = with_buffers(s.body, lambda b: placed if b.name == placed.name else b)
+                s = Allocate(placed, body, s.threads)
+        inner = alone or is_thread_loop(s)
+        return map_children(s, lambda child: visit(child, inner))
+
+    return visit(stmt, not threaded)
+
+
+def _in_common(stmt: Allocate) -> bool:
+    """Whether several threads of a block use an array: some statements that do stand in loops on threads."""
+    if stmt.buffer.scope in ("shared", "warp"):
+        return True
+    return any(stmt.buffer.name in used(s) for s in statements(stmt.body) if is_thread_loop(s))
+
+
+def accesses(stmt: Stmt) -> Iterator[Element]:
+    """The elements that a statement stores to or loads, machine code aside."""
+    for s in statements(stmt):
+        match s:
+            case Store() | AtomicUpdate():
+                yield s.buffer, s.index
+            case AsyncCopy():
+                yield s.buffer, s.index
+                yield s.source, s.source_index
+            case ThreadReduce():
+                yield from s.targets
+    for expr in stmt_exprs(stmt):
+        yield from ((node.buffer, node.index) for node in walk(expr) if isinstance(node, Load))
+
+
+def written(stmt: Stmt) -> set[str]:
+    """The names of the arrays that a statement writes."""
+    found: set[str] = set()
+    for s in statements(stmt):
+        match s:
+            case Store() | AtomicUpdate() | AsyncCopy():
+                found.add(s.buffer.name)
+            case ThreadReduce():
+                found |= {b.name for b, _ in s.targets}
+            case CallMachine():
+                found |= {v.buffer.name for v in s.views}
+    return found
+
+
+def read(stmt: Stmt) -> set[str]:
+    """The names of the arrays that a statement reads."""
+    found = {node.buffer.name for e in stmt_exprs(stmt) for node in walk(e) if isinstance(node, Load)}
+    for s in statements(stmt):
+        match s:
+            case AtomicUpdate():
+                found.add(s.buffer.name)
+            case AsyncCopy():
+                found.add(s.source.name)
+            case CallMachine():
+                found |= {v.buffer.name for v in s.views}
+    return found
+
+
+def used(stmt: Stmt) -> set[str]:
+    """The names of the arrays that a statement reads or writes."""
+    return read(stmt) | written(stmt)
+
+
+def local_arrays(stmt: Stmt) -> dict[str, Buffer]:
+    """The arrays of scope local that are allocated in a statement, by name."""
+    return {s.buffer.name: s.buffer for s in statements(stmt) if isinstance(s, Allocate) and s.buffer.scope == "local"}

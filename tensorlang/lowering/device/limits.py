@@ -1,0 +1,84 @@
+"""Limits of a GPU, asked before anything is compiled: threads and memory of a block, registers of a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from tensorlang import dtypes
+from tensorlang.errors import TargetError
+from tensorlang.ir.expr import Buffer, Const
+from tensorlang.ir.stmt import Allocate, DeviceKernel, Kernel, Launch, Stmt, children, walk
+from tensorlang.target.spec import GpuLimits, Target
+
+_WORD = 4  # bytes of a register
+_AXES = "xyz"
+
+
+def check_limits(kernel: Kernel, target: Target) -> None:
+    """Raise TargetError, with what is asked and what is allowed, unless a GPU has room for every kernel launched."""
+    if target.gpu is None:
+        return
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Launch):
+            _check(stmt.kernel, target, target.gpu)
+
+
+def _check(kernel: DeviceKernel, target: Target, limits: GpuLimits) -> None:
+    _check_threads(kernel, target, limits)
+    shared = [(b, buffer_bytes(b)) for b in kernel.shared]
+    total = sum(size for _, size in shared)
+    if total > limits.shared_bytes:
+        asked = ", ".join(f"{b} {size}" for b, size in shared)
+        raise TargetError(
+            f"{kernel.name} needs {total} bytes of shared memory in a block, and {target} allows "
+            f"{limits.shared_bytes}: {asked}; use smaller tiles, or narrower elements"
+        )
+    held = _most_held(kernel.body)
+    words = sum(_words(b) for b in held)
+    if limits.thread_registers and words > limits.thread_registers:
+        asked = ", ".join(f"{b} {_words(b)}" for b in held)
+        raise TargetError(
+            f"{kernel.name} needs at least {words} registers in each thread for its local arrays, and {target} allows "
+            f"{limits.thread_registers}: {asked}; give each thread a smaller tile, or put an array into shared memory"
+        )
+
+
+def _check_threads(kernel: DeviceKernel, target: Target, limits: GpuLimits) -> None:
+    threads = prod(kernel.block)
+    if threads > limits.max_threads:
+        extents = " x ".join(map(str, kernel.block))
+        raise TargetError(
+            f"{kernel.name} needs {threads} threads in a block ({extents}), and {target} allows {limits.max_threads}; "
+            "split a loop bound to threadIdx by a smaller factor"
+        )
+    for axis, asked, allowed in zip(_AXES, kernel.block, limits.block, strict=True):
+        if asked > allowed:
+            raise TargetError(
+                f"{kernel.name} needs {asked} threads along threadIdx.{axis}, and {target} allows {allowed}; "
+                f"bind the loop to threadIdx.x, or split it by a smaller factor"
+            )
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Bytes of an array of constant shape."""
+    return _elements(buffer.shape) * dtypes.info(buffer.dtype).bytes
+
+
+def _elements(shape: Sequence[object]) -> int:
+    return prod(int(extent.value) for extent in shape if isinstance(extent, Const))
+
+
+def _words(buffer: Buffer) -> int:
+    return -(-buffer_bytes(buffer) // _WORD)
+
+
+def _most_held(stmt: Stmt) -> list[Buffer]:
+    """The local arrays that are alive together where they are largest."""
+    inside = max((_most_held(child) for child in children(stmt)), key=lambda b: sum(map(_words, b)), default=[])
+    return [*_own(stmt), *inside]
+
+
+def _own(stmt: Stmt) -> Iterator[Buffer]:
+    if isinstance(stmt, Allocate) and stmt.buffer.scope == "local":
+        yield stmt.buffer

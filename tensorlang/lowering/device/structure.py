@@ -1,0 +1,113 @@
+"""What a schedule must look like to run on the threads of a GPU, beyond being legal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.stmt import Combiner, LoopKind
+from tensorlang.polyhedral.nest import Loop, Tree, leaves, loops
+from tensorlang.polyhedral.nest import Sequence as Branches
+from tensorlang.schedule.derive.plans import BufferPlan, Derived
+from tensorlang.schedule.derive.threads import VIRTUAL, is_block
+from tensorlang.schedule.state import ScheduleState
+from tensorlang.te.operation import ComputeOp, buffers
+from tensorlang.te.program import Program
+
+_SHARED = ("shared", "warp")
+
+
+def has_threads(tree: Tree) -> bool:
+    """Whether a loop is bound to blocks or threads."""
+    return any(loop.kind is LoopKind.BOUND for loop in loops(tree))
+
+
+def check_structure(state: ScheduleState, derived: Derived) -> None:
+    """Raise BadArgument for threads inside themselves, and for memory that is not where its users are."""
+    for path in _paths(derived.tree, ()):
+        _check_path(path)
+    bound = {loop.name: loop for loop in loops(derived.tree) if loop.kind is LoopKind.BOUND}
+    for name, stage in state.stages.items():
+        for buffer in buffers(state.program[name]):
+            plan = derived.plans[buffer.name]
+            if plan.is_argument or stage.attach is None:
+                continue
+            if stage.scope in _SHARED and bound:
+                _check_shared(name, plan, bound)
+            if stage.scope == "local":
+                _check_local(name, derived, plan, bound)
+
+
+def _check_path(path: tuple[Loop, ...]) -> None:
+    """One thread axis runs one loop at a time."""
+    seen: dict[str, Loop] = {}
+    for loop in path:
+        if loop.kind is not LoopKind.BOUND or loop.thread == VIRTUAL:
+            continue
+        outer = seen.setdefault(loop.thread, loop)
+        if outer is not loop:
+            why = f"{loop.thread} runs {outer.axis} of {outer.stage} and, inside it, {loop.axis} of {loop.stage}"
+            if outer.stage == loop.stage:
+                raise BadArgument("", why)
+            legal = [
+                f"s[{loop.stage!r}].set_scope('shared'): the threads compute it together",
+                f"leave {loop.axis} of {loop.stage} unbound: each thread computes its own part",
+            ]
+            raise BadArgument("", why, legal=legal)
+
+
+def _paths(tree: Tree, path: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
+    match tree:
+        case Loop():
+            yield from _paths(tree.body, (*path, tree))
+        case Branches():
+            for child in tree.children:
+                yield from _paths(child, path)
+        case _:
+            yield path
+
+
+def _check_shared(stage: str, plan: BufferPlan, bound: dict[str, Loop]) -> None:
+    """Shared memory belongs to a block."""
+    if any(name in bound and is_block(bound[name].thread) for name in plan.home):
+        return
+    scope = plan.buffer.scope
+    why = f"{stage} is in {scope} memory, which a block of threads has, and no loop around it is bound to blockIdx"
+    raise BadArgument("", why, legal=["bind a loop around the place where it is computed to 'blockIdx.x'"])
+
+
+def _check_local(stage: str, derived: Derived, plan: BufferPlan, bound: dict[str, Loop]) -> None:
+    """Local memory belongs to a thread: what is computed by several threads would be in several places."""
+    own = [bound[n] for n in bound if bound[n].stage == stage and bound[n].thread.startswith("threadIdx")]
+    around = [n for n in plan.home if n in bound]
+    if own and around:
+        why = (
+            f"{stage} is in local memory, which each thread has for itself, but its loop {own[0].axis} is bound to "
+            f"{own[0].thread}: other threads would not find its elements"
+        )
+        raise BadArgument("", why, legal=[f"s[{stage!r}].set_scope('shared')", f"leave {own[0].axis} unbound"])
+    readers = [loop for loop in loops(derived.tree) if loop.name in bound and _reads(loop, derived, plan)]
+    threads = [loop for loop in readers if loop.thread.startswith("threadIdx") and loop.name not in plan.home]
+    if around and threads:
+        why = (
+            f"{stage} is in local memory, which each thread has for itself, but it is computed outside of "
+            f"{threads[0].axis} of {threads[0].stage}, whose threads read it"
+        )
+        inside = f"s[{stage!r}].compute_at(s[{threads[0].stage!r}], {threads[0].axis!r})"
+        raise BadArgument("", why, legal=[inside, f"s[{stage!r}].set_scope('shared')"])
+
+
+def _reads(loop: Loop, derived: Derived, plan: BufferPlan) -> bool:
+    found = (derived.scop.statements[k] for k in leaves(loop))
+    return any(r.array == plan.buffer.name for s in found for r in s.reads)
+
+
+def reducers(program: Program) -> dict[str, Combiner]:
+    """How updates of an array's elements combine, by the name of the array."""
+    found: dict[str, Combiner] = {}
+    for op in program.ops:
+        if isinstance(op, ComputeOp) and op.reduction is not None:
+            reducer = op.reduction.reducer
+            combiner = Combiner(reducer.lhs, reducer.rhs, reducer.result, reducer.identity)
+            found |= {b.name: combiner for b in buffers(op)}
+    return found

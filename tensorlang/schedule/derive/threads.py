@@ -1,0 +1,139 @@
+"""Threads of a device in the tree of loops: what they share, and what each has for itself.
+
+A stage in shared memory is computed once for a block, by all of its threads together: the loops over threads around
+the place where it is computed do not count for it. They are moved inwards, around the parts of their bodies that each
+thread runs for itself, so that what threads share stands between such regions. The iterations of a thread loop are
+proven independent, so this changes no result; the order of the tree that comes out is what legality is asked of.
+
+An array that a thread keeps from one region to another is allocated outside of both, one copy for each thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from tensorlang.errors import BadArgument
+from tensorlang.ir.expr import Const
+from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.polyhedral.nest import Loop, Tree, leaves, loops, sequence
+from tensorlang.polyhedral.nest import Sequence as Branches
+from tensorlang.polyhedral.statement import Statement
+from tensorlang.schedule.axis_range import constant
+from tensorlang.schedule.derive.plans import BufferPlan, Lane, LoopPlan
+
+VIRTUAL = "vthread"
+
+
+def is_block(thread: str) -> bool:
+    """Whether a tag of a bound loop numbers blocks."""
+    return thread.startswith("blockIdx")
+
+
+def is_thread(thread: str) -> bool:
+    """Whether a tag of a bound loop numbers the threads of a block, or virtual ones."""
+    return thread.startswith("threadIdx") or thread == VIRTUAL
+
+
+def around_shared(scope: str, prefix: tuple[LoopPlan, ...]) -> tuple[LoopPlan, ...]:
+    """The loops around a stage that count for it: threads do not, if they share what it computes.
+
+    Memory of a warp is shared by the threads along x.
+    """
+    if scope == "shared":
+        return tuple(loop for loop in prefix if not is_thread(loop.thread))
+    if scope == "warp":
+        return tuple(loop for loop in prefix if loop.thread != "threadIdx.x")
+    return prefix
+
+
+def sunk(tree: Tree, statements: Sequence[Statement]) -> Tree:
+    """The tree with thread loops moved inwards, past what is computed for all threads."""
+    match tree:
+        case Loop():
+            body = sunk(tree.body, statements)
+            if tree.kind is LoopKind.BOUND and is_thread(tree.thread):
+                return _pushed(tree, body, statements)
+            return replace(tree, body=body)
+        case Branches():
+            return sequence([sunk(child, statements) for child in tree.children])
+        case _:
+            return tree
+
+
+def _pushed(loop: Loop, body: Tree, statements: Sequence[Statement]) -> Tree:
+    """A body with a thread loop around all that is inside it."""
+    inside = [loop.name in statements[k].loops for k in leaves(body)]
+    if all(inside):
+        return replace(loop, body=body)
+    if not any(inside):
+        return body
+    if isinstance(body, Loop):
+        return replace(body, body=_pushed(loop, body.body, statements))
+    assert isinstance(body, Branches)
+    made: list[Tree] = []
+    for own, group in groupby(body.children, lambda child: _all_inside(loop, child, statements)):
+        children = list(group)
+        parts = [replace(loop, body=sequence(children))] if own else [_pushed(loop, c, statements) for c in children]
+        made += parts
+    return sequence(made)
+
+
+def _all_inside(loop: Loop, tree: Tree, statements: Sequence[Statement]) -> bool:
+    return all(loop.name in statements[k].loops for k in leaves(tree))
+
+
+def repeated(tree: Tree) -> frozenset[str]:
+    """The loops that stand in several places of a tree."""
+    names = [loop.name for loop in loops(tree)]
+    return frozenset(name for name in names if names.count(name) > 1)
+
+
+def with_lanes(
+    plans: Mapping[str, BufferPlan], tree: Tree, scop_statements: Sequence[Statement], known: Mapping[str, LoopPlan]
+) -> dict[str, BufferPlan]:
+    """The plans of buffers with those that outlive a region of threads kept once for each thread.
+
+    `known` are all loops by name. Raises BadArgument where the number of threads is not constant.
+    """
+    places = dict(_paths(tree, ()))
+    users: dict[str, list[int]] = {}
+    for number, statement in enumerate(scop_statements):
+        for access in (*statement.writes, *statement.reads):
+            users.setdefault(access.array, []).append(number)
+    return {name: _kept(name, plan, [places[k] for k in users.get(name, ())], known) for name, plan in plans.items()}
+
+
+def _paths(tree: Tree, path: tuple[Loop, ...]) -> Iterator[tuple[int, tuple[Loop, ...]]]:
+    """The loops around every statement, as places in the tree."""
+    match tree:
+        case Loop():
+            yield from _paths(tree.body, (*path, tree))
+        case Branches():
+            for child in tree.children:
+                yield from _paths(child, path)
+        case _:
+            yield tree.statement, path
+
+
+def _kept(name: str, plan: BufferPlan, paths: Sequence[tuple[Loop, ...]], known: Mapping[str, LoopPlan]) -> BufferPlan:
+    if plan.is_argument or not plan.home or not paths:
+        return plan
+    shared = [places[0] for places in zip(*paths, strict=False) if all(p is places[0] for p in places)]
+    around = {loop.name for loop in shared}
+    missing = [n for n in plan.home if n not in around]
+    if not missing:
+        return plan
+    owner = next((loop.name for loop in reversed(shared) if loop.name in plan.home), None)
+    lanes = tuple(_lane(name, known[n]) for n in sorted(missing, key=lambda n: known[n].thread == VIRTUAL))
+    shape = (*(Const(lane.extent, INDEX) for lane in lanes), *plan.buffer.shape)
+    return replace(plan, buffer=replace(plan.buffer, shape=shape), loop=owner, lanes=lanes)
+
+
+def _lane(array: str, loop: LoopPlan) -> Lane:
+    extent = constant(loop.range.extent)
+    if extent is None:
+        why = f"each thread of {loop.thread} keeps {array} for itself, and {loop.axis} has no constant extent"
+        raise BadArgument("", why, legal=[f"split {loop.axis} by a constant factor, and bind the inner axis"])
+    return Lane(loop.name, loop.range.lower, extent, loop.thread)

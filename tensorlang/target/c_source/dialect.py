@@ -1,0 +1,119 @@
+"""The dialects of C for devices, in one table: how CUDA C and OpenCL C say the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Space = Literal["global", "shared", "local"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dialect:
+    """One column of the table; texts in braces are filled in.
+
+    `types`: what holds a value of a dtype in a variable (half precision as float), `words` in memory where that is
+    another type. `spaces` qualify pointers. `static_shared`: bytes of shared memory that a kernel may declare;
+    more is one block whose size the launch gives. `wide_bytes`: the widest access. `aligned_accesses`: a wide access
+    has to be a multiple of its size. `warps`: threads of a warp that exchange values, 0 for none.
+    """
+
+    name: str
+    types: Mapping[str, str]
+    words: Mapping[str, str]
+    suffixes: Mapping[str, str]
+    infinity: Mapping[str, str]
+    nan: Mapping[str, str]
+    kernel: str
+    bounds: str
+    function: str
+    spaces: Mapping[str, str]
+    restrict: str
+    shared: str
+    align: str
+    block_index: Mapping[str, str]
+    thread_index: Mapping[str, str]
+    barrier: str
+    global_barrier: str
+    warp_barrier: str
+    float_suffix: str
+    static_shared: int
+    wide_bytes: int
+    aligned_accesses: bool
+    async_copies: bool
+    warps: int
+
+    def word(self, dtype: str) -> str:
+        """The C type of an element in memory."""
+        return self.words.get(dtype) or self.types[dtype]
+
+    def unsigned(self, bits: int) -> str:
+        """The unsigned type in which integers of so many bits wrap around."""
+        return self.types["uint64" if bits == 64 else "uint32"]
+
+
+_AXES = ("x", "y", "z")
+
+CUDA = Dialect(
+    name="cuda",
+    types={
+        "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+        "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
+        "uint64": "unsigned long long", "float16": "float", "bfloat16": "float", "float32": "float",
+        "float64": "double",
+    },
+    words={"bool": "unsigned char", "float16": "unsigned short", "bfloat16": "unsigned short"},
+    suffixes={"int64": "ll", "uint32": "u", "uint64": "ull"},
+    infinity={"float32": "__int_as_float(0x7f800000)", "float64": "__longlong_as_double(0x7ff0000000000000ll)"},
+    nan={"float32": "__int_as_float(0x7fffffff)", "float64": "__longlong_as_double(0x7fffffffffffffffll)"},
+    kernel='extern "C" __global__ void {bounds}',
+    bounds="__launch_bounds__({launch})",
+    function="static __device__ __forceinline__",
+    spaces={"global": "", "shared": "", "local": ""},
+    restrict="__restrict__",
+    shared="__shared__",
+    align="__align__({bytes})",
+    block_index={axis: f"blockIdx.{axis}" for axis in _AXES},
+    thread_index={axis: f"threadIdx.{axis}" for axis in _AXES},
+    barrier="__syncthreads();",
+    global_barrier="__syncthreads();",
+    warp_barrier="__syncwarp();",
+    float_suffix="f",
+    static_shared=48 * 1024,
+    wide_bytes=16,
+    aligned_accesses=True,
+    async_copies=True,
+    warps=32,
+)  # fmt: skip
+
+OPENCL = Dialect(
+    name="opencl",
+    types={
+        "bool": "bool", "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar",
+        "uint16": "ushort", "uint32": "uint", "uint64": "ulong", "float16": "float", "bfloat16": "float",
+        "float32": "float", "float64": "double",
+    },
+    words={"bool": "uchar", "float16": "ushort", "bfloat16": "ushort"},
+    suffixes={"int64": "l", "uint32": "u", "uint64": "ul"},
+    infinity={"float32": "as_float(0x7f800000)", "float64": "as_double(0x7ff0000000000000l)"},
+    nan={"float32": "as_float(0x7fffffff)", "float64": "as_double(0x7fffffffffffffffl)"},
+    kernel="__kernel {bounds} void",
+    bounds="__attribute__((reqd_work_group_size({x}, {y}, {z})))",
+    function="static",
+    spaces={"global": "__global ", "shared": "__local ", "local": "__private "},
+    restrict="restrict",
+    shared="__local",
+    align="__attribute__((aligned({bytes})))",
+    block_index={axis: f"get_group_id({n})" for n, axis in enumerate(_AXES)},
+    thread_index={axis: f"get_local_id({n})" for n, axis in enumerate(_AXES)},
+    barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    global_barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    warp_barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    float_suffix="",
+    static_shared=2**31,
+    wide_bytes=128,
+    aligned_accesses=False,
+    async_copies=False,
+    warps=0,
+)  # fmt: skip

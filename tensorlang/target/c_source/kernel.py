@@ -1,0 +1,176 @@
+"""Whole kernels, and modules of several, as C text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from tensorlang.errors import InternalError
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, walk
+from tensorlang.ir.stmt import AsyncCopy, AtomicUpdate, CallMachine, DeviceKernel, Store, ThreadReduce, stmt_exprs
+from tensorlang.ir.stmt import walk as statements
+from tensorlang.target.c_source.code import INT32, UNKNOWN, Code
+from tensorlang.target.c_source.dialect import Dialect
+from tensorlang.target.c_source.memory import ALIGNMENT, declaration, size
+from tensorlang.target.c_source.prelude import definitions
+from tensorlang.target.c_source.scope import Scope, Storage, Text
+from tensorlang.target.c_source.source import Module, Source
+from tensorlang.target.c_source.statements import emit
+
+_AXES = ("x", "y", "z")
+_POOL = "shared_memory"
+_SCRATCH = "reduce_scratch"
+
+
+def device_source(kernel: DeviceKernel, dialect: Dialect) -> Source:
+    """Print one kernel. Raises TargetError for what the dialect cannot say."""
+    return module_source((kernel,), dialect).kernels[0]
+
+
+def module_source(kernels: Sequence[DeviceKernel], dialect: Dialect) -> Module:
+    """Print kernels into one text, that numbers their faults together. Raises TargetError as `device_source`."""
+    messages: list[str] = []
+    calls: dict[str, str] = {}
+    bodies, sources = [], []
+    for kernel in kernels:
+        text = Text(dialect, messages, kernel.indices)
+        body, source = _kernel(kernel, text)
+        calls |= text.calls
+        bodies.append(body)
+        sources.append(source)
+    words = {word for body in bodies for word in re.findall(r"\w+", body)}
+    functions = definitions(dialect, {name: text for name, text in calls.items() if name in words})
+    whole = "\n\n".join([*_extensions(dialect, [*functions, *bodies]), *functions, *bodies]) + "\n"
+    shared = tuple(messages)
+    return Module(whole, tuple(replace(s, text=whole, messages=shared) for s in sources), shared)
+
+
+def _extensions(dialect: Dialect, texts: Sequence[str]) -> list[str]:
+    if dialect.name != "opencl":
+        return []
+    wanted = (("double", "cl_khr_fp64"), ("atom_cmpxchg", "cl_khr_int64_base_atomics"))
+    used = [name for word, name in wanted if any(word in text for text in texts)]
+    return ["\n".join(f"#pragma OPENCL EXTENSION {name} : enable" for name in used)] if used else []
+
+
+def _kernel(kernel: DeviceKernel, text: Text) -> tuple[str, Source]:
+    """The text of a kernel without the functions that it calls."""
+    dialect = text.dialect
+    if not re.fullmatch(r"[A-Za-z_]\w*", kernel.name, re.ASCII):
+        raise InternalError(f"{kernel.name!r} is no name for a kernel in C")
+    text.names.add(kernel.name)
+    written = _written(kernel)
+    read = {n.buffer.name for e in stmt_exprs(kernel.body) for n in walk(e) if isinstance(n, Load)}
+    passed_on = bool(written & read & {b.name for b in kernel.params})
+    scope = Scope(text, kernel.block, writes_what_it_reads=passed_on)
+    scope, params = _parameters(scope, kernel, written)
+    shared = [(scope.fresh(buffer.name), buffer) for buffer in kernel.shared]
+    for name, buffer in shared:
+        scope = scope.declare(buffer, Storage(name, buffer, "shared"))
+    scope = _threads(_scalars(scope, kernel), kernel)
+    opening, text.lines = text.lines, []
+    emit(scope, kernel.body)
+    body, text.lines = text.lines, []
+    shared_bytes, dynamic = _shared(scope, shared)
+    lines = [*text.lines, *opening, *body]
+    if text.uses_fault:
+        params.append(f"{dialect.spaces['global']}int *fault")
+    head = f"{dialect.kernel.format(bounds=_bounds(kernel, dialect))} {kernel.name}("
+    listed = ",\n    ".join(params)
+    whole = "\n".join([f"{head}\n    {listed}) {{", *lines, "}"])
+    return whole, Source("", kernel.name, (), text.uses_fault, shared_bytes, dynamic, wide_accesses=text.wide_accesses)
+
+
+def _bounds(kernel: DeviceKernel, dialect: Dialect) -> str:
+    threads = str(prod(kernel.block))
+    launch = f"{threads}, {kernel.blocks_per_core}" if kernel.blocks_per_core else threads
+    x, y, z = kernel.block
+    return dialect.bounds.format(launch=launch, x=x, y=y, z=z)
+
+
+def _written(kernel: DeviceKernel) -> set[str]:
+    """Names of the arrays that a kernel writes to."""
+    found: set[str] = set()
+    for stmt in statements(kernel.body):
+        match stmt:
+            case Store() | AtomicUpdate() | AsyncCopy():
+                found.add(stmt.buffer.name)
+            case ThreadReduce():
+                found |= {buffer.name for buffer, _ in stmt.targets}
+            case CallMachine():
+                found |= {view.buffer.name for view in stmt.views}
+    return found
+
+
+def _parameters(scope: Scope, kernel: DeviceKernel, written: set[str]) -> tuple[Scope, list[str]]:
+    """The declarations of the arrays and scalars."""
+    dialect, listed = scope.dialect, []
+    for buffer in kernel.params:
+        name = scope.fresh(buffer.name)
+        scope = scope.declare(buffer, Storage(name, buffer, "global"))
+        const = "" if buffer.name in written else "const "
+        listed.append(f"{dialect.spaces['global']}{const}{dialect.word(buffer.dtype)} *{dialect.restrict} {name}")
+    for var in kernel.scalars:
+        name = scope.fresh(var.name if kernel.indices != "int32" else f"{var.name}_long")
+        scope = scope.bind(var.name, Code(name, "int64", interval=UNKNOWN, unknown=True))
+        listed.append(f"{dialect.types['int64']} {name}")
+    return scope, listed
+
+
+def _scalars(scope: Scope, kernel: DeviceKernel) -> Scope:
+    """Scalars in the index type of the kernel."""
+    for var in kernel.scalars if kernel.indices == "int32" else ():
+        name = scope.fresh(var.name)
+        scope.line(f"const int {name} = (int){scope.variables[var.name].text};")
+        scope = scope.bind(var.name, scope.index_code(name, UNKNOWN, unknown=True))
+    return scope
+
+
+def _threads(scope: Scope, kernel: DeviceKernel) -> Scope:
+    """The indices of the thread, as signed integers; 0 along axes of one."""
+    used = {n.name for e in stmt_exprs(kernel.body) for n in walk(e) if hasattr(n, "name")}
+    if any(isinstance(s, ThreadReduce) for s in statements(kernel.body)):
+        used |= {f"threadIdx.{axis}" for axis in _AXES}
+    rows: tuple[tuple[str, Sequence[Expr | int]], ...] = (("blockIdx", kernel.grid), ("threadIdx", kernel.block))
+    for word, extents in rows:
+        names = scope.dialect.block_index if word == "blockIdx" else scope.dialect.thread_index
+        for axis, extent in zip(_AXES, extents, strict=True):
+            tag = f"{word}.{axis}"
+            if isinstance(extent, Const):
+                extent = int(extent.value)
+            most = extent if isinstance(extent, int) else INT32[1]
+            if most == 1:
+                scope = scope.bind(tag, Code("0", "int64", interval=(0, 0), narrow=True), 0)
+            elif tag in used:
+                name = scope.fresh(f"{word[:-3]}_{axis}")
+                scope.line(f"const int {name} = (int){names[axis]};")
+                scope = scope.bind(tag, scope.index_code(name, (0, max(most - 1, 0)), not isinstance(extent, int)))
+    return scope
+
+
+def _shared(scope: Scope, arrays: Sequence[tuple[str, Buffer]]) -> tuple[int, bool]:
+    """Declare shared memory: its bytes, and whether the launch has to ask for them."""
+    dialect = scope.dialect
+    places, total = [], 0
+    for name, buffer in arrays:
+        places.append((name, buffer, total))
+        total += -(-size(buffer) // ALIGNMENT) * ALIGNMENT
+    scratch, total = total, total + scope.text.scratch_bytes
+    byte, align = dialect.types["uint8"], dialect.align.format(bytes=ALIGNMENT)
+    dynamic = total > dialect.static_shared
+    if dynamic:
+        scope.line(f"extern {dialect.shared} {align} {byte} {_POOL}[];")
+    for name, buffer, at in places:
+        if dynamic:
+            word = dialect.word(buffer.dtype)
+            scope.line(f"{word} *{name} = ({word} *){f'({_POOL} + {at})' if at else _POOL};")
+        else:
+            scope.line(f"{dialect.shared} {align} {declaration(dialect, buffer, name)};")
+    if scope.text.scratch_bytes:
+        if dynamic:
+            scope.line(f"{byte} *{_SCRATCH} = {_POOL} + {scratch};")
+        else:
+            scope.line(f"{dialect.shared} {align} {byte} {_SCRATCH}[{scope.text.scratch_bytes}];")
+    return total, dynamic

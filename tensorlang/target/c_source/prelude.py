@@ -1,0 +1,278 @@
+"""Device functions that generated text calls, each written once for all dialects, or once for each.
+
+In the texts `$T` is the type of the dtype that a function's name ends with, `$U` the unsigned one in which it wraps,
+`$B` how many bits it has, `$f` the suffix of C's functions on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from tensorlang import dtypes
+from tensorlang.errors import InternalError
+from tensorlang.target.c_source.dialect import Dialect
+
+_SIGNED = {
+    "floordiv": """$T floordiv_$D($T a, $T b) {
+    if (b == 0) return 0;
+    if (b == -1) return ($T)(0 - ($U)a);
+    return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+}""",
+    "floormod": """$T floormod_$D($T a, $T b) {
+    if (b == 0 || b == -1) return 0;
+    return a % b != 0 && (a % b < 0) != (b < 0) ? a % b + b : a % b;
+}""",
+    "truncdiv": """$T truncdiv_$D($T a, $T b) {
+    return b == 0 ? 0 : b == -1 ? ($T)(0 - ($U)a) : a / b;
+}""",
+    "truncmod": """$T truncmod_$D($T a, $T b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+}""",
+    "shl": """$T shl_$D($T a, $T b) {
+    return b < 0 || b >= $B ? 0 : ($T)(($U)a << b);
+}""",
+    "shr": """$T shr_$D($T a, $T b) {
+    return a >> (b < 0 || b >= $B ? $B - 1 : b);
+}""",
+    "abs": """$T abs_$D($T a) {
+    return a < 0 ? ($T)(0 - ($U)a) : a;
+}""",
+}
+_UNSIGNED = {
+    **{op: f"$T {op}_$D($T a, $T b) {{\n    return b == 0 ? 0 : a / b;\n}}" for op in ("floordiv", "truncdiv")},
+    **{op: f"$T {op}_$D($T a, $T b) {{\n    return b == 0 ? 0 : a % b;\n}}" for op in ("floormod", "truncmod")},
+    "shl": "$T shl_$D($T a, $T b) {\n    return b >= $B ? 0 : ($T)(($U)a << b);\n}",
+    "shr": "$T shr_$D($T a, $T b) {\n    return b >= $B ? 0 : a >> b;\n}",
+}
+_FLOAT = {
+    # NaN wherever one is, as NumPy has it; the library's functions drop it.
+    "min": "$T min_$D($T a, $T b) {\n    return a < b || a != a ? a : b;\n}",
+    "max": "$T max_$D($T a, $T b) {\n    return a > b || a != a ? a : b;\n}",
+    "truncdiv": "$T truncdiv_$D($T a, $T b) {\n    return trunc$f(a / b);\n}",
+    "floormod": """$T floormod_$D($T a, $T b) {
+    $T rest = fmod$f(a, b);
+    if (rest == 0) return copysign$f(($T)0, b);
+    return (b < 0) != (rest < 0) ? rest + b : rest;
+}""",
+    "floordiv": """$T floordiv_$D($T a, $T b) {
+    if (b == 0) return a / b;
+    $T rest = fmod$f(a, b);
+    $T quotient = (a - rest) / b - (rest != 0 && (b < 0) != (rest < 0) ? 1 : 0);
+    if (quotient == 0) return copysign$f(($T)0, a / b);
+    $T whole = floor$f(quotient);
+    return quotient - whole > 0.5$s ? whole + 1 : whole;
+}""",
+    "isnan": "bool isnan_$D($T a) {\n    return a != a;\n}",
+    "isinf": "bool isinf_$D($T a) {\n    return fabs$f(a) == $INF;\n}",
+    "isfinite": "bool isfinite_$D($T a) {\n    return fabs$f(a) < $INF;\n}",
+    "sigmoid": "$T sigmoid_$D($T a) {\n    return 1 / (1 + exp$f(-a));\n}",
+}
+_SATURATING = {
+    "int32": "int int32_from_$D($T a) {\n    return a != a ? 0 : a >= 2147483648.0$s ? 2147483647 : "
+    "a < -2147483648.0$s ? -2147483647 - 1 : (int)a;\n}",
+    "int64": "$int64 int64_from_$D($T a) {\n    return a != a ? 0 : a >= 9223372036854775808.0$s ? "
+    "9223372036854775807 : a < -9223372036854775808.0$s ? -9223372036854775807 - 1 : ($int64)a;\n}",
+}
+_FROM_FLOAT = {
+    **_SATURATING,
+    "uint64": """$uint64 uint64_from_$D($T a) {
+    if (a < 0) return ($uint64)int64_from_$D(a);
+    return a != a ? 0 : a >= 18446744073709551616.0$s ? ~($uint64)0 : ($uint64)a;
+}""",
+}
+_CUDA_FROM_FLOAT = {
+    "int32": "int int32_from_$D($T a) {\n    return a != a ? 0 : __$C2int_rz(a);\n}",
+    "int64": "long long int64_from_$D($T a) {\n    return a != a ? 0 : __$C2ll_rz(a);\n}",
+    "uint64": """unsigned long long uint64_from_$D($T a) {
+    return a != a ? 0 : a < 0 ? (unsigned long long)__$C2ll_rz(a) : __$C2ull_rz(a);
+}""",
+}
+
+_HALF = {
+    "tl_round_f16": "float tl_round_f16(float x) {\n    return tl_f32_from_f16(tl_f16_from_f32(x));\n}",
+    "tl_round_bf16": "float tl_round_bf16(float x) {\n    return tl_f32_from_bf16(tl_bf16_from_f32(x));\n}",
+    "tl_f32_from_bf16": "float tl_f32_from_bf16($uint16 bits) {\n    return $as_float(($uint32)bits << 16);\n}",
+    # Truncated towards zero, with the last bit set where that lost anything: rounds once more as the double does.
+    "tl_round_to_odd": """float tl_round_to_odd(double x) {
+    float near = (float)x;
+    double back = (double)near;
+    if (back == x || x != x) return near;
+    return $as_float(($as_uint(near) - (fabs(back) > fabs(x))) | 1u);
+}""",
+}
+_BF16_IN_INTEGERS = """$uint32 bits = $as_uint(x);
+    if (x != x) return ($uint16)(bits >> 16 | 0x40u);
+    return ($uint16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);"""
+_OPENCL = {
+    "tl_f32_from_f16": """float tl_f32_from_f16(ushort bits) {
+    return vload_half(0, (const __private half *)&bits);
+}""",
+    "tl_f16_from_f32": """ushort tl_f16_from_f32(float x) {
+    ushort bits;
+    vstore_half_rte(x, 0, (__private half *)&bits);
+    return bits;
+}""",
+    "tl_bf16_from_f32": f"ushort tl_bf16_from_f32(float x) {{\n    {_BF16_IN_INTEGERS}\n}}",
+}
+_CUDA = {
+    "tl_f32_from_f16": """float tl_f32_from_f16(unsigned short bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}""",
+    "tl_f16_from_f32": """unsigned short tl_f16_from_f32(float x) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}""",
+    "tl_bf16_from_f32": f"""unsigned short tl_bf16_from_f32(float x) {{
+#if __CUDA_ARCH__ >= 800
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+#else
+    {_BF16_IN_INTEGERS}
+#endif
+}}""",
+    **{
+        f"{op}_float32": f"""float {op}_float32(float a, float b) {{
+#if __CUDA_ARCH__ >= 800
+    float x;
+    asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+#else
+    return a {sign} b || a != a ? a : b;
+#endif
+}}"""
+        for op, sign in (("min", "<"), ("max", ">"))
+    },
+    **{
+        f"tl_cp_async_{cache}_{size}_zfill": f"""void tl_cp_async_{cache}_{size}_zfill(void *to, const void *from, \
+unsigned bytes) {{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size}, %2;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+#else
+    for (int n = 0; n < {size // 4}; ++n) ((unsigned *)to)[n] = bytes ? ((const unsigned *)from)[n] : 0;
+#endif
+}}"""
+        for cache, size in (("ca", 4), ("ca", 8), ("cg", 16))
+    },
+    **{
+        f"tl_cp_async_{cache}_{size}": f"""void tl_cp_async_{cache}_{size}(void *to, const void *from) {{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size};"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+#else
+    for (int n = 0; n < {size // 4}; ++n) ((unsigned *)to)[n] = ((const unsigned *)from)[n];
+#endif
+}}"""
+        for cache, size in (("ca", 4), ("ca", 8), ("cg", 16))
+    },
+    "tl_cp_async_commit": """void tl_cp_async_commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}""",
+    "tl_cp_async_wait": """void tl_cp_async_wait() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+#endif
+}""",
+}
+_BITS = {
+    "cuda": {"popcount32": "__popc", "popcount64": "__popcll", "clz32": "__clz", "clz64": "__clzll"},
+    "opencl": {"popcount32": "popcount", "popcount64": "popcount", "clz32": "clz", "clz64": "clz"},
+}
+_REINTERPRET = {
+    "cuda": {"$as_float": "__uint_as_float", "$as_uint": "__float_as_uint"},
+    "opencl": {"$as_float": "as_float", "$as_uint": "as_uint"},
+}
+
+
+def _counting(dialect: Dialect, name: str, dtype: str) -> str:
+    """How many bits of an integer are one, or how many of the highest are zero."""
+    bits = dtypes.info(dtype).bits
+    wide = 64 if bits == 64 else 32
+    unsigned = dialect.types[f"uint{bits}"]
+    counted = f"{_BITS[dialect.name][f'{name}{wide}']}(({dialect.unsigned(wide)})({unsigned})a)"
+    spare = f" - {32 - bits}" if name == "clz" and bits < 32 else ""
+    return f"int {name}_$D($T a) {{\n    return (int){counted}{spare};\n}}"
+
+
+def _texts(dialect: Dialect) -> Mapping[str, str]:
+    """All functions of a dialect by name, in an order in which each calls only those before it."""
+    cuda = dialect.name == "cuda"
+    found: dict[str, str] = {}
+    for d in dtypes.TABLE.values():
+        if d.is_integer:
+            rows = dict(_SIGNED if d.kind == "int" else _UNSIGNED)
+            rows |= {name: _counting(dialect, name, d.name) for name in ("popcount", "clz")}
+        elif d.is_float and d.bits > 16:
+            rows = dict(_FLOAT)
+            from_float = _CUDA_FROM_FLOAT if cuda else _FROM_FLOAT
+            rows |= {f"{goal}_from": text for goal, text in from_float.items()}
+        else:
+            continue
+        found |= {f"{name}_{d.name}": _filled(dialect, text, d.name) for name, text in rows.items()}
+    own = _CUDA if cuda else _OPENCL
+    found |= {name: _filled(dialect, text, "float32") for name, text in {**own, **_HALF}.items()}
+    template = "template <int PENDING>\n"
+    return MappingProxyType(
+        {n: f"{template if 'PENDING' in text else ''}{dialect.function} {text}" for n, text in found.items()}
+    )
+
+
+def _filled(dialect: Dialect, text: str, dtype: str) -> str:
+    d = dtypes.info(dtype)
+    words = {
+        **_REINTERPRET[dialect.name],
+        "$uint16": dialect.types["uint16"], "$uint32": dialect.types["uint32"], "$uint64": dialect.types["uint64"],
+        "$int64": dialect.types["int64"],
+        "$INF": dialect.infinity.get(dtype, ""), "$D": dtype, "$T": dialect.types[dtype],
+        "$U": dialect.unsigned(d.bits), "$B": str(d.bits), "$C": "double" if dtype == "float64" else "float",
+        "$s": "f" if dtype == "float32" else "", "$f": dialect.float_suffix if dtype == "float32" else "",
+    }  # fmt: skip
+    for word, meaning in words.items():
+        text = text.replace(word, meaning)
+    return text
+
+
+_MADE: dict[str, Mapping[str, str]] = {}
+
+
+def texts(dialect: Dialect) -> Mapping[str, str]:
+    """All functions of a dialect by name."""
+    if dialect.name not in _MADE:
+        _MADE[dialect.name] = _texts(dialect)
+    return _MADE[dialect.name]
+
+
+def definitions(dialect: Dialect, calls: Mapping[str, str]) -> list[str]:
+    """The texts of device functions, and of those that they call, callees first.
+
+    `calls` maps names to definitions, empty for those that are known here.
+    """
+    known, wanted = texts(dialect), dict[str, str]()
+
+    def visit(name: str, text: str) -> None:
+        if name in wanted:
+            return
+        called = set(re.findall(r"\w+", text))
+        for other in known:
+            if other in called and other != name:
+                visit(other, known[other])
+        wanted[name] = text
+
+    for name, given in calls.items():
+        if not given and name not in known:
+            raise InternalError(f"the prelude has no device function {name}")
+        visit(name, given or known[name])
+    return list(wanted.values())
+
+
+def uses_double(texts: Iterable[str]) -> bool:
+    """Whether OpenCL has to be told of double precision."""
+    return any("double" in text for text in texts)

@@ -1,0 +1,154 @@
+"""Statements of loop IR to lines of C."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorlang.errors import InternalError, TargetError
+from tensorlang.ir.expr import Const, Load, Var, walk
+from tensorlang.ir.loops import constant_extent, uses
+from tensorlang.ir.stmt import (
+    Allocate,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    AtomicUpdate,
+    Barrier,
+    CallMachine,
+    Fail,
+    For,
+    If,
+    Let,
+    LoopKind,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    stmt_exprs,
+)
+from tensorlang.ir.stmt import walk as statements
+from tensorlang.target.c_source import arithmetic, copies
+from tensorlang.target.c_source import code as c
+from tensorlang.target.c_source.atomics import atomic_update
+from tensorlang.target.c_source.expressions import declared_type, element, factor, index, reads_memory, stored, value
+from tensorlang.target.c_source.memory import barrier, declaration
+from tensorlang.target.c_source.reduction import thread_reduce
+from tensorlang.target.c_source.scope import Scope, Storage
+from tensorlang.target.c_source.vectors import vector_loop
+
+MOST_UNROLLED = 256
+"""Loops that index arrays in registers are copied as long as there are no more copies of their bodies than that."""
+
+
+def emit(scope: Scope, stmt: Stmt) -> None:
+    """Append the lines of a statement."""
+    match stmt:
+        case Store():
+            scope.line(f"{element(scope, stmt.buffer, stmt.index)} = {stored(scope, value(scope, stmt.value))};")
+        case Seq():
+            for part in stmt.body:
+                emit(scope, part)
+        case For():
+            _loop(scope, stmt)
+        case If():
+            _if(scope, stmt)
+        case Let():
+            emit(let(scope, stmt.var, stmt), stmt.body)
+        case Allocate():
+            _allocate(scope, stmt)
+        case Prefetch():
+            pass
+        case _:
+            _together(scope, stmt)
+
+
+def _together(scope: Scope, stmt: Stmt) -> None:
+    """Statements in which threads have to do with each other, or with the host."""
+    match stmt:
+        case AtomicUpdate():
+            atomic_update(scope, stmt)
+        case ThreadReduce():
+            thread_reduce(scope, stmt)
+        case Barrier():
+            scope.line(barrier(scope, stmt.scope))
+        case AsyncCopy() | AsyncCommit() | AsyncWait():
+            copies.emit(scope, stmt)
+        case Fail():
+            swap = "atomicCAS" if scope.dialect.name == "cuda" else "atomic_cmpxchg"
+            scope.line(f"{swap}(fault, 0, {scope.text.message(stmt.message)});")
+        case CallMachine():
+            raise TargetError(f"the device code of {scope.dialect.name} cannot run the machine code {stmt.code.name}")
+        case _:
+            raise InternalError(f"{type(stmt).__name__} stands inside a device kernel")
+
+
+def let(scope: Scope, var: Var, stmt: Let) -> Scope:
+    """Declare a variable; the scope that has it."""
+    made = arithmetic.cast(scope.text, value(scope, stmt.value), var.dtype)
+    name = scope.fresh(var.name)
+    scope.line(f"const {declared_type(scope, made)} {name} = {made.text};")
+    held = replace(made, text=name, rank=c.ATOM, bits="", unrounded="")
+    known = dict(scope.factors)
+    return scope.bind(var.name, held, factor(stmt.value, known) if var.dtype == stmt.value.dtype else 1)
+
+
+def _loop(scope: Scope, stmt: For) -> None:
+    extent = constant_extent(stmt)
+    if stmt.kind is LoopKind.BOUND:
+        raise InternalError(f"the loop over {stmt.var.name} is still bound to {stmt.thread} in a device kernel")
+    if stmt.kind is LoopKind.VECTORIZED and vector_loop(scope, stmt, emit):
+        return
+    copied = 1
+    if extent is not None and extent > 1:
+        fits = extent * scope.unrolled <= MOST_UNROLLED
+        if stmt.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or (fits and _indexes_registers(stmt)):
+            scope.pragma("unroll")
+            copied = extent
+    lower, upper = index(scope, stmt.lower), index(scope, stmt.upper)
+    last = upper.interval[1] - 1
+    if extent is not None:
+        last = min(last, lower.interval[1] + extent - 1)
+    name = scope.fresh(stmt.var.name, kept=False)
+    var = scope.index_code(name, (lower.interval[0], max(last, lower.interval[0])), lower.unknown or upper.unknown)
+    type_ = declared_type(scope, var)
+    end = upper.at(c.LESS + 1)
+    if reads_memory(stmt.upper):
+        end = scope.fresh(f"{stmt.var.name}_end")
+        scope.line(f"const {type_} {end} = {upper.text};")
+    scope.line(f"for ({type_} {name} = {lower.text}; {name} < {end}; ++{name}) {{")
+    emit(replace(scope.deeper.bind(stmt.var.name, var), unrolled=scope.unrolled * copied), stmt.body)
+    scope.line("}")
+
+
+def _indexes_registers(loop: For) -> bool:
+    """Whether the variable of a loop indexes an array of the thread."""
+    name = loop.var.name
+    stores = (s for s in statements(loop.body) if isinstance(s, Store | AtomicUpdate))
+    if any(s.buffer.scope == "local" and any(uses(i, name) for i in s.index) for s in stores):
+        return True
+    loads = (n for e in stmt_exprs(loop.body) for n in walk(e) if isinstance(n, Load) and n.buffer.scope == "local")
+    return any(uses(i, name) for n in loads for i in n.index)
+
+
+def _if(scope: Scope, stmt: If) -> None:
+    scope.line(f"if ({value(scope, stmt.cond).text}) {{")
+    emit(scope.deeper, stmt.then)
+    if stmt.orelse is not None:
+        scope.line("} else {")
+        emit(scope.deeper, stmt.orelse)
+    scope.line("}")
+
+
+def _allocate(scope: Scope, stmt: Allocate) -> None:
+    buffer = stmt.buffer
+    if buffer.scope not in ("local", "warp"):
+        raise InternalError(f"the {buffer.scope} array {buffer.name} is allocated inside a device kernel")
+    if not all(isinstance(extent, Const) for extent in buffer.shape):
+        raise TargetError(
+            f"the array {buffer} of each thread has no constant size; give the loops inside its computation constant "
+            "extents (split), or place it in global memory"
+        )
+    name = scope.fresh(buffer.name)
+    scope.line(f"{declaration(scope.dialect, buffer, name)};")
+    emit(scope.declare(buffer, Storage(name, buffer, "local")), stmt.body)

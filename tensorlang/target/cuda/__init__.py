@@ -1,0 +1,1 @@
+"""CUDA: device kernels to cubins by NVRTC, and their launches by CuPy."""

@@ -1,0 +1,121 @@
+"""Whatever a user passes as an array, as CuPy sees it: device memory without a copy, host memory as NumPy."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.errors import ArgumentError, shown
+from tensorlang.nd import NDArray
+from tensorlang.runtime.arrays import as_array
+from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray
+from tensorlang.target.cuda import runtime
+
+_CUDA, _CUDA_MANAGED = 2, 13
+"""DLPack's numbers for the memory of a CUDA device, and for memory that moves to where it is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A CuPy array over a user's memory; `stream` is the one that its library works on now, if that is not CuPy's."""
+
+    array: Any
+    stream: Any = None
+
+
+def device_or_host_array(value: Any) -> CheckedArray:
+    """Return a view of an array-like without copying; TypeError says why that cannot be done.
+
+    Device memory: CuPy arrays, and tensors that speak DLPack or have a `__cuda_array_interface__` (PyTorch, Numba).
+    All else is for `as_array`, which knows memory of the CPU.
+    """
+    if isinstance(value, NDArray) and value.device.kind == "cuda":
+        value = value.data
+    if isinstance(value, np.ndarray):
+        return value
+    kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else None
+    if kind not in (_CUDA, _CUDA_MANAGED) and not hasattr(value, "__cuda_array_interface__"):
+        return as_array(value)
+    cupy = runtime.cupy()
+    if isinstance(value, cupy.ndarray):
+        return _described(Held(value))
+    if type(value).__module__.partition(".")[0] == "torch":
+        return _described(_from_torch(value))
+    if kind is None:
+        return _described(Held(cupy.asarray(value)))
+    return _described(Held(_view(value, cupy.from_dlpack)))
+
+
+def _from_torch(tensor: Any) -> Held:
+    """A tensor's memory, with PyTorch's current stream; its bfloat16 goes as bits, for DLPack's is not CuPy's."""
+    if tensor.requires_grad:
+        raise TypeError("it requires a gradient; pass tensor.detach()")
+    torch = sys.modules["torch"]
+    stream = foreign_stream(torch.cuda.current_stream(tensor.device).cuda_stream)
+    bits = str(tensor.dtype) == "torch.bfloat16"
+    with runtime.cupy().cuda.Device(tensor.device.index), stream:
+        array = _view(tensor.view(torch.int16) if bits else tensor, runtime.cupy().from_dlpack)
+    return Held(array.view(np.uint16) if bits else array, stream)
+
+
+def _view(value: Any, take: Callable[[Any], Any]) -> Any:
+    try:
+        return take(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"this {type(value).__name__} cannot be used without a copy: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _ForeignStream:
+    """A stream of another library, by CUDA's protocol for them."""
+
+    pointer: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.pointer
+
+
+def foreign_stream(pointer: int) -> Any:
+    """A stream of another library as CuPy's."""
+    return runtime.cupy().cuda.Stream.from_external(_ForeignStream(pointer))
+
+
+def as_stream(stream: Any) -> Any:
+    """A stream that was given, as CuPy's; ArgumentError for what is none."""
+    if hasattr(stream, "ptr"):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return runtime.cupy().cuda.Stream.from_external(stream)
+    if hasattr(stream, "cuda_stream"):
+        return foreign_stream(stream.cuda_stream)
+    raise ArgumentError(f"expected a CUDA stream, as cupy.cuda.Stream() makes one, got {shown(stream)}")
+
+
+def _described(held: Held) -> DeviceArray:
+    array = held.array
+    memory = ("cuda", int(array.device.id))
+    return DeviceArray(held, "cuda", array.dtype, array.shape, array.strides, memory, int(array.data.ptr))
+
+
+def device_number(array: DeviceArray) -> int:
+    """The device that an array is on."""
+    number: int = array.value.array.device.id
+    return number
+
+
+def stored_dtype(dtype: str) -> np.dtype[Any]:
+    """What CuPy keeps an array of a dtype as: bfloat16 is its bits there."""
+    return np.dtype(np.uint16) if dtype == "bfloat16" else dtypes.info(dtype).numpy
+
+
+@contextlib.contextmanager
+def on(device: int, stream: Any) -> Iterator[None]:
+    """Make a device and a stream those that CuPy works on."""
+    with runtime.cupy().cuda.Device(device), stream:
+        yield

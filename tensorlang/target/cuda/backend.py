@@ -1,0 +1,98 @@
+"""The cuda backend: device kernels to CUDA text, to a cubin (kept on disk), to an executable. Building needs no GPU."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tensorlang.errors import TargetError
+from tensorlang.ir.stmt import Kernel, Launch, Seq, Stmt, map_children
+from tensorlang.lowering.device.limits import check_limits
+from tensorlang.runtime.arguments import Signature
+from tensorlang.runtime.executable import Executable
+from tensorlang.runtime.host_program import device_kernels
+from tensorlang.target.c_source import CUDA, Module, module_source
+from tensorlang.target.cuda import runtime
+from tensorlang.target.cuda.executable import CudaExecutable
+from tensorlang.target.cuda.images import Images, KernelCode
+from tensorlang.target.cuda.nvrtc import Compiled, compile_cuda
+from tensorlang.target.cuda.sass import disassembler, sass
+from tensorlang.target.spec import Target
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBackend:
+    """Compiles kernels for CUDA devices. Where there is none, executables show their code and cannot be called."""
+
+    kind: str = "cuda"
+
+    def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
+        """Return an executable; TargetError for blocks that the target cannot run, MissingDependency without NVRTC.
+
+        Without `-arch` the code is for the current device, and compiled again on a call for that of other arrays.
+        """
+        module = _module(kernel, target)
+        code = compile_cuda(module.text, runtime.default_architecture(target))
+        build = None if target.cpu else partial(_cubin, module.text)
+        forms: Mapping[str, Callable[[], str]] = {
+            "cuda": lambda: module.text,
+            "ptx": code.ptx,
+            "sass": lambda: sass(code.cubin),
+        }
+        listed = tuple(form for form in forms if form != "sass" or disassembler())
+        images = _images(kernel.name, module, code, build)
+        return CudaExecutable(
+            kernel, target, images, forms=forms, listed=listed, signature=signature, report=code.report
+        )
+
+    def pack(self, kernel: Kernel, target: Target) -> bytes:
+        """Compile a kernel, and return all that another process of this machine needs to call it."""
+        module = _module(kernel, target)
+        code = compile_cuda(module.text, runtime.default_architecture(target))
+        bare = replace(kernel, body=_without_bodies(kernel.body))
+        return pickle.dumps((bare, _images(kernel.name, module, code, None)))
+
+    def unpack(self, packed: bytes, target: Target) -> Executable:
+        """An executable without sources, for the architecture that it was packed for."""
+        kernel, images = pickle.loads(packed)
+        return CudaExecutable(kernel, target, images)
+
+
+BACKEND = CudaBackend()
+
+
+def _module(kernel: Kernel, target: Target) -> Module:
+    """The text of all kernels that a host part launches, if they fit the target, and the device when it is here."""
+    limits = runtime.device_limits(target)
+    check_limits(kernel, replace(target, gpu=limits))
+    module = module_source(device_kernels(kernel), CUDA)
+    for source in module.kernels:
+        if source.shared_bytes > limits.shared_bytes:
+            text = (
+                f"{source.name} needs {source.shared_bytes} bytes of shared memory in a block, those of its reductions"
+            )
+            raise TargetError(
+                f"{text} included, and {target} allows {limits.shared_bytes}; use smaller tiles, or narrower elements"
+            )
+    return module
+
+
+def _images(name: str, module: Module, code: Compiled, build: Callable[[str], bytes] | None) -> Images:
+    codes = {
+        s.name: KernelCode(s.name, s.shared_bytes if s.dynamic else 0, s.uses_fault, s.wide_accesses)
+        for s in module.kernels
+    }
+    return Images(name, code.architecture, code.cubin, codes, module.messages, build)
+
+
+def _cubin(text: str, architecture: str) -> bytes:
+    return compile_cuda(text, architecture).cubin
+
+
+def _without_bodies(stmt: Stmt) -> Stmt:
+    """A host part whose launches say how, and no longer what."""
+    if isinstance(stmt, Launch):
+        return Launch(replace(stmt.kernel, body=Seq(())), stmt.scalars)
+    return map_children(stmt, _without_bodies)

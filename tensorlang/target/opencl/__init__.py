@@ -1,0 +1,1 @@
+"""OpenCL: devices, kernels built from C text, and their launches."""

@@ -1,0 +1,75 @@
+"""The opencl backend: the host part as Python, the kernels as OpenCL C, built by the driver of the device."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import MissingDependency, TargetError
+from tensorlang.ir.stmt import Kernel, Launch, Seq, Stmt, map_children
+from tensorlang.runtime.arguments import Signature
+from tensorlang.runtime.executable import Executable
+from tensorlang.runtime.host_program import device_kernels, host_program
+from tensorlang.target.c_source.dialect import OPENCL
+from tensorlang.target.c_source.kernel import module_source
+from tensorlang.target.c_source.source import Module
+from tensorlang.target.opencl.devices import chosen_device
+from tensorlang.target.opencl.launch import OpenclLaunch, Program
+from tensorlang.target.opencl.memory import as_opencl_array
+from tensorlang.target.spec import Target
+
+
+@dataclass(frozen=True, slots=True)
+class OpenclBackend:
+    """Compiles kernels for OpenCL devices. Without the target's device, executables show their source only."""
+
+    kind: str = "opencl"
+
+    def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
+        """Return an executable, built at once if its device is there; TargetError for what the device does not have."""
+        return _executable(kernel, module_source(device_kernels(kernel), OPENCL), target, signature)
+
+    def pack(self, kernel: Kernel, target: Target) -> bytes:
+        """The host part and the text of the kernels, whose built code is kept on disk for the other process."""
+        module = module_source(device_kernels(kernel), OPENCL)
+        _executable(kernel, module, target, None)
+        return pickle.dumps((replace(kernel, body=_host_only(kernel.body)), module))
+
+    def unpack(self, packed: bytes, target: Target) -> Executable:
+        """Return a callable for a packed kernel."""
+        kernel, module = pickle.loads(packed)
+        return _executable(kernel, module, target, None)
+
+
+BACKEND = OpenclBackend()
+
+
+def _executable(kernel: Kernel, module: Module, target: Target, signature: Signature | None) -> Executable:
+    host = host_program(kernel)
+    launch = OpenclLaunch(Program(host, module, tuple(p.name for p in kernel.params), kernel.outputs, target))
+    if _is_here(target):
+        launch.build()
+    return Executable(
+        kernel,
+        target,
+        launch,
+        sources={"opencl": lambda: module.text, "host": lambda: host.source},
+        signature=signature,
+        convert=as_opencl_array,
+        stopwatch=launch.seconds,
+    )
+
+
+def _is_here(target: Target) -> bool:
+    try:
+        chosen_device(target)
+    except (MissingDependency, TargetError):
+        return False
+    return True
+
+
+def _host_only(stmt: Stmt) -> Stmt:
+    """A host part whose launches tell all but what threads do."""
+    if isinstance(stmt, Launch):
+        return replace(stmt, kernel=replace(stmt.kernel, body=Seq(())))
+    return map_children(stmt, _host_only)
