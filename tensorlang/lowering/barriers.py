@@ -9,6 +9,7 @@ from tensorlang.ir.expr import Expr, Var, binary, substitute
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, AsyncCommit, AsyncWait, Barrier, LoopKind, Stmt
 from tensorlang.lowering.asynchronous import pipelines
+from tensorlang.lowering.device.threads import MOST_THREADS
 from tensorlang.polyhedral.barriers import Address, Cells, Join, Joins, Place, chosen, inserted, items, iterations
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, times
 from tensorlang.polyhedral.nest import Sequence as Branches
@@ -142,6 +143,9 @@ def _coordinate(loop: Loop | None, combined: frozenset[str]) -> Expr:
     """The number of a thread along an axis: 0, if no loop uses the axis, or one that combines values over it."""
     if loop is None or loop.name in combined:
         return ZERO
+    first, end = constant(loop.lower), constant(loop.upper)
+    if first is not None and end is not None and first >= 0 and end <= MOST_THREADS:
+        return Var(loop.name, INDEX)
     return binary("sub", Var(loop.name, INDEX), loop.lower)
 
 

@@ -19,6 +19,9 @@ from tensorlang.ir.stmt import Kernel
 from tensorlang.ir.verify import verify
 from tensorlang.lowering.asynchronous import copied_ahead
 from tensorlang.lowering.barriers import with_barriers
+from tensorlang.lowering.device import to_device
+from tensorlang.lowering.device.limits import check_limits
+from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
 from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.implemented import check_implemented
 from tensorlang.lowering.kernel import make_kernel
@@ -63,9 +66,6 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     For a GPU it is the program of the host, with the launches of its kernels. The interpreter runs loops that are bound
     to threads as a GPU does.
     """
-    from tensorlang.lowering.device.limits import check_limits
-    from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
-
     logging, checking = "passes" in config.get("log"), config.get("check")
     start = time.perf_counter()
     check_placed(state)
@@ -94,9 +94,7 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
             _log(word, start, kernel_text(kernel) != kernel_text(before))
     if not on_device:
         return kernel
-    from tensorlang.lowering.device.split import to_device
-
-    kernel = to_device(kernel, reducers(state.program), python=target.kind not in GPU_KINDS)
+    kernel = to_device(kernel, reducers(state, derived.scop.gathered), python=target.kind not in GPU_KINDS)
     check_limits(kernel, target)
     dump.write("device", "loops", partial(kernel_text, kernel))
     return kernel

@@ -97,8 +97,8 @@ class StageState:
     `double` (computed `tiles_ahead` iterations before it is read). By array, `folds` gives
     the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride. `launched` are the
     threads that all loops of a scan share. `pragmas` are wishes about the code of a loop, `predicates` the conditions
-    (as text) under which elements are stored. `atomic`: updates of one element may meet in a parallel loop. `wished`: where the
-    stage is to be computed once its readers are computed there.
+    (as text) under which elements are stored. `atomic`: updates of one element may meet in a parallel loop. `wished`:
+    where the stage is to be computed once its readers are computed there.
     """
 
     name: str

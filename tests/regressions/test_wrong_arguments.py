@@ -12,6 +12,7 @@ import tensorlang
 from tensorlang import lower, te
 from tensorlang.errors import BadArgument, DefinitionError
 from tensorlang.schedule import Schedule
+from tensorlang.testing import check_schedule
 
 
 @te.hybrid.script

@@ -69,7 +69,7 @@ def test_members_wait_for_their_readers() -> None:
 
 
 def test_all_move_or_none() -> None:
-    s, (a, b, c, d, e) = diamond()
+    s, (a, b, _, _, e) = diamond()
     f = te.compute((64,), lambda i: e[i] + 1, name="F")
     g = te.compute((64,), lambda i: b[i] + 1, name="G")
     s = te.create_schedule([f.op, g.op])

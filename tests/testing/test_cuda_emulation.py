@@ -327,3 +327,39 @@ def test_what_c_leaves_undefined_is_found() -> None:
     with pytest.raises(KernelError, match="line 1: overflow of 'int'"):
         emulate(text, "f", 1, 1, [np.array([7, 2, 2**20], np.int32), y])
     assert y.tolist() == [3, 25]
+
+
+REGISTERS = """
+extern __shared__ __align__(16) int memory[];
+__device__ unsigned lane() { unsigned l; asm("mov.u32 %0, %%laneid;" : "=r"(l)); return l; }
+extern "C" __global__ void registers(const unsigned long long *in, unsigned *out, int flag) {
+  unsigned low, high, chosen = 1;
+  asm("mov.b64 {%0, %1}, %2;" : "=r"(low), "=r"(high) : "l"(in[threadIdx.x]));
+  asm volatile("{\\n"
+               ".reg .pred p;  // set by the flag\\n"
+               "setp.ne.b32 p, %1, 0;\\n"
+               "@p bra TAKEN;\\n"
+               "add.u32 %0, %0, 10;\\n"
+               "TAKEN:\\n"
+               "@!p add.u32 %0, %0, 100;\\n"
+               "selp.u32 %0, %0, 7, p;\\n"
+               "}" : "+r"(chosen) : "r"(flag));
+  memory[threadIdx.x] = (int)lane();
+  if (threadIdx.x < 64)
+    asm volatile("bar.sync 1, 64;" ::: "memory");
+  else
+    asm volatile("bar.sync 2, %0;" :: "n"(32) : "memory");
+  out[threadIdx.x * 4] = low, out[threadIdx.x * 4 + 1] = high, out[threadIdx.x * 4 + 2] = chosen;
+  out[threadIdx.x * 4 + 3] = memory[threadIdx.x ^ 32 & -(threadIdx.x < 64)] * 1000 + lane();
+}
+"""
+
+
+@pytest.mark.parametrize(("flag", "chosen"), [(1, 1), (0, 7)])
+def test_registers_guards_and_barriers_of_some_threads(flag: int, chosen: int) -> None:
+    given = np.random.default_rng(0).integers(0, 2**63, 96, dtype=np.uint64)
+    out = np.zeros((96, 4), np.uint32)
+    emulate(REGISTERS, "registers", 1, 96, [given, out, flag], 384)
+    assert np.array_equal(out[:, :2].copy().view(np.uint64)[:, 0], given)
+    assert (out[:, 2] == chosen).all()
+    assert np.array_equal(out[:, 3], np.arange(96) % 32 * 1001)

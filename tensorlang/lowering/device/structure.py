@@ -12,7 +12,6 @@ from tensorlang.schedule.derive.plans import BufferPlan, Derived
 from tensorlang.schedule.derive.threads import VIRTUAL, is_block
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ComputeOp, buffers
-from tensorlang.te.program import Program
 
 _SHARED = ("shared", "warp")
 
@@ -102,11 +101,13 @@ def _reads(loop: Loop, derived: Derived, plan: BufferPlan) -> bool:
     return any(r.array == plan.buffer.name for s in found for r in s.reads)
 
 
-def reducers(program: Program) -> dict[str, Combiner]:
-    """How updates of an array's elements combine, by the name of the array."""
+def reducers(state: ScheduleState, gathered: frozenset[str]) -> dict[str, Combiner]:
+    """How updates combine that threads make together, by the name of the array; in the loops `gathered` they do."""
     found: dict[str, Combiner] = {}
-    for op in program.ops:
-        if isinstance(op, ComputeOp) and op.reduction is not None:
+    for op in state.program.ops:
+        if not isinstance(op, ComputeOp) or op.reduction is None:
+            continue
+        if any(f"{op.name}.{axis}" in gathered for axis in state.stages[op.name].leaves):
             reducer = op.reduction.reducer
             combiner = Combiner(reducer.lhs, reducer.rhs, reducer.result, reducer.identity)
             found |= {b.name: combiner for b in buffers(op)}

@@ -14,7 +14,7 @@ from tensorlang.lowering.passes.full_tile import conjunction, operands
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 VTHREAD = "vthread"
-_MOST = 1024  # threads of a block along an axis, at most, on any device
+MOST_THREADS = 1024  # threads of a block along an axis, at most, on any device
 
 ZERO, ONE = Const(0, INDEX), Const(1, INDEX)
 
@@ -47,7 +47,7 @@ def thread_loop(loop: For, ranges: Ranges) -> ThreadLoop:
     least = (loop.var >= lower for lower in operands("max", loop.lower) if not same(lower, ZERO))
     guards = (*least, *(loop.var < upper for upper in operands("min", loop.upper)))
     low, high = range_of(loop.lower, ranges)[0], range_of(loop.upper, ranges)[1]
-    if low is not None and low >= 0 and high is not None and high <= _MOST:
+    if low is not None and low >= 0 and high is not None and high <= MOST_THREADS:
         return ThreadLoop(loop.thread, ZERO, max(1, high), guards)
     spans = [
         range_of(upper - lower, ranges)[1]

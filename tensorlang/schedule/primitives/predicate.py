@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr, Var
+from tensorlang.ir.expr import Const, Expr, Var, const
+from tensorlang.ir.simplify import simplify
 from tensorlang.schedule.index_text import parse_condition
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
@@ -20,7 +21,8 @@ class SetStorePredicate:
 
     Rewrite: `for i: B[i] = f(i)` -> `for i: if i % 2 == 0: B[i] = f(i)`.
     Legal when: every element that is read, or that the caller gets, is still written; the condition uses no reduce
-    axis, since that would leave terms out of the sum.
+    axis, since that would leave terms out of the sum. Of a reduction across threads the first thread stores the result
+    in any case: `threadIdx.x == 0`, as classic schedules have it, is accepted there and changes nothing.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((32,), name="A")
@@ -37,13 +39,24 @@ class SetStorePredicate:
         state.compute_op(self.stage)
         kinds, used = state.axis_kinds(self.stage), set[str]()
 
+        combined = [n.thread for a, n in state.stages[self.stage].annotations.items() if kinds[a] is AxisKind.REDUCE]
+
         def lookup(name: str) -> Expr:
+            if name.startswith("threadIdx."):
+                if name not in combined:
+                    why = f"{name} combines no reduction of {self.stage}: its threads store elements of their own"
+                    raise BadArgument("", why)
+                return const(0)
             if name not in kinds and name not in state.sizes:
                 raise BadArgument("", f"{name!r} is neither an axis of {self.stage} nor a size; {nearest(name, kinds)}")
             used.add(name)
             return Var(name)
 
-        parse_condition(self.predicate, lookup)
+        condition = simplify(parse_condition(self.predicate, lookup))
+        if not used:
+            if isinstance(condition, Const) and condition.value:
+                return state, ()
+            raise BadArgument("", f"{self.predicate} does not hold for the thread that stores the elements")
         reduced = sorted(n for n in used if kinds.get(n) is AxisKind.REDUCE)
         if reduced:
             raise BadArgument(

@@ -63,6 +63,7 @@ def _kernel(kernel: DeviceKernel, text: Text) -> tuple[str, Source]:
     text.names.add(kernel.name)
     written = _written(kernel)
     read = {n.buffer.name for e in stmt_exprs(kernel.body) for n in walk(e) if isinstance(n, Load)}
+    read |= {s.source.name for s in statements(kernel.body) if isinstance(s, AsyncCopy)}
     passed_on = bool(written & read & {b.name for b in kernel.params})
     scope = Scope(text, kernel.block, writes_what_it_reads=passed_on)
     scope, params = _parameters(scope, kernel, written)

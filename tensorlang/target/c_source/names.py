@@ -26,7 +26,8 @@ atomic_cmpxchg atom_cmpxchg atomicAdd atomicCAS atomicMin atomicMax assert print
 """
 _NUMBERS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double", "half")
 _VECTORS = {f"{number}{lanes}" for number in _NUMBERS for lanes in (1, 2, 3, 4, 8, 16)}
-_RESERVED = {*_KEYWORDS.split(), *_DEVICE.split(), *_VECTORS, *intrinsics.TABLE}
+_MATHEMATICS = {name + suffix for name in (*intrinsics.TABLE, "fabs", "fmod", "rint") for suffix in ("", "f")}
+_RESERVED = {*_KEYWORDS.split(), *_DEVICE.split(), *_VECTORS, *_MATHEMATICS}
 _OURS = re.compile(r"(tl|async|atomic|shfl|__)_?\w*|\w+_(u?int|b?float)(8|16|32|64)(_(global|shared))?|M_\w+|CLK_\w+")
 """Names like those of our device functions and of what compilers bring along."""
 

@@ -80,7 +80,8 @@ unsigned vote(const char* what, unsigned mask, unsigned value, Combine) {
   warp_together(what, mask, &own, [](void** operands, unsigned lanes) {
     unsigned result = Combine::start;
     for (unsigned lane = 0; lane < 32; ++lane)
-      if (lanes >> lane & 1) result = Combine::of(result, static_cast<Shuffled<unsigned>*>(operands[lane])->value, lane);
+      if (lanes >> lane & 1)
+        result = Combine::of(result, static_cast<Shuffled<unsigned>*>(operands[lane])->value, lane);
     for (unsigned lane = 0; lane < 32; ++lane)
       if (lanes >> lane & 1) static_cast<Shuffled<unsigned>*>(operands[lane])->result = result;
   });
@@ -114,23 +115,26 @@ T __shfl_xor_sync(unsigned mask, T value, int change, int width = 32) {
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned steps, int width = 32) {
-  unsigned own = emu::own_lane();
-  return emu::shuffle("__shfl_down_sync", mask, value, (own & (width - 1)) + steps < unsigned(width) ? own + steps : own);
+  unsigned own = emu::own_lane(), inside = own & (width - 1);
+  return emu::shuffle("__shfl_down_sync", mask, value, inside + steps < unsigned(width) ? own + steps : own);
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned steps, int width = 32) {
   unsigned own = emu::own_lane();
   return emu::shuffle("__shfl_up_sync", mask, value, (own & (width - 1)) >= steps ? own - steps : own);
 }
-inline unsigned __ballot_sync(unsigned mask, int value) { return emu::vote("__ballot_sync", mask, value, emu::Ballot()); }
-inline int __all_sync(unsigned mask, int value) { return emu::vote("__all_sync", mask, value, emu::All()); }
-inline int __any_sync(unsigned mask, int value) { return emu::vote("__any_sync", mask, value, emu::Any()); }
-inline unsigned __reduce_add_sync(unsigned mask, unsigned v) { return emu::vote("__reduce_add_sync", mask, v, emu::Sum()); }
-inline unsigned __reduce_min_sync(unsigned mask, unsigned v) { return emu::vote("__reduce_min_sync", mask, v, emu::Least()); }
-inline unsigned __reduce_max_sync(unsigned mask, unsigned v) { return emu::vote("__reduce_max_sync", mask, v, emu::Most()); }
-inline unsigned __reduce_and_sync(unsigned mask, unsigned v) { return emu::vote("__reduce_and_sync", mask, v, emu::Bits()); }
-inline unsigned __reduce_or_sync(unsigned mask, unsigned v) { return emu::vote("__reduce_or_sync", mask, v, emu::AnyBits()); }
-inline unsigned __reduce_xor_sync(unsigned mask, unsigned v) { return emu::vote("__reduce_xor_sync", mask, v, emu::OddBits()); }
+#define EMU_VOTE(type, name, operand, combine) \
+  inline type name(unsigned mask, operand value) { return emu::vote(#name, mask, value, emu::combine()); }
+EMU_VOTE(unsigned, __ballot_sync, int, Ballot)
+EMU_VOTE(int, __all_sync, int, All)
+EMU_VOTE(int, __any_sync, int, Any)
+EMU_VOTE(unsigned, __reduce_add_sync, unsigned, Sum)
+EMU_VOTE(unsigned, __reduce_min_sync, unsigned, Least)
+EMU_VOTE(unsigned, __reduce_max_sync, unsigned, Most)
+EMU_VOTE(unsigned, __reduce_and_sync, unsigned, Bits)
+EMU_VOTE(unsigned, __reduce_or_sync, unsigned, AnyBits)
+EMU_VOTE(unsigned, __reduce_xor_sync, unsigned, OddBits)
+#undef EMU_VOTE
 
 // Threads stop only where they wait, so that plain reads and writes are atomic.
 namespace emu {

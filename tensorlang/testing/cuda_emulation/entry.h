@@ -20,7 +20,8 @@ P parameter(const Value& value, int number) {
              sizeof(Element), int(value.integer));
     return reinterpret_cast<P>(value.map.base);
   } else if constexpr (std::is_class_v<P>) {
-    if (value.kind != TENSOR_MAP) fail("parameter %d of the kernel is a structure, and the argument no tensor map", number);
+    if (value.kind != TENSOR_MAP)
+      fail("parameter %d of the kernel is a structure, and the argument no tensor map", number);
     static_assert(sizeof(P) == sizeof(Map), "the only structure that a kernel can have as parameter is a tensor map");
     P map;
     __builtin_memcpy(&map, &value.map, sizeof map);

@@ -66,8 +66,10 @@ inline double __dadd_rn(double x, double y) { return x + y; }
 inline double __dmul_rn(double x, double y) { return x * y; }
 inline double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
 
-#define EMU_CONVERT(name, from_type, from, to_type, to, rounding) \
-  inline to_type name(from_type x) { return emu::get<to_type>(emu::convert(emu::to, emu::from, emu::bits(x), rounding, false)); }
+#define EMU_CONVERT(name, from_type, from, to_type, to, rounding)                             \
+  inline to_type name(from_type x) {                                                          \
+    return emu::get<to_type>(emu::convert(emu::to, emu::from, emu::bits(x), rounding, false)); \
+  }
 EMU_CONVERT(__float2int_rz, float, F32, int, S32, 'z')
 EMU_CONVERT(__float2int_rn, float, F32, int, S32, 'n')
 EMU_CONVERT(__float2int_rd, float, F32, int, S32, 'm')

@@ -169,7 +169,8 @@ double of_tile(uint64_t descriptor, Kind kind, bool turned, int line, int at) {
 void check_tile(uint64_t descriptor, const char* name) {
   unsigned mode = (4 - (descriptor >> 62)) % 4;
   uint64_t start = (descriptor & 0x3fff) << 4, stride = (descriptor >> 32 & 0x3fff) << 4;
-  if (mode && stride % (128u << mode)) fail("the stride of the tile of %s is %lu bytes, not a multiple of %u", name, stride, 128u << mode);
+  if (mode && stride % (128u << mode))
+    fail("the stride of the tile of %s is %lu bytes, not a multiple of %u", name, stride, 128u << mode);
   if (start < 1024) fail("the tile of %s lies at shared address %lu, in front of shared memory", name, start);
 }
 
@@ -238,7 +239,8 @@ void issue(Warpgroup& group, Issue** all) {
       }
   }
   if (p.a_in_registers)
-    for (int t = 0; t < 128; ++t) op.a_registers.insert(op.a_registers.end(), all[t]->product->a_registers, all[t]->product->a_registers + 4);
+    for (int t = 0; t < 128; ++t)
+      for (uint32_t word : all[t]->product->a_registers) op.a_registers.push_back(word);
   ++op.to->users;
   group.pending.push_back(op);
 }
@@ -310,7 +312,8 @@ void wgmma_commit() {
 
 void wgmma_wait(unsigned pending) {
   Issue operand{nullptr, nullptr, pending};
-  group_together("wgmma.wait_group", &operand, [](Warpgroup& group, Issue** all) { wait_group(group, all[0]->pending); });
+  group_together("wgmma.wait_group", &operand,
+                 [](Warpgroup& group, Issue** all) { wait_group(group, all[0]->pending); });
 }
 
 }  // namespace emu

@@ -150,7 +150,8 @@ unsigned char* shared_pointer(uint64_t address, uint64_t bytes, uint64_t alignme
 void copy_async(uint64_t to, const void* from, unsigned bytes, unsigned read) {
   if (bytes != 4 && bytes != 8 && bytes != 16) fail("cp.async of %u bytes; it copies 4, 8 or 16", bytes);
   if (read > bytes) fail("cp.async reads %u of %u bytes", read, bytes);
-  if (read && reinterpret_cast<uintptr_t>(from) % bytes) fail("cp.async of %u bytes from an address not aligned to them", bytes);
+  if (read && reinterpret_cast<uintptr_t>(from) % bytes)
+    fail("cp.async of %u bytes from an address not aligned to them", bytes);
   unsigned char* place = shared_pointer(to, bytes, bytes, "cp.async");
   Copy copy{place, static_cast<const unsigned char*>(from), bytes, read, me().copy_groups};
   if (machine.late) {

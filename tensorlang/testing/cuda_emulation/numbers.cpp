@@ -63,6 +63,15 @@ uint64_t write_small(Format f, double value, char rounding, bool finite) {
   return sign | bits;
 }
 
+double whole(double x, char rounding) {
+  switch (rounding) {
+    case 'z': return trunc(x);
+    case 'm': return floor(x);
+    case 'p': return ceil(x);
+    default: return nearbyint(x);
+  }
+}
+
 bool is_integer(Kind kind) { return kind >= S8; }
 
 unsigned width(Kind kind) { return kind == S8 || kind == U8 ? 8 : kind <= U16 ? 16 : kind <= U32 ? 32 : 64; }
@@ -121,7 +130,7 @@ uint64_t convert(Kind to, Kind from, uint64_t bits, char rounding, bool finite) 
   if (is_integer(from) && is_integer(to)) return extended(to, extended(from, bits));
   double value = decode(from, bits);
   if (from == F16 && isnan(value) && to == F32) return 0x7fffffff;
-  if (is_integer(to)) value = rounding == 'z' ? trunc(value) : rounding == 'm' ? floor(value) : rounding == 'p' ? ceil(value) : nearbyint(value);
+  if (is_integer(to)) value = whole(value, rounding);
   return encode(to, value, rounding, finite);
 }
 

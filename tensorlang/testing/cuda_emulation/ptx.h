@@ -1,4 +1,4 @@
-// What the translation of inline assembly (translate.py) writes: registers by their bits, and one function an instruction.
+// What the translation of inline assembly (translate.py) writes, besides the functions of runtime.h: registers by bits.
 #pragma once
 #include <string.h>
 
@@ -37,7 +37,9 @@ R operand(T* value) {
   return static_cast<R>(reinterpret_cast<uintptr_t>(value));
 }
 
-inline uint64_t pair(uint64_t low, uint64_t high, unsigned width) { return (low & ((1ull << width) - 1)) | high << width; }
+inline uint64_t pair(uint64_t low, uint64_t high, unsigned width) {
+  return (low & ((1ull << width) - 1)) | high << width;
+}
 
 inline uint64_t thread_index(char what, char axis) {
   const uint3& t = current->thread;

@@ -147,7 +147,8 @@ void finish_block() {
 }
 
 void mbarrier_init(uint64_t barrier, unsigned count) {
-  if (count < 1 || count > MOST_ARRIVALS) fail("mbarrier.init for %u arrivals; 1 to %u are possible", count, MOST_ARRIVALS);
+  if (count < 1 || count > MOST_ARRIVALS)
+    fail("mbarrier.init for %u arrivals; 1 to %u are possible", count, MOST_ARRIVALS);
   Spot spot{word_of(barrier), {PHASE_MAGIC, 0, count, count, 0}};
   spot.keep();
 }
@@ -156,9 +157,10 @@ void mbarrier_arrive(uint64_t barrier, unsigned count, unsigned bytes, bool arri
   Spot spot = at(word_of(barrier));
   spot.phase.bytes += bytes;
   if (arrives) {
-    if (count > spot.phase.missing) fail("more arrivals at a barrier in shared memory than the %u of its phase", unsigned(spot.phase.count));
+    if (count > spot.phase.missing)
+      fail("more arrivals at a barrier in shared memory than the %u of its phase", unsigned(spot.phase.count));
     spot.phase.missing -= count;
-    settle(spot);
+    return settle(spot);
   }
   spot.keep();
 }

@@ -250,7 +250,8 @@ void block_barrier(int id, unsigned count, int line, bool waits) {
   if (id < 0 || unsigned(id) >= BARRIERS) fail("barrier %d; a block has barriers 0 to 15", id);
   Barrier& b = barriers[id];
   unsigned wanted = count ? count : machine.threads.size();
-  if (b.arrived && b.wanted != wanted) fail("threads wait at barrier %d for %u and for %u threads", id, b.wanted, wanted);
+  if (b.arrived && b.wanted != wanted)
+    fail("threads wait at barrier %d for %u and for %u threads", id, b.wanted, wanted);
   if (b.arrived && b.line != line)
     fail("threads of a block wait at different barriers, in line %d and in line %d", b.line, line);
   b.wanted = wanted, b.line = line;

@@ -29,6 +29,7 @@ from tests.target.c_source.device_programs import BX, TX, TY, Array, device_kern
 from tests.target.cuda.compiled import check_compiles
 
 Run = Callable[..., int]
+Execute = Callable[[DeviceKernel, dict[str, Array]], object]
 N = 64
 i, j, k, ko = indices("i j k ko")
 

@@ -10,7 +10,7 @@ import pytest
 
 from tensorlang import dtypes
 from tensorlang.ir.construct import array, index, indices, load, loop, store
-from tensorlang.ir.expr import Expr, Var, binary, cast, select
+from tensorlang.ir.expr import Buffer, Expr, Var, binary, cast, select
 from tensorlang.ir.stmt import INDEX, Allocate, DeviceKernel, For, If, Let, LoopKind, Seq, Stmt, with_buffers
 from tensorlang.target.c_source import CUDA, OPENCL, device_source
 from tests.target.c_source.device_programs import BX, TX, Array, device_kernel, interpreted, same_values
@@ -111,11 +111,18 @@ def all_bodies() -> DeviceKernel:
     """All of them in one kernel, each with a B of its own."""
     made = bodies()
     own = {name: array(f"B{number}", (SIZE,)) for number, name in enumerate(made)}
-    parts = [with_buffers(body, lambda b, to=own[name]: to if b == B else b) for name, body in made.items()]
+    parts = []
+    for name, body in made.items():
+
+        def place(buffer: Buffer, to: Buffer = own[name]) -> Buffer:
+            return to if buffer == B else buffer
+
+        parts.append(with_buffers(body, place))
     return device_kernel((A, *own.values()), parts, (2,), (64,), name="lanes")
 
 
 def check_lanes(run: Callable[[DeviceKernel, dict[str, Array]], object]) -> None:
+    """Run them all, and compare with iterations one by one."""
     kernel = all_bodies()
     arrays: dict[str, Array] = {b.name: np.ones(SIZE, np.float32) for b in kernel.params}
     arrays["A"] = np.random.default_rng(1).integers(0, 100, SIZE).astype(np.float32)

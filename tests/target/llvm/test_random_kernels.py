@@ -105,7 +105,7 @@ def _lane_statement(draw: st.DrawFn, depth: int, let: bool) -> Stmt:
 
 
 @st.composite
-def _vector_kernels(draw: st.DrawFn) -> Kernel:
+def vector_kernels(draw: st.DrawFn) -> Kernel:
     lower, extent = draw(st.integers(0, 6)), draw(st.integers(0, 24))
     start = index(lower) if draw(st.booleans()) else size
     body = loop(lane, start, start + index(extent), _lane_statement(draw, 3, False), LoopKind.VECTORIZED)
@@ -113,7 +113,7 @@ def _vector_kernels(draw: st.DrawFn) -> Kernel:
 
 
 @settings(max_examples=150)
-@given(_vector_kernels(), st.integers(0, 3), st.integers(0, 2**32 - 1))
+@given(vector_kernels(), st.integers(0, 3), st.integers(0, 2**32 - 1))
 def test_vector_kernels_mean_the_same(kernel: Kernel, n: int, seed: int) -> None:
     verify(kernel)
     random = np.random.default_rng(seed)
