@@ -21,7 +21,7 @@ from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.history import build_best, build_in_use
-from tensorlang.target.backend import backend
+from tensorlang.target.backend import backend, with_limits
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
@@ -51,7 +51,7 @@ def lower(
     accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
     """
     params, _ = _signature(_check_schedule(s), args)
-    return Lowered(lower_state(s.state, params, name, parse(target), Dump(name)), s, tuple(args))
+    return Lowered(lower_state(s.state, params, name, with_limits(parse(target)), Dump(name)), s, tuple(args))
 
 
 def create_prim_func(ops: Sequence[Tensor]) -> Lowered:
@@ -106,7 +106,7 @@ def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Ex
     dump.write("trace", "py", s.trace.to_python)
     dump.write("program", "txt", lambda: s.program.text)
     dump.write("schedule", "tree", partial(_schedule_tree, s))
-    kernel = lower_state(s.state, params, name, target, dump)
+    kernel = lower_state(s.state, params, name, with_limits(target), dump)
     executable = backend(target.kind).compile(kernel, target, signature)
     for form in executable.source_forms:
         if form != "loops":

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import importlib
-from typing import Protocol
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.kinds import KINDS, check_kind
-from tensorlang.target.spec import Target
+from tensorlang.target.spec import GpuLimits, Target
+
+
+@runtime_checkable
+class DeviceBackend(Protocol):
+    """A backend for devices that tell what they allow."""
+
+    def limits(self, target: Target) -> GpuLimits:
+        """What a block of threads may use, as the target's device tells; what is usual, where there is none."""
 
 
 class Backend(Protocol):
@@ -41,3 +50,9 @@ def backend(kind: str) -> Backend:
     if found.kind != kind:
         raise InternalError(f"the table of target kinds has {kind!r} for a backend of kind {found.kind!r}")
     return found
+
+
+def with_limits(target: Target) -> Target:
+    """The target with the limits of its device, if it is one of a kind that has any."""
+    found = backend(target.kind)
+    return replace(target, gpu=found.limits(target)) if isinstance(found, DeviceBackend) else target

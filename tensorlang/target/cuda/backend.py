@@ -19,7 +19,7 @@ from tensorlang.target.cuda.executable import CudaExecutable
 from tensorlang.target.cuda.images import Images, KernelCode
 from tensorlang.target.cuda.nvrtc import Compiled, compile_cuda
 from tensorlang.target.cuda.sass import disassembler, sass
-from tensorlang.target.spec import Target
+from tensorlang.target.spec import GpuLimits, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class CudaBackend:
     """Compiles kernels for CUDA devices. Where there is none, executables show their code and cannot be called."""
 
     kind: str = "cuda"
+
+    def limits(self, target: Target) -> GpuLimits:
+        """What a block may use: as the table says of the architecture, or the current device, if none is named."""
+        return runtime.device_limits(target)
 
     def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
         """Return an executable; TargetError for blocks that the target cannot run, MissingDependency without NVRTC.

@@ -13,10 +13,11 @@ from tensorlang.runtime.host_program import device_kernels, host_program
 from tensorlang.target.c_source.dialect import OPENCL
 from tensorlang.target.c_source.kernel import module_source
 from tensorlang.target.c_source.source import Module
-from tensorlang.target.opencl.devices import chosen_device
+from tensorlang.target.gpus import OPENCL as USUAL
+from tensorlang.target.opencl.devices import chosen_device, device_limits
 from tensorlang.target.opencl.launch import OpenclLaunch, Program
 from tensorlang.target.opencl.memory import as_opencl_array
-from tensorlang.target.spec import Target
+from tensorlang.target.spec import GpuLimits, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,10 @@ class OpenclBackend:
     """Compiles kernels for OpenCL devices. Without the target's device, executables show their source only."""
 
     kind: str = "opencl"
+
+    def limits(self, target: Target) -> GpuLimits:
+        """What a block may use on the device; what every device is taken to have, where there is none."""
+        return device_limits(target) if _is_here(target) else target.gpu or USUAL
 
     def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
         """Return an executable, built at once if its device is there; TargetError for what the device does not have."""
