@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from tensorlang.errors import ArgumentError, KernelError
-from tensorlang.target.cuda.fragments import Fragment, group_multiply, warp_multiply
+from tensorlang.ir.fragment import Fragment
+from tensorlang.target.cuda.fragments import group_multiply, warp_multiply
 from tensorlang.target.cuda.intrinsics import declarations
 from tensorlang.target.cuda.swizzle import Descriptor, descriptor_along_k, descriptor_along_n, hardware_address
 from tensorlang.testing.cuda_emulation import TensorMap, emulate, unavailable
