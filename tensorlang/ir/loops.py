@@ -18,7 +18,9 @@ REDUCE_TREE = "reduce_tree"
 """The pragma of a serial loop whose updates of one element may be combined in any order."""
 THREAD_REDUCE = "thread_reduce"
 """The pragma of a loop bound to threads of a block that combine what they find: its updates meet in one element."""
-ASKED = (MOST_UNROLLED, UNROLL_EXPLICIT, STRIDED, REDUCE_TREE)
+BLOCKS_PER_CORE = "blocks_per_core"
+"""The pragma of a loop over blocks: how many of them one multiprocessor holds at a time, at least."""
+ASKED = (MOST_UNROLLED, UNROLL_EXPLICIT, STRIDED, REDUCE_TREE, BLOCKS_PER_CORE)
 """Pragmas that a loop carries to the target."""
 UNROLL_FULL = "llvm_unroll_full"
 """The pragma of a loop that the compiler of the target has to copy, all iterations."""

@@ -9,6 +9,7 @@ import pytest
 
 from tensorlang import build, lower, te, tir
 from tensorlang.errors import BadArgument
+from tensorlang.ir.stmt import Launch, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.trace import Trace
 from tensorlang.testing.check import check_schedule
@@ -184,3 +185,18 @@ def test_it_replays() -> None:
         "s['B'].pragma('i', 'auto_unroll_max_step', 12)",
         "s['B'].pragma('i', 'unroll_explicit', 0)",
     ]
+
+
+def test_blocks_of_a_gpu_share_a_core() -> None:
+    s, args, b = blocks()
+    with pytest.raises(BadArgument, match="i of B is not bound to blockIdx") as caught:
+        s[b].pragma("i", "blocks_per_core", 4)
+    assert caught.value.legal == ("s['B'].bind('i', 'blockIdx.x') first",)
+    s[b].bind("i", "blockIdx.x")
+    s[b].bind("j", "threadIdx.x")
+    with pytest.raises(BadArgument, match="takes a number of blocks, 1 or more; got 0"):
+        s[b].pragma("i", "blocks_per_core", 0)
+    s[b].pragma("i", "blocks_per_core", 4)
+    (launch,) = (x for x in walk(lower(s, args, target="cuda").kernel.body) if isinstance(x, Launch))
+    assert launch.kernel.blocks_per_core == 4
+    check_schedule(s, args, targets=["interpreter"])

@@ -114,3 +114,25 @@ def test_it_replays() -> None:
     Trace.from_json(s.trace.to_json()).apply(again)
     assert str(lower(again, args)) == str(lower(s, args))
     assert s.trace.to_python() == "s['B'].set_store_predicate('i % 2 == 0')\n"
+
+
+def test_the_first_of_the_threads_that_reduce_stores() -> None:
+    a = te.placeholder((5, 40), name="A")
+    k = te.reduce_axis((0, 40), "k")
+    b = te.compute((5,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    _, k_i = s[b].split("k", factor=16)
+    parts = s.rfactor(b, k_i)
+    x, y = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
+    s[b].bind("i", "blockIdx.x")
+    (reduced,) = s[b].op.reduce_axis
+    s[b].bind(reduced, x)
+    s[parts].compute_at(s[b], reduced)
+    s[b].set_store_predicate(x.var.equal(0))
+    for predicate, why in (
+        (x.var.equal(1), "does not hold for the thread that stores"),
+        (y.var.equal(0), "combines no"),
+    ):
+        with pytest.raises(BadArgument, match=why):
+            s[b].set_store_predicate(predicate)
+    check_schedule(s, [a, b], targets=["interpreter"])

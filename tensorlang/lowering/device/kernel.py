@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tensorlang.ir.expr import Buffer, Const, Var, cast, walk
+from tensorlang.ir.loops import BLOCKS_PER_CORE
 from tensorlang.ir.simplify import simplify_stmt
 from tensorlang.ir.simplify.forms import Range
-from tensorlang.ir.stmt import INDEX, Combiner, DeviceKernel, Stmt, stmt_exprs
+from tensorlang.ir.stmt import INDEX, Combiner, DeviceKernel, For, Stmt, stmt_exprs
+from tensorlang.ir.stmt import walk as statements
 from tensorlang.ir.verify_device import verify_device
 from tensorlang.lowering.device.arrays import place_arrays, used
 from tensorlang.lowering.device.blocks import Blocks, blocks
@@ -64,5 +66,13 @@ def _declared(nest: Nest, taken: Blocks, placed: Placed, code: Stmt, block: tupl
         wanted |= {node.name for node in walk(expr) if isinstance(node, Var)}
     scalars = tuple(Var(name, INDEX) for name in nest.host if name in wanted)
     x, y, z = (cast(extent, INDEX) for extent in taken.grid)
-    made = DeviceKernel(nest.name, params, scalars, (x, y, z), block, shared, code)
+    asked = [
+        int(value)
+        for s in statements(nest.body)
+        if isinstance(s, For)
+        for word, value in s.pragmas
+        if word == BLOCKS_PER_CORE
+    ]
+    wish = max(asked, default=0)
+    made = DeviceKernel(nest.name, params, scalars, (x, y, z), block, shared, code, blocks_per_core=wish)
     return replace(made, indices=index_dtype(made))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang import dtypes
 from tensorlang.errors import BadArgument
-from tensorlang.ir.loops import MOST_UNROLLED, REDUCE_TREE, STRIDED, UNROLL_EXPLICIT
+from tensorlang.ir.loops import BLOCKS_PER_CORE, MOST_UNROLLED, REDUCE_TREE, STRIDED, UNROLL_EXPLICIT
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
@@ -32,6 +32,8 @@ class Pragma:
     - `reduce_tree`: combine the iterations of a serial reduction loop in any order: as vectors, then lane by lane.
     - `nontemporal`: write the stage's array past the caches, for an output larger than the last of them. It is done for
       whole vectors of an array that the kernel does not read.
+    - `blocks_per_core` N: let one multiprocessor of a GPU hold at least N blocks of the kernel at a time, which leaves
+      each thread fewer registers; on a loop bound to blocks.
     - `import_llvm` TEXT: LLVM IR whose functions the kernel may call (tir.call_extern in an intrinsic).
     Rewrite: `for i in range(n)` -> the same loop, in other code.
     Legal when: the pragma is one of these, with the value that it takes.
@@ -94,6 +96,16 @@ def _strided(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     return _flag(state, stage, axis, value)
 
 
+def _blocks(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise BadArgument("", f"{BLOCKS_PER_CORE} takes a number of blocks, 1 or more; got {value!r}")
+    note = state.stages[stage].annotations.get(axis)
+    if note is None or not note.thread.startswith("blockIdx"):
+        why = f"{BLOCKS_PER_CORE} is for loops over the blocks of a GPU, and {axis} of {stage} is not bound to blockIdx"
+        raise BadArgument("", why, legal=[f"s[{stage!r}].bind({axis!r}, 'blockIdx.x') first"])
+    return value
+
+
 def _tree(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     if state.axis_kinds(stage)[axis] is not AxisKind.REDUCE:
         raise BadArgument("", f"{REDUCE_TREE} needs a reduce axis, and {axis} of {stage} is spatial")
@@ -137,6 +149,7 @@ _KNOWN: dict[str, Check] = {
     IMPORT_LLVM: _text,
     NONTEMPORAL: _flag,
     REDUCE_TREE: _tree,
+    BLOCKS_PER_CORE: _blocks,
 }
 
 _REFUSED = {
