@@ -41,6 +41,7 @@ FAMILIES = {
     "buffering": "Memory used again",
     "predicate": "Stores under a condition",
     "layout": "Layout",
+    "pad": "Padding",
     "inplace": "Layout of what is updated in place",
     "reduction": "Reductions in parts",
     "assume": "What a proof takes for granted",

@@ -21,8 +21,7 @@ offer(
         "build": "tensorlang.driver:build",
         "lower": "tensorlang.driver:lower",
         "convert": "tensorlang.te.convert:convert",
-        "cpu": "tensorlang.nd:cpu",
-        "device": "tensorlang.nd:device",
+        **{name: f"tensorlang.nd:{name}" for name in ("cpu", "cuda", "device", "gpu", "opencl")},
         "get_global_func": "tensorlang.te.packed:get_global_func",
         "ndarray": "tensorlang.nd",
         "register_func": "tensorlang.te.packed:register_func",
@@ -73,7 +72,7 @@ offer(
     },
 )
 offer("tensorlang.schedule.history", {"STORE": "tensorlang.autotune.context:STORE"})
-offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.llvm.instructions:OWN"})
+offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.instructions:OWN"})
 offer(
     "tensorlang.tir",
     {
@@ -95,6 +94,7 @@ offer(
     {
         "NDArray": "tensorlang.nd:NDArray",
         "const": "tensorlang.te.machine:const",
+        "enabled": "tensorlang.nd:enabled",
         "convert": "tensorlang.te.convert:convert",
         "device": "tensorlang.nd:device",
         "ndarray": "tensorlang.nd",
@@ -102,7 +102,8 @@ offer(
     },
 )
 
-_NO_GPU = "GPU targets are not there yet; use the CPU (target='llvm') or target='interpreter'"
+_OTHER_GPUS = "GPUs are the targets 'cuda' and 'opencl', and their devices tensorlang.cuda(0) and tensorlang.opencl(0)"
+_ON_THREADS = "bind a reduce axis to threads, s[T].pipeline(n) copies ahead, and tensorize runs matrix instructions"
 _TUNER = "use tensorlang.autotune, or the command `tensorlang tune`"
 _GRAPH = "tensorlang has operators, not graphs; write the operator in te"
 _TARGET = "name the target by text, as in Target('llvm -mcpu=haswell')"
@@ -111,12 +112,12 @@ _NO_LIBRARY = "kernels stay in this process; build them where they run, the cach
 refuse(
     "tensorlang",
     {
-        **dict.fromkeys(("cuda", "gpu", "rocm", "opencl", "metal", "vulkan", "hexagon", "webgpu"), _NO_GPU),
+        **dict.fromkeys(("rocm", "metal", "vulkan", "hexagon", "webgpu"), _OTHER_GPUS),
         "meta_schedule": _TUNER,
         **dict.fromkeys(("relay", "relax"), _GRAPH),
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
         "arith": "expressions are simplified on the way to loops; te.create_schedule proves bounds",
-        "context": "use tensorlang.cpu(0) or tensorlang.device('llvm', 0)",
+        "context": "use tensorlang.cpu(0), tensorlang.cuda(0) or tensorlang.device('opencl', 0)",
         "contrib": "kernels take NumPy arrays and DLPack tensors as they are",
         "error": "use tensorlang.errors; TVMError is tensorlang.TensorlangError",
         "instrument": "TENSORLANG_LOG=passes times the passes, TENSORLANG_DUMP=folder writes every stage",
@@ -184,7 +185,7 @@ refuse(
         **dict.fromkeys(
             _STATEMENTS.split(), "write statements with te.hybrid.script, in an intrinsic with tir.ir_builder"
         ),
-        **dict.fromkeys(_INTRINSICS_OF_GPUS.split(), _NO_GPU),
+        **dict.fromkeys(_INTRINSICS_OF_GPUS.split(), _ON_THREADS),
         **dict.fromkeys(
             _RUNTIME_CALLS.split(), "kernels check their arguments and call no runtime; te.extern calls Python"
         ),
@@ -226,9 +227,8 @@ _SCHEDULES = "topi.schedule schedules any program"
 refuse(
     "tensorlang.topi",
     {
-        **dict.fromkeys(("arm_cpu", "generic", "generic_func", "x86"), _SCHEDULES),
+        **dict.fromkeys(("arm_cpu", "cuda", "generic", "generic_func", "x86"), _SCHEDULES),
         "bias_add": "use topi.add, the bias reshaped by topi.reshape; topi.dense takes a bias",
-        "cuda": _NO_GPU,
         "flatten": "use topi.reshape",
         "tag": "rules go by op.tag, which te.compute takes as tag=",
         "testing": "references are the rows of topi.OPERATORS",
@@ -258,19 +258,20 @@ refuse(
         "Range": "use te.Range.from_min_extent; te.reduce_axis takes (begin, end)",
     },
 )
-refuse("tensorlang.nd", {**dict.fromkeys(("cuda", "gpu"), _NO_GPU), "context": "use tensorlang.nd.device"})
+refuse("tensorlang.nd", {"context": "use tensorlang.nd.device"})
+offer("tensorlang.target", {"cuda": "tensorlang.target.cuda"})
 refuse(
     "tensorlang.target",
     {
-        **dict.fromkeys(("cuda", "rocm", "mali", "bifrost", "intel_graphics"), _NO_GPU),
+        **dict.fromkeys(("rocm", "mali", "bifrost", "intel_graphics"), _OTHER_GPUS),
         **dict.fromkeys(("arm_cpu", "create", "riscv_cpu"), _TARGET),
-        "current": "pass the target to tensorlang.build",
+        "current": "use Target.current(), or pass the target to tensorlang.build",
     },
 )
 refuse(
     "Executable",
     {
-        **dict.fromkeys(("export_library", "get_lib", "import_module", "imported_modules", "save"), _NO_LIBRARY),
+        **dict.fromkeys(("export_library", "get_lib", "import_module", "save"), _NO_LIBRARY),
         "entry_func": "the executable is the function itself",
         "get_function": "the executable is the function itself; f['name'] checks its name",
         "type_key": "f.target is the target",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tensorlang.errors import BadArgument, DefinitionError, shown
+from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, shown
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import INDEX, Kernel
@@ -51,7 +51,24 @@ def lower(
     accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
     """
     params, _ = _signature(_check_schedule(s), args)
-    return Lowered(lower_state(s.state, params, name, with_limits(parse(target)), Dump(name)), s, tuple(args))
+    return Lowered(_lowered(s, params, name, parse(target), Dump(name)), s, tuple(args))
+
+
+def _lowered(s: Schedule, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:
+    """The kernel of a schedule; what refuses it tells the steps that led there."""
+    try:
+        return lower_state(s.state, params, name, with_limits(target), dump)
+    except ScheduleError as error:
+        if error.asked:
+            raise
+        asked, steps, legal = f"build {name} for {target}", s.trace.to_python().splitlines(), partial(_legal, error)
+        raise type(error)(
+            asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=legal
+        ) from None
+
+
+def _legal(error: ScheduleError) -> Sequence[str]:
+    return error.legal
 
 
 def create_prim_func(ops: Sequence[Tensor]) -> Lowered:
@@ -106,7 +123,7 @@ def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Ex
     dump.write("trace", "py", s.trace.to_python)
     dump.write("program", "txt", lambda: s.program.text)
     dump.write("schedule", "tree", partial(_schedule_tree, s))
-    kernel = lower_state(s.state, params, name, with_limits(target), dump)
+    kernel = _lowered(s, params, name, target, dump)
     executable = backend(target.kind).compile(kernel, target, signature)
     for form in executable.source_forms:
         if form != "loops":

@@ -45,6 +45,10 @@ class MissingDependency(TensorlangError, ImportError):
     """An optional package is needed for what was asked; the message holds the pip command."""
 
 
+class OneThread(UserWarning):
+    """A stage runs on a single thread of a GPU: none of its loops is bound to blocks or threads."""
+
+
 class InternalError(TensorlangError, RuntimeError):
     """A bug in tensorlang, not in the user's program."""
 

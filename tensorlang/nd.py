@@ -58,6 +58,30 @@ def cpu(dev_id: int = 0) -> Device:
     return Device("cpu", dev_id)
 
 
+def cuda(dev_id: int = 0) -> Device:
+    """Return a CUDA device by its number; `.exist` says whether this machine has it, a driver and CuPy."""
+    return Device("cuda", dev_id)
+
+
+gpu = cuda
+
+
+def opencl(dev_id: int = 0) -> Device:
+    """Return an OpenCL device by its number, GPUs first."""
+    return Device("opencl", dev_id)
+
+
+def enabled(target: str) -> bool:
+    """Whether this machine runs kernels of a target: it has a device of that kind, and what drives it.
+
+    False also for the targets of classic te that tensorlang does not have.
+    """
+    try:
+        return device(target).exist
+    except TargetError:
+        return False
+
+
 class NDArray:
     """A contiguous array of a fixed shape and dtype; kernels read and write it in place.
 

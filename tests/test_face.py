@@ -16,8 +16,8 @@ from tensorlang.errors import ArgumentError, TargetError
 
 OFFERED = {
     "tensorlang": (
-        "te tir nd runtime target testing topi autotune errors build lower convert cpu device register_func "
-        "get_global_func DefinitionError ScheduleError TargetError TensorlangError __version__"
+        "te tir nd runtime target testing topi autotune errors build lower convert cpu cuda device gpu opencl "
+        "register_func get_global_func DefinitionError ScheduleError TargetError TensorlangError __version__"
     ),
     "tensorlang.te": (
         "create_prim_func gradient scan recurrence "
@@ -32,9 +32,9 @@ OFFERED = {
         "Var SizeVar IterVar PrimExpr IntImm FloatImm Cast call_packed likely shift_left shift_right exp log tanh "
         "sqrt erf sigmoid power popcount min max sum ceildiv"
     ),
-    "tensorlang.nd": "array empty NDArray cpu device numpyasarray",
+    "tensorlang.nd": "array empty NDArray cpu cuda device gpu numpyasarray opencl",
     "tensorlang.runtime": "convert",
-    "tensorlang.target": "Target",
+    "tensorlang.target": "Target cuda",
     "tensorlang.testing": "assert_allclose",
 }
 
@@ -51,7 +51,7 @@ def test_names_of_classic_te_exist(module: str) -> None:
     ("module", "name", "advice"),
     [
         (tvm, "relay", "operators, not graphs"),
-        (tvm, "cuda", "GPU targets are not there yet"),
+        (tvm, "metal", "GPUs are the targets 'cuda' and 'opencl'"),
         (tvm, "meta_schedule", "tensorlang tune"),
         (te, "trace", "use te.extern"),
         (tvm.tir, "Schedule", "use te.create_schedule"),

@@ -91,6 +91,28 @@ SHOWN = {
         "configurations of a template measured: 4\n",
         "is another machine, and the connection is not encrypted\n",
     ),
+    "09_gpu_matmul": (
+        "kernels run on target '",
+        "\nan element a thread ",
+        "\ntiles in shared memory ",
+        "      allocate A.shared: float32[16, 16] in shared\n",
+        "\na tile in registers ",
+        "\nfetched ahead ",
+        "kernel0(",
+        "IllegalParallel: s['C'].bind('k_o', 'blockIdx.x')",
+        "but C[0, 0] is updated by two of them",
+        "s.rfactor('C', 'k_o', factor_axis=0); s['C.rf'].bind('k_o', 'blockIdx.x')",
+        "needs 4096 threads in a block (64 x 64 x 1), and cuda -arch=sm_80 allows 1024",
+    ),
+    "10_tensor_cores": (
+        "the kernel runs on target '",
+        "c: float32[16, 8] [i < 16, j < 8] = sum(float32(a[i, k]) * float32(b[k, j]); k in [0, 16))",
+        ": equal to NumPy, up to the rounding of bfloat16",
+        " in shared, swizzled",
+        "] in warp\n",
+        "machine cuda.mma.m16n8k16.bf16.update(",
+        "which lane 4 * (threadIdx.x % 8) + threadIdx.x // 8 of its warp holds, not itself (threadIdx.x)",
+    ),
 }
 """What a tutorial must print, besides coming to its end."""
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from tensorlang.autotune.apply import Records, described, open_records, replayed
+from tensorlang.autotune.devices import named_device
 from tensorlang.autotune.records.log import LogPath
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId, place_of
 from tensorlang.autotune.records.store import logs_to_read
@@ -42,7 +43,7 @@ class Answers:
     def ranked(self, key: str, target: Target, threads: int) -> Iterator[TuningRecord]:
         """The records of a program, the fastest first: a few, each of other steps."""
         with open_records(self._records) as opened:
-            yield from opened.ranked(key, place_of(target.to_json(), threads))
+            yield from opened.ranked(key, place_of(named_device(target).to_json(), threads))
 
     def find(self, s: Schedule, target: Target) -> Iterator[Known]:
         """See History: the steps of the fastest records."""
@@ -199,4 +200,4 @@ def _task_of(program: Program, target: Target) -> Task:
     name = ", ".join(program.outputs)
     work = WorkloadId(name, (), program.key, spelt, given[-1].dtype, count_operations(program), program.text)
     tensors = tuple(op.output(k) for op in arguments for k in range(op.num_outputs))
-    return Task(work, tensors, program, target, target.cores)
+    return Task(work, tensors, program, named_device(target), target.cores)

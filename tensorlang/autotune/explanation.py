@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tensorlang.autotune.model.cost_model import CostModel
-from tensorlang.autotune.model.features import feature_names
 from tensorlang.autotune.records.log import LogPath, read_log
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.store import logs_to_read
@@ -96,7 +95,7 @@ def explain_records(described: Sequence[Described]) -> list[Explanation]:
 
 
 def _explanation(one: Described, predicted: float | None, contributions: np.ndarray) -> Explanation:
-    names = feature_names()
+    names = one.names
     order = [int(n) for n in np.argsort(-np.abs(contributions[:-1]))[:DRIVERS] if contributions[n]]
     record = one.record
     return Explanation(

@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, runtime_checkable
 
 from tensorlang.autotune.cluster.address import SCHEME, tls_of
+from tensorlang.autotune.devices import require_timed
 from tensorlang.autotune.measuring.harness import Harness, Limits
-from tensorlang.autotune.measuring.measurer import Measurer, require_native
+from tensorlang.autotune.measuring.measurer import Measurer
 from tensorlang.autotune.task import Task
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.target.spec import Target
@@ -40,7 +41,7 @@ class ThisMachine:
 
     def fit(self, task: Task) -> Task:
         """The task itself."""
-        require_native(task)
+        require_timed(task.target)
         return task
 
     def harness(self, task: Task, seed: int, limits: Limits) -> Harness:

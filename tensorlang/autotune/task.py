@@ -9,6 +9,7 @@ from typing import Any
 
 from tensorlang import topi
 from tensorlang.autotune.arguments import Argument, meant, with_tensors
+from tensorlang.autotune.devices import named_device
 from tensorlang.autotune.files import load_function
 from tensorlang.autotune.model.accesses import extent as extent
 from tensorlang.autotune.model.accesses import operations, operations_of_point
@@ -96,11 +97,14 @@ def task_of(
     target: str | Target | None = None,
     threads: int | None = None,
 ) -> Task:
-    """Make a task of tensors (inputs first, then outputs). Threads default to the target's cores."""
+    """Make a task of tensors (inputs first, then outputs). Threads default to the target's cores.
+
+    A target of a GPU names the device of this machine from then on, where it is here.
+    """
     checked = _check_tensors(tensors, name)
     program, _ = canonical([t for t in checked if not isinstance(t.op, PlaceholderOp)])
     _check_program(program, checked, name)
-    machine = parse(target)
+    machine = named_device(parse(target))
     team = machine.cores if threads is None else threads
     if not isinstance(team, int) or team < 1:
         raise DefinitionError(f"threads must be at least 1, got {shown(team)}")

@@ -56,7 +56,7 @@ def tune(
     machine's log in the default store. `sketches` replaces the generated search space. `compare` times the winner
     beside NumPy at the end. `early_stopping`: stop after so many trials of this run without a better one.
     `model`: a file of what was learned from other programs (train_model), which corrects the estimate from the start;
-    `pretrained` is the one that comes with the package.
+    `pretrained` is the one that comes with the package. They are of CPUs; a search for a GPU learns from itself alone.
     `measurer`: one of this task that is open, and stays so; its limits count then.
     `runner`: where candidates run: `local`, `dask://host:port`, or an open `Cluster`. A task for this machine is tuned
     for the machines of the cluster, and so the task of the result.
@@ -74,7 +74,7 @@ def tune(
         log = None if log is None else log_path(log)
         space = require_candidates(sketches_of(task) if sketches is None else sketches, rng)
         earlier = [] if log is None else records_of(log, task)
-        knowledge = Knowledge(space, make_scorer(task, seed, chosen_model(model)))
+        knowledge = Knowledge(space, make_scorer(task, seed, chosen_model(model, task.target)))
         run = _Run(task, knowledge, rng, seed, tuple(callbacks), start, len(earlier), early_stopping)
         run.knowledge.resume(earlier)
         try:

@@ -1,8 +1,7 @@
 """Scalar expressions, shared by compute bodies (te) and loop IR.
 
-Nodes are immutable. Operators build checked nodes: `a + b` promotes dtypes (tensorlang.dtypes),
-`a == b` builds a comparison whose truth value is structural equality, so that nodes still work in
-sets, dicts and tuples. Python's `and`, `or`, `not` cannot be overloaded: use te.all, te.any, `~`.
+Nodes are immutable. Operators build checked nodes: `a + b` promotes dtypes (tensorlang.dtypes), `a == b` builds a
+comparison whose truth value is structural equality. Python's `and`, `or`, `not` have no overload: te.all, te.any, `~`.
 """
 
 from __future__ import annotations
@@ -298,12 +297,13 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A named array. `scope`: global (caller's or scratch memory), local (private: registers or stack), shared."""
+    """A named array. `scope`: global, local (of a thread), warp, shared; `swizzled`: rows in turned order of chunks."""
 
     name: str
     shape: tuple[Expr, ...]
     dtype: str
     scope: str = "global"
+    swizzled: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"

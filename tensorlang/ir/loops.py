@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorlang.ir.affine import add, affine, is_constant
 from tensorlang.ir.expr import Const, Expr, Load, Var, binary, substitution, walk
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.stmt import INDEX, For, Kernel, Let, LoopKind, Seq, Stmt, map_exprs
+from tensorlang.ir.stmt import INDEX, For, Kernel, Let, LoopKind, Seq, Stmt, map_children, map_exprs
 
 MOST_UNROLLED = "auto_unroll_max_step"
 UNROLL_EXPLICIT = "unroll_explicit"
@@ -67,6 +68,24 @@ def _copies(loop: For, first: Expr, count: int) -> Stmt:
 def with_kind(loop: For, kind: LoopKind) -> For:
     """The loop with its iterations run in another way."""
     return replace(loop, kind=kind, thread=loop.thread if kind is LoopKind.BOUND else "")
+
+
+def with_wishes(stmt: Stmt, pragmas: Sequence[tuple[str, int | str]]) -> Stmt:
+    """A statement whose outermost loops have the pragmas about unrolling of the loop around them, which is gone.
+
+    Loops that have such pragmas keep their own.
+    """
+    wishes = tuple(p for p in pragmas if p[0] in (MOST_UNROLLED, UNROLL_EXPLICIT))
+    if not wishes:
+        return stmt
+
+    def visit(s: Stmt) -> Stmt:
+        if not isinstance(s, For):
+            return map_children(s, visit)
+        own = {word for word, _ in s.pragmas}
+        return replace(s, pragmas=(*s.pragmas, *(p for p in wishes if p[0] not in own)))
+
+    return visit(stmt)
 
 
 def with_body(kernel: Kernel, body: Stmt) -> Kernel:

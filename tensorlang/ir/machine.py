@@ -12,8 +12,15 @@ from typing import Literal
 
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Buffer, Expr, Printable, cast, to_text
+from tensorlang.ir.expr import Buffer, Expr, Printable, Var, cast, to_text
+from tensorlang.ir.stmt import INDEX
 from tensorlang.location import caller
+
+LANE = Var("lane", INDEX)
+"""In code that lanes run together: the number of the thread among them."""
+
+ASYNC_PROXY = "async-proxy"
+"""A feature of code that reads shared memory past the ordinary accesses of threads, which are to be fenced before."""
 
 _VECTOR = re.compile(r"([a-z]+[0-9]*?)x([0-9]+)")
 

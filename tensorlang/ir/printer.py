@@ -80,7 +80,7 @@ def _lines(stmt: Stmt) -> Iterator[str]:
                 yield from _lines(s)
         case Allocate():
             each = f", one for each {', '.join(stmt.threads)}" if stmt.threads else ""
-            yield f"allocate {stmt.buffer} in {stmt.buffer.scope}{each}"
+            yield f"allocate {stmt.buffer} in {_scope(stmt.buffer)}{each}"
             yield from _lines(stmt.body)
         case Let():
             yield f"let {stmt.var} = {stmt.value}"
@@ -128,8 +128,12 @@ def _device_lines(kernel: DeviceKernel) -> Iterator[str]:
     params = [str(p) for p in kernel.params] + [f"{v.name}: {v.dtype}" for v in kernel.scalars]
     grid, block = (", ".join(map(str, extents)) for extents in (kernel.grid, kernel.block))
     yield f"device kernel {kernel.name}({', '.join(params)}) on [{grid}] blocks of [{block}] threads:"
-    yield from (f"  allocate {b} in {b.scope}" for b in kernel.shared)
+    yield from (f"  allocate {b} in {_scope(b)}" for b in kernel.shared)
     yield from _indent(kernel.body)
+
+
+def _scope(buffer: Buffer) -> str:
+    return f"{buffer.scope}, swizzled" if buffer.swizzled else buffer.scope
 
 
 def _element(buffer: Buffer, index: tuple[Expr, ...]) -> str:

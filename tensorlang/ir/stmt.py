@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, cast, const, rewrite
+from tensorlang.ir.fragment import Fragment
 
 INDEX = "int64"
 
@@ -138,11 +139,13 @@ class CallPython:
 class MachineParam:
     """An array that machine code works on, and the distance in elements between neighbours of each dimension.
 
-    A stride that is a variable has the value of the tile that the code is called on.
+    A stride that is a variable has the value of the tile that the code is called on. `fragment`: how lanes hold an
+    array of scope `warp`, whose elements have no distance.
     """
 
     buffer: Buffer
     strides: tuple[Expr, ...]
+    fragment: Fragment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,8 @@ class MachineCode:
     """What an intrinsic does, as the target runs it: statements over `params` with expressions of ir.machine.
 
     `features`: what the CPU must have, by LLVM's names; `architecture`: which CPU, if not any. `source` is LLVM IR
-    that defines functions it calls.
+    that defines functions it calls. For a GPU these are its architecture (`sm_80`), `cuda` and CUDA C; then as many
+    neighbouring threads as there are `lanes` run the code together.
     """
 
     name: str
@@ -159,6 +163,7 @@ class MachineCode:
     architecture: str = ""
     features: tuple[str, ...] = ()
     source: str = ""
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

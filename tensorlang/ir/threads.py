@@ -118,7 +118,7 @@ class _Host(Block):
     late: bool = False
     ends: bool = False
 
-    def scratch(self, buffer: Buffer, shape: tuple[int, ...], sites: Sites) -> Memory:
+    def scratch(self, buffer: Buffer, shape: tuple[int, ...], sites: Sites, lanes: int = 1) -> Memory:
         """An array in the memory of the device; blocks that are left out would not write it."""
         if buffer.scope != "global":
             raise InternalError(f"kernel {sites.kernel} allocates {buffer} in {buffer.scope} memory on the host")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from tensorlang.errors import InternalError
@@ -32,6 +32,7 @@ from tensorlang.ir.stmt import (
     children,
 )
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.ir.warp_arrays import WARP, lane_axes
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -44,9 +45,9 @@ def verify_device(kernel: DeviceKernel) -> None:
 
     Checked: variables and arrays are declared, once on a path, and used as such; indices are int64 and as many as
     dimensions; the block has threads, and reductions across threads take those; no loop is bound or parallel, and
-    vectors have as many lanes as devices know; and where all threads of a block must come, at barriers, waits and
-    reductions, none of the tests and loops around depends on the thread. What is read from an array that the kernel
-    writes counts as different in each thread.
+    vectors have as many lanes as devices know; threads that run machine code together come to it together; and where
+    all threads of a block must come, at barriers, waits and reductions, none of the tests and loops around depends on
+    the thread. What is read from an array that the kernel writes counts as different in each thread.
     """
     checker = _Checker(kernel)
     if any(extent < 1 for extent in kernel.block):
@@ -70,6 +71,10 @@ class _Checker:
     def __init__(self, kernel: DeviceKernel) -> None:
         self.kernel = kernel
         self.variables: dict[str, str] = {}
+        counts = {s.code.lanes for s in statements(kernel.body) if isinstance(s, CallMachine)} - {0}
+        block = dict(zip(THREADS, kernel.block, strict=True))
+        self.own = {tag for count in counts for tag in lane_axes(block, count) or ()}
+        self.apart = 0
         self.varying: set[str] = set()
         self.buffers: dict[str, Buffer] = {}
         self.written = set(_written(kernel.body))
@@ -109,20 +114,21 @@ class _Checker:
             case If():
                 self.expr(stmt.cond, stmt, "bool")
                 divergent = divergent or self._varies(stmt.cond)
-                for child in children(stmt):
-                    self.stmt(child, divergent, lane)
+                self._within(self._parts_lanes(stmt.cond), children(stmt), divergent, lane)
             case Seq():
                 for child in stmt.body:
                     self.stmt(child, divergent, lane)
             case Let():
                 self.expr(stmt.value, stmt, stmt.var.dtype)
                 self.define(stmt.var, stmt, self._varies(stmt.value))
+                if self._parts_lanes(stmt.value):
+                    self.own.add(stmt.var.name)
                 self.stmt(stmt.body, divergent, lane)
                 self._leave(stmt.var)
             case Allocate():
                 if stmt.threads:
                     self.fault(stmt, f"array {stmt.buffer.name} still has a copy for each of {', '.join(stmt.threads)}")
-                self.declare(stmt.buffer, "local", stmt)
+                self.declare(stmt.buffer, WARP if stmt.buffer.scope == WARP else "local", stmt)
                 self.stmt(stmt.body, divergent, lane)
                 del self.buffers[stmt.buffer.name]
             case Barrier() | AsyncWait() | ThreadReduce() if divergent or lane:
@@ -149,8 +155,12 @@ class _Checker:
             case ThreadReduce():
                 self._reduce(stmt)
             case CallMachine():
+                if stmt.code.lanes and (self.apart or lane):
+                    self.fault(stmt, f"not all of the {stmt.code.lanes} threads that run {stmt.code.name} come here")
                 for view in stmt.views:
                     self._access(view.buffer, view.index, stmt)
+                    if stmt.code.lanes and any(map(self._parts_lanes, view.index)):
+                        self.fault(stmt, f"the threads that run {stmt.code.name} do so on different tiles")
                 self.stmt(stmt.meaning, False, lane)
 
     def _for(self, stmt: For, divergent: bool, lane: bool) -> None:
@@ -167,12 +177,27 @@ class _Checker:
             self.fault(stmt, f"loop variable {stmt.var.name} is {stmt.var.dtype}, not {INDEX}")
         varies = self._varies(stmt.lower) or self._varies(stmt.upper)
         self.define(stmt.var, stmt, self._varies(stmt.lower))
-        self.stmt(stmt.body, divergent or varies, lane or stmt.kind is LoopKind.VECTORIZED)
+        parts = self._parts_lanes(stmt.lower) or self._parts_lanes(stmt.upper)
+        if parts:
+            self.own.add(stmt.var.name)
+        self._within(parts, (stmt.body,), divergent or varies, lane or stmt.kind is LoopKind.VECTORIZED)
         self._leave(stmt.var)
+
+    def _within(self, parts: bool, body: Iterable[Stmt], divergent: bool, lane: bool) -> None:
+        """Check statements inside one that may part the lanes which run machine code together."""
+        self.apart += parts
+        for child in body:
+            self.stmt(child, divergent, lane)
+        self.apart -= parts
+
+    def _parts_lanes(self, expr: Expr) -> bool:
+        """Whether lanes that run machine code together may see different values of an expression."""
+        return bool(variables(expr) & self.own) or (bool(self.own) and self._reads_written(expr))
 
     def _leave(self, var: Var) -> None:
         del self.variables[var.name]
         self.varying.discard(var.name)
+        self.own.discard(var.name)
 
     def _reduce(self, stmt: ThreadReduce) -> None:
         count = len(stmt.targets)
@@ -212,8 +237,11 @@ class _Checker:
 
     def _varies(self, expr: Expr) -> bool:
         """Whether threads of a block may see different values of an expression."""
-        read = {node.buffer.name for node in walk(expr) if isinstance(node, Load)}
-        return bool(variables(expr) & self.varying or read & self.written)
+        return bool(variables(expr) & self.varying) or self._reads_written(expr)
+
+    def _reads_written(self, expr: Expr) -> bool:
+        """Whether an expression reads an array that the kernel writes."""
+        return not self.written.isdisjoint(node.buffer.name for node in walk(expr) if isinstance(node, Load))
 
 
 def _written(stmt: Stmt) -> Iterator[str]:

@@ -44,7 +44,7 @@ def copied_ahead(state: ScheduleState) -> dict[str, int]:
 
 def _source(op: ComputeOp) -> str | None:
     """The array that an operation copies, if it does nothing else; or leaves out, with zeros in its place."""
-    if len(op.body) != 1 or op.where:
+    if len(op.body) != 1:
         return None
     match op.body[0]:
         case Load() as load:
@@ -71,7 +71,7 @@ def pipelines(
         serving = [b for b in barriers if b[:-1] == body and any(b in need for need in needs)]
         if needs and all(not need.isdisjoint(serving) for need in needs):
             found.setdefault(body, {})[array] = (fills[0], serving)
-    return [_pipeline(body, arrays, candidates) for body, arrays in found.items()]
+    return [_pipeline(body, arrays, candidates, places) for body, arrays in found.items()]
 
 
 def _depth(fill: Place, array: str) -> int | None:
@@ -82,17 +82,29 @@ def _depth(fill: Place, array: str) -> int | None:
 
 
 def _pipeline(
-    body: Address, arrays: Mapping[str, tuple[Place, list[Address]]], candidates: Mapping[str, int]
+    body: Address,
+    arrays: Mapping[str, tuple[Place, list[Address]]],
+    candidates: Mapping[str, int],
+    places: Sequence[Place],
 ) -> Pipeline:
     level = len(body)
     commit = max(fill.address[level] for fill, _ in arrays.values()) + 1
     waits: dict[Address, int] = {}
     for array, (_, serving) in arrays.items():
+        reads = _reads(array, body, places)
         for place in serving:
-            # Before the group of this iteration is closed, one fewer has been since the tile that is read now.
-            pending = candidates[array] - (place[-1] < commit)
+            # Before the group of this iteration is closed, one fewer has been since the tile that is read now; and a
+            # wait after a read that nothing else serves is for the tile of the next iteration.
+            late = any(r < place[-1] and not any(other[-1] <= r for other in serving) for r in reads)
+            pending = max(0, candidates[array] - (place[-1] < commit) - late)
             waits[place] = min(pending, waits.get(place, pending))
     return Pipeline(tuple(arrays), (*body, commit), tuple(waits.items()))
+
+
+def _reads(array: str, body: Address, places: Sequence[Place]) -> set[int]:
+    """The items of a body that read an array."""
+    inside = (p for p in places if p.address[: len(body)] == body)
+    return {p.address[len(body)] for p in inside if any(a.array == array and not a.is_write for a in p.accesses)}
 
 
 def begun(stmt: Stmt) -> Stmt:

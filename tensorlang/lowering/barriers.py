@@ -9,10 +9,10 @@ from tensorlang.ir.expr import Expr, Var, binary, substitute
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, AsyncCommit, AsyncWait, Barrier, LoopKind, Stmt
 from tensorlang.lowering.asynchronous import pipelines
-from tensorlang.lowering.device.threads import MOST_THREADS
 from tensorlang.polyhedral.barriers import Address, Cells, Join, Joins, Place, chosen, inserted, items, iterations
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, times
 from tensorlang.polyhedral.nest import Sequence as Branches
+from tensorlang.polyhedral.numbered import first_thread
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
 from tensorlang.schedule.axis_range import ZERO, constant
 from tensorlang.schedule.derive.carried import tiles_ahead
@@ -22,10 +22,13 @@ from tensorlang.schedule.derive.threads import is_block
 TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
-def with_barriers(derived: Derived, candidates: Mapping[str, int]) -> tuple[Derived, tuple[Join, ...]]:
+def with_barriers(
+    derived: Derived, candidates: Mapping[str, int], together: frozenset[str] = frozenset()
+) -> tuple[Derived, tuple[Join, ...]]:
     """The schedule with a barrier wherever a dependence joins two threads of a block, and the dependences that do.
 
-    `candidates` are the arrays that may be filled by asynchronous copies, with the number of tiles kept at once.
+    `candidates` are the arrays that may be filled by asynchronous copies, with the number of tiles kept at once;
+    `together` the stages whose statements the threads along the axes that they are not bound to run together.
     """
     kernels = list(_kernels(derived.tree, (), ()))
     if not kernels:
@@ -43,7 +46,7 @@ def with_barriers(derived: Derived, candidates: Mapping[str, int]) -> tuple[Deri
         statements.append(_wait(f"wait{len(waits)}", around, derived.scop))
 
     for kernel in kernels:
-        survey = _Survey(derived.scop, derived.plans)
+        survey = _Survey(derived.scop, derived.plans, together)
         survey.visit(kernel.loop.body, kernel.address, (*kernel.around, kernel.loop))
         joins = list(Joins(derived.scop.sizes).all(survey.places, survey.levels))
         barriers = chosen(joins, survey.costs)
@@ -88,6 +91,7 @@ class _Survey:
 
     scop: Scop
     plans: Mapping[str, BufferPlan]
+    together: frozenset[str]
     places: list[Place] = field(default_factory=list)
     levels: dict[Address, int] = field(default_factory=dict)
     loops: dict[Address, tuple[Loop, ...]] = field(default_factory=dict)
@@ -129,24 +133,27 @@ class _Survey:
         plan = self.plans[access.array]
         tags = {thread.loop for thread in plan.lanes}
         inside = {loop.name for loop in threads.values()} & set(plan.home)
-        if tags or inside:
-            return  # each thread has an array of its own
+        if tags or inside or plan.buffer.scope == "warp":
+            return  # each thread has an array of its own, or registers of it
         blocks = tuple(loop.name for loop in uniform if is_block(loop.thread))
         cell = _cell(plan, statement, access)
         combined = self.scop.gathered if write else frozenset()
-        who = tuple(_coordinate(threads.get(tag), combined) for tag in TAGS)
-        shape = plan.buffer.shape
+        anyone = statement.stage in self.together
+        who = tuple(None if anyone and tag not in threads else _coordinate(threads.get(tag), combined) for tag in TAGS)
+        # Copies of a hybrid operation's array that the loops around tell apart have no dimension in memory.
+        shape = ((ZERO,) * (len(cell) - len(plan.buffer.shape))) + plan.buffer.shape
         yield Cells(statement, access.array, cell, shape, access.conditions, who, blocks, write)
 
 
-def _coordinate(loop: Loop | None, combined: frozenset[str]) -> Expr:
-    """The number of a thread along an axis: 0, if no loop uses the axis, or one that combines values over it."""
+def _coordinate(loop: Loop | None, combined: frozenset[str]) -> Expr | None:
+    """The number of a thread along an axis: 0, if no loop uses the axis, or one that combines values over it.
+
+    None where any thread may run an iteration.
+    """
     if loop is None or loop.name in combined:
         return ZERO
-    first, end = constant(loop.lower), constant(loop.upper)
-    if first is not None and end is not None and first >= 0 and end <= MOST_THREADS:
-        return Var(loop.name, INDEX)
-    return binary("sub", Var(loop.name, INDEX), loop.lower)
+    first = first_thread(loop)
+    return None if first is None else binary("sub", Var(loop.name, INDEX), first)
 
 
 def _cell(plan: BufferPlan, statement: Statement, access: Access) -> tuple[Expr | None, ...]:

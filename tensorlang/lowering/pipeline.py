@@ -21,11 +21,15 @@ from tensorlang.lowering.asynchronous import copied_ahead
 from tensorlang.lowering.barriers import with_barriers
 from tensorlang.lowering.device import to_device
 from tensorlang.lowering.device.limits import check_limits
+from tensorlang.lowering.device.one_thread import warn_of_one_thread
 from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
 from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.implemented import check_implemented
 from tensorlang.lowering.kernel import make_kernel
+from tensorlang.lowering.passes.guard_tails import guard_tails
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
+from tensorlang.lowering.passes.interleave import interleave
+from tensorlang.lowering.passes.peel_prologue import peel_prologue
 from tensorlang.lowering.passes.pragmas import unroll_as_asked
 from tensorlang.lowering.passes.unfuse import unfuse
 from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
@@ -37,6 +41,7 @@ from tensorlang.schedule.check import check_placed, too_complex
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState
+from tensorlang.schedule.tiles.plan import run_by_lanes
 from tensorlang.target.spec import GPU_KINDS, Target
 
 Pass = Callable[[Kernel], Kernel]
@@ -56,7 +61,11 @@ COPY_PASSES: tuple[tuple[str, Pass], ...] = (
     ("clean", simplify_kernel),
 )
 CPU_PASSES = (*LOOP_PASSES, *COPY_PASSES)
-DEVICE_PASSES = (*LOOP_PASSES, ("wide_copies", wide_copies))
+_GUARDED = tuple(("guard_tails", guard_tails) if word == "unroll_tails" else (word, f) for word, f in LOOP_PASSES)
+_PRAGMAS = [word for word, _ in _GUARDED].index("pragmas")
+_INTERLEAVED = (*_GUARDED[:_PRAGMAS], ("interleave", interleave), *_GUARDED[_PRAGMAS:])
+DEVICE_LOOP_PASSES = (*_INTERLEAVED, ("peel_prologue", peel_prologue), ("simplify_peeled", simplify_kernel))
+DEVICE_PASSES = (*DEVICE_LOOP_PASSES, ("wide_copies", wide_copies))
 PASSES = {"llvm": CPU_PASSES, "interpreter": CPU_PASSES, "cuda": DEVICE_PASSES, "opencl": DEVICE_PASSES}
 
 
@@ -73,10 +82,12 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     on_device = target.kind in GPU_KINDS or (target.kind == "interpreter" and has_threads(derived.tree))
     if on_device:
         check_structure(state, derived)
-        derived, _ = with_barriers(derived, copied_ahead(state))
+        if target.kind in GPU_KINDS:
+            warn_of_one_thread(state, derived)
+        derived, _ = with_barriers(derived, copied_ahead(state), run_by_lanes(state))
     scanned = with_tiles(state, derived)
     kernel = make_kernel(state, derived, scanned, params, name)
-    _check(derived, scanned, name, order=checking)
+    _check(derived, scanned, name, DEVICE_LOOP_PASSES if on_device else LOOP_PASSES, order=checking)
     if checking:
         verify(kernel, lanes=False)
     dump.write("scan", "loops", partial(kernel_text, kernel))
@@ -100,14 +111,14 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     return kernel
 
 
-def _check(derived: Derived, scanned: Scanned, name: str, order: bool) -> None:
+def _check(derived: Derived, scanned: Scanned, name: str, passes: Sequence[tuple[str, Pass]], order: bool) -> None:
     """Prove that isl's loops, after the passes that reshape them, run what they should.
 
     A wrong loop would be a silently wrong answer.
     """
     try:
         with isl.budget(config.get("budget")):
-            check_implemented(derived, scanned, [function for _, function in LOOP_PASSES], order)
+            check_implemented(derived, scanned, [function for _, function in passes], order)
     except isl.BudgetExceeded:
         raise too_complex(f"lower {name}", "the check of the generated loops") from None
 

@@ -146,7 +146,7 @@ def _view(plan: TilePlan, name: str, values: Mapping[str, Expr], storage: Storag
 
 
 def _call(code: MachineCode, views: tuple[View, ...], meaning: list[Stmt]) -> Stmt:
-    if is_plain(code.body):
+    if is_plain(code.body) and not code.lanes:
         return inlined(code, views)
     return CallMachine(code, views, meaning[0] if len(meaning) == 1 else Seq(tuple(meaning)))
 

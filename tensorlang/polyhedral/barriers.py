@@ -33,7 +33,8 @@ _USUAL = 16  # iterations of a loop of unknown length
 class Cells:
     """An access to memory that threads share: `cell` is its place in the array; an index that is None may be any.
 
-    `threads` are the coordinates of the thread that makes it, `blocks` the loops over blocks around.
+    `threads` are the coordinates of the thread that makes it, None along an axis whose threads make it together;
+    `blocks` the loops over blocks around.
     """
 
     statement: Statement
@@ -41,7 +42,7 @@ class Cells:
     cell: tuple[Expr | None, ...]
     shape: tuple[Expr, ...]
     conditions: tuple[Expr, ...]
-    threads: tuple[Expr, ...]
+    threads: tuple[Expr | None, ...]
     blocks: tuple[str, ...]
     is_write: bool
 
@@ -114,7 +115,8 @@ class Joins:
         """Pairs of instances that touch one cell in one block, from two threads, the first one first."""
         (_, a, who), (_, b, whom) = self._maps(source), self._maps(sink)
         pairs = a.apply_range(b.reverse())
-        for loop in dict.fromkeys((*source.blocks, *equal)):
+        blocks = (loop for loop in source.blocks if loop in sink.blocks)
+        for loop in dict.fromkeys((*blocks, *equal)):
             pairs = pairs.equate(*_ends(source, sink, loop))
         if carried:
             pairs = pairs.intersect(pairs.order_lt(*_ends(source, sink, carried)))
@@ -146,7 +148,7 @@ class Joins:
         rows = Rows(dims(access.statement.loops), self.namer)
         names = [f"t{k}" for k in range(len(access.threads))]
         for dim, value in zip(names, access.threads, strict=True):
-            row = rows.form(value)
+            row = None if value is None else rows.form(value)
             if row is not None:
                 rows.equate(dim, row)
         return rows.make(list(rows.names.values()), names)

@@ -13,7 +13,8 @@ from itertools import groupby
 
 from tensorlang import config
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Binary, Const, Expr, Var, binary
+from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, same
+from tensorlang.ir.loops import with_wishes
 from tensorlang.ir.stmt import INDEX, For, If, LoopKind, Seq, Stmt
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, conditions_text, dims, wraps_quotient
@@ -21,11 +22,13 @@ from tensorlang.polyhedral.ast_expr import convert
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, leaves
 from tensorlang.polyhedral.nest import Sequence as Branches
 from tensorlang.polyhedral.nest import loops as loops_of
+from tensorlang.polyhedral.numbered import is_numbered, numbered
 from tensorlang.polyhedral.statement import Scop, Statement, constant_bounds
 from tensorlang.polyhedral.tiles import isolate_option, scanned
 
 LeafBuilder = Callable[[int, Mapping[str, Expr]], Stmt]
 BodyWrapper = Callable[[str, Stmt], Stmt]
+_ZERO = Const(0, INDEX)
 
 
 def scan(tree: Tree, scop: Scop, leaf: LeafBuilder, wrap: BodyWrapper) -> Stmt:
@@ -148,7 +151,8 @@ class _Walker:
 
     A mark stands around all pieces of its axis: the `for` nodes reached without crossing another mark, and
     iterations that isl wrote without a loop. An axis of one iteration may have several marks and no `for`;
-    its body is then completed together with that of the loop around (`single` collects such axes).
+    its body is then completed together with that of the loop around (`single` collects such axes). A loop over blocks
+    of a device stays one: it tells what the device runs from what the host does.
     """
 
     def __init__(self, tree: Tree, scop: Scop, spaces: _Spaces, leaf: LeafBuilder, wrap: BodyWrapper) -> None:
@@ -175,8 +179,7 @@ class _Walker:
                 return self._plain(inside, loop, path)
             if _has_for(inside):
                 return self._pieces(inside, loop, path)
-            self.single[-1][loop.name] = None
-            return self.statement(inside, path)
+            return self._single(inside, loop, self._value(inside, loop), path)
         if kind == isl.NodeType.block:
             return Seq(tuple(self.statement(n, path) for n in _flat(node)))
         if kind == isl.NodeType.if_:
@@ -190,12 +193,32 @@ class _Walker:
         lower, upper = (Const(bound, INDEX) for bound in self.bounds[loop.name])
         if upper.value == lower.value + 1:
             self.plain[loop.name] = lower
-            self.single[-1][loop.name] = None
-            return self.statement(node, path)
+            return self._single(node, loop, lower, path)
         var = Var(_fresh(loop.axis, path), INDEX)
         self.plain[loop.name] = var
         body = self._iteration([node], loop, (*path, var.name))
         return For(var, lower, upper, loop.kind, body, loop.axis, loop.thread, loop.pragmas)
+
+    def _value(self, node: isl.AstNode, loop: Loop) -> Expr | None:
+        """The value of a bound loop of which isl wrote no `for`, as the statements below have it; None if unknown."""
+        if loop.kind is not LoopKind.BOUND:
+            return None
+        found: list[Expr] = []
+        for call in _calls(node):
+            number = int(call.get_op_arg(0).get_id().get_name()[1:])
+            dims = [name for name in self.scop.statements[number].loops if name not in self.bounds]
+            found.append(convert(call.get_op_arg(1 + dims.index(loop.name)), self.names))
+        return found[0] if all(same(value, found[0]) for value in found[1:]) else None
+
+    def _single(self, node: isl.AstNode, loop: Loop, value: Expr | None, path: tuple[str, ...]) -> Stmt:
+        """The only iteration of a loop: without the loop, except for one over blocks, or a thread but the first."""
+        stays = loop.thread.startswith("blockIdx") or (is_numbered(loop) and value != _ZERO)
+        if value is None or not stays:
+            self.single[-1][loop.name] = None
+            return with_wishes(self.statement(node, path), loop.pragmas)
+        var = Var(_fresh(loop.axis, path), INDEX)
+        body = self._iteration([node], loop, (*path, var.name))
+        return numbered(loop, For(var, value, _plus_one(value), loop.kind, body, loop.axis, loop.thread, loop.pragmas))
 
     def _completed(self, body: Stmt, names: Iterable[str]) -> Stmt:
         for name in names:
@@ -237,8 +260,7 @@ class _Walker:
         first = convert(node.for_get_init(), self.names)
         if node.for_is_degenerate():
             self.names[iterator] = first
-            self.single[-1][loop.name] = None
-            return self.statement(node.for_get_body(), path)
+            return self._single(node.for_get_body(), loop, first, path)
         var = Var(_fresh(loop.axis, path), INDEX)
         self.names[iterator] = var
         condition = node.for_get_cond()
@@ -246,14 +268,14 @@ class _Walker:
         if condition.get_op_type() == isl.OpType.le:
             limit = _plus_one(limit)
         step, kind = isl.number(node.for_get_inc().get_val()), loop.kind
-        if step != 1:
+        if step != 1 and not is_numbered(loop):
             # One iteration may hold several of the schedule's: its lanes would mix the order of their statements.
             kind = LoopKind.SERIAL if kind is LoopKind.VECTORIZED else kind
             self.names[iterator] = binary("add", first, binary("mul", var, step))
             limit = binary("floordiv", binary("add", binary("sub", limit, first), step - 1), step)
             first = Const(0, INDEX)
         body = self._iteration([node.for_get_body()], loop, (*path, var.name))
-        return For(var, first, limit, kind, body, loop.axis, loop.thread, loop.pragmas)
+        return numbered(loop, For(var, first, limit, kind, body, loop.axis, loop.thread, loop.pragmas), step)
 
     def _user(self, node: isl.AstNode) -> Stmt:
         call = node.user_get_expr()
@@ -271,6 +293,24 @@ def _flat(block: isl.AstNode) -> list[isl.AstNode]:
         child = children.get_at(k)
         found += _flat(child) if child.get_type() == isl.NodeType.block else [child]
     return found
+
+
+def _calls(node: isl.AstNode) -> Iterator[isl.AstExpr]:
+    """The statements below a node that has no `for` of its own, and not of another loop."""
+    kind = node.get_type()
+    if kind == isl.NodeType.mark:
+        yield from _calls(node.mark_get_node())
+    elif kind == isl.NodeType.block:
+        for child in _flat(node):
+            yield from _calls(child)
+    elif kind == isl.NodeType.if_:
+        yield from _calls(node.if_get_then_node())
+        if node.if_has_else_node():
+            yield from _calls(node.if_get_else_node())
+    elif kind == isl.NodeType.for_:
+        yield from _calls(node.for_get_body())
+    else:
+        yield node.user_get_expr()
 
 
 def _has_for(node: isl.AstNode) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tensorlang import config
@@ -16,7 +17,7 @@ from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
 from tensorlang.runtime.timer import Stopwatch, TimeEvaluator, host_clock
-from tensorlang.target.spec import Target
+from tensorlang.target.spec import GPU_KINDS, Target
 
 
 class Launch(Protocol):
@@ -27,6 +28,18 @@ class Launch(Protocol):
 
 Fast = Callable[[Callable[..., None]], Callable[..., None]]
 """Makes a quicker entry from the one that checks in Python, which it calls with whatever it does not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModule:
+    """The kernels that an executable launches: `get_source()` is their text, `type_key` the kind of the target."""
+
+    type_key: str
+    source: Callable[[str], str]
+
+    def get_source(self, fmt: str = "") -> str:
+        """The text of the kernels in the language of the target, or in another form that the executable has."""
+        return self.source(fmt or self.type_key)
 
 
 class Executable(Explained):
@@ -102,6 +115,12 @@ class Executable(Explained):
     def get_source(self, fmt: str = "") -> str:
         """The text of a stage; "" is the first that the target makes from the loops."""
         return self.source(fmt or next(iter(self._sources), "loops"))
+
+    @property
+    def imported_modules(self) -> list[DeviceModule]:
+        """What runs on a device, as classic modules show it: the kernels of a GPU, and nothing for a CPU."""
+        kind = str(self.target.kind)
+        return [DeviceModule(kind, self.source)] if kind in GPU_KINDS else []
 
     def memory(self, **sizes: int) -> Memory:
         """The scratch memory that a call has in use at most, for the values of its symbolic sizes: `f.memory(n=100)`.

@@ -32,6 +32,7 @@ from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import Derived
+from tensorlang.schedule.numbers import where_they_run
 from tensorlang.schedule.state import Annotation, Attach, ScheduleState, StageState
 from tensorlang.schedule.tiles.match import Mismatch
 from tensorlang.schedule.tiles.plan import tile_fault
@@ -159,8 +160,9 @@ def check_placed(state: ScheduleState) -> None:
             host, axis = stage.wished.stage, stage.wished.axis
             readers = ", ".join(state.program.consumers[name])
             why = f"{name} is to be computed at {axis} of {host}, but {readers}, which reads it, is not computed there"
-            inside = (f"s[{r!r}].compute_at(s[{host!r}], {axis!r})" for r in state.program.consumers[name])
-            raise BadArgument("", why, legal=[*inside, f"s[{name!r}].compute_root()"])
+            last_first = reversed(state.program.consumers[name])
+            inside = "; ".join(f"s[{r!r}].compute_at(s[{host!r}], {axis!r})" for r in last_first)
+            raise BadArgument("", why, legal=[inside, f"s[{name!r}].compute_root()"])
 
 
 def verify(state: ScheduleState) -> None:
@@ -307,6 +309,8 @@ def _refusal(state: ScheduleState, derived: Derived, broken: Sequence[Violation]
     why = f"iterations of {axis} would run at the same time, but {witness.element} is {what} by two of them"
     word = {LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorize", LoopKind.BOUND: "bind"}[note.kind]
     thread = f", {note.thread!r}" if note.thread else ""
+    if note.kind is LoopKind.BOUND:
+        notes.insert(0, where_they_run(derived, found))
 
     def others() -> list[str]:
         return [f"s[{stage!r}].{word}({a!r}{thread})" for a in _free_axes(state, stage, axis)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tensorlang.polyhedral.ordered import sources
@@ -32,13 +32,23 @@ def host_of(program: Mapping[str, Operation], key: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Whose axes are meant in a stage: those of `member` by name, and those of all `members` as objects."""
+    """Whose axes are meant in a stage: those of `member` by name, and those of all `members` as objects.
+
+    `merged` gives loops that have become one with others their new names.
+    """
 
     member: Member | None
     members: tuple[Member, ...]
+    merged: Mapping[str, str] = field(default_factory=dict)
 
     def loop(self, axis: Any) -> Any:
         """The loop of an axis; anything else stays what it is."""
+        found = self._loop(axis)
+        while str(found) in self.merged:
+            found = self.merged[str(found)]
+        return found
+
+    def _loop(self, axis: Any) -> Any:
         match axis:
             case str():
                 return axis if self.member is None else self.member.loops.get(axis, axis)

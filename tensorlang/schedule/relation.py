@@ -270,12 +270,28 @@ def _ends(reach: AxisRange) -> Expr:
     return binary("add", reach.lower, binary("sub", reach.upper, 1))
 
 
-def ranges(roots: Mapping[str, AxisRange], relations: Sequence[Relation]) -> dict[str, AxisRange]:
-    """Return the range of every axis, from those of the stage's own axes."""
+def ranges(roots: Mapping[str, AxisRange], relations: Sequence[Relation], tight: bool = False) -> dict[str, AxisRange]:
+    """Return the range of every axis, from those of the stage's own axes.
+
+    `tight`: a loop over a tile that is larger than what is cut has no more iterations than that.
+    """
     known = dict(roots)
     for relation in relations:
         known.update(forward(relation, known))
+        if tight and isinstance(relation, SplitRelation | PartsRelation) and relation.tail == "guard":
+            known.update(_tight(relation, known))
     return known
+
+
+def _tight(relation: SplitRelation | PartsRelation, known: Mapping[str, AxisRange]) -> dict[str, AxisRange]:
+    """The ranges of the two loops of a split without iterations that are surely empty."""
+    parent = known[relation.parent]
+    factor, extent = constant(split_factor(relation, parent)), constant(parent.extent)
+    if factor is None or extent is None or extent < 1 or constant(parent.lower) != 0:
+        return {}
+    tiles = Const(-(-extent // factor), INDEX)
+    inner = Const(min(factor, extent), INDEX)
+    return {relation.outer: AxisRange(ZERO, tiles), relation.inner: AxisRange(ZERO, inner)}
 
 
 def backward(

@@ -60,6 +60,15 @@ def _check_program(program: Program) -> None:
     check_written(program)
 
 
+class _Outputs(list[Any]):
+    """Operations as the steps have rewritten them; those that the schedule was made for, `asked`, are in it, too."""
+
+    asked: Sequence[Operation] = ()
+
+    def __contains__(self, op: object) -> bool:
+        return any(op is own for own in self.asked) or super().__contains__(op)
+
+
 class Schedule:
     """Stages of a program, transformed step by step; every step is proven legal before it counts."""
 
@@ -97,8 +106,10 @@ class Schedule:
 
     @property
     def outputs(self) -> list[Any]:
-        """The operations that the schedule was made for."""
-        return [declared(self.program, name) for name in self.program.outputs]
+        """The operations that the schedule was made for; `in` also knows them as they were declared."""
+        made = _Outputs(declared(self.program, name) for name in self.program.outputs)
+        made.asked = [o.op if isinstance(o, Tensor) else o for o in self._keep_alive]
+        return made
 
     @property
     def stages(self) -> list[Stage]:
@@ -147,10 +158,34 @@ class Schedule:
         return self
 
     def cache_read(self, tensor: Any, scope: str, readers: Any) -> Tensor:
-        """Read a tensor through a copy; see CacheRead. `readers`: one or several tensors, operations or names."""
-        several = readers if isinstance(readers, list | tuple) else [readers]
-        step = p.CacheRead(self.buffer_of(tensor), scope, tuple(self.name_of(r) for r in several))
-        return self._tensor(self.apply(step)[0])
+        """Read a tensor through a copy; see CacheRead. `readers`: one or several tensors, operations or names.
+
+        A tensor that was inlined is computed in the copy, as in classic te: the copy comes first in the trace.
+        """
+        several = [self.name_of(r) for r in (readers if isinstance(readers, list | tuple) else [readers])]
+        inlined = self._inlined(tensor)
+        if inlined is None:
+            return self._tensor(self.apply(p.CacheRead(self.buffer_of(tensor), scope, tuple(several)))[0])
+        with self.proven_together(f"s.cache_read({inlined.stage!r}, {scope!r}, {several})"):
+            self._undo(inlined)
+            made = self.apply(p.CacheRead(self.buffer_of(tensor), scope, tuple(several)))[0]
+            self.apply(inlined)
+        return self._tensor(made)
+
+    def _inlined(self, key: Any) -> p.ComputeInline | None:
+        """The step that inlined a tensor; None for one that is still there."""
+        op = key.op if isinstance(key, Tensor) else key
+        name = key if isinstance(key, str) else self._names.get(id(op), getattr(op, "name", ""))
+        gone = name not in self.program.by_name and name not in self.program.producer
+        steps = (x for x in self._trace.steps if isinstance(x, p.ComputeInline) and x.stage == name)
+        return next(steps, None) if gone else None
+
+    def _undo(self, step: Primitive) -> None:
+        """Take a step out: replay the others."""
+        others = [x for x in self._trace.steps if x is not step]
+        self._state, self._trace = initial_state(self._original), Trace()
+        for other in others:
+            self.advance(other, check=False)
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute a tensor in another scope and copy it; see CacheWrite. Returns a tensor, or one per output."""

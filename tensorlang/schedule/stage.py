@@ -15,6 +15,7 @@ from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.members import Inside, by_own_names, leaves_of
 from tensorlang.schedule.names import absent
 from tensorlang.schedule.primitive import Outputs, Primitive, whole
+from tensorlang.schedule.relation import ShiftRelation
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis
 from tensorlang.te.declared import declared
@@ -63,7 +64,11 @@ class Stage:
     def inside(self) -> Inside | None:
         """How the axes of members are named in this stage."""
         op = self.schedule.program[self.name]
-        return Inside(self.member, op.members) if isinstance(op, HybridOp) and op.members else None
+        if not isinstance(op, HybridOp) or not op.members:
+            return None
+        relations = self.schedule.state.stages[self.name].all_relations
+        shared = (r for r in relations if isinstance(r, ShiftRelation) and r.within is not None and not r.cuts)
+        return Inside(self.member, op.members, {r.axis: r.shifted for r in shared})
 
     @property
     def op(self) -> Any:
@@ -315,6 +320,14 @@ class Stage:
     def storage_align(self, axis: AxisLike, factor: int, offset: int) -> None:
         """Pad the array of the stage to a stride of `k * factor + offset`. See StorageAlign."""
         self.schedule.apply(p.StorageAlign(self.name, str(axis), whole(factor), whole(offset)))
+
+    def swizzle(self) -> None:
+        """Turn the order of chunks in the rows of the stage's array. See Swizzle."""
+        self.schedule.apply(p.Swizzle(self.name))
+
+    def pad(self, axis: AxisLike, factor: int) -> None:
+        """Extend an axis to a multiple of a factor. See Pad."""
+        self.schedule.apply(p.Pad(self.name, str(axis), whole(factor)))
 
     def transform_layout(self, mapping_function: Callable[..., Any]) -> list[Axis]:
         """Store the stage under other indices; returns its new axes. See TransformLayout."""

@@ -98,7 +98,8 @@ class StageState:
     the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride. `launched` are the
     threads that all loops of a scan share. `pragmas` are wishes about the code of a loop, `predicates` the conditions
     (as text) under which elements are stored. `atomic`: updates of one element may meet in a parallel loop. `wished`:
-    where the stage is to be computed once its readers are computed there.
+    where the stage is to be computed once its readers are computed there. `swizzled`: the chunks of a row of the array
+    are stored in an order that changes from row to row.
     """
 
     name: str
@@ -112,6 +113,7 @@ class StageState:
     tiles_ahead: int = 1
     folds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     aligned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    swizzled: bool = False
     tensorized: Tensorized | None = None
     launched: tuple[str, ...] = ()
     pragmas: Mapping[str, Pragmas] = field(default_factory=dict)

@@ -15,11 +15,15 @@ __all__ = ["GpuLimits", "Target", "TargetSpec", "measure_peak", "parse"]
 def Target(target: str | TargetSpec | None = None, host: str | TargetSpec | None = None) -> TargetSpec:
     """Return the target that a text names (`"llvm -mcpu=haswell"`; None: this machine); see `parse`.
 
-    `host` is classic te's, and must name a CPU: kernels for one need no other host.
+    `host` is classic te's, and must name a CPU: kernels for one need no other host. `Target.current()` is the target of
+    the innermost `with target:`.
     """
     if host is not None:
         parse(host)
     return parse(target)
+
+
+vars(Target)["current"] = TargetSpec.current
 
 
 def measure_peak(threads: int = 1) -> dict[str, float]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from types import TracebackType
 from typing import Any
 
-from tensorlang.errors import RecordError
+from tensorlang.errors import RecordError, TargetError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,32 @@ class Target:
         _in_use.set(_in_use.get()[:-1])
 
     @staticmethod
-    def current() -> Target | None:
-        """The target of the innermost `with target:`; None outside of all."""
-        return next(reversed(_in_use.get()), None)
+    def current(allow_none: bool = True) -> Target | None:
+        """The target of the innermost `with target:`; outside of all None, or TargetError unless that is allowed."""
+        found = next(reversed(_in_use.get()), None)
+        if found is None and not allow_none:
+            raise TargetError("no target is in use here; write `with tensorlang.target.Target('cuda'):` around it")
+        return found
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What the target is, in classic te's words: its kind and `gpu`, or `cpu`."""
+        return (str(self.kind), "gpu") if self.kind in GPU_KINDS else ("cpu",)
+
+    @property
+    def max_num_threads(self) -> int:
+        """The threads that a block may have; 1 where there are no blocks."""
+        return 1 if self.gpu is None else self.gpu.max_threads
+
+    @property
+    def thread_warp_size(self) -> int:
+        """The threads of a warp; 1 where there are none."""
+        return 1 if self.gpu is None else self.gpu.warp
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes of shared memory that a block may have; 0 where there are no blocks."""
+        return 0 if self.gpu is None else self.gpu.shared_bytes
 
     def lanes(self, bits: int) -> int:
         """Elements of `bits` bits in one vector register."""

@@ -30,7 +30,8 @@ class TensorIntrin:
     """A declared intrinsic: `program` is what it computes, the variants are how.
 
     `buffers` are the tiles of the program's inputs and outputs by name, in the order in which the body got them. `body`
-    does the whole computation; `reset` sets the start of its reduction, and `update` adds to what is there.
+    does the whole computation; `reset` sets the start of its reduction, and `update` adds to what is there. With
+    `lanes`, as many neighbouring threads run it together.
     """
 
     name: str
@@ -43,6 +44,7 @@ class TensorIntrin:
     features: tuple[str, ...]
     source: str
     location: Location
+    lanes: int = 0
 
     @property
     def op(self) -> ComputeOp:
@@ -66,16 +68,18 @@ class TensorIntrin:
         assert body is not None
         label = self.name if name == "body" else f"{self.name}.{name}"
         params = tuple(self.buffers[b].param for b in self.names(name))
-        return MachineCode(label, params, body, self.architecture, self.features, self.source)
+        return MachineCode(label, params, body, self.architecture, self.features, self.source, self.lanes)
 
     @cached_property
     def text(self) -> str:
         """Everything that tells this intrinsic from others."""
-        lines = [f"intrinsic {self.name} {self.architecture} {' '.join(self.features)}", self.program.text]
+        threads = f" of {self.lanes} lanes" if self.lanes else ""
+        lines = [f"intrinsic {self.name} {self.architecture} {' '.join(self.features)}{threads}", self.program.text]
         for buffer in self.buffers.values():
             strides = ", ".join(map(str, buffer.strides))
             factor, alignment = buffer.offset_factor, buffer.data_alignment
-            lines.append(f"{buffer.buffer} strides [{strides}] offset {factor} alignment {alignment}")
+            held = f" in {buffer.scope}: {buffer.fragment!r}" if buffer.fragment else " swizzled" * buffer.swizzled
+            lines.append(f"{buffer.buffer} strides [{strides}] offset {factor} alignment {alignment}{held}")
         for name, stmt in (("body", self.body), ("reset", self.reset), ("update", self.update)):
             lines += [] if stmt is None else [f"{name}:", stmt_text(stmt)]
         return "\n".join([*lines, self.source])
@@ -100,6 +104,10 @@ def is_plain(stmt: Stmt) -> bool:
 def check_declaration(intrin: TensorIntrin) -> None:
     """Raise DefinitionError unless the computation fills its arrays and the statements keep to them."""
     reduction = intrin.op.reduction
+    held = [tile.name for tile in intrin.buffers.values() if tile.fragment and tile.fragment.lanes != intrin.lanes]
+    if held:
+        why = f"{held[0]} of {intrin.name} is held by other lanes than the {intrin.lanes} that run it"
+        raise DefinitionError(why, intrin.location)
     if reduction is not None and reduction.where is not None:
         raise DefinitionError(
             f"{intrin.name} reduces under a condition; an intrinsic covers its whole tile", intrin.location

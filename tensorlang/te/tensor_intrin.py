@@ -33,6 +33,7 @@ def decl_tensor_intrin(
     source: str = "",
     architecture: str = "",
     features: Sequence[str] = (),
+    lanes: int = 0,
 ) -> TensorIntrin:
     """Declare an intrinsic: `op` is what it computes on a tile, `fcompute(ins, outs)` the statements that do it.
 
@@ -40,7 +41,9 @@ def decl_tensor_intrin(
     returns the statement `body`, or `(body, reset, update)` for a reduction: `reset` stores its start, `update` adds
     to what is there. `binds` gives a tensor's tile other strides than those of a whole array (te.decl_buffer), and
     `default_buffer_params` are arguments of decl_buffer for the others. `source` is LLVM IR of functions that the
-    body calls; `architecture` and `features` say, by LLVM's names, which CPU can run it.
+    body calls; `architecture` and `features` say, by LLVM's names, which CPU can run it. Code of a GPU has the
+    architecture `cuda`, the lowest that it runs on (`sm_80`) as feature, and CUDA C as source; as many neighbouring
+    threads as there are `lanes` run it together, and tiles in their registers have a fragment (te.decl_buffer).
 
     Raises DefinitionError when the computation has no fixed size, or the statements do not fit it.
     """
@@ -60,7 +63,7 @@ def decl_tensor_intrin(
     program, names = declared
     arrays = dict(zip(_buffer_names(program, names, tensors), tiles, strict=True))
     needs = tuple(sorted(features))
-    intrin = TensorIntrin(checked, program, arrays, body, reset, update, architecture, needs, source, where)
+    intrin = TensorIntrin(checked, program, arrays, body, reset, update, architecture, needs, source, where, lanes)
     check_declaration(intrin)
     _DECLARED.setdefault(checked, {})[intrin.key] = intrin
     return intrin

@@ -10,6 +10,7 @@ from typing import Any
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, as_expr, cast
+from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.machine import Pointer, VectorLoad, lanes, vector_dtype
 from tensorlang.ir.stmt import INDEX, MachineParam, Stmt
 from tensorlang.location import caller
@@ -25,6 +26,8 @@ class TileBuffer:
 
     A variable stride takes any value; without strides the rows follow each other without gaps. The first element lies
     at a multiple of `offset_factor` elements of its array and of `data_alignment` bytes, as far as these are given.
+    A tile of scope `warp` lies in the registers of the lanes of a warp, as its `fragment` says. One that is `swizzled`
+    has the order of chunks that the primitive of this name gives.
     """
 
     shape: tuple[int, ...]
@@ -34,6 +37,8 @@ class TileBuffer:
     offset_factor: int = 1
     data_alignment: int = 0
     scope: str = ""
+    fragment: Fragment | None = None
+    swizzled: bool = False
 
     @property
     def buffer(self) -> Buffer:
@@ -43,7 +48,7 @@ class TileBuffer:
     @property
     def param(self) -> MachineParam:
         """The array as machine code takes it."""
-        return MachineParam(self.buffer, self.strides)
+        return MachineParam(self.buffer, self.strides, self.fragment)
 
     @property
     def elem_offset(self) -> Expr:
@@ -133,10 +138,13 @@ def decl_buffer(
     data_alignment: int = -1,
     offset_factor: int = 0,
     buffer_type: str = "",
+    fragment: Fragment | None = None,
+    swizzled: bool = False,
 ) -> TileBuffer:
     """Declare how a tile that an intrinsic works on lies in memory; see TileBuffer.
 
-    `data` and `elem_offset` are accepted for classic te's sake: the tile's pointer is its first element.
+    `data` and `elem_offset` are accepted for classic te's sake: the tile's pointer is its first element. A tile of
+    scope `warp` has a `fragment`, and is a whole number of them. `swizzled`: as the primitive of this name has it.
     """
     extents = shape if isinstance(shape, tuple | list) else (shape,)
     sizes = tuple(as_expr(e) for e in extents)
@@ -153,7 +161,13 @@ def decl_buffer(
         raise DefinitionError(text, caller())
     kept = tuple(s if isinstance(s, Var) else cast(s, INDEX) for s in given)
     element, checked = dtypes.canonical(dtype or "float32"), check_tensor_name(name)
-    return TileBuffer(fixed, element, checked, kept, max(1, offset_factor), max(0, data_alignment), scope)
+    if (scope == "warp") != (fragment is not None):
+        text = f"{name} has the scope {scope!r} and the fragment {fragment}: a tile in registers of a warp has both"
+        raise DefinitionError(text, caller())
+    if fragment is not None and (len(fixed) != 2 or fixed[0] % fragment.rows or fixed[1] % fragment.columns):
+        raise DefinitionError(f"{name} of shape {fixed} is no whole number of fragments ({fragment})", caller())
+    aligned = max(1, offset_factor), max(0, data_alignment)
+    return TileBuffer(fixed, element, checked, kept, *aligned, scope, fragment, swizzled)
 
 
 def _is_stride(stride: Expr) -> bool:

@@ -11,6 +11,7 @@ from tensorlang.testing.compare import assert_allclose
 __all__ = ["assert_allclose"]
 
 offer("tensorlang.testing", {"check_intrinsic": "tensorlang.testing.intrinsics:check_intrinsic"})
+offer("tensorlang.testing", {"device_enabled": "tensorlang.nd:enabled"})
 offer("tensorlang.testing", {"check_schedule": "tensorlang.testing.check:check_schedule"})
 
 

@@ -80,6 +80,14 @@ def schedules(
     return schedule
 
 
+def step_of(draw: Draw, schedule: Schedule, kind: str) -> Steps:
+    """Draw a step of one kind for any stage, or two that belong together; none where there is nothing to do."""
+    drawing = _Drawing(draw, schedule, True, ())
+    stage = drawing.stage(bold=False)
+    leaves = schedule.state.stages[stage].leaves
+    return MAKERS[kind](drawing, stage, leaves) if leaves else ()
+
+
 def _names(rank: int) -> tuple[str, ...]:
     """The names of dimensions in LAYOUTS."""
     return tuple(f"a{k}" for k in range(rank))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from math import prod
 
 from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.history import best_if_any
 from tensorlang.target import parse
-from tensorlang.target.spec import Target
+from tensorlang.target.spec import GPU_KINDS, Target
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.te.program import Program
 from tensorlang.topi.elementwise import schedule_elementwise
+from tensorlang.topi.gpu import table as gpu
+from tensorlang.topi.gpu.elementwise import schedule_points
+from tensorlang.topi.gpu.transpose import schedule_elements
 from tensorlang.topi.operator import Anchor, extent_of
 from tensorlang.topi.table import RULES
 
@@ -23,12 +26,14 @@ _UNKNOWN = 64
 
 
 def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = None, *, tuned: bool = True) -> Schedule:
-    """Return a schedule for a program made of the library's operators (and of te.compute of your own) on a CPU.
+    """Return a schedule for a program made of the library's operators (and of te.compute of your own).
 
     Every operator is scheduled by the rule of its family; elementwise stages that follow it (bias, activation,
     residual) are computed in its tile, other elementwise stages are inlined into their readers, unless a sum would then
     compute them again and again, and what is left gets parallel outer and vectorized inner loops. `target` gives vector
-    width, caches and cores: this machine's by default.
+    width, caches and cores: this machine's by default. For a GPU (`"cuda"`, `"opencl"`) loops are bound to blocks and
+    threads, by rules of their own (docs/design/022-gpu-operators.md); an operator that has none there is computed by a
+    thread for each element.
 
     The rules give way to a tuned record of exactly this program, target and number of threads, if there is one where
     records are in use (`autotune.apply_history_best`) or in the default store: the `origin` of the schedule names it.
@@ -49,20 +54,23 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
 
 
 def _apply_rules(s: Schedule, machine: Target) -> None:
-    program = s.program
+    program, on_gpu = s.program, machine.kind in GPU_KINDS
     tags = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp) and op.tag in RULES}
     taken: set[str] = set()
     with s.proven_together("topi.schedule(...)"):
         for main, tag in tags.items():
-            chain = _elementwise_after(program, main, tags)
+            chain = _elementwise_after(program, main, tags.keys() | taken)
             for name in chain[1:-1]:
                 s[name].compute_inline()
             taken.update(chain)
-            RULES[tag](s, Anchor(main, chain[-1], machine))
+            rule = gpu.RULES.get(tag, schedule_points) if on_gpu else RULES[tag]
+            rule(s, Anchor(main, chain[-1], machine))
         for op in program.ops:
             if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
                 if is_elementwise(op) and op.name not in s.original.outputs and not _is_read_often(program, op):
                     s[op.name].compute_inline()
+                elif on_gpu:
+                    schedule_elements(s, op.name, machine)
                 else:
                     schedule_elementwise(s, op.name, machine)
 
@@ -88,13 +96,13 @@ def is_elementwise(op: ComputeOp) -> bool:
     return not op.reduce_axes and op.num_outputs == 1 and not op.where
 
 
-def _elementwise_after(program: Program, main: str, tags: dict[str, str]) -> list[str]:
-    """A stage, and those that follow it one by one and read it at their own element only."""
+def _elementwise_after(program: Program, main: str, others: Set[str]) -> list[str]:
+    """A stage, and those that follow it one by one, read it at their own element only, and are none of others."""
     chain = [main]
     while chain[-1] not in program.outputs and len(program.consumers[chain[-1]]) == 1:
         (name,) = program.consumers[chain[-1]]
         op = program[name]
-        if not isinstance(op, ComputeOp) or name in tags or not is_elementwise(op) or not _own_element(op, chain[-1]):
+        if not isinstance(op, ComputeOp) or name in others or not is_elementwise(op) or not _own_element(op, chain[-1]):
             break
         chain.append(name)
     return chain

@@ -13,6 +13,7 @@ import pytest
 import tensorlang
 from tensorlang import dtypes, nd, te
 from tensorlang.errors import KernelError, MissingDependency
+from tensorlang.target.cuda.runtime import device_count as cuda_devices
 from tensorlang.target.opencl import runtime
 from tensorlang.testing.check import check_schedule
 from tests.programs import Case, argmax, chain, matmul, row_sum, stencil
@@ -25,9 +26,11 @@ BLOCK_X, BLOCK_Y, THREAD_X, THREAD_Y = (
 )
 
 
-@pytest.fixture(params=["interpreter", "opencl"])
+@pytest.fixture(params=["interpreter", "opencl", "cuda"])
 def target(request: pytest.FixtureRequest) -> str:
-    """A target with threads; opencl only where there is a device."""
+    """A target with threads; opencl and cuda only where there is a device."""
+    if request.param == "cuda" and not cuda_devices():
+        pytest.skip("no CUDA device, driver or CuPy")
     if request.param == "opencl":
         try:
             found = runtime.devices()

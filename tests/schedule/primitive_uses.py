@@ -129,11 +129,11 @@ def activated() -> Case:
     return Case(te.create_schedule(D.op), (A, B, D))
 
 
-def halves() -> Case:
+def halves(m: int = 6, n: int = 10) -> Case:
     """B = A / 2; C = B + 1, in two dimensions."""
-    A = te.placeholder((6, 10), name="A")
-    B = te.compute((6, 10), lambda i, j: A[i, j] * 0.5, name="B")
-    C = te.compute((6, 10), lambda i, j: B[i, j] + 1, name="C")
+    A = te.placeholder((m, n), name="A")
+    B = te.compute((m, n), lambda i, j: A[i, j] * 0.5, name="B")
+    C = te.compute((m, n), lambda i, j: B[i, j] + 1, name="C")
     return Case(te.create_schedule(C.op), (A, C))
 
 
@@ -294,7 +294,7 @@ USES: dict[str, Use] = {
     "set_scope": Use(
         chain,
         "s['B'].compute_at(s['C'], 'i')\ns['B'].set_scope('local')",
-        Refused(chain, "s['B'].set_scope('warp')", BadArgument),
+        Refused(chain, "s['B'].set_scope('texture')", BadArgument),
     ),
     "cache_read": Use(
         matmul, "s.cache_read('B', 'global', ['C'])", Refused(matmul, "s.cache_read('B', 'global', ['A'])", BadArgument)
@@ -331,6 +331,7 @@ USES: dict[str, Use] = {
     "storage_align": Use(
         halves, "s['B'].storage_align('i', 8, 4)", Refused(halves, "s['C'].storage_align('i', 8, 4)", BadArgument)
     ),
+    "swizzle": Use(partial(halves, 8, 32), "s['B'].swizzle()", Refused(halves, "s['B'].swizzle()", BadArgument)),
     "set_store_predicate": Use(
         every_second,
         "s['B'].set_store_predicate('i % 2 == 0')",
@@ -345,6 +346,11 @@ USES: dict[str, Use] = {
         halves,
         "s['B'].transform_layout(lambda i, j: (j // 5, i, j % 5))",
         Refused(halves, "s['B'].transform_layout(lambda i, j: (i,))", BadArgument),
+    ),
+    "pad": Use(
+        halves,
+        "s['B'].pad('j', 4)\nj_o, j_i = s['C'].split('j', factor=4)\ns['B'].compute_at(s['C'], j_o)",
+        Refused(halves, "s['C'].pad('j', 4)", BadArgument),
     ),
     "rfactor": Use(
         row_sum,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorlang import te
+from tensorlang import lower, te
 from tensorlang.errors import BadArgument, DefinitionError
 from tensorlang.schedule.primitive import Decision
+from tensorlang.testing import check_schedule
 from tests.programs import argmax, chain, matmul, two_consumers
 
 n = te.var("n")
@@ -178,3 +179,61 @@ def test_input_tensors_of_a_script_and_of_python() -> None:
     (d,) = s[E].op.input_tensors
     assert isinstance(d.op, te.HybridOp) and [t.name for t in s[d].op.input_tensors] == ["A"]
     assert [t.name for t in s[d].op.input_tensors[0].op.input_tensors] == ["X"]
+
+
+def test_outputs_are_known_as_they_were_declared() -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1, name="B")
+    C = te.compute((8,), lambda i: B[i] * 2, name="C")
+    s = te.create_schedule(C.op)
+    s.cache_read(B, "local", [C])
+    assert C.op in s.outputs and s[C].op in s.outputs
+    assert B.op not in s.outputs and A.op not in s.outputs
+
+
+def test_an_inlined_tensor_is_computed_in_its_copy() -> None:
+    A = te.placeholder((18,), name="A")
+    B = te.compute((18,), lambda i: A[i] + 1, name="B")
+    C = te.compute((16,), lambda i: B[i] * B[i + 2], name="C")
+    s = te.create_schedule(C.op)
+    i_o, _ = s[C].split("i", factor=4)
+    s[B].compute_inline()
+    copy = s.cache_read(B, "local", [C])
+    s[copy].compute_at(s[C], i_o)
+    assert str(s).splitlines()[1:3] == ["s.cache_read('B', 'local', ['C'])", "s['B'].compute_inline()"]
+    assert "B.local[ax0] = A[4 * i_o + ax0] + 1.0" in str(lower(s, [A, C]))
+    check_schedule(s, [A, C])
+    again = te.create_schedule(C.op)
+    again.replay(s.trace)
+    assert str(again) == str(s)
+    with pytest.raises(BadArgument, match="no tensor 'D'"):
+        s.cache_read("D", "local", [C])
+
+
+def test_loops_have_the_names_that_they_had_before_stages_of_a_scan_shared_them() -> None:
+    X, state = te.placeholder((6, 20), name="X"), te.placeholder((6, 20), name="state")
+    init = te.compute((1, 20), lambda t, i: X[t, i], name="init")
+    double = te.compute((6, 20), lambda t, i: state[t - 1, i] * 2, name="double")
+    update = te.compute((6, 20), lambda t, i: double[t, i] + X[t, i], name="update")
+    S = te.scan(init, update, state, inputs=[X])
+    s = te.create_schedule(S.op)
+    i_o, _ = s[update].split(update.op.axis[1], factor=8)
+    s[double].compute_at(s[update], i_o)
+    s[update].parallel(i_o)
+    assert [str(a) for a in s[update].leaf_iter_vars] == ["t", "i_o_fused", "i_1_i"]
+    check_schedule(s, [X, S])
+
+
+def test_a_tile_that_is_larger_than_its_region_has_no_empty_iterations() -> None:
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: A[i] + 1, name="B")
+    C = te.compute((64,), lambda i: B[i] * 2, name="C")
+    s = te.create_schedule(C.op)
+    i_o, _ = s[C].split("i", factor=4)
+    _, inner = s[B].split("i", factor=32)
+    s[B].split(inner, nparts=16)
+    s[B].compute_at(s[C], i_o)
+    text = str(lower(s, [A, C]))
+    assert "range(32)" not in text and "if " not in text
+    assert "for i_i_o in range(4)" in text
+    check_schedule(s, [A, C])

@@ -200,3 +200,14 @@ def test_blocks_of_a_gpu_share_a_core() -> None:
     (launch,) = (x for x in walk(lower(s, args, target="cuda").kernel.body) if isinstance(x, Launch))
     assert launch.kernel.blocks_per_core == 4
     check_schedule(s, args, targets=["interpreter"])
+
+
+def test_a_loop_of_one_iteration_hands_its_wish_on() -> None:
+    s, args, b = blocks()
+    once, _ = s[b].split("i", nparts=1)
+    s[b].pragma(once, "auto_unroll_max_step", 12)
+    text = str(lower(s, args))
+    assert "in range(1)" not in text and text.count("] = A[") == 12
+    check_schedule(s, args)
+    s[b].pragma("i_i", "auto_unroll_max_step", 3)
+    assert str(lower(s, args)).count("] = A[") == 3

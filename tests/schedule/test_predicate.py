@@ -124,15 +124,19 @@ def test_the_first_of_the_threads_that_reduce_stores() -> None:
     _, k_i = s[b].split("k", factor=16)
     parts = s.rfactor(b, k_i)
     x, y = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
-    s[b].bind("i", "blockIdx.x")
+    i_o, i_i = s[b].split("i", factor=2)
+    s[b].bind(i_o, "blockIdx.x")
+    s[b].bind(i_i, "threadIdx.z")
     (reduced,) = s[b].op.reduce_axis
     s[b].bind(reduced, x)
     s[parts].compute_at(s[b], reduced)
     s[b].set_store_predicate(x.var.equal(0))
     for predicate, why in (
         (x.var.equal(1), "does not hold for the thread that stores"),
-        (y.var.equal(0), "combines no"),
+        (y.var.equal(1), "does not hold for the thread that stores"),
+        (te.thread_axis("threadIdx.z").var.equal(0), "threads of threadIdx.z store elements of B of their own"),
     ):
         with pytest.raises(BadArgument, match=why):
             s[b].set_store_predicate(predicate)
+    s[b].set_store_predicate(y.var.equal(0))
     check_schedule(s, [a, b], targets=["interpreter"])

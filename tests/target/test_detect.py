@@ -140,3 +140,19 @@ def test_every_kind_has_its_backend() -> None:
         assert backend(kind).kind == kind
     with pytest.raises(TargetError, match="unknown target kind"):
         backend("vulkan")
+
+
+def test_targets_tell_what_a_block_may_use() -> None:
+    gpu, cpu = parse("cuda -arch=sm_80 -max_num_threads=256"), parse("llvm")
+    assert gpu.keys == ("cuda", "gpu") and cpu.keys == ("cpu",)
+    assert (gpu.max_num_threads, gpu.thread_warp_size, cpu.max_num_threads, cpu.thread_warp_size) == (256, 32, 1, 1)
+    assert gpu.max_shared_memory_per_block > 48 << 10 and cpu.max_shared_memory_per_block == 0
+
+
+def test_the_target_in_use() -> None:
+    assert Spec.current() is None
+    with pytest.raises(TargetError, match="no target is in use here; write `with"):
+        Spec.current(allow_none=False)
+    with parse("opencl") as used:
+        assert Spec.current(allow_none=False) is used
+    assert Spec.current() is None

@@ -87,6 +87,13 @@ def test_two_operators_in_one_program() -> None:
     check([second])
 
 
+def test_one_reader_of_two_operators_follows_the_first() -> None:
+    A = te.placeholder((M, N), name="A")
+    B = te.placeholder((M, N), name="B")
+    check([topi.add(topi.max(A, 1), topi.max(B, 1))])
+    check([topi.add(topi.matmul(A, topi.transpose(B)), topi.matmul(B, topi.transpose(A)))])
+
+
 def test_an_output_in_the_middle_is_kept() -> None:
     C = product()
     more = te.compute((M, N), lambda i, j: C[i, j] + 1.0, name="more")

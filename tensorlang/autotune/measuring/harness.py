@@ -25,7 +25,7 @@ class Limits:
 
     `builders`: processes that build (0: one for every CPU). `memory`: bytes of address space that a worker may have
     (0: three quarters of the machine's memory). `flush`: empty the caches before every sample, for programs whose
-    data is cold in use.
+    data is cold in use; on a GPU it does not matter: caches are cold on CUDA, and as they are on OpenCL.
     """
 
     build: float = 60.0

@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 
 from tensorlang import dtypes, topi
+from tensorlang.autotune.devices import is_device, timed_device
 from tensorlang.autotune.measuring.arrays import Arguments, Array, Arrays, difference
+from tensorlang.autotune.measuring.device import DeviceArguments, device_clock
 from tensorlang.autotune.measuring.flushing import cache_flusher
 from tensorlang.autotune.measuring.timing import (
     MOST_REJECTED,
+    Take,
     Timing,
     raised_priority,
     sample,
@@ -31,6 +34,7 @@ from tensorlang.autotune.measuring.timing import (
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import arguments_of, extent, places_of
 from tensorlang.driver import build, lower
+from tensorlang.runtime.executable import Executable
 from tensorlang.schedule import Trace, create_schedule
 from tensorlang.target import measure_peak
 from tensorlang.target.backend import backend
@@ -101,6 +105,8 @@ def _load_arrays(path: str) -> tuple[Arrays, Arguments]:
 
 def run_candidate(job: RunJob) -> RunResult:
     """Run a built kernel: check its outputs, then time it."""
+    if is_device(job.target):
+        return _run_on_device(job)
     call = backend(job.target.kind).unpack(job.kernel, job.target)
     arrays, given = _load_arrays(job.arrays)
     args = given.args
@@ -115,12 +121,37 @@ def run_candidate(job: RunJob) -> RunResult:
     return time_call(lambda: call(*args), first, job.best, flush, job.urgent)
 
 
+@lru_cache(maxsize=1)
+def _load_on_device(path: str, target: Target) -> tuple[Arrays, DeviceArguments]:
+    """The arrays of a task, and its arguments in the memory of the target's device."""
+    arrays: Arrays = pickle.loads(Path(path).read_bytes())
+    return arrays, DeviceArguments(arrays, timed_device(target).place)
+
+
+def _run_on_device(job: RunJob) -> RunResult:
+    """The same on a device, whose clock counts from its first launch until the last is done."""
+    kernel = backend(job.target.kind).unpack(job.kernel, job.target)
+    arrays, given = _load_on_device(job.arrays, job.target)
+    given.renew()
+    call = given.call(kernel)
+    call()
+    wrong = difference(arrays, given.outputs())
+    if wrong:
+        return RunResult(Status.WRONG_ANSWER, Timing(()), wrong)
+    take = device_clock(kernel, given.args)
+    first, clean = take(call, 1)
+    if clean and job.best is not None and first > max(HOPELESS * job.best, LONG_ENOUGH):
+        return RunResult(Status.OK, Timing((first,)))
+    return time_call(call, first, job.best, None, job.urgent, take)
+
+
 def time_call(
     call: Callable[[], object],
     first: float,
     best: float | None,
     flush: Callable[[], object] | None = None,
     urgent: bool = False,
+    take: Take = sample,
 ) -> RunResult:
     """Time a call; when the system disturbs it too often, again with priority, and then give up as noisy.
 
@@ -128,10 +159,10 @@ def time_call(
     """
     long = first > TIME_SLICE
     if not (long and urgent):
-        timing = time_kernel(call, best, most_rejected=PATIENCE if long else MOST_REJECTED, flush=flush)
+        timing = time_kernel(call, best, take, PATIENCE if long else MOST_REJECTED, flush)
     if long and (urgent or timing.noisy):
         with raised_priority() as raised:
-            timing = time_kernel(call, best, flush=flush)
+            timing = time_kernel(call, best, take, flush=flush)
     else:
         raised = False
     if timing.noisy:
@@ -193,8 +224,7 @@ class Comparison:
 def compare_with_numpy(job: CompareJob) -> Comparison:
     """Time the candidate and NumPy on the same inputs, interleaved."""
     call = backend(job.build.target.kind).unpack(build_candidate(job.build), job.build.target)
-    arrays, ours = _load_arrays(job.arrays)
-    ours.renew()
+    arrays, run, take = _competing(call, job)
     theirs = [np.empty_like(o) for o in arrays.outputs]
     if job.operator in topi.OPERATORS:
         operator = topi.operator(job.operator)
@@ -208,9 +238,22 @@ def compare_with_numpy(job: CompareJob) -> Comparison:
         inputs = in_program_order(program, tensors, arrays.inputs)
         calls = [lambda: evaluate(program, inputs)]
         competitor = "NumPy reference evaluation"
-    calls.insert(0, lambda: call(*ours.args))
+    calls.insert(0, run)
     for each in calls:
         each()
     with raised_priority():
-        mine, other = time_interleaved(calls, job.rounds, job.seconds)
+        mine, other = time_interleaved(calls, job.rounds, job.seconds, take)
     return Comparison(tuple(mine), tuple(other), competitor)
+
+
+def _competing(kernel: Executable, job: CompareJob) -> tuple[Arrays, Callable[[], object], Take]:
+    """The arrays, the call of our kernel, and the clock of each competitor: ours is the device's where it has one."""
+    target = job.build.target
+    if not is_device(target):
+        arrays, ours = _load_arrays(job.arrays)
+        ours.renew()
+        return arrays, lambda: kernel(*ours.args), sample
+    arrays, given = _load_on_device(job.arrays, target)
+    given.renew()
+    call, clock = given.call(kernel), device_clock(kernel, given.args)
+    return arrays, call, lambda other, number: (clock if other is call else sample)(other, number)

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from tensorlang import dtypes
+from tensorlang.autotune.devices import is_device, require_timed, timed_device
 from tensorlang.autotune.measuring.arrays import Arrays
 from tensorlang.autotune.measuring.harness import BATCH, Measured
 from tensorlang.autotune.measuring.harness import Limits as Limits
@@ -44,11 +45,11 @@ from tensorlang.autotune.measuring.seeded import reference_arrays
 from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task, operator_of, options_of
-from tensorlang.errors import TargetError, TensorlangError
-from tensorlang.target.detect import runs_here
+from tensorlang.errors import TensorlangError
 
 PEAK_LIMIT = 30.0
 URGENT_RUNS = 20
+_ENDED = (Status.CRASH, Status.TIMEOUT)  # their process is another one already
 _peaks: dict[int, float] = {}
 """GFLOP/s of float32 by threads. Measuring takes seconds, and a process may tune many tasks."""
 
@@ -71,14 +72,20 @@ class Measurer:
     _tensors: bytes = field(init=False)
     _tolerance: tuple[float, float] = field(init=False)
     _urgent: int = field(init=False, default=0)
+    _driver: str = field(init=False, default="")
 
     def __enter__(self) -> Measurer:
-        require_native(self.task)
+        require_timed(self.task.target)
         self._tensors = pickle.dumps(self.task.tensors)
         self._folder = tempfile.TemporaryDirectory(prefix="tensorlang-tune-")
         self._shares = share_cpus(self.task.threads, allowed_cpus(), self.limits.builders)
         extra = {"TENSORLANG_CACHE": "0"}  # every candidate is built once, and travels as it is
         memory = self.limits.memory or _memory_limit()
+        if is_device(self.task.target):
+            self._shares = self._beside_device(self._shares)
+            memory = 0  # drivers reserve more addresses than there is memory
+            # What an OpenCL driver has built travels through this folder.
+            extra = {"TENSORLANG_CACHE": "1", "TENSORLANG_CACHE_DIR": str(Path(self._folder.name, "cache"))}
         try:
             environment = thread_environment(self.task.threads, extra)
             self._runner = Worker(WorkerSettings(self._shares.runner, memory, environment))
@@ -96,6 +103,12 @@ class Measurer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _beside_device(self, shares: Shares) -> Shares:
+        """The CPUs of workers around a device: its driver has all of them; builders pause where it computes on them."""
+        device = timed_device(self.task.target)
+        self._driver = device.driver
+        return Shares((), shares.builders, (device.on_cpu,) * len(shares.builders))
 
     def _make_arrays(self) -> Arrays:
         return reference_arrays(self.task, self.seed, self._builders[0])
@@ -182,6 +195,8 @@ class Measurer:
 
     def _ran(self, reply: Reply) -> Measurement:
         if reply.status is not Status.OK:
+            if is_device(self.task.target) and reply.status not in _ENDED:
+                self._runner.retire()  # a fault may have spoilt its context, and all that would run in it
             return Measurement(reply.status, error=reply.error)
         result: RunResult = reply.value
         self._urgent = max(0, self._urgent - 1)
@@ -194,8 +209,10 @@ class Measurer:
         return Measurement(result.status, result.timing.seconds, result.error, right, self._conditions(result))
 
     def _conditions(self, result: RunResult) -> Json:
-        return {
-            "flush": self.limits.flush,
+        device = is_device(self.task.target)
+        on_device: Json = {"driver": self._driver} if device else {}
+        return on_device | {
+            "flush": self.task.target.kind == "cuda" if device else self.limits.flush,
             "rejected": result.timing.rejected,
             "spread": round(result.timing.spread, 4),
             "priority": result.priority,
@@ -219,8 +236,10 @@ class Measurer:
         """GFLOP/s of multiply-adds for the task's dtype and threads, measured where candidates run; 0 when it fails.
 
         One thread's peak times the threads counts too: a busy machine can hold some of them up. Dtypes of 64 bits
-        have half of float32's peak; narrow floats compute in float32.
+        have half of float32's peak; narrow floats compute in float32. That of a device is not known.
         """
+        if is_device(self.task.target):
+            return 0.0
         threads = self.task.threads
         if threads not in _peaks:
             together, alone = (self._runner.run(PEAK_LIMIT, undisturbed_peak, n) for n in (threads, 1))
@@ -228,12 +247,6 @@ class Measurer:
                 return 0.0
             _peaks[threads] = max(float(together.value["gflops"]), threads * float(alone.value["gflops"]))
         return _peaks[threads] * 32 / max(32, dtypes.info(self.task.workload.dtype).bits)
-
-
-def require_native(task: Task) -> None:
-    """Raise TargetError unless this machine can run and time the task's target."""
-    if task.target.kind != "llvm" or not runs_here(task.target):
-        raise TargetError(f"target {task.target} cannot be timed on this machine; tune for 'llvm' (this machine)")
 
 
 def _failed_build(reply: Reply) -> Measurement:

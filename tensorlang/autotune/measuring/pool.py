@@ -112,6 +112,12 @@ class Worker:
             self._stop()
             self._deadline = None
 
+    def retire(self) -> None:
+        """End the process, which runs nothing; the next call has a new one."""
+        if self.busy:
+            raise InternalError("a worker was retired while it ran")
+        self._stop()
+
     def submit(self, limit: float, function: Callable[..., Any], *args: Any) -> None:
         """Start `function(*args)`; both are pickled. It is killed after `limit` seconds from when its process is up."""
         if self.busy:

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.autotune.devices import is_device
 from tensorlang.autotune.measuring.arrays import Array, Arrays
 from tensorlang.autotune.measuring.jobs import in_program_order, run_unscheduled
 from tensorlang.autotune.measuring.pool import Worker
@@ -15,6 +16,7 @@ from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task, extent, operator_of
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Load, walk
+from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
 from tensorlang.te.reference import evaluate, tolerance
 
@@ -74,7 +76,8 @@ def _outputs(task: Task, inputs: tuple[Array, ...], worker: Worker) -> tuple[Arr
     if task.workload.flops <= (LARGEST_ORDERED_EVALUATION if ordered else LARGEST_EVALUATION):
         values = evaluate(task.program, in_program_order(task.program, task.inputs, inputs))
         return tuple(values[t.name] for t in task.outputs)
-    reply = worker.run(REFERENCE_LIMIT, run_unscheduled, pickle.dumps(task.tensors), task.target, inputs)
+    target = parse("llvm") if is_device(task.target) else task.target
+    reply = worker.run(REFERENCE_LIMIT, run_unscheduled, pickle.dumps(task.tensors), target, inputs)
     if reply.status is not Status.OK:
         raise InternalError(f"the unscheduled {task.workload} did not run: {reply.status}: {reply.error}")
     outputs: tuple[Array, ...] = reply.value

@@ -13,7 +13,7 @@ from typing import Any
 
 from tensorlang.autotune.measuring.messages import receive, send
 from tensorlang.autotune.records.record import Status
-from tensorlang.errors import InternalError, ScheduleError, TensorlangError
+from tensorlang.errors import InternalError, KernelError, ScheduleError, TensorlangError
 
 READY = b"ready"
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -42,6 +42,8 @@ def _call(payload: bytes) -> tuple[Status, Any, str]:
         return Status.MEMORY, None, "out of memory"
     except ScheduleError as error:
         return Status.ILLEGAL, None, str(error)
+    except KernelError as error:
+        return Status.RUN_ERROR, None, f"{type(error).__name__}: {error}"
     except InternalError as error:
         return Status.BUILD_ERROR, None, str(error)
     except TensorlangError as error:

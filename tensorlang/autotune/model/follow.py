@@ -73,6 +73,8 @@ class Follower:
                 self._inline(move.step.stage)
             case p.TransformLayout():
                 self._transform(move.step, move.made)
+            case p.Pipeline() | p.DoubleBuffer():
+                self._keep_copies(move.step)
 
     def _number(self, given: int) -> Number:
         return self.values[given.name] if isinstance(given, Decision) and given.name in self.values else given
@@ -185,6 +187,9 @@ class Follower:
         written = {a.buffer for a in stage.accesses if a.write}
         for other in self.stages.values():
             other.accesses = tuple(replace(a, packed=True) if a.buffer in written else a for a in other.accesses)
+
+    def _keep_copies(self, step: p.Pipeline | p.DoubleBuffer) -> None:
+        self.stages[step.stage].copies = self._number(step.stages) if isinstance(step, p.Pipeline) else 2.0
 
     def _size(self, expr: Expr) -> Number:
         match expr:

@@ -32,11 +32,27 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop: the program axis it walks, and its trips in every candidate."""
+    """One loop: the program axis it walks, and its trips in every candidate; `thread` is the tag of a bound one."""
 
     axis: str
     trips: Array
     kind: Kind = Kind.SERIAL
+    thread: str = ""
+
+    @property
+    def is_thread(self) -> bool:
+        """Whether its iterations are threads of a block, or virtual threads of one."""
+        return self.thread.startswith("threadIdx") or self.is_virtual
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether its iterations are virtual threads, which one thread runs."""
+        return self.thread == "vthread"
+
+    @property
+    def is_block(self) -> bool:
+        """Whether its iterations are blocks."""
+        return self.thread.startswith("blockIdx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +100,8 @@ class Nest:
     `operations` of one run, each of which runs `repeats` times; `bits` of an element of the arithmetic; `reduce_axes`
     walk the terms of a reduction; `local` tells whether results gather in a register tile of their own. An `attached`
     stage runs inside loops of another, which are its first ones, `around` in number: those over an axis that is not
-    among the `extents` repeat the stage.
+    among the `extents` repeat the stage. `scope` is the memory of its array, of which `copies` are kept at once; `host`
+    is the stage of which it is a part, itself where it is computed on its own.
     """
 
     loops: tuple[Loop, ...]
@@ -98,6 +115,9 @@ class Nest:
     attached: bool = False
     around: int = 0
     repeats: float | Array = 1.0
+    scope: str = "global"
+    copies: float | Array = 1.0
+    host: str = ""
 
     @property
     def output(self) -> Access:

@@ -19,6 +19,7 @@ from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.program import Program
 
+_SHARED = ("shared", "warp")
 _KINDS = {
     LoopKind.SERIAL: Kind.SERIAL,
     LoopKind.PARALLEL: Kind.PARALLEL,
@@ -75,13 +76,14 @@ def _place(
     if attach is not None and attach.stage in placed and not attach.after:
         host = placed[attach.stage]
         depth = host.ends.get(attach.axis, len(host.outside))
+        shared = current.scope in _SHARED
         readers = [found for found in placed.values() if _reads(found.stage, stage)]
         inside = [
             r for r in readers if len((*r.outside, *r.own)) >= depth and _is_within(state, r.stage.name, attach.stage)
         ]
         if inside:
-            outside = _seen_from(stage, inside[0], depth, count)
-            extents |= _needed(stage, inside, depth, count)
+            outside = _seen_from(stage, inside[0], depth, shared)
+            extents |= _needed(stage, inside, depth, shared)
     loops, ends = _own_loops(stage, current, extents, len(outside), count)
     return _Placed(stage, outside, loops, ends)
 
@@ -101,20 +103,27 @@ def _reads(reader: StageLoops, stage: StageLoops) -> list[Access]:
     return [a for a in reader.accesses if not a.write and a.buffer in written]
 
 
-def _seen_from(stage: StageLoops, reader: _Placed, depth: int, count: int) -> tuple[Loop, ...]:
+def _around(reader: _Placed, depth: int, shared: bool) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+    """The loops of a reader that repeat what is computed at a depth, and those that do not: threads share memory."""
+    loops = (*reader.outside, *reader.own)
+    apart = tuple(loop for loop in loops[:depth] if shared and loop.is_thread)
+    return tuple(loop for loop in loops[:depth] if not (shared and loop.is_thread)), (*apart, *loops[depth:])
+
+
+def _seen_from(stage: StageLoops, reader: _Placed, depth: int, shared: bool) -> tuple[Loop, ...]:
     """The loops of a reader down to a depth, in terms of the axes of the stage that it reads there."""
     (access, *_) = _reads(reader.stage, stage)
     moved = {axis: own for own, dim in zip(stage.spatial, access.dims, strict=True) for axis, _ in dim}
-    around = (*reader.outside, *reader.own)[:depth]
+    around, _ = _around(reader, depth, shared)
     return tuple(replace(loop, axis=moved.get(loop.axis, f"repeat {loop.axis}")) for loop in around)
 
 
-def _needed(stage: StageLoops, readers: Sequence[_Placed], depth: int, count: int) -> dict[str, Number]:
+def _needed(stage: StageLoops, readers: Sequence[_Placed], depth: int, shared: bool) -> dict[str, Number]:
     """How much of a stage its readers read in one iteration of the loops down to a depth."""
     found: dict[str, Number] = {}
     for reader in readers:
         tile: dict[str, Number] = dict.fromkeys(reader.stage.axes, 1.0)
-        for loop in (*reader.outside, *reader.own)[depth:]:
+        for loop in _around(reader, depth, shared)[1]:
             if loop.axis in tile:
                 tile[loop.axis] = np.minimum(tile[loop.axis] * loop.trips, reader.stage.axes[loop.axis])
         for access in _reads(reader.stage, stage):
@@ -135,7 +144,8 @@ def _own_loops(
     ends: dict[str, int] = {}
     for leaf in max(current.places.values(), key=len, default=()):  # of several statements the deepest
         walked = [part for part in parts.get(leaf, ()) if isinstance(part.trips, np.ndarray) or part.trips != 1]
-        loops += [Loop(part.axis, one * part.trips, _KINDS[current.kind(leaf)]) for part in walked]
+        thread = current.annotations[leaf].thread if leaf in current.annotations else ""
+        loops += [Loop(part.axis, one * part.trips, _KINDS[current.kind(leaf)], thread) for part in walked]
         ends[leaf] = before + len(loops)
     return tuple(loops), ends
 
@@ -159,7 +169,17 @@ def _nest(state: ScheduleState, placed: _Placed, count: int) -> Nest:
         attached=current.attach is not None,
         around=len(placed.outside),
         repeats=repeats,
+        scope=current.scope,
+        copies=stage.copies,
+        host=_host(state, stage.name),
     )
+
+
+def _host(state: ScheduleState, name: str) -> str:
+    """The stage that a stage is computed in, or that one in, and so on."""
+    while (attach := state.stages[name].attach) is not None and attach.stage in state.stages:
+        name = attach.stage
+    return name
 
 
 def _is_private(state: ScheduleState, access: Access) -> bool:

@@ -69,7 +69,8 @@ class StageLoops:
     """One stage while a trace is followed: axes with their extents, accesses, and the steps on its axes.
 
     `reduce` are the axes of a reduction, the others come in the order of the output's dimensions. `operations` are
-    those of one of the `points`. Accesses are of the axes as they were before any step.
+    those of one of the `points`. Accesses are of the axes as they were before any step. `copies` of a tile of the
+    output are kept at once.
     """
 
     name: str
@@ -80,6 +81,7 @@ class StageLoops:
     points: float
     bits: int
     steps: list[Step] = field(default_factory=list)
+    copies: Number = 1.0
 
     @property
     def spatial(self) -> tuple[str, ...]:

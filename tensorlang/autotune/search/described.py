@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorlang.autotune.model.cost_model import Rows, Transferred
-from tensorlang.autotune.model.estimate import Machine, estimate
-from tensorlang.autotune.model.features import feature_names, features
+from tensorlang.autotune.model.features import feature_names
+from tensorlang.autotune.model.judge import judge_of
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.space.draft import Draft
 from tensorlang.autotune.task import Task, create_task
@@ -21,13 +21,14 @@ from tensorlang.target.spec import Target
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A record that was timed: its estimate in seconds, over terms and over stages, and its row of features."""
+    """A record that was timed: its estimate in seconds, over terms and over stages, its features and their names."""
 
     record: TuningRecord
     estimate: float
     terms: dict[str, float]
     stages: dict[str, float]
     row: Rows
+    names: tuple[str, ...]
 
 
 def describe_records(records: Iterable[TuningRecord]) -> list[Described]:
@@ -77,19 +78,20 @@ def _describe(task: Task, members: Sequence[tuple[TuningRecord, Trace]]) -> list
             draft.apply(step)
     except TensorlangError:
         return []
-    machine = Machine.of(task.target)
+    judge = judge_of(task.target, task.threads)
     values = {n: np.array([float(trace.decisions[n]) for _, trace in members]) for n in draft.trace.open}
     nests = draft.scheduled.nests(values, len(members))
-    guess = estimate(nests, machine, task.threads)
-    rows = features(nests, guess, machine)
-    names = [nest.output.buffer for nest in nests]
+    guess = judge.estimate(nests)
+    rows = judge.features(nests, guess)
+    arrays, columns = [nest.output.buffer for nest in nests], judge.names()
     return [
         Described(
             record,
             float(guess.seconds[n]),
             {name: float(term[n]) for name, term in guess.terms.items()},
-            {name: float(seconds[n]) for name, seconds in zip(names, guess.stages, strict=True)},
+            {name: float(seconds[n]) for name, seconds in zip(arrays, guess.stages, strict=True)},
             rows[n : n + 1],
+            columns,
         )
         for n, (record, _) in enumerate(members)
     ]
@@ -103,8 +105,11 @@ def columns_of(described: Sequence[Described]) -> tuple[Rows, np.ndarray, np.nda
 
 
 def learn_model(records: Iterable[TuningRecord], seed: int = 0) -> Transferred:
-    """Learn from records of any programs; RecordError when too few can be described."""
-    described = describe_records(records)
+    """Learn from records of any programs on CPUs; RecordError when too few can be described.
+
+    What GPUs do is learned anew in every search.
+    """
+    described = [one for one in describe_records(records) if one.names == feature_names()]
     if not described:
         return Transferred.learn(np.zeros((0, 1), np.float32), np.zeros(0), np.zeros(0), feature_names(), seed)
     programs = [str(d.record.workload) for d in described]

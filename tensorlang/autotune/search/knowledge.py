@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tensorlang.autotune.model.cost_model import CostModel, Transferred
-from tensorlang.autotune.model.estimate import Estimate, Machine, estimate
-from tensorlang.autotune.model.features import features
-from tensorlang.autotune.model.nest import Nest
+from tensorlang.autotune.model.judge import judge_of
 from tensorlang.autotune.records.log import best_record
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.search.evolution import Candidate, Evolution, Place, Scorer
-from tensorlang.autotune.search.population import Rows
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.task import Task
 
@@ -119,12 +116,5 @@ class Knowledge:
 
 def make_scorer(task: Task, seed: int, transferred: Transferred | None = None) -> Scorer:
     """The standard judge of a task's candidates; `transferred` is what was learned from other programs."""
-    machine = Machine.of(task.target)
-
-    def guess(nests: tuple[Nest, ...]) -> Estimate:
-        return estimate(nests, machine, task.threads)
-
-    def describe(nests: tuple[Nest, ...], judged: Estimate) -> Rows:
-        return features(nests, judged, machine)
-
-    return Scorer(guess, describe, CostModel(seed, transferred))
+    judge = judge_of(task.target, task.threads)
+    return Scorer(judge.estimate, judge.features, CostModel(seed, transferred))

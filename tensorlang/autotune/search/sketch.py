@@ -44,6 +44,8 @@ class Constraint:
     prefix: str = ""
 
 
+MORE_DRAWS = 32
+"""Where hardly a candidate is allowed, so often more are drawn before few must do."""
 _LARGEST = np.iinfo(np.int64).max
 """Numbers of candidates are int64 up to here; those of larger sketches, of many stages, are Python's."""
 
@@ -87,14 +89,26 @@ class Sketch:
         return self.nests(self.columns(indices), len(indices))
 
     def sample(self, rng: np.random.Generator, count: int) -> Indices:
-        """Up to `count` different allowed candidates at random; all of them when the sketch is small."""
+        """Up to `count` different allowed candidates at random; all of them when the sketch is small.
+
+        There are fewer where limits leave few: a quarter of them are enough not to look further.
+        """
         if self.size <= 4 * count:
             every = self.unravel(np.arange(self.size))
             every = every[self.allowed(every)]
             return every[rng.permutation(len(every))[:count]]
-        drawn = self._mended(self.draw(rng, 4 * count), rng)
-        drawn = self.unravel(np.unique(self.numbers(drawn[self.allowed(drawn)])))
+        drawn = self._allowed_at_random(rng, 4 * count)
+        for _ in range(MORE_DRAWS):
+            if len(drawn) >= count // 4:
+                break
+            drawn = np.concatenate([drawn, self._allowed_at_random(rng, max(1024, 4 * count))])
+        drawn = self.unravel(np.unique(self.numbers(drawn)))
         return drawn[rng.permutation(len(drawn))[:count]]
+
+    def _allowed_at_random(self, rng: np.random.Generator, count: int) -> Indices:
+        """Those of so many candidates at random that are allowed, groups of stages mended."""
+        drawn = self._mended(self.draw(rng, count), rng)
+        return drawn[self.allowed(drawn)]
 
     def draw(self, rng: np.random.Generator, count: int) -> Indices:
         """Candidates at random, allowed or not."""

@@ -1,4 +1,4 @@
-"""Search spaces: rules that make sketches of a program, one file each.
+"""Search spaces: rules that make sketches of a program, one file each; those for GPUs are in `space.gpu`.
 
 Every group of stages (a reduction with what follows it, a chain over rows, an elementwise stage, ordered statements)
 gets the forms of the first rule that knows it. A sketch takes one form of each group: those of one group are varied
@@ -15,6 +15,12 @@ from tensorlang.autotune.space.dots import dot_forms, sums_lie_apart
 from tensorlang.autotune.space.draft import Draft
 from tensorlang.autotune.space.elementwise import elementwise_forms
 from tensorlang.autotune.space.few_results import lane_forms
+from tensorlang.autotune.space.gpu.elements import element_forms
+from tensorlang.autotune.space.gpu.ordered import bound_forms
+from tensorlang.autotune.space.gpu.rows import block_row_forms
+from tensorlang.autotune.space.gpu.sums import sum_forms
+from tensorlang.autotune.space.gpu.tensor_cores import tensor_core_forms
+from tensorlang.autotune.space.gpu.tiles import tile_forms
 from tensorlang.autotune.space.opened import device_limits, opened
 from tensorlang.autotune.space.ordered import ordered_forms
 from tensorlang.autotune.space.reuse import reuse_forms
@@ -24,11 +30,14 @@ from tensorlang.autotune.space.seeds import seed_sketches
 from tensorlang.autotune.space.structure import Group, groups_of, ordered_stages, stages_of
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
+from tensorlang.target.spec import GPU_KINDS
 
 __all__ = ["sketch_of", "sketches_of"]
 
 RULES = (row_forms, reuse_forms, lane_forms, elementwise_forms)
 """In the order in which they are asked; the first that has forms for a group decides."""
+GPU_RULES = (block_row_forms, tensor_core_forms, tile_forms, sum_forms, element_forms)
+"""Of these all that have forms for a group give them, the first ones first."""
 MOST_OTHERS = 24  # of programs of several units: each is a schedule of the whole program, which takes its time to prove
 
 
@@ -72,7 +81,8 @@ def _require_iterations(task: Task) -> None:
 
 
 def _units(task: Task) -> tuple[_Unit, ...]:
-    units = [_Unit(op.name, tuple(ordered_forms(op))) for op in ordered_stages(task)]
+    ordered = bound_forms if task.target.kind in GPU_KINDS else ordered_forms
+    units = [_Unit(op.name, tuple(ordered(op))) for op in ordered_stages(task)]
     for group in groups_of(task):
         units.append(_Unit(group.main.name, _forms(task, group)))
     order = {op.name: n for n, op in enumerate(task.program.ops)}
@@ -82,8 +92,10 @@ def _units(task: Task) -> tuple[_Unit, ...]:
 def _forms(task: Task, group: Group) -> tuple[Form, ...]:
     """The forms of the first rule that knows a group; of reductions along memory, tiles of dot products besides.
 
-    Those come first where lanes along all axes of the reduction would be gathered.
+    Those come first where lanes along all axes of the reduction would be gathered. On a GPU all forms of all rules.
     """
+    if task.target.kind in GPU_KINDS:
+        return tuple(form for rule in GPU_RULES for form in rule(task, group))
     found = next((found for rule in RULES if (found := rule(task, group))), [])
     dots = dot_forms(task, group)
     return (*dots, *found) if sums_lie_apart(group.main) else (*found, *dots)

@@ -63,7 +63,7 @@ class XGBTuner(Tuner):
             if word not in known:
                 raise DefinitionError(f"{what} is one of {', '.join(known)}, got {word!r}")
         self.plan_size = plan_size
-        self._transferred = chosen_model(model)
+        self._transferred = chosen_model(model, task.task.target)
         super().__init__(task, seed)
 
     def reset(self) -> None:

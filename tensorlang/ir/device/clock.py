@@ -24,7 +24,7 @@ class Clock:
     """Epochs of one block after the other, none of which is ever used again.
 
     `low` are the lowest bits of stamps, one for each thread, without a statement. `before_barrier` are called before an
-    epoch ends.
+    epoch ends. `together`: what a thread reads now, others of its warp may read as well.
     """
 
     def __init__(self, block: Sequence[int], grid: Sequence[int]) -> None:
@@ -35,6 +35,7 @@ class Clock:
         self.low = self.lanes * SITE
         self.number = 0
         self.before_barrier: list[Callable[[], None]] = []
+        self.together = False
         self._epoch = 1
         self._tick = 1
         self._ticks = np.ones(-(-self.count // WARP), np.int64)  # epochs of warps

@@ -1,6 +1,7 @@
 """Arrays as the threads of a block see them: elements in rows of lanes, with checks of every access.
 
-Shared and global arrays are flat. A local one has a row for each element, with the element of each thread in it.
+Shared and global arrays are flat. A local one has a row for each element, with the element of each thread in it; one of
+scope `warp` has that of each group of lanes.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ class Storage:
 class Memory:
     """The accesses of the threads of a launch to one array. `lanes` are the threads at work.
 
-    Every access names its statement by its `site`. InternalError on an index outside the array, on a read of an element
-    without a value, and on a race. `check` turns the last two off.
+    Of a local array each group of `own` neighbours has one: one thread, or several lanes. Every access names its
+    statement by its `site`. InternalError on an index outside the array, on a read of an element without a value, and
+    on a race. `check` turns the last two off.
     """
 
-    def __init__(self, buffer: Buffer, storage: Storage, clock: Clock, sites: Sites, check: bool) -> None:
+    def __init__(self, buffer: Buffer, storage: Storage, clock: Clock, sites: Sites, check: bool, own: int = 1) -> None:
         self.buffer = buffer
         self.shape = storage.shape
         self.data = storage.data
@@ -64,7 +66,9 @@ class Memory:
         self.written = storage.written if check else None
         self.pending: Array | None = None
         self.lent: Array | None = None
-        self._local = buffer.scope == "local"
+        self._local = buffer.scope in ("local", "warp")
+        self._alone = own == 1
+        self._columns = clock.lanes // own
         self._races: Races | None = None
         self._storage = storage
         self._whole = False  # every element is written
@@ -188,28 +192,31 @@ class Memory:
     def _read_row(self, at: Offset, lanes: Lanes, site: int) -> Value:
         self._written_row(at, lanes, site)
         if not isinstance(at, np.ndarray):
-            return self.data[at].copy()
-        return self._all_lanes(self.data[at, self.clock.lanes if lanes is None else lanes], lanes)
+            return self.data[at].copy() if self._alone else self.data[at][self._columns]
+        return self._all_lanes(self.data[at, self._mine(lanes)], lanes)
 
     def _written_row(self, at: Offset, lanes: Lanes, site: int) -> None:
         if self.written is None or (not isinstance(at, np.ndarray) and at in self._rows):
             return
-        found = self.written[at, self.clock.lanes if lanes is None else lanes]
+        found = self.written[at, self._mine(lanes)]
         if not found.all():
             lane = int((~found).argmax())
             self._unwritten(at if not isinstance(at, np.ndarray) else at[lane], _lane(lanes, lane), site)
 
     def _write_row(self, at: Offset, value: Value, lanes: Lanes) -> None:
         where: Any = at
-        if lanes is not None:
-            where = (at, lanes)
-        elif isinstance(at, np.ndarray):
-            where = (at, self.clock.lanes)
+        if lanes is not None or isinstance(at, np.ndarray) or not self._alone:
+            where = (at, self._mine(lanes))
         self.data[where] = value
         if self.written is not None:
             self.written[where] = True
             if where is at and not isinstance(at, np.ndarray):
                 self._rows.add(at)
+
+    def _mine(self, lanes: Lanes) -> Array:
+        """Where the own elements of threads are in a row."""
+        columns: Array = self._columns if lanes is None else self._columns[lanes]
+        return columns
 
     def _note(self, access: str, at: Array, lanes: Lanes, site: int) -> None:
         """Record accesses, and look for what is wrong with them."""
@@ -225,6 +232,8 @@ class Memory:
             self._unwritten(int(at[lane]), _lane(lanes, lane), site)
         if self._races is not None:
             self._races.note(access, at, lanes, site)
+            if access == "read" and self.clock.together:
+                self._races.note(access, at, (self.clock.lanes if lanes is None else lanes) ^ 1, site)
 
     def element(self, at: int) -> str:
         """`name[i, j]` of an offset."""

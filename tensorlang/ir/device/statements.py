@@ -16,6 +16,7 @@ from tensorlang.errors import InternalError
 from tensorlang.ir.device.clock import WARP, Array
 from tensorlang.ir.device.copies import Copies
 from tensorlang.ir.device.lanes import Code, Compiler, Mask, State, binary_function, lanes_of, narrowed
+from tensorlang.ir.device.machine import compile_machine, groups_of
 from tensorlang.ir.device.memory import Memory, Storage
 from tensorlang.ir.device.reduction import compile_reduction
 from tensorlang.ir.device.sites import Sites
@@ -39,6 +40,8 @@ from tensorlang.ir.stmt import (
     Store,
     ThreadReduce,
 )
+from tensorlang.ir.warp_arrays import WARP as WARP_SCOPE
+from tensorlang.ir.warp_arrays import fragments
 
 
 @dataclass(slots=True)
@@ -49,11 +52,12 @@ class Block(State):
     faults: list[str] = field(default_factory=list)
     check: bool = True
 
-    def scratch(self, buffer: Buffer, shape: tuple[int, ...], sites: Sites) -> Memory:
-        """An array that each thread has an own one of."""
-        if buffer.scope != "local":
+    def scratch(self, buffer: Buffer, shape: tuple[int, ...], sites: Sites, lanes: int = 1) -> Memory:
+        """An array that each thread, or each group of `lanes` threads, has an own one of."""
+        if buffer.scope not in ("local", WARP_SCOPE):
             raise InternalError(f"kernel {sites.kernel} allocates {buffer} in {buffer.scope} memory in a thread's code")
-        return Memory(buffer, Storage.fresh(buffer, shape, (self.clock.count,)), self.clock, sites, self.check)
+        fresh = Storage.fresh(buffer, shape, (-(-self.clock.count // lanes),))
+        return Memory(buffer, fresh, self.clock, sites, self.check, lanes)
 
 
 Run: TypeAlias = Callable[[Block, Mask], None]
@@ -166,9 +170,10 @@ class StatementCompiler:
         if stmt.threads:
             raise InternalError(f"kernel {self.sites.kernel}: {buffer} still has a dimension of threads")
         shape = self.index(buffer.shape, self.sites.add(stmt))
+        lanes = fragments(stmt.body)[buffer.name].lanes if buffer.scope == WARP_SCOPE else 1
 
         def allocate(b: Block, mask: Mask) -> None:
-            b.memories[buffer.name] = b.scratch(buffer, tuple(int(e(b, None)) for e in shape), self.sites)
+            b.memories[buffer.name] = b.scratch(buffer, tuple(int(e(b, None)) for e in shape), self.sites, lanes)
             body(b, mask)
             del b.memories[buffer.name]
 
@@ -215,7 +220,7 @@ def device_statement(compiler: StatementCompiler, stmt: Stmt) -> Run | None:
         case ThreadReduce():
             return compile_reduction(compiler.exprs, stmt)
         case CallMachine():
-            return _machine(compiler, stmt)
+            return compile_machine(compiler, stmt)
     return None
 
 
@@ -236,7 +241,7 @@ def _barrier(compiler: StatementCompiler, stmt: Barrier) -> Run:
 
     def barrier(b: Block, mask: Mask) -> None:
         if mask is not None:
-            missing = ~mask & _warps_of(mask) if warp else ~mask
+            missing = ~mask & groups_of(mask, WARP) if warp else ~mask
             if missing.any():
                 who = f"{b.clock.thread(int(missing.argmax()))} of {b.clock.here}"
                 compiler.sites.fault(f"{who} does not come to a barrier where others of its {stmt.scope} wait", site)
@@ -246,12 +251,6 @@ def _barrier(compiler: StatementCompiler, stmt: Barrier) -> Run:
             b.clock.barrier()
 
     return barrier
-
-
-def _warps_of(mask: Array) -> Array:
-    """All threads of the warps that some threads are in."""
-    present = np.add.reduceat(mask, np.arange(0, len(mask), WARP)) > 0
-    return np.repeat(present, WARP)[: len(mask)]
 
 
 def _copies(b: Block) -> Copies:
@@ -288,18 +287,3 @@ def _copy(compiler: StatementCompiler, stmt: AsyncCopy) -> Run:
         _copies(b).begin(to, (at[:, None] + neighbours).ravel(), source, from_at, has_value, every, site)
 
     return copy
-
-
-def _machine(compiler: StatementCompiler, stmt: CallMachine) -> Run:
-    """The first thread of each warp does what the intrinsic means."""
-    site, meaning = compiler.sites.add(stmt), compiler.stmt(stmt.meaning)
-
-    def call(b: Block, mask: Mask) -> None:
-        if mask is not None and (~mask & _warps_of(mask)).any():
-            compiler.sites.fault(f"a part of a warp calls {stmt.code.name}", site)
-        first = b.clock.lanes % WARP == 0
-        anyone, active = narrowed(first, mask)
-        if anyone:
-            meaning(b, active)
-
-    return call

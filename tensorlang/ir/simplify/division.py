@@ -18,6 +18,8 @@ class Wraps(ArithmeticError):
 
 def quotient(atoms: Atoms, form: Form, divisor: int, dtype: str) -> Form:
     """`floor(form / divisor)`, `divisor > 0`."""
+    if _falls(form):
+        return quotient(atoms, _mirrored(form), divisor, dtype).scaled(-1).shifted(-1)
     whole: dict[object, int] = {}
     rest: dict[object, int] = {}
     for key, c in form.terms.items():
@@ -28,6 +30,16 @@ def quotient(atoms: Atoms, form: Form, divisor: int, dtype: str) -> Form:
             whole[key] = q
     q, r = divmod(form.const, divisor)
     return Form(whole, q).plus(_proper_quotient(atoms, Form(rest, r), divisor, dtype))
+
+
+def _falls(form: Form) -> bool:
+    """Whether all terms of a form have negative coefficients."""
+    return bool(form.terms) and all(c < 0 for c in form.terms.values())
+
+
+def _mirrored(form: Form) -> Form:
+    """`-1 - form`, whose quotient and remainder count from the other end: those of `form` follow, by any divisor."""
+    return form.scaled(-1).shifted(-1)
 
 
 def _proper_quotient(atoms: Atoms, form: Form, divisor: int, dtype: str) -> Form:
@@ -70,6 +82,8 @@ def _coarse_part(atoms: Atoms, form: Form, divisor: int) -> tuple[Form, Form, in
 
 def remainder(atoms: Atoms, form: Form, divisor: int, dtype: str) -> Form:
     """`form mod divisor`, `divisor > 0`; the result is in `[0, divisor)`."""
+    if _falls(form):
+        return remainder(atoms, _mirrored(form), divisor, dtype).scaled(-1).shifted(divisor - 1)
     terms: dict[object, int] = {}
     for key, c in form.terms.items():
         r = c % divisor if c > 0 else -(-c % divisor)

@@ -30,7 +30,8 @@ def place_arrays(stmt: Stmt, kernel: str) -> Stmt:
     """Give every scratch array of a device nest the scope `shared` or `local`.
 
     An array that is allocated by a thread, or has a copy for each thread, is local; any other is what all threads of
-    a block have in common, whatever its scope was. Raises TargetError for one whose shape is not constant.
+    a block have in common, whatever its scope was; one in the registers of a warp stays there. Raises TargetError for
+    one whose shape is not constant.
     """
     threaded = bool(thread_tags(stmt))
 
@@ -42,7 +43,7 @@ def place_arrays(stmt: Stmt, kernel: str) -> Stmt:
                     f"the kernel {kernel} keeps {s.buffer} in {scope} memory, whose arrays need a constant shape; "
                     "compute it at a tile of constant size, or at the root"
                 )
-            placed = replace(s.buffer, scope=scope)
+            placed = s.buffer if s.buffer.scope == "warp" else replace(s.buffer, scope=scope)
             if placed != s.buffer:
                 body = with_buffers(s.body, lambda b: placed if b.name == placed.name else b)
                 s = Allocate(placed, body, s.threads)

@@ -20,6 +20,7 @@ from tensorlang.lowering.device.private import Placed, own_arrays
 from tensorlang.lowering.device.ranges import Ranges
 from tensorlang.lowering.device.regions import Regions, block_extents
 from tensorlang.lowering.device.threads import BLOCKS, THREADS
+from tensorlang.lowering.device.warps import check_groups, check_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,14 @@ def device_kernel(nest: Nest, reducers: Mapping[str, Combiner]) -> DeviceKernel:
     """Return the kernel of a device nest (see `to_device` for what is refused)."""
     body = place_arrays(nest.body, nest.name)
     extents = block_extents(body, nest.host)
+    check_groups(body, extents)
     regions = Regions(body, extents, reducers)
     taken = blocks(body, nest.host, nest.host, regions.visit)
     block = (extents.get(THREADS[0], 1), extents.get(THREADS[1], 1), extents.get(THREADS[2], 1))
     ranges = {**nest.host, **_thread_ranges(taken, block)}
     placed = own_arrays(taken.body, ranges, nest.name)
     code = simplify_stmt(legal_kinds(simplify_stmt(placed.body, ranges)), ranges)
+    check_own(code, extents, ranges)
     kernel = _declared(nest, taken, placed, code, block)
     verify_device(kernel)
     return kernel

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from tensorlang import dtypes
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Buffer, Const
+from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.stmt import Allocate, DeviceKernel, Kernel, Launch, Stmt, children, walk
+from tensorlang.ir.warp_arrays import WARP, fragments, registers
 from tensorlang.target.spec import GpuLimits, Target
 
 _WORD = 4  # bytes of a register
@@ -34,10 +36,10 @@ def _check(kernel: DeviceKernel, target: Target, limits: GpuLimits) -> None:
             f"{kernel.name} needs {total} bytes of shared memory in a block, and {target} allows "
             f"{limits.shared_bytes}: {asked}; use smaller tiles, or narrower elements"
         )
-    held = _most_held(kernel.body)
-    words = sum(_words(b) for b in held)
+    held = _most_held(kernel.body, fragments(kernel.body))
+    words = sum(count for _, count in held)
     if limits.thread_registers and words > limits.thread_registers:
-        asked = ", ".join(f"{b} {_words(b)}" for b in held)
+        asked = ", ".join(f"{b} {count}" for b, count in held)
         raise TargetError(
             f"{kernel.name} needs at least {words} registers in each thread for its local arrays, and {target} allows "
             f"{limits.thread_registers}: {asked}; give each thread a smaller tile, or put an array into shared memory"
@@ -69,16 +71,17 @@ def _elements(shape: Sequence[object]) -> int:
     return prod(int(extent.value) for extent in shape if isinstance(extent, Const))
 
 
-def _words(buffer: Buffer) -> int:
+def _words(buffer: Buffer, lanes: Mapping[str, Fragment]) -> int:
+    """Registers of a thread that an array takes."""
+    if buffer.name in lanes:
+        return registers(buffer, lanes[buffer.name])
     return -(-buffer_bytes(buffer) // _WORD)
 
 
-def _most_held(stmt: Stmt) -> list[Buffer]:
-    """The local arrays that are alive together where they are largest."""
-    inside = max((_most_held(child) for child in children(stmt)), key=lambda b: sum(map(_words, b)), default=[])
-    return [*_own(stmt), *inside]
-
-
-def _own(stmt: Stmt) -> Iterator[Buffer]:
-    if isinstance(stmt, Allocate) and stmt.buffer.scope == "local":
-        yield stmt.buffer
+def _most_held(stmt: Stmt, lanes: Mapping[str, Fragment]) -> list[tuple[Buffer, int]]:
+    """The arrays of a thread that are alive together where they take most registers, with how many."""
+    found = (_most_held(child, lanes) for child in children(stmt))
+    inside = max(found, key=lambda held: sum(count for _, count in held), default=[])
+    if isinstance(stmt, Allocate) and stmt.buffer.scope in ("local", WARP):
+        return [(stmt.buffer, _words(stmt.buffer, lanes)), *inside]
+    return inside

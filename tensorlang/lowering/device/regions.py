@@ -12,10 +12,12 @@ from tensorlang.ir.stmt import (
     AsyncCommit,
     AsyncWait,
     Barrier,
+    CallMachine,
     Combiner,
     For,
     If,
     Let,
+    MachineCode,
     Prefetch,
     Seq,
     Stmt,
@@ -23,6 +25,7 @@ from tensorlang.ir.stmt import (
     map_children,
     walk,
 )
+from tensorlang.ir.warp_arrays import WARP, lane_axes
 from tensorlang.lowering.device.arrays import local_arrays, read, used, written
 from tensorlang.lowering.device.lanes import serial
 from tensorlang.lowering.device.ranges import Ranges, inside, range_of
@@ -84,6 +87,7 @@ class Regions:
 
     def __init__(self, nest: Stmt, extents: Mapping[str, int], reducers: Mapping[str, Combiner]) -> None:
         self.axes = frozenset(tag for tag, extent in extents.items() if extent > 1)
+        self.extents = extents
         self.written = written(nest) - local_arrays(nest).keys()
         self.local = local_arrays(nest)
         self.replicated = _replicated(nest)
@@ -98,13 +102,18 @@ class Regions:
         return self._visit(stmt, Around(ranges, bound))
 
     def _visit(self, stmt: Stmt, around: Around) -> Stmt:
-        idle = self.axes - around.bound - around.decided - thread_tags(stmt)
+        idle = self.axes - around.bound - around.decided - thread_tags(stmt) - self._together(stmt)
         if idle and not _collective(stmt) and not isinstance(stmt, Barrier | AsyncCommit | AsyncWait):
             stores = written(stmt)
             copied = frozenset(t for name in stores for t in self.replicated.get(name, ())) & idle
             if not copied or stores <= self.local.keys():
                 return self._by_first(stmt, idle - copied, replace(around, decided=around.decided | idle), bool(copied))
         return self._run(stmt, around)
+
+    def _together(self, stmt: Stmt) -> frozenset[str]:
+        """The axes whose threads run machine code in a statement together."""
+        counts = {s.code.lanes for s in walk(stmt) if isinstance(s, CallMachine)} - {0}
+        return frozenset(tag for count in counts for tag in lane_axes(self.extents, count) or ())
 
     def _by_first(self, stmt: Stmt, idle: frozenset[str], around: Around, copied: bool) -> Stmt:
         """The statement on the first thread along some axes, on all along the others.
@@ -130,6 +139,8 @@ class Regions:
                 return Let(stmt.var, stmt.value, self._visit(stmt.body, replace(around, ranges=ranges)))
             case Prefetch():
                 return Seq(())
+            case CallMachine(code=MachineCode(lanes=lanes)) if lanes:
+                return stmt
             case _:
                 return map_children(stmt, lambda s: self._visit(s, around))
 
@@ -153,11 +164,13 @@ def _replicated(nest: Stmt) -> dict[str, frozenset[str]]:
 
     The threads that differ along these have copies of the same.
     """
-    owners = {s.buffer.name: frozenset(s.threads) for s in walk(nest) if isinstance(s, Allocate) and s.threads}
+    owners: dict[str, frozenset[str]] = {}
     found: dict[str, frozenset[str]] = {}
 
     def visit(stmt: Stmt, bound: frozenset[str]) -> None:
         inner = bound | {stmt.thread} if isinstance(stmt, For) and is_thread_loop(stmt) else bound
+        if isinstance(stmt, Allocate) and (bound or stmt.threads) and stmt.buffer.scope not in ("shared", WARP):
+            owners[stmt.buffer.name] = bound | frozenset(stmt.threads)
         for child in children(stmt):
             visit(child, inner)
         if inner and not children(stmt):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.stmt import Combiner, LoopKind
@@ -35,6 +35,8 @@ def check_structure(state: ScheduleState, derived: Derived) -> None:
                 _check_shared(name, plan, bound)
             if stage.scope == "local":
                 _check_local(name, derived, plan, bound)
+            if stage.scope not in _SHARED:
+                _check_own(name, plan, bound, derived.scop.gathered)
 
 
 def _check_path(path: tuple[Loop, ...]) -> None:
@@ -48,10 +50,9 @@ def _check_path(path: tuple[Loop, ...]) -> None:
             why = f"{loop.thread} runs {outer.axis} of {outer.stage} and, inside it, {loop.axis} of {loop.stage}"
             if outer.stage == loop.stage:
                 raise BadArgument("", why)
-            legal = [
-                f"s[{loop.stage!r}].set_scope('shared'): the threads compute it together",
-                f"leave {loop.axis} of {loop.stage} unbound: each thread computes its own part",
-            ]
+            legal = [f"leave {loop.axis} of {loop.stage} unbound: each computes its own part"]
+            if not is_block(loop.thread):  # the threads of a block compute it together
+                legal.insert(0, f"s[{loop.stage!r}].set_scope('shared')")
             raise BadArgument("", why, legal=legal)
 
 
@@ -92,8 +93,24 @@ def _check_local(stage: str, derived: Derived, plan: BufferPlan, bound: dict[str
             f"{stage} is in local memory, which each thread has for itself, but it is computed outside of "
             f"{threads[0].axis} of {threads[0].stage}, whose threads read it"
         )
-        inside = f"s[{stage!r}].compute_at(s[{threads[0].stage!r}], {threads[0].axis!r})"
+        inside = f"s[{stage!r}].compute_at(s[{threads[-1].stage!r}], {threads[-1].axis!r})"
         raise BadArgument("", why, legal=[inside, f"s[{stage!r}].set_scope('shared')"])
+
+
+def _check_own(stage: str, plan: BufferPlan, bound: dict[str, Loop], combined: Collection[str]) -> None:
+    """What is computed inside a loop on threads belongs to one of them, whatever its scope: others do not see it.
+
+    Of a reduction over the loops `combined` each thread has the result.
+    """
+    around = [bound[n] for n in plan.home if n in bound and bound[n].thread.startswith("threadIdx")]
+    own = [loop for loop in bound.values() if loop.stage == stage and loop.thread.startswith("threadIdx")]
+    own = [loop for loop in own if loop.name not in combined]
+    if around and own:
+        why = (
+            f"each thread of {around[-1].axis} of {around[-1].stage} on {around[-1].thread} computes {stage} for "
+            f"itself, but its loop {own[0].axis} is bound to {own[0].thread}: other threads would not find its elements"
+        )
+        raise BadArgument("", why, legal=[f"s[{stage!r}].set_scope('shared')", f"leave {own[0].axis} unbound"])
 
 
 def _reads(loop: Loop, derived: Derived, plan: BufferPlan) -> bool:

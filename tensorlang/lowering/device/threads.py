@@ -10,11 +10,11 @@ from tensorlang.ir.expr import Const, Expr, Var, binary, same
 from tensorlang.ir.stmt import INDEX, For, LoopKind, Stmt, walk
 from tensorlang.lowering.device.ranges import Ranges, range_of
 from tensorlang.lowering.passes.full_tile import conjunction, operands
+from tensorlang.polyhedral.numbered import MOST_THREADS
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 VTHREAD = "vthread"
-MOST_THREADS = 1024  # threads of a block along an axis, at most, on any device
 
 ZERO, ONE = Const(0, INDEX), Const(1, INDEX)
 

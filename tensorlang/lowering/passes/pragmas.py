@@ -53,7 +53,7 @@ def _visit(stmt: Stmt, wish: _Wish) -> Stmt:
 
 def _holds_loops(stmt: Stmt) -> bool:
     """Whether a loop is left inside that will not be copied: copies of it would be no straight code."""
-    if isinstance(stmt, For) and stmt.kind is not LoopKind.VECTORIZED:
+    if isinstance(stmt, For) and stmt.kind is not LoopKind.VECTORIZED and stmt.thread != "vthread":
         return stmt.kind is not LoopKind.UNROLLED and (UNROLL_FULL, 1) not in stmt.pragmas
     return any(_holds_loops(child) for child in children(stmt))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorlang.ir.expr import Const, Expr, Var, binary, substitute, substitution
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Var, binary, same, substitute, substitution
 from tensorlang.ir.loops import constant_extent, uses, with_body, with_kind
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, AsyncCopy, For, If, Kernel, LoopKind, Seq, Stmt, map_children, walk
@@ -34,11 +34,12 @@ def _joined(stmt: Stmt, loop: For, extent: int) -> Stmt | None:
             parts = [_joined(s, loop, extent) for s in stmt.body]
             whole = [part for part in parts if part is not None]
             return Seq(tuple(whole)) if len(whole) == len(parts) else None
-        case AsyncCopy() if stmt.elements == 1 and (stmt.valid is None or not uses(stmt.valid, name)):
+        case AsyncCopy() if stmt.elements == 1 and (stmt.valid is None or _is_alike(stmt.valid, loop, extent)):
             if _is_run(stmt.index, name) and _is_run(stmt.source_index, name):
                 first = substitution({name: loop.lower})
                 at, source = (tuple(map(first, index)) for index in (stmt.index, stmt.source_index))
-                return replace(stmt, index=at, source_index=source, elements=extent)
+                valid = None if stmt.valid is None else first(stmt.valid)
+                return replace(stmt, index=at, source_index=source, elements=extent, valid=valid)
     return None
 
 
@@ -49,3 +50,42 @@ def _is_run(index: tuple[Expr, ...], name: str) -> bool:
     var = Var(name, INDEX)
     step = simplify(binary("sub", substitute(index[-1], {name: binary("add", var, 1)}), index[-1]))
     return isinstance(step, Const) and step.value == 1
+
+
+def _is_alike(test: Expr, loop: For, extent: int) -> bool:
+    """Whether a test has the same outcome in all lanes: without the lane, or `lane + a < b` of multiples a and b."""
+    name = loop.var.name
+    match test:
+        case _ if not uses(test, name):
+            return True
+        case Binary(op="and"):
+            return _is_alike(test.a, loop, extent) and _is_alike(test.b, loop, extent)
+        case Binary(op="lt"):
+            left, right = _residue(test.a, name, extent), _residue(test.b, name, extent)
+            even = extent & (extent - 1) == 0 and same(loop.lower, Const(0, INDEX))
+            return even and left == (1, 0) and right == (0, 0)
+    return False
+
+
+def _residue(expr: Expr, name: str, modulus: int) -> tuple[int, int] | None:
+    """How often a variable is in a sum, and what the rest leaves on division by a power of two; None if unknown.
+
+    Conversions between integers keep both, since these wrap around at multiples of it.
+    """
+    match expr:
+        case Const(value=value):
+            return 0, int(value) % modulus
+        case Var():
+            return (1, 0) if expr.name == name else None
+        case Cast():
+            return _residue(expr.value, name, modulus)
+        case Binary(op="add" | "sub"):
+            left, right = _residue(expr.a, name, modulus), _residue(expr.b, name, modulus)
+            if left is None or right is None:
+                return None
+            sign = 1 if expr.op == "add" else -1
+            return left[0] + sign * right[0], (left[1] + sign * right[1]) % modulus
+        case Binary(op="mul", a=rest, b=Const(value=factor)) | Binary(op="mul", a=Const(value=factor), b=rest):
+            if int(factor) % modulus == 0 and not uses(rest, name):
+                return 0, 0
+    return None

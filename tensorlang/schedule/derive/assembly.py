@@ -148,4 +148,6 @@ def _bounds(loop: LoopPlan, statement: Statement) -> tuple[Expr, Expr]:
 def _wrap(loop: LoopPlan, stage: str, body: Tree) -> Loop:
     bounds = loop.range
     limits = bounds.lower, bounds.upper
-    return Loop(loop.name, loop.axis, stage, *limits, loop.kind, loop.thread, loop.peel, body, loop.pragmas)
+    numbers = loop.thread.startswith(("blockIdx", "threadIdx"))  # parts of such a loop would be loops beside each other
+    peel = () if numbers else loop.peel
+    return Loop(loop.name, loop.axis, stage, *limits, loop.kind, loop.thread, peel, body, loop.pragmas)

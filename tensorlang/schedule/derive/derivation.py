@@ -35,7 +35,7 @@ from tensorlang.schedule.derive.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.derive.scopes import copies, loops_of_scope
 from tensorlang.schedule.derive.statements import is_true, statements_of
 from tensorlang.schedule.derive.strands import strand_statement
-from tensorlang.schedule.derive.threads import around_shared, repeated, sunk, with_lanes
+from tensorlang.schedule.derive.threads import VIRTUAL, around_shared, is_thread, repeated, sunk, with_lanes
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.relation import backward, ranges
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
@@ -185,7 +185,9 @@ class _Derivation:
             return (), [None] * len(op.shape), ()
         if stage.attach.after:
             return self._following(op, stage.attach)
-        prefix = around_shared(stage.scope, self.stages[stage.attach.stage].path(stage.attach.axis))
+        kinds, notes = self.state.axis_kinds(stage.name), stage.annotations.items()
+        combined = {n.thread for a, n in notes if is_thread(n.thread) and kinds[a] is AxisKind.REDUCE} - {VIRTUAL}
+        prefix = around_shared(stage.scope, self.stages[stage.attach.stage].path(stage.attach.axis), combined)
         return prefix, self._boxes(op, prefix), ()
 
     def _following(self, op: Operation, attach: Attach) -> tuple[tuple[LoopPlan, ...], list[Box | None], list[Expr]]:
@@ -325,7 +327,7 @@ class _Derivation:
                 roots[axis.name], offset[axis.name] = AxisRange(ZERO, box.size), box.base
         for axis in op.reduce_axis:
             roots[axis.name] = AxisRange(symbolic(axis.lower), symbolic(axis.extent))
-        known = ranges(roots, stage.relations)
+        known = ranges(roots, stage.relations, tight=bool(offset))
         kinds = self.state.axis_kinds(stage.name)
         loops = tuple(self._loop(stage, axis, known, "") for axis in stage.leaves)
         first = next((k for k, a in enumerate(stage.leaves) if kinds[a] is AxisKind.REDUCE), None)
@@ -363,13 +365,14 @@ class _Derivation:
         boxes: list[Box | None] | None = None,
     ) -> None:
         program = self.state.program
-        scope = self.state.stages[op.name].scope if op.name in self.state.stages else "global"
+        placed = self.state.stages.get(op.name)
+        scope, swizzled = ("global", False) if placed is None else (placed.scope, placed.swizzled)
         for buffer in buffers(op):
             is_argument = isinstance(op, PlaceholderOp) or program.is_output(buffer.name)
             shape = tuple(symbolic(e) for e in buffer.shape)
             if boxes is not None and not is_argument:
                 shape = tuple(s if b is None else b.size for s, b in zip(shape, boxes, strict=True))
-            planned = replace(buffer, shape=shape, scope=scope)
+            planned = replace(buffer, shape=shape, scope=scope, swizzled=swizzled)
             zeroed = not is_argument and isinstance(op, HybridOp) and self._is_zeroed(op, buffer.name)
             home = tuple(loop.name for loop in around)
             owner = home[-1] if home else None

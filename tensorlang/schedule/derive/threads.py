@@ -10,7 +10,7 @@ An array that a thread keeps from one region to another is allocated outside of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -36,11 +36,12 @@ def is_thread(thread: str) -> bool:
     return thread.startswith("threadIdx") or thread == VIRTUAL
 
 
-def around_shared(scope: str, prefix: tuple[LoopPlan, ...]) -> tuple[LoopPlan, ...]:
+def around_shared(scope: str, prefix: tuple[LoopPlan, ...], combined: Collection[str] = ()) -> tuple[LoopPlan, ...]:
     """The loops around a stage that count for it: threads do not, if they share what it computes.
 
-    Memory of a warp is shared by the threads along x.
+    Memory of a warp is shared by the threads along x, the results of a reduction by those that it is `combined` over.
     """
+    prefix = tuple(loop for loop in prefix if loop.thread not in combined)
     if scope == "shared":
         return tuple(loop for loop in prefix if not is_thread(loop.thread))
     if scope == "warp":

@@ -4,13 +4,21 @@ from tensorlang.schedule.primitives.affine import Affine, TileBy
 from tensorlang.schedule.primitives.annotate import Bind, EnvThreads, Parallel, Unroll, Vectorize
 from tensorlang.schedule.primitives.assume import Assume, Strict
 from tensorlang.schedule.primitives.atomic import Atomic
-from tensorlang.schedule.primitives.buffering import DoubleBuffer, FoldStorage, Pipeline, RollingBuffer, StorageAlign
+from tensorlang.schedule.primitives.buffering import (
+    DoubleBuffer,
+    FoldStorage,
+    Pipeline,
+    RollingBuffer,
+    StorageAlign,
+    Swizzle,
+)
 from tensorlang.schedule.primitives.cut import Partition, Peel
 from tensorlang.schedule.primitives.distribute import Fission, FuseWith
 from tensorlang.schedule.primitives.gather import plan_gather
 from tensorlang.schedule.primitives.inplace import CacheInplace
 from tensorlang.schedule.primitives.layout import TransformLayout
 from tensorlang.schedule.primitives.loops import Fuse, Reorder, Skew, Split
+from tensorlang.schedule.primitives.pad import Pad
 from tensorlang.schedule.primitives.placement import ComputeAt, ComputeInline, ComputeRoot, SetScope
 from tensorlang.schedule.primitives.pragma import Pragma
 from tensorlang.schedule.primitives.predicate import SetStorePredicate
@@ -41,6 +49,7 @@ __all__ = [
     "FoldStorage",
     "Fuse",
     "FuseWith",
+    "Pad",
     "Parallel",
     "Partition",
     "Peel",
@@ -60,6 +69,7 @@ __all__ = [
     "Split",
     "StorageAlign",
     "Strict",
+    "Swizzle",
     "Tensorize",
     "TileBy",
     "TransformLayout",

@@ -1,4 +1,4 @@
-"""How arrays use memory: rolling_buffer, double_buffer, fold_storage, storage_align."""
+"""How arrays use memory: rolling_buffer, double_buffer, pipeline, fold_storage, storage_align, swizzle."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, to_text
+from tensorlang.ir.swizzle import can_swizzle, row_bytes
 from tensorlang.polyhedral.folding import window
 from tensorlang.polyhedral.zeros import begins_as_zeros
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.check import legal_places
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Decision, Outputs, argument_text, primitive, value_of
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays
@@ -92,6 +93,7 @@ class Pipeline:
     copied asynchronously, where the architecture can (cp.async, sm_80 and later).
     Rewrite: `for k: P[k]; C[k]` -> `P[0]; P[1]; for k: P[k + 2] into the part of tile k - 1; C[k]`, for three stages.
     Legal when: the stage is computed inside a sequential loop, and what it reads is there that many iterations earlier.
+    A sampled decision may be 1: the stage is not pipelined.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((64,), name="A")
@@ -107,12 +109,15 @@ class Pipeline:
     stages: int
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        if self.stages < 2:
-            raise BadArgument("", f"a pipeline has at least 2 stages, got {self.stages}")
-        return _buffered(state, self.stage, "double", "pipeline", self.stages - 1), ()
+        stages = value_of(self.stages, state)
+        if stages == 1 and isinstance(self.stages, Decision):
+            return state, ()
+        if stages < 2:
+            raise BadArgument("", f"a pipeline has at least 2 stages, got {stages}")
+        return _buffered(state, self.stage, "double", "pipeline", stages - 1), ()
 
     def text(self) -> str:
-        return f"s[{self.stage!r}].pipeline({self.stages})"
+        return f"s[{self.stage!r}].pipeline({argument_text(self.stages)})"
 
 
 @primitive("fold_storage")
@@ -238,6 +243,45 @@ class StorageAlign:
 
     def text(self) -> str:
         return f"s[{self.stage!r}].storage_align({self.axis!r}, {self.factor}, {self.offset})"
+
+
+@primitive("swizzle")
+@dataclass(frozen=True, slots=True)
+class Swizzle:
+    """Store the chunks of 16 bytes of each row in turned order, so that threads read a column of them at once.
+
+    Chunk c of row r lies at chunk `c ^ f(r)`: eight neighbouring rows have one each in all banks of shared memory. Only
+    the place in memory changes, on GPUs, and nothing else has to know; elsewhere it is left out.
+    Rewrite: `T[r, 8 * c + i]`, of float16 in rows of 128 bytes -> `T[r, 8 * (c ^ r % 8) + i]`.
+    Legal when: the stage is no output, has two dimensions or more, and rows of 32, 64 or a multiple of 128 bytes.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((64, 64), "float16", name="A")
+        >>> C = te.compute((64, 64), lambda i, j: A[j, i] * 2, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> S = s.cache_read(A, "shared", [C])
+        >>> s[S].swizzle()
+    """
+
+    stage: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = state.compute_op(self.stage)
+        if self.stage in state.program.outputs:
+            why = f"{self.stage} is an output, whose layout is the caller's"
+            raise BadArgument("", why, legal=["cache_write first"])
+        made = state.with_stage(replace(state.stages[self.stage], swizzled=True))
+        plans = derive(made).plans
+        for b in buffers(op):
+            size = row_bytes(plans[b.name].buffer)
+            if len(op.axes) < 2 or size is None or not can_swizzle(size):
+                rows = "no rows" if len(op.axes) < 2 else f"rows of {plans[b.name].buffer.shape[-1]} {b.dtype}"
+                why = f"swizzle takes rows of 32, 64 or a multiple of 128 bytes, and {b.name} has {rows}"
+                raise BadArgument("", why, legal=["compute_at first, where the tile has rows of such a length"])
+        return made, ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].swizzle()"
 
 
 def _is_argument(state: ScheduleState, buffer: str) -> bool:

@@ -17,7 +17,7 @@ from tensorlang.schedule.rewrites.inline import inline_member, member_in_scope
 from tensorlang.schedule.state import Attach, ScheduleState
 from tensorlang.te.operation import ComputeOp, Operation, buffers
 
-SCOPES = ("global", "local", "shared")
+SCOPES = ("global", "local", "shared", "warp")
 
 
 def require_internal(state: ScheduleState, stage: str, word: str) -> None:
@@ -110,10 +110,21 @@ def settled(state: ScheduleState) -> ScheduleState:
     """The state with stages in the places that they wait for, as far as their readers are there."""
     for name, stage in state.stages.items():
         place = stage.wished
-        if place is not None and place.stage in users(state, name):
+        readers = state.program.consumers[name]
+        if place is not None and all(_is_inside(state, reader, place.stage) for reader in readers):
             state.leaf(place.stage, place.axis)
             return settled(state.with_stage(replace(stage, attach=place, wished=None)))
     return state
+
+
+def _is_inside(state: ScheduleState, stage: str, host: str) -> bool:
+    """Whether a stage is another one, or computed in its loops."""
+    while stage != host:
+        attach = state.stages[stage].attach if stage in state.stages else None
+        if attach is None:
+            return False
+        stage = attach.stage
+    return True
 
 
 @primitive("compute_root")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const, Expr, Var, const
 from tensorlang.ir.simplify import simplify
+from tensorlang.schedule import order
 from tensorlang.schedule.index_text import parse_condition
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
@@ -21,8 +22,9 @@ class SetStorePredicate:
 
     Rewrite: `for i: B[i] = f(i)` -> `for i: if i % 2 == 0: B[i] = f(i)`.
     Legal when: every element that is read, or that the caller gets, is still written; the condition uses no reduce
-    axis, since that would leave terms out of the sum. Of a reduction across threads the first thread stores the result
-    in any case: `threadIdx.x == 0`, as classic schedules have it, is accepted there and changes nothing.
+    axis, since that would leave terms out of the sum. Of threads that have no elements of their own (they combine a
+    reduction) the first one stores the result in any case: `threadIdx.x == 0`, as classic schedules have it, is
+    accepted there and changes nothing.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((32,), name="A")
@@ -39,13 +41,12 @@ class SetStorePredicate:
         state.compute_op(self.stage)
         kinds, used = state.axis_kinds(self.stage), set[str]()
 
-        combined = [n.thread for a, n in state.stages[self.stage].annotations.items() if kinds[a] is AxisKind.REDUCE]
+        spatial = _threads_of_elements(state, self.stage)
 
         def lookup(name: str) -> Expr:
             if name.startswith("threadIdx."):
-                if name not in combined:
-                    why = f"{name} combines no reduction of {self.stage}: its threads store elements of their own"
-                    raise BadArgument("", why)
+                if name in spatial:
+                    raise BadArgument("", f"the threads of {name} store elements of {self.stage} of their own")
                 return const(0)
             if name not in kinds and name not in state.sizes:
                 raise BadArgument("", f"{name!r} is neither an axis of {self.stage} nor a size; {nearest(name, kinds)}")
@@ -69,3 +70,19 @@ class SetStorePredicate:
 
     def text(self) -> str:
         return f"s[{self.stage!r}].set_store_predicate({self.predicate!r})"
+
+
+def _threads_of_elements(state: ScheduleState, stage: str) -> set[str]:
+    """The thread axes whose threads compute different elements of a stage, by its own loops and those around it."""
+    found = {n.thread for a, n in state.stages[stage].annotations.items() if _spatial(state, stage, a)}
+    place = state.stages[stage].attach
+    while place is not None:
+        host = state.stages[place.stage]
+        path = order.path(host.order, place.axis)
+        found |= {n.thread for a, n in host.annotations.items() if a in path and _spatial(state, place.stage, a)}
+        place = host.attach
+    return found
+
+
+def _spatial(state: ScheduleState, stage: str, axis: str) -> bool:
+    return state.axis_kinds(stage)[axis] is not AxisKind.REDUCE

@@ -8,8 +8,9 @@ from math import gcd
 from tensorlang import dtypes
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, same
+from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.stmt import INDEX
-from tensorlang.schedule.axis_range import simple
+from tensorlang.schedule.axis_range import constant, simple
 from tensorlang.schedule.derive.plans import BufferPlan, Derived
 from tensorlang.schedule.tiles.match import Mismatch, TileView
 from tensorlang.te.intrinsic import TensorIntrin
@@ -24,16 +25,29 @@ def check_layout(derived: Derived, intrin: TensorIntrin, views: Mapping[str, Til
     variables: dict[str, Expr] = {}
     for name, view in views.items():
         declared, plan = intrin.buffers[name], derived.plans[view.array]
-        folded = [d for d in view.dims if d >= 0 and plan.moduli and plan.moduli[d + leading(plan)]]
+        folded = [d for d in view.dims if d >= 0 and plan.moduli and plan.moduli[d + leading(plan) - len(plan.lanes)]]
         if folded:
             raise Mismatch(f"{view.array} is folded along dimension {folded[0]}, where a tile would wrap around")
-        _check_strides(declared, plan, view, variables)
-        _check_offset(declared, plan, view)
         if declared.scope and declared.scope != plan.buffer.scope:
             raise Mismatch(
                 f"{view.array} lives in {plan.buffer.scope} memory, the intrinsic takes {declared.name} from "
                 f"{declared.scope}",
                 f"copy it there: cache_read or cache_write with scope {declared.scope!r}",
+            )
+        if declared.fragment is not None:
+            _check_fragment(declared, declared.fragment, plan, view)
+            continue
+        if plan.buffer.scope == "warp":
+            raise Mismatch(
+                f"{view.array} lives in the registers of a warp, and the intrinsic wants {declared.name} in memory",
+                f"copy it there: cache_read or cache_write with scope {declared.scope or 'shared'!r}",
+            )
+        _check_strides(declared, plan, view, variables)
+        _check_offset(declared, plan, view, each_row=intrin.lanes > 0 and isinstance(declared.strides[0], Var))
+        if declared.swizzled and not plan.buffer.swizzled:
+            raise Mismatch(
+                f"the intrinsic takes {declared.name} in swizzled rows, and those of {view.array} are not",
+                f"s[{view.array!r}].swizzle() first",
             )
 
 
@@ -48,8 +62,8 @@ def array_strides(buffer: Buffer) -> list[Expr]:
 
 
 def leading(plan: BufferPlan) -> int:
-    """How many dimensions a buffer has in front of those of its array: for copies, and for the tile of two."""
-    return len(plan.copies) + (plan.tile is not None)
+    """How many dimensions a buffer has in front of those of its array: for threads, copies, and the tile of two."""
+    return len(plan.lanes) + len(plan.copies) + (plan.tile is not None)
 
 
 def _tile_strides(plan: BufferPlan, view: TileView) -> list[Expr | None]:
@@ -76,12 +90,45 @@ def _check_strides(declared: TileBuffer, plan: BufferPlan, view: TileView, varia
             )
 
 
-def _check_offset(declared: TileBuffer, plan: BufferPlan, view: TileView) -> None:
-    """The first element lies at a multiple of what is declared, for all values of the loops around."""
+def _check_fragment(declared: TileBuffer, fragment: Fragment, plan: BufferPlan, view: TileView) -> None:
+    """A tile in registers is made of whole fragments of its array, which lie next to each other.
+
+    Dimensions in front of the last two count arrays of fragments.
+    """
+    own = plan.buffer.shape[leading(plan) :]
+    sides, shape = (fragment.rows, fragment.columns), [constant(extent) for extent in own[-2:]]
+    if len(own) < 2 or view.dims != (len(own) - 2, len(own) - 1) or view.steps != (1, 1):
+        dims = ", ".join(map(str, view.dims))
+        raise Mismatch(
+            f"the tile goes along dimensions ({dims}) of {plan.buffer}, and registers of a warp hold arrays along "
+            f"the last two, in the order that the intrinsic has for {declared.name}",
+            "use the form of the intrinsic whose operand is turned (te.intrin(... '.bt'))",
+        )
+    for side, extent, index, base in zip(sides, shape, view.index[-2:], plan.base[-2:], strict=True):
+        form = affine(simple(binary("sub", index, base)))
+        if extent is None or extent % side or form is None or any(factor % side for factor in form.values()):
+            raise Mismatch(
+                f"{plan.buffer} is in registers, and its tile begins at {index}: whole fragments of "
+                f"{fragment.rows} x {fragment.columns} are wanted",
+                f"split by multiples of {fragment.rows} and {fragment.columns} at the loop where it is computed",
+            )
+    across = 1 if fragment.down else 0  # the fragments of the array follow each other along the other one
+    if declared.shape[across] > sides[across]:
+        raise Mismatch(f"the fragments of {declared.name} do not lie next to each other in {plan.buffer}")
+
+
+def _check_offset(declared: TileBuffer, plan: BufferPlan, view: TileView, each_row: bool = False) -> None:
+    """The first element lies at a multiple of what is declared, for all values of the loops around.
+
+    `each_row`: each thread begins at a row of its own, so that all rows do.
+    """
     size = dtypes.info(declared.dtype).bytes
     if declared.offset_factor == 1 and declared.data_alignment <= size:
         return
     unit = _offset_unit(plan, view)
+    if each_row:
+        apart = (constant(s) for s in _tile_strides(plan, view)[:-1] if s is not None)
+        unit = gcd(unit, *(1 if distance is None else distance for distance in apart))
     if unit % declared.offset_factor:
         raise Mismatch(
             f"the tile of {view.array} begins at multiples of {unit} elements, the intrinsic declares offset_factor="
@@ -103,7 +150,7 @@ def _offset_unit(plan: BufferPlan, view: TileView) -> int:
     lead, unit = leading(plan), 0
     for step in steps[:lead]:
         unit = gcd(unit, step)
-    moduli = plan.moduli[lead:] or (0,) * len(view.index)
+    moduli = plan.moduli[lead - len(plan.lanes) :] or (0,) * len(view.index)
     for index, base, step, modulus in zip(view.index, plan.base, steps[lead:], moduli, strict=True):
         form = None if modulus else affine(simple(binary("sub", index, base)))
         for factor in (form if form is not None else {"": 1}).values():

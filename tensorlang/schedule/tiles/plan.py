@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Binary, Expr, binary, same, to_text, variables
+from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.linear import linear
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.stmt import LoopKind
@@ -70,12 +71,36 @@ class TilePlan:
 
 def tile_plans(state: ScheduleState, derived: Derived) -> list[TilePlan]:
     """The plans of all tensorized stages; Mismatch when one is not what its intrinsic computes."""
-    return [
+    made = [
         plan
         for stage in state.stages.values()
         if stage.tensorized is not None
         for plan in _stage_plans(state, derived, stage, stage.tensorized)
     ]
+    _check_fragments(made)
+    return made
+
+
+def _check_fragments(plans: Sequence[TilePlan]) -> None:
+    """All intrinsics that touch an array in registers hold it alike."""
+    known: dict[str, tuple[TilePlan, Fragment | None]] = {}
+    for plan in plans:
+        for name, view in plan.views.items():
+            fragment = plan.intrin.buffers[name].fragment
+            first, held = known.setdefault(view.array, (plan, fragment))
+            if held != fragment:
+                raise Mismatch(
+                    f"the lanes of {first.intrin.name} hold {view.array} as {held}, those of {plan.intrin.name} as "
+                    f"{fragment}",
+                    "copy it: an operand of each product has an array of its own (cache_read, scope 'warp')",
+                )
+
+
+def run_by_lanes(state: ScheduleState) -> frozenset[str]:
+    """The stages whose tiles several neighbouring threads run together."""
+    asked = {s.name: s.tensorized for s in state.stages.values() if s.tensorized is not None}
+    found = {name: find_intrin(t.intrinsic, t.key) for name, t in asked.items()}
+    return frozenset(name for name, intrin in found.items() if intrin is not None and intrin.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +277,13 @@ def _plan(
         domain += [c for c in outside if not any(same(c, d) for d in domain)]
         full += [c for c in worst if not any(same(c, d) for d in full)]
     rest = _some_cut(state, statements, covered, outer, domain, full)
+    if rest and intrin.lanes:
+        whole = " and ".join(map(to_text, full))
+        raise Mismatch(
+            f"some tiles of {stage} are cut ({whole} does not always hold), and the lanes of {intrin.name} run whole "
+            "ones only",
+            "compute on arrays padded to multiples of the extents of the tile; blocks and warps need not divide them",
+        )
     if rest and not any(loop.peel for loop in loops(derived.tree) if loop.name in outer):
         parents = ", ".join(dict.fromkeys(t.axis for part in covered for t in part.inner))
         raise Mismatch(

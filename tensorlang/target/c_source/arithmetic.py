@@ -151,6 +151,8 @@ def widened(text: Text, a: Code) -> Code:
 def _bitwise(op: str, a: Code, b: Code) -> Code:
     if op == "bitand" and a.interval[0] >= 0 and b.interval[0] >= 0:
         interval = 0, min(a.interval[1], b.interval[1])
+    elif op in ("bitor", "bitxor") and a.interval[0] >= 0 and b.interval[0] >= 0:
+        interval = 0, 2 ** max(a.interval[1], b.interval[1]).bit_length() - 1
     else:
         interval = limits(a.dtype)
     return replace(_infix(op, a, b, a.dtype, interval), narrow=a.narrow and b.narrow)

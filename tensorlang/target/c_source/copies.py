@@ -77,6 +77,8 @@ def _plain(scope: Scope, stmt: AsyncCopy) -> None:
 def _pointer(scope: Scope, stmt: AsyncCopy, begin: int, of_source: bool) -> str:
     """Where an element of the copy lies."""
     buffer, where = (stmt.source, stmt.source_index) if of_source else (stmt.buffer, stmt.index)
+    if buffer.swizzled and begin:
+        where, begin = (*where[:-1], where[-1] + begin), 0
     at: Code = offset_code(scope, buffer, where)
     name = scope.storage(buffer).name
     parts = [] if at.constant == 0 else [at.at(c.SUM + 1)]

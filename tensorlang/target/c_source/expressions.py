@@ -12,6 +12,8 @@ from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Se
 from tensorlang.ir.flat import divides, flat_offset, row_major
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
+from tensorlang.ir.swizzle import turned
+from tensorlang.ir.warp_arrays import held
 from tensorlang.target.c_source import arithmetic, intrinsics
 from tensorlang.target.c_source import code as c
 from tensorlang.target.c_source.code import Code, limits
@@ -79,6 +81,8 @@ def stored(scope: Scope, value: Code) -> str:
 
 def element(scope: Scope, buffer: Buffer, where: Sequence[Expr]) -> str:
     """The C of an element of an array, to read or to write."""
+    if scope.storage(buffer).fragment is not None:
+        return _own_element(scope, buffer, where)
     return f"{scope.storage(buffer).name}[{offset_code(scope, buffer, where).text}]"
 
 
@@ -88,8 +92,30 @@ def address(scope: Scope, buffer: Buffer, where: Sequence[Expr]) -> str:
     return name if offset.constant == 0 else f"{name} + {offset.at(c.SUM + 1)}"
 
 
+def in_registers(scope: Scope, buffer: Buffer, where: Sequence[Expr]) -> str:
+    """The C of a pointer to the first register of a fragment that begins at an element."""
+    storage = scope.storage(buffer)
+    assert storage.fragment is not None
+    at = index(scope, held(buffer, storage.fragment, tuple(where), scope.intervals()).register)
+    return storage.name if at.constant == 0 else f"{storage.name} + {at.at(c.SUM + 1)}"
+
+
+def _own_element(scope: Scope, buffer: Buffer, where: Sequence[Expr]) -> str:
+    """The C of an element that the thread itself holds."""
+    storage = scope.storage(buffer)
+    assert storage.fragment is not None
+    at, each = held(buffer, storage.fragment, tuple(where), scope.intervals()), storage.fragment.elements
+    if each == 1:
+        return f"{storage.name}[{index(scope, at.register).text}]"
+    word = scope.dialect.word(buffer.dtype)
+    return f"(({word} *){storage.name})[{index(scope, simplify(at.register * each + at.element)).text}]"
+
+
 def offset_code(scope: Scope, buffer: Buffer, where: Sequence[Expr]) -> Code:
     """The C of the distance of an element from the start of its array, in elements."""
+    if buffer.swizzled:
+        simple = tuple(simplify(i, scope.intervals()) for i in turned(buffer, tuple(where)))
+        return index(scope, simplify(_summed(buffer, simple), scope.intervals()))
     flat = offset(scope, buffer, where)
     if divides(flat) and any(map(divides, where)):
         # Remainders have become quotients, which did not cancel.
@@ -98,7 +124,10 @@ def offset_code(scope: Scope, buffer: Buffer, where: Sequence[Expr]) -> Code:
 
 
 def offset(scope: Scope, buffer: Buffer, where: Sequence[Expr]) -> Expr:
-    """The distance of an element from the start of its array, in elements, with as few divisions as can be."""
+    """The distance of an element from the start of its array, in elements, with as few divisions as can be.
+
+    In a swizzled array the element lies elsewhere, in a chunk of 16 bytes that begins at a multiple of 16 as this does.
+    """
     extents = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
     if len(extents) == len(buffer.shape) and any(map(divides, where)):
         return flat_offset(where, row_major(extents), scope.intervals())
@@ -122,6 +151,8 @@ def declared_type(scope: Scope, code: Code) -> str:
 
 def factor(expr: Expr, known: dict[str, int]) -> int:
     """A number that divides an integer expression; 0 if that is 0. `known` gives those of variables."""
+    if not dtypes.info(expr.dtype).is_integer:
+        return 1
     match expr:
         case Const():
             return abs(int(expr.value))

@@ -9,18 +9,19 @@ from math import prod
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, walk
+from tensorlang.ir.machine import ASYNC_PROXY
 from tensorlang.ir.stmt import AsyncCopy, AtomicUpdate, CallMachine, DeviceKernel, Store, ThreadReduce, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.target.c_source.code import INT32, UNKNOWN, Code
 from tensorlang.target.c_source.dialect import Dialect
-from tensorlang.target.c_source.memory import ALIGNMENT, declaration, size
+from tensorlang.target.c_source.memory import ALIGNMENT, SWIZZLED, declaration, size
 from tensorlang.target.c_source.prelude import definitions
 from tensorlang.target.c_source.scope import Scope, Storage, Text
 from tensorlang.target.c_source.source import Module, Source
 from tensorlang.target.c_source.statements import emit
 
 _AXES = ("x", "y", "z")
-_POOL = "shared_memory"
+_POOL, _ALIGNED = "shared_memory", "shared_tiles"
 _SCRATCH = "reduce_scratch"
 
 
@@ -33,16 +34,18 @@ def module_source(kernels: Sequence[DeviceKernel], dialect: Dialect) -> Module:
     """Print kernels into one text, that numbers their faults together. Raises TargetError as `device_source`."""
     messages: list[str] = []
     calls: dict[str, str] = {}
+    brought: dict[str, None] = {}
     bodies, sources = [], []
     for kernel in kernels:
         text = Text(dialect, messages, kernel.indices)
         body, source = _kernel(kernel, text)
         calls |= text.calls
+        brought |= text.sources
         bodies.append(body)
         sources.append(source)
     words = {word for body in bodies for word in re.findall(r"\w+", body)}
     functions = definitions(dialect, {name: text for name, text in calls.items() if name in words})
-    whole = "\n\n".join([*_extensions(dialect, [*functions, *bodies]), *functions, *bodies]) + "\n"
+    whole = "\n\n".join([*_extensions(dialect, [*functions, *bodies]), *functions, *brought, *bodies]) + "\n"
     shared = tuple(messages)
     return Module(whole, tuple(replace(s, text=whole, messages=shared) for s in sources), shared)
 
@@ -65,7 +68,9 @@ def _kernel(kernel: DeviceKernel, text: Text) -> tuple[str, Source]:
     read = {n.buffer.name for e in stmt_exprs(kernel.body) for n in walk(e) if isinstance(n, Load)}
     read |= {s.source.name for s in statements(kernel.body) if isinstance(s, AsyncCopy)}
     passed_on = bool(written & read & {b.name for b in kernel.params})
-    scope = Scope(text, kernel.block, writes_what_it_reads=passed_on)
+    codes = [s.code for s in statements(kernel.body) if isinstance(s, CallMachine)]
+    fenced = any(ASYNC_PROXY in code.features for code in codes)
+    scope = Scope(text, kernel.block, writes_what_it_reads=passed_on, fenced=fenced)
     scope, params = _parameters(scope, kernel, written)
     shared = [(scope.fresh(buffer.name), buffer) for buffer in kernel.shared]
     for name, buffer in shared:
@@ -132,7 +137,7 @@ def _scalars(scope: Scope, kernel: DeviceKernel) -> Scope:
 def _threads(scope: Scope, kernel: DeviceKernel) -> Scope:
     """The indices of the thread, as signed integers; 0 along axes of one."""
     used = {n.name for e in stmt_exprs(kernel.body) for n in walk(e) if hasattr(n, "name")}
-    if any(isinstance(s, ThreadReduce) for s in statements(kernel.body)):
+    if any(isinstance(s, ThreadReduce | CallMachine) for s in statements(kernel.body)):
         used |= {f"threadIdx.{axis}" for axis in _AXES}
     rows: tuple[tuple[str, Sequence[Expr | int]], ...] = (("blockIdx", kernel.grid), ("threadIdx", kernel.block))
     for word, extents in rows:
@@ -155,23 +160,30 @@ def _shared(scope: Scope, arrays: Sequence[tuple[str, Buffer]]) -> tuple[int, bo
     """Declare shared memory: its bytes, and whether the launch has to ask for them."""
     dialect = scope.dialect
     places, total = [], 0
-    for name, buffer in arrays:
+    most = ALIGNMENT
+    for name, buffer in sorted(arrays, key=lambda pair: not pair[1].swizzled):
+        apart = SWIZZLED if scope.fenced and buffer.swizzled else ALIGNMENT
+        total, most = -(-total // apart) * apart, max(most, apart)
         places.append((name, buffer, total))
         total += -(-size(buffer) // ALIGNMENT) * ALIGNMENT
     scratch, total = total, total + scope.text.scratch_bytes
-    byte, align = dialect.types["uint8"], dialect.align.format(bytes=ALIGNMENT)
-    dynamic = total > dialect.static_shared
+    byte, align = dialect.types["uint8"], dialect.align.format(bytes=most)
+    dynamic, pool = total > dialect.static_shared, _POOL
     if dynamic:
         scope.line(f"extern {dialect.shared} {align} {byte} {_POOL}[];")
+        if most > ALIGNMENT:
+            # What the launch gives is aligned to less.
+            pool, total = _ALIGNED, total + most
+            scope.line(f"{byte} *{pool} = {_POOL} + (-(unsigned long long){_POOL} & {most - 1});")
     for name, buffer, at in places:
         if dynamic:
             word = dialect.word(buffer.dtype)
-            scope.line(f"{word} *{name} = ({word} *){f'({_POOL} + {at})' if at else _POOL};")
+            scope.line(f"{word} *{name} = ({word} *){f'({pool} + {at})' if at else pool};")
         else:
             scope.line(f"{dialect.shared} {align} {declaration(dialect, buffer, name)};")
     if scope.text.scratch_bytes:
         if dynamic:
-            scope.line(f"{byte} *{_SCRATCH} = {_POOL} + {scratch};")
+            scope.line(f"{byte} *{_SCRATCH} = {pool} + {scratch};")
         else:
             scope.line(f"{dialect.shared} {align} {byte} {_SCRATCH}[{scope.text.scratch_bytes}];")
     return total, dynamic

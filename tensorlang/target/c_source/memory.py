@@ -13,6 +13,9 @@ from tensorlang.target.c_source.scope import Scope, Storage
 ALIGNMENT = 16
 """Bytes that arrays in global and shared memory start at a multiple of."""
 
+SWIZZLED = 1024
+"""Bytes that arrays start at a multiple of whose swizzle the hardware has to know."""
+
 _CUDA_WIDE = {
     ("float", 16): "float4", ("float", 8): "float2", ("double", 16): "double2", ("long long", 16): "longlong2",
     ("unsigned long long", 16): "ulonglong2", ("int", 16): "int4", ("int", 8): "int2",
@@ -24,6 +27,8 @@ def barrier(scope: Scope, reach: str = "block") -> str:
     """The line at which threads wait for each other."""
     if reach == "warp":
         return scope.dialect.warp_barrier
+    if scope.fenced:
+        return f"tl_fence_proxy_async(); {scope.dialect.barrier}"
     return scope.dialect.global_barrier if scope.writes_what_it_reads else scope.dialect.barrier
 
 

@@ -20,9 +20,9 @@ blockIdx blockDim gridDim threadIdx warpSize kernel global local constant generi
 imaginary uchar ushort uint ulong size_t ptrdiff_t intptr_t uintptr_t event_t sampler_t image1d_t image2d_t image3d_t
 read_only write_only read_write barrier mem_fence min max clamp select popcount clz any all dot cross length distance
 step sign mix shuffle prefetch as_float as_double as_int as_uint as_long as_ulong NULL INFINITY NAN MAXFLOAT HUGE_VAL
-HUGE_VALF CHAR_BIT INT_MIN INT_MAX UINT_MAX LONG_MIN LONG_MAX OPENCL_VERSION fault shared_memory reduce_scratch
-fabs rint fmod remainder gamma isnormal signbit ldexp frexp modf nan mad get_group_id get_local_id atomic_add
-atomic_cmpxchg atom_cmpxchg atomicAdd atomicCAS atomicMin atomicMax assert printf
+HUGE_VALF CHAR_BIT INT_MIN INT_MAX UINT_MAX LONG_MIN LONG_MAX OPENCL_VERSION fault shared_memory shared_tiles
+reduce_scratch fabs rint fmod remainder gamma isnormal signbit ldexp frexp modf nan mad get_group_id get_local_id
+atomic_add atomic_cmpxchg atom_cmpxchg atomicAdd atomicCAS atomicMin atomicMax assert printf
 """
 _NUMBERS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double", "half")
 _VECTORS = {f"{number}{lanes}" for number in _NUMBERS for lanes in (1, 2, 3, 4, 8, 16)}

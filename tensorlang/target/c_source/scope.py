@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer
+from tensorlang.ir.fragment import Fragment
 from tensorlang.target.c_source.code import INT32, Code, Interval, within
 from tensorlang.target.c_source.dialect import Dialect, Space
 from tensorlang.target.c_source.names import identifier
@@ -14,18 +15,19 @@ from tensorlang.target.c_source.names import identifier
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """An array in C: its identifier, where it lies, and its buffer."""
+    """An array in C: its identifier, where it lies, its buffer, and the fragment of one in registers of a warp."""
 
     name: str
     buffer: Buffer
     space: Space
+    fragment: Fragment | None = None
 
 
 class Text:
     """The lines of one kernel, and what they need in front of them.
 
-    `calls` are device functions by key, in the order of their first use; `scratch_bytes` is shared memory for
-    reductions between threads.
+    `calls` are device functions by key, in the order of their first use, `sources` definitions that machine code brings
+    along; `scratch_bytes` is shared memory for reductions between threads.
     """
 
     def __init__(self, dialect: Dialect, messages: list[str], indices: str) -> None:
@@ -34,6 +36,7 @@ class Text:
         self.indices = indices
         self.lines: list[str] = []
         self.calls: dict[str, str] = {}
+        self.sources: dict[str, None] = {}
         self.scratch_bytes = 0
         self.uses_fault = False
         self.wide_accesses = False
@@ -57,7 +60,8 @@ class Scope:
     """Variables and arrays by name, and the depth of the block. `block` are the extents of the block of threads.
 
     `factors` are numbers that divide variables. `unrolled`: how many copies of the code around are asked for.
-    `writes_what_it_reads`: an array in global memory.
+    `writes_what_it_reads`: an array in global memory. `fenced`: what reads shared memory past the threads' own accesses
+    has to see these at barriers.
     """
 
     text: Text
@@ -68,6 +72,7 @@ class Scope:
     indent: int = 1
     unrolled: int = 1
     writes_what_it_reads: bool = False
+    fenced: bool = False
 
     @property
     def dialect(self) -> Dialect:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.ir.expr import Const, Load, Var, walk
-from tensorlang.ir.loops import constant_extent, uses
+from tensorlang.ir.loops import UNROLL_FULL, constant_extent, uses
 from tensorlang.ir.stmt import (
     Allocate,
     AsyncCommit,
@@ -28,10 +28,12 @@ from tensorlang.ir.stmt import (
     stmt_exprs,
 )
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.ir.warp_arrays import fragments
 from tensorlang.target.c_source import arithmetic, copies
 from tensorlang.target.c_source import code as c
 from tensorlang.target.c_source.atomics import atomic_update
 from tensorlang.target.c_source.expressions import declared_type, element, factor, index, reads_memory, stored, value
+from tensorlang.target.c_source.machine import call_machine, declared_registers
 from tensorlang.target.c_source.memory import barrier, declaration
 from tensorlang.target.c_source.reduction import thread_reduce
 from tensorlang.target.c_source.scope import Scope, Storage
@@ -39,6 +41,9 @@ from tensorlang.target.c_source.vectors import vector_loop
 
 MOST_UNROLLED = 256
 """Loops that index arrays in registers are copied as long as there are no more copies of their bodies than that."""
+
+
+_REGISTERS = ("local", "warp")
 
 
 def emit(scope: Scope, stmt: Stmt) -> None:
@@ -78,7 +83,7 @@ def _together(scope: Scope, stmt: Stmt) -> None:
             swap = "atomicCAS" if scope.dialect.name == "cuda" else "atomic_cmpxchg"
             scope.line(f"{swap}(fault, 0, {scope.text.message(stmt.message)});")
         case CallMachine():
-            raise TargetError(f"the device code of {scope.dialect.name} cannot run the machine code {stmt.code.name}")
+            call_machine(scope, stmt)
         case _:
             raise InternalError(f"{type(stmt).__name__} stands inside a device kernel")
 
@@ -102,7 +107,8 @@ def _loop(scope: Scope, stmt: For) -> None:
     copied = 1
     if extent is not None and extent > 1:
         fits = extent * scope.unrolled <= MOST_UNROLLED
-        if stmt.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or (fits and _indexes_registers(stmt)):
+        asked = stmt.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or (UNROLL_FULL, 1) in stmt.pragmas
+        if asked or (fits and _indexes_registers(stmt)):
             scope.pragma("unroll")
             copied = extent
     lower, upper = index(scope, stmt.lower), index(scope, stmt.upper)
@@ -125,9 +131,9 @@ def _indexes_registers(loop: For) -> bool:
     """Whether the variable of a loop indexes an array of the thread."""
     name = loop.var.name
     stores = (s for s in statements(loop.body) if isinstance(s, Store | AtomicUpdate))
-    if any(s.buffer.scope == "local" and any(uses(i, name) for i in s.index) for s in stores):
+    if any(s.buffer.scope in _REGISTERS and any(uses(i, name) for i in s.index) for s in stores):
         return True
-    loads = (n for e in stmt_exprs(loop.body) for n in walk(e) if isinstance(n, Load) and n.buffer.scope == "local")
+    loads = (n for e in stmt_exprs(loop.body) for n in walk(e) if isinstance(n, Load) and n.buffer.scope in _REGISTERS)
     return any(uses(i, name) for n in loads for i in n.index)
 
 
@@ -142,13 +148,16 @@ def _if(scope: Scope, stmt: If) -> None:
 
 def _allocate(scope: Scope, stmt: Allocate) -> None:
     buffer = stmt.buffer
-    if buffer.scope not in ("local", "warp"):
+    if buffer.scope not in _REGISTERS:
         raise InternalError(f"the {buffer.scope} array {buffer.name} is allocated inside a device kernel")
     if not all(isinstance(extent, Const) for extent in buffer.shape):
         raise TargetError(
             f"the array {buffer} of each thread has no constant size; give the loops inside its computation constant "
             "extents (split), or place it in global memory"
         )
+    if buffer.scope == "warp":
+        emit(declared_registers(scope, buffer, fragments(stmt.body)[buffer.name]), stmt.body)
+        return
     name = scope.fresh(buffer.name)
     scope.line(f"{declaration(scope.dialect, buffer, name)};")
     emit(scope.declare(buffer, Storage(name, buffer, "local")), stmt.body)

@@ -38,6 +38,7 @@ from tensorlang.target.c_source.expressions import (
     index,
     loaded,
     offset,
+    offset_code,
     reads_memory,
     stored,
     value,
@@ -282,7 +283,7 @@ def _pointers(scope: Scope, lanes: Lanes, load: Load, width: int) -> Iterator[tu
     name = scope.storage(load.buffer).name
     for lane in range(0, lanes.count, width):
         where = [substitute(i, lanes.at(lane)) for i in load.index]
-        at = index(scope, offset(scope, load.buffer, where))
+        at = offset_code(scope, load.buffer, where)
         yield lane, name if at.constant == 0 else f"{name} + {at.at(c.SUM + 1)}"
 
 

@@ -17,6 +17,7 @@ from tensorlang.target.c_source import CUDA, Module, module_source
 from tensorlang.target.cuda import runtime
 from tensorlang.target.cuda.executable import CudaExecutable
 from tensorlang.target.cuda.images import Images, KernelCode
+from tensorlang.target.cuda.intrinsics import check_machine_code
 from tensorlang.target.cuda.nvrtc import Compiled, compile_cuda
 from tensorlang.target.cuda.sass import disassembler, sass
 from tensorlang.target.spec import GpuLimits, Target
@@ -71,6 +72,7 @@ def _module(kernel: Kernel, target: Target) -> Module:
     """The text of all kernels that a host part launches, if they fit the target, and the device when it is here."""
     limits = runtime.device_limits(target)
     check_limits(kernel, replace(target, gpu=limits))
+    check_machine_code(device_kernels(kernel), runtime.default_architecture(target))
     module = module_source(device_kernels(kernel), CUDA)
     for source in module.kernels:
         if source.shared_bytes > limits.shared_bytes:

@@ -1,62 +1,18 @@
-"""Which element of a tile each lane holds: the layouts of matrix instructions, as sums of digits of lane and register.
+"""Which element of a tile each lane holds: the layouts of matrix instructions.
 
-A fragment distributes a tile over lanes, the registers of each, and the elements packed in one register. Every one of
-its layouts is a number system: a row or column is a sum of digits `(x // divisor % modulus) * scale`, where x is the
-number of the lane, of the register or of the element. PTX ISA, "Matrix fragments for mma" and "Register fragments for
-wgmma".
+PTX ISA, "Matrix fragments for mma" and "Register fragments for wgmma".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeVar
 
 from tensorlang.errors import TargetError
-from tensorlang.ir.expr import Expr
-
-Number = TypeVar("Number", int, Expr)
-Source = Literal["lane", "register", "element"]
+from tensorlang.ir.fragment import Digit, Fragment, Number, total
 
 WARP = 32
 GROUP = 128
 """Threads that execute a wgmma."""
-
-
-@dataclass(frozen=True, slots=True)
-class Digit:
-    """`(x // divisor % modulus) * scale` of the number x of a lane, a register or an element."""
-
-    of: Source
-    divisor: int
-    modulus: int
-    scale: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """How `rows` x `columns` elements lie in the registers of `lanes` threads, `elements` to a register."""
-
-    rows: int
-    columns: int
-    lanes: int
-    registers: int
-    elements: int
-    row: tuple[Digit, ...]
-    column: tuple[Digit, ...]
-
-    def place(self, lane: Number, register: Number, element: Number) -> tuple[Number, Number]:
-        """Return row and column of what a lane holds; of index expressions as of numbers."""
-        numbers = {"lane": lane, "register": register, "element": element}
-        return _sum(self.row, numbers), _sum(self.column, numbers)
-
-    def holder(self, row: Number, column: Number) -> tuple[Number, Number, Number]:
-        """Return the lane, the register and the element of it that hold a place: the inverse of `place`."""
-        parts = [(row, digit) for digit in self.row] + [(column, digit) for digit in self.column]
-        lane, register, element = (
-            sum((value // d.scale % d.modulus * d.divisor for value, d in parts if d.of == of), row * 0)
-            for of in ("lane", "register", "element")
-        )
-        return lane, register, element
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +54,7 @@ class Gather:
 
     def place(self, lane: Number) -> tuple[Number, Number]:
         """Return row and chunk for a lane."""
-        return _sum(self.row, {"lane": lane}), _sum(self.chunk, {"lane": lane})
+        return total(self.row, {"lane": lane}), total(self.chunk, {"lane": lane})
 
 
 PACKED = {"bf16": 2, "f16": 2, "tf32": 1, "s8": 4, "u8": 4, "e4m3": 4, "e5m2": 4}
@@ -168,8 +124,3 @@ def _k_digits(packed: int, divisor: int) -> tuple[Digit, ...]:
     """Where along k: element by element in a register, then over four lanes, then the second half of the 32 bytes."""
     digits = (Digit("lane", 1, 4, packed), Digit("register", divisor, 2, 4 * packed))
     return digits if packed == 1 else (Digit("element", 1, packed, 1), *digits)
-
-
-def _sum(digits: tuple[Digit, ...], numbers: dict[str, Number]) -> Number:
-    start = numbers["lane"] * 0
-    return sum((numbers[d.of] // d.divisor % d.modulus * d.scale for d in digits), start)

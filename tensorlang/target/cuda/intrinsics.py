@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from tensorlang.errors import TargetError
+from tensorlang.ir.stmt import CallMachine, DeviceKernel, walk
 from tensorlang.target.cuda.conversions import number_rows
 from tensorlang.target.cuda.copies import TENSOR_MAP, TENSOR_MAP_TEXT, copy_rows
 from tensorlang.target.cuda.ptx import Intrinsic
@@ -55,6 +56,18 @@ def check(name: str, arch: str) -> None:
             f"{name} ({row.meaning}) needs {row.architecture}, {only}, and the target is {arch}; name an architecture "
             f"that has it (cuda -arch={row.architecture}), or leave out the step of the schedule that asks for it"
         )
+
+
+def check_machine_code(kernels: Iterable[DeviceKernel], arch: str) -> None:
+    """Raise TargetError unless an architecture has what the machine code of kernels asks for."""
+    for code in (s.code for kernel in kernels for s in walk(kernel.body) if isinstance(s, CallMachine)):
+        for feature in (f for f in code.features if f.startswith("sm_")):
+            if not has(arch, feature):
+                only = "runs on no other" if feature[-1].isalpha() else "or a later one"
+                raise TargetError(
+                    f"intrinsic {code.name} needs {feature}, {only}, and the target is {arch}; name an architecture "
+                    f"that has it (cuda -arch={feature}), or leave out the tensorize step"
+                )
 
 
 def has(arch: str, wanted: str) -> bool:

@@ -11,35 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorlang.errors import TargetError
-
-CHUNK = 16
-SPANS = (32, 64, 128)
-"""Bytes of the rows that the hardware swizzles."""
+from tensorlang.ir.swizzle import CHUNK, SPANS, swizzle_mask
 
 ATOM_ROWS = 8
 _BANKS = 32
 _WORD = 4
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _ADDRESS_BITS = 18
-
-
-def can_swizzle(row_bytes: int) -> bool:
-    """Tell whether rows of so many bytes have a swizzle."""
-    return row_bytes in SPANS or (row_bytes > 0 and row_bytes % 128 == 0)
-
-
-def swizzle_mask(row_bytes: int) -> tuple[int, int]:
-    """Return (divisor, modulus) of `f(r) = r // divisor % modulus`, what the chunks of row r are exchanged by.
-
-    Raises TargetError for rows that have no swizzle.
-    """
-    if not can_swizzle(row_bytes):
-        raise TargetError(
-            f"rows of {row_bytes} bytes in shared memory have no swizzle; make them 32, 64 or a multiple of 128 bytes "
-            "long, or pad them"
-        )
-    span = min(row_bytes, 128)
-    return 128 // span, span // CHUNK
 
 
 def swizzled_chunk(row: int, chunk: int, row_bytes: int) -> int:

@@ -50,7 +50,7 @@ class _Emulation:
     def allocate(self, shape: tuple[int, ...], dtype: str) -> Any:
         """Scratch memory that begins as garbage."""
         made = np.empty(shape, dtypes.info(dtype).numpy)
-        made.view(np.uint8)[...] = 0xFF
+        made.reshape(-1).view(np.uint8)[...] = 0xFF
         return made
 
     def free(self, array: Any) -> None:

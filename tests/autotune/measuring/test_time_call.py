@@ -24,7 +24,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     raised = [False]
 
     def time_kernel(
-        call: object, best: float | None, most_rejected: int = MOST_REJECTED, flush: object = None
+        call: object,
+        best: float | None,
+        take: object = None,
+        most_rejected: int = MOST_REJECTED,
+        flush: object = None,
     ) -> Timing:
         asked.append((raised[0], most_rejected))
         timing: Timing = timings.pop(0)

@@ -13,12 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorlang.errors import KernelError
+from tensorlang.ir.fragment import Digit, Fragment
 from tensorlang.target.cuda.fragments import (
     GROUP,
     PACKED,
     WARP,
-    Digit,
-    Fragment,
     Multiply,
     group_multiply,
     warp_multiply,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Expr, Var
+from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.interpret import evaluate
 from tensorlang.ir.simplify import simplify
 from tensorlang.target.cuda.fragments import (
@@ -18,7 +19,6 @@ from tensorlang.target.cuda.fragments import (
     B_ROWS,
     GROUP,
     PACKED,
-    Fragment,
     Gather,
     Multiply,
     c_fragment,

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorlang.errors import TargetError
+from tensorlang.ir.swizzle import CHUNK, SPANS, can_swizzle
 from tensorlang.target.cuda.fragments import A_ROWS, B_COLUMNS, B_ROWS, Gather
 from tensorlang.target.cuda.swizzle import (
-    CHUNK,
-    SPANS,
     Descriptor,
-    can_swizzle,
     descriptor_along_k,
     descriptor_along_n,
     hardware_address,

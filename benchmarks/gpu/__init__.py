@@ -1,0 +1,1 @@
+"""Benchmarks on a GPU: kernels beside the vendor's libraries, and what runs without a GPU: compilation, conformance."""

@@ -1,0 +1,68 @@
+"""Programs of the library under the rules for GPUs: run where there are threads, and compiled by NVRTC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import dtypes, topi
+from tensorlang.errors import MissingDependency
+from tensorlang.schedule import Schedule
+from tensorlang.target.cuda.report import KernelReport
+from tensorlang.target.opencl import runtime
+from tensorlang.te.operation import Tensor
+from tests.target.cuda.compiled import ARCHITECTURES, needs_nvrtc
+from tests.topi.programs import Array, Given, close
+
+__all__ = ["TARGETS", "compiled", "has_opencl", "needs_nvrtc", "run_on", "runs", "scheduled"]
+
+GPU = "cuda -arch=sm_80"
+
+
+def has_opencl() -> bool:
+    """Whether there is a device for OpenCL."""
+    try:
+        return bool(runtime.devices())
+    except MissingDependency:
+        return False
+
+
+TARGETS = [
+    pytest.param("interpreter"),
+    pytest.param("opencl", marks=pytest.mark.skipif(not has_opencl(), reason="no OpenCL device")),
+]
+"""The interpreter runs the threads of a block in lockstep and refuses races."""
+
+
+def scheduled(*outputs: Tensor, arch: str = "sm_80") -> Schedule:
+    """What the rules for GPUs make of outputs."""
+    return topi.schedule(outputs, f"cuda -arch={arch}", tuned=False)
+
+
+def run_on(target: str, output: Tensor, shape: Sequence[int], *inputs: Given) -> Array:
+    """What the schedule of one output, whose shape that is, makes of arrays."""
+    s = topi.schedule(output, "opencl" if target == "opencl" else GPU, tuned=False)
+    kernel = tensorlang.build(s, [*(tensor for tensor, _ in inputs), output], target=target)
+    made = np.full(shape, 77, dtypes.info(output.dtype).numpy)
+    kernel(*(array for _, array in inputs), made)
+    return made
+
+
+def runs(target: str, output: Tensor, wanted: Array, *inputs: Given) -> None:
+    """Check that a schedule computes an array, which was made in float64."""
+    close(run_on(target, output, wanted.shape, *inputs), wanted)
+
+
+def compiled(output: Tensor, *inputs: Tensor) -> list[tuple[str, KernelReport]]:
+    """The kernels of a schedule for each architecture, none of which spills or has an array in local memory."""
+    found: list[tuple[str, KernelReport]] = []
+    for arch in ARCHITECTURES:
+        kernel = tensorlang.build(scheduled(output, arch=arch), [*inputs, output], target=f"cuda -arch={arch}")
+        report = kernel.report
+        assert report.clean, report
+        assert all(k.stack == 0 for k in report.kernels), report
+        found += [(kernel.source("cuda"), k) for k in report.kernels]
+    return found

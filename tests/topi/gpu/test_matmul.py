@@ -1,0 +1,161 @@
+"""Products of matrices on a GPU: every layout, dtype and shape against NumPy, and the machine code of the tile."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import config, te, topi
+from tensorlang.target import parse
+from tensorlang.te.operation import Tensor
+from tensorlang.testing import check_schedule
+from tensorlang.topi.gpu.plan import product_tile, stages_of
+from tests.target.cuda.compiled import ARCHITECTURES
+from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, run_on, scheduled
+from tests.topi.images import given, relu_of
+
+GPU = parse("cuda -arch=sm_80")
+targets = pytest.mark.parametrize("target", TARGETS)
+
+
+def product(
+    m: Any, n: Any, k: Any, transpose_a: bool = False, transpose_b: bool = False, dtype: str = "float32", out: str = ""
+) -> list[Tensor]:
+    """Two matrices and their product."""
+    a = te.placeholder((k, m) if transpose_a else (m, k), dtype, "A")
+    b = te.placeholder((n, k) if transpose_b else (k, n), dtype, "B")
+    return [a, b, topi.matmul(a, b, transpose_a, transpose_b, out_dtype=out or None)]
+
+
+def check(target: str, args: list[Tensor], **sizes: int) -> None:
+    """Run the schedule of the last tensor, and compare with the reference."""
+    s = topi.schedule(args[-1], "opencl" if target == "opencl" else GPU, tuned=False)
+    check_schedule(s, args, sizes, targets=(target,))
+
+
+@targets
+@pytest.mark.parametrize(
+    ("m", "n", "k", "transpose_a", "transpose_b"),
+    [(64, 96, 40, False, False), (50, 37, 21, False, True), (33, 64, 17, True, False), (47, 19, 8, True, True)],
+)
+def test_layouts(m: int, n: int, k: int, transpose_a: bool, transpose_b: bool, target: str) -> None:
+    check(target, product(m, n, k, transpose_a, transpose_b))
+
+
+@targets
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 70, 300), (70, 1, 33), (3, 9, 1)])
+def test_few_rows_or_columns(m: int, n: int, k: int, target: str) -> None:
+    check(target, product(m, n, k, transpose_b=True))
+
+
+@targets
+@pytest.mark.parametrize(
+    ("dtype", "out"), [("float16", "float32"), ("float64", ""), ("int8", "int16"), ("bfloat16", "bfloat16")]
+)
+def test_dtypes(dtype: str, out: str, target: str) -> None:
+    check(target, product(36, 40, 24, transpose_b=dtype == "float16", dtype=dtype, out=out))
+
+
+@targets
+def test_a_symbolic_number_of_rows(target: str) -> None:
+    args = product(te.var("m"), 24, 20)
+    for m in (0, 1, 19):
+        check(target, args, m=m)
+
+
+@targets
+def test_symbolic_sizes(target: str) -> None:
+    check(target, product(te.var("m"), te.var("n"), te.var("k")), m=17, n=30, k=21)
+
+
+@targets
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_batches(transpose_b: bool, target: str) -> None:
+    a = te.placeholder((3, 20, 17), name="a")
+    b = te.placeholder((3, 33, 17) if transpose_b else (1, 17, 33), name="b")
+    check(target, [a, b, topi.batch_matmul(a, b, transpose_b=transpose_b)])
+
+
+@targets
+def test_symbolic_batches(target: str) -> None:
+    q = te.var("batch")
+    a, b = te.placeholder((q, 9, 12), name="a"), te.placeholder((q, 18, 12), name="b")
+    check(target, [a, b, topi.batch_matmul(a, b)], batch=2)
+
+
+@targets
+def test_what_follows_is_computed_in_the_tile(target: str) -> None:
+    x, w, bias = te.placeholder((40, 24), name="x"), te.placeholder((30, 24), name="w"), te.placeholder((30,), name="b")
+    out = relu_of(topi.dense(x, w), bias)
+    assert {stage.name for stage in scheduled(out).stages} >= {"relu", "dense"}
+    assert scheduled(out).state.stages["dense"].scope == "local"
+    check(target, [x, w, bias, out])
+
+
+@targets
+def test_packed_weights(target: str) -> None:
+    x, w = te.placeholder((20, 12), name="x"), te.placeholder((3, 12, 16), name="w")
+    check(target, [x, w, topi.dense_packed(x, w, 41)])
+
+
+@targets
+def test_a_matrix_with_its_own_transpose(target: str) -> None:
+    a, x = given("a", 19, 12)
+    made = run_on(target, topi.matmul(a, a, transpose_b=True), (19, 19), (a, x))
+    np.testing.assert_array_equal(made, x @ x.T)
+
+
+def test_tiles_suit_the_shape() -> None:
+    def tile(m: int, n: int, bits: int = 32) -> tuple[int, int, int]:
+        found = product_tile(m, n, 1, bits, bits, GPU)
+        return found.rows.extent, found.columns.extent, found.threads
+
+    assert tile(4096, 4096) == (128, 128, 256)
+    assert tile(4096, 40)[1] <= 64 and tile(40, 4096)[0] <= 64
+    assert tile(512, 512)[0] * tile(512, 512)[1] < 128 * 128  # more blocks than so few tiles would be
+    assert tile(4096, 4096, 64)[0] == 64
+    assert product_tile(None, 4096, 1, 32, 32, GPU) == product_tile(4096, 4096, 1, 32, 32, GPU)
+
+
+def test_copies_are_ahead_where_they_are_asynchronous() -> None:
+    assert [stages_of(parse(t)) for t in ("cuda -arch=sm_75", "cuda -arch=sm_90a", "cuda", "opencl")] == [1, 3, 3, 1]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("m", "n", "k", "transpose_b", "dtype"),
+    [
+        (1000, 777, 333, False, "float32"),
+        (128, 768, 3072, True, "float32"),
+        (2048, 2048, 2048, False, "float64"),
+        (2048, 2048, 2048, True, "float16"),
+        (1, 4096, 4096, True, "float32"),
+    ],
+)
+def test_no_kernel_spills(m: int, n: int, k: int, transpose_b: bool, dtype: str) -> None:
+    *inputs, out = product(m, n, k, transpose_b=transpose_b, dtype=dtype, out="float32" if dtype == "float16" else "")
+    with config.override(check=False):
+        compiled(out, *inputs)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_machine_code_of_a_large_tile(arch: str) -> None:
+    *inputs, out = product(4096, 4096, 4096)
+    with config.override(check=False):
+        kernel = tensorlang.build(scheduled(out, arch=arch), [*inputs, out], target=f"cuda -arch={arch}")
+    code = kernel.source("sass")
+
+    def count(instruction: str) -> int:
+        return len(re.findall(rf"\s{re.escape(instruction)}[\w.]*\s", code))
+
+    terms = 8
+    assert count("FFMA") == terms * 64  # every multiply-add of a step, written out once
+    assert count("LDS.128") == terms * 4  # 8 rows and 8 columns of a term, 4 at a time
+    assert count("LDGSTS.E.BYPASS.128") >= 1 and count("LDGSTS") >= 5  # rows at once, columns turned around
+    assert count("STG.E.128") == 16
+    assert count("LDL") == count("STL") == 0
