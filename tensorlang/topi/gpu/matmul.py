@@ -28,9 +28,9 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
     if is_thin(product.m, product.n) or product.a.buffer.name == product.b.buffer.name:
         schedule_reduction(s, anchor)
         return
-    fragments = fragment_tile(s, anchor)
-    if fragments is not None:
-        schedule_fragments(s, anchor, fragments)
+    warp_tile = fragment_tile(s, anchor)
+    if warp_tile is not None:
+        schedule_fragments(s, anchor, warp_tile)
         return
     narrow = dtypes.info(product.a.buffer.dtype).bits
     tile = product_tile(product.m, product.n, product.batches, product.bits, narrow, anchor.target)
