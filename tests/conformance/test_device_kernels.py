@@ -260,3 +260,12 @@ def test_arrays_stay_on_the_device(target: str, dtype: str) -> None:
     np.testing.assert_array_equal(given[2].numpy(), np.maximum(a, a[::-1]))
     assert "get_local_id(0)" in kernel.source("opencl") and "launch(" in kernel.source("host")
     assert kernel.time_evaluator(number=2, repeat=2)(*given).mean > 0
+
+
+def test_a_narrow_integer_beside_a_wide_one(target: str) -> None:
+    """OpenCL's min and max are overloaded, and take two operands of one type."""
+    A = te.placeholder((37,), "int8", name="A")
+    B = te.compute((37,), lambda i: te.min(A[i].astype("int32"), 0) + te.max(A[i].astype("int64"), 1), name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind("i", "threadIdx.x")
+    check_schedule(s, [A, B], targets=[target])

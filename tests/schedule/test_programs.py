@@ -260,3 +260,14 @@ def test_a_condition_that_fusing_makes_a_remainder_of_a_quotient(steps: tuple[st
     for word in steps:
         getattr(s[C], word)(fused)
     check_schedule(s, (A, C))
+
+
+@pytest.mark.parametrize("rows, columns", [(8, 4), (5, 3), (7, 1)])
+def test_a_layout_of_several_axes_in_one(rows: int, columns: int) -> None:
+    A = te.placeholder((rows, columns), name="A")
+    B = te.compute((rows, columns), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((rows, columns), lambda i, j: B[i, j] * 2, name="C")
+    s = te.create_schedule(C.op)
+    (flat,) = s[B].transform_layout(lambda i, j: [i * columns + j])
+    assert str(flat.extent) == str(rows * columns)
+    check_schedule(s, [A, C])

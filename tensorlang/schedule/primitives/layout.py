@@ -106,6 +106,8 @@ def _invert(
     axes = tuple(_new_axis(name, image, k, namer) for k, name in enumerate(new_names))
     equal = " and ".join(f"{p} = {t}" for p, t in zip(params, texts, strict=True))
     back = isl.make_set(f"{namer.prefix()}{{ [{old}] : {equal} }}")
+    if not back.is_bounded():  # several axes in one index, which only their extents tell apart
+        back = isl.make_set(f"{namer.prefix()}{{ [{old}] : {equal} and {box} }}")
     rename: dict[str, Expr] = {f"@{n}": Var(n) for n in new_names}
     inverse = [substitute(_value(back, k, namer), rename) for k in range(len(op.axes))]
     where = [c for a, e in zip(op.axes, inverse, strict=True) for c in (binary("ge", e, 0), binary("lt", e, a.extent))]

@@ -22,7 +22,7 @@ from tensorlang.te.axis import Axis
 from tensorlang.topi.gpu.block_tile import Threads, copied_together
 from tensorlang.topi.gpu.blocks import WARP, limits
 from tensorlang.topi.gpu.plan import CORES, MANY
-from tensorlang.topi.operator import Anchor, axes_of, compute_op, extent_of
+from tensorlang.topi.operator import Anchor, axes_of, compute_op
 from tensorlang.topi.product import Product, product_of
 
 ELEMENTS = {

@@ -190,5 +190,5 @@ def test_the_machine_code(name: str) -> None:
     assert sum(count for word, count in found.items() if word.startswith(instruction)) >= 4
     assert found["LDGSTS.E.BYPASS.128"] >= 8
     assert not [word for word in found if word.startswith(("LDL", "STL"))]
-    if not "GMMA" in instruction:
+    if "GMMA" not in instruction:
         assert [word for word in found if word.startswith("LDSM")]
