@@ -9,7 +9,6 @@ import operator
 import os
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,11 @@ from benchmarks.gpu.peers import LIBRARIES, Library
 from benchmarks.gpu.schedules import (
     BY_HAND,
     LIBRARY,
-    TENSOR_CORES,
-    WARP_GROUPS,
     Tile,
     by_library,
     schedulers,
     tiled_product,
 )
-from benchmarks.gpu.tensor_cores import GroupTiles, WarpTiles, group_product, warp_product
 from benchmarks.gpu.worker import Failed, Worker
 from benchmarks.gpu.workloads import COPY, WORKLOADS, Workload
 from tensorlang import nd
@@ -173,17 +169,14 @@ def test_products_by_hand_are_right_on_the_interpreter(workload: Workload) -> No
 
 
 @pytest.mark.parametrize(
-    ("workload", "scheduler"),
-    [
-        (workloads.product(64, "float16"), partial(warp_product, tiles=WarpTiles((32, 32), (16, 16), stages=2))),
-        (workloads.product_gelu(32, "bfloat16"), partial(warp_product, tiles=WarpTiles((32, 32), (16, 16), stages=2))),
-        (workloads.dense(64, "bfloat16"), partial(group_product, tiles=GroupTiles(1, 64, 2))),
-    ],
-    ids=["warps", "warps with GELU", "warp groups"],
+    "workload",
+    [workloads.product(64, "float16"), workloads.product_gelu(32, "bfloat16"), workloads.dense(64, "bfloat16")],
+    ids=["product", "product with GELU", "dense"],
 )
-def test_products_on_tensor_cores_are_right_in_lockstep(workload: Workload, scheduler: schedules.Scheduler) -> None:
+def test_products_on_tensor_cores_are_right_in_lockstep(workload: Workload) -> None:
     target = "cuda -arch=sm_90a"
-    s, tensors = scheduler(workload, target)
+    s, tensors = schedules.by_library(workload, target)
+    assert "cuda.mma" in str(s.trace)
     arrays = workload.inputs()
     exact = workload.reference(arrays)
     names = [tensor.name for tensor in tensors]
@@ -194,9 +187,9 @@ def test_products_on_tensor_cores_are_right_in_lockstep(workload: Workload, sche
 
 def test_a_target_gets_the_schedules_that_it_can_run() -> None:
     half, single, dense = workloads.product(64, "float16"), workloads.product(64, "float32"), TINY[2]
-    assert set(schedulers(half, "cuda -arch=sm_80")) == {LIBRARY, BY_HAND, TENSOR_CORES}
+    assert set(schedulers(half, "cuda -arch=sm_80")) == {LIBRARY, BY_HAND}
     assert set(schedulers(single, "cuda -arch=sm_90a")) == {LIBRARY, BY_HAND}
-    assert set(schedulers(dense, "cuda -arch=sm_90a")) == {LIBRARY, WARP_GROUPS}
+    assert set(schedulers(dense, "cuda -arch=sm_90a")) == {LIBRARY}
     assert set(schedulers(dense, "cuda -arch=sm_80")) == {LIBRARY}
     assert set(schedulers(tiny("softmax"), "llvm")) == {LIBRARY}
 

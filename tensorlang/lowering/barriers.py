@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorlang.ir.expr import Expr, Var, binary, substitute
@@ -39,11 +39,11 @@ def with_barriers(
     found: list[Join] = []
     begun: list[str] = []
 
-    def insert(place: Address, stmt: Stmt, around: Sequence[Loop]) -> None:
+    def insert(place: Address, stmt: Stmt, around: Sequence[Loop], early: Collection[str]) -> None:
         number = len(statements)
         waits[number] = stmt
         leaves.setdefault(place, []).append(number)
-        statements.append(_wait(f"wait{len(waits)}", around, derived.scop))
+        statements.append(_wait(f"wait{len(waits)}", around, early, derived.scop))
 
     for kernel in kernels:
         survey = _Survey(derived.scop, derived.plans, together)
@@ -52,12 +52,14 @@ def with_barriers(
         barriers = chosen(joins, survey.costs)
         copies = pipelines(survey.places, joins, barriers, candidates)
         begun += [name for pipeline in copies for name in pipeline.arrays]
+        early = {place: _begin_early(place, survey.loops[place[:-1]], joins) for place in barriers}
         for pipeline in copies:
-            insert(pipeline.commit, AsyncCommit(), survey.loops[pipeline.commit[:-1]])
+            loops = survey.loops[pipeline.commit[:-1]]
+            insert(pipeline.commit, AsyncCommit(), loops, {loop.name for loop in loops})
             for place, pending in pipeline.waits:
-                insert(place, AsyncWait(pending), survey.loops[place[:-1]])
+                insert(place, AsyncWait(pending), survey.loops[place[:-1]], early[place])
         for place in barriers:
-            insert(place, Barrier(), survey.loops[place[:-1]])
+            insert(place, Barrier(), survey.loops[place[:-1]], early[place])
         found += joins
     if not leaves:
         return derived, ()
@@ -169,11 +171,18 @@ def _cell(plan: BufferPlan, statement: Statement, access: Access) -> tuple[Expr 
     return tuple(binary("floormod", i, m) if m else i for i, m in zip(local, moduli, strict=True))
 
 
-def _wait(name: str, around: Sequence[Loop], scop: Scop) -> Statement:
-    """A statement that runs in each iteration of some loops, in those too that only fill tiles of later ones."""
+def _begin_early(place: Address, around: Sequence[Loop], joins: Sequence[Join]) -> set[str]:
+    """The loops in whose iterations before the first one, which only fill tiles of later ones, a barrier is needed."""
+    here = [join for join in joins if place in join.places]
+    return {loop.name for loop in around if any(join.needs(place, loop) for join in here)}
+
+
+def _wait(name: str, around: Sequence[Loop], early: Collection[str], scop: Scop) -> Statement:
+    """A statement that runs in each iteration of some loops; of those `early`, also where only tiles are filled."""
     domain: list[Expr] = []
     for loop in around:
-        most = max((s.ahead_by for s in scop.statements if s.ahead == loop.name), default=0)
+        ahead = (s.ahead_by for s in scop.statements if s.ahead == loop.name and loop.name in early)
+        most = max(ahead, default=0)
         var = Var(loop.name, INDEX)
         domain += [binary("ge", binary("add", var, most), loop.lower), binary("lt", var, loop.upper)]
     return Statement(name, name, Role.BARRIER, tuple(loop.name for loop in around), tuple(domain), (), (), ())

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeAlias
 
-from tensorlang.ir.expr import Expr
-from tensorlang.ir.stmt import LoopKind
+from tensorlang.ir.expr import Expr, Var, binary
+from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence
@@ -58,13 +58,33 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Two accesses to one cell by two threads, and the places where a barrier between them may stand."""
+    """Two accesses to one cell by two threads, and the places where a barrier between them may stand.
+
+    The places of `before` come before the sink in its own iterations, the others after the source in its.
+    """
 
     source: Cells
     sink: Cells
     carried: str
     places: frozenset[Address]
     pairs: isl.Map
+    before: frozenset[Address] = frozenset()
+
+    def needs(self, place: Address, loop: Loop) -> bool:
+        """Whether a barrier has to stand at one of its places in iterations before the first one of a loop.
+
+        There, tiles are filled that later iterations read.
+        """
+        end, dim = (self.sink, isl.DIM.out) if place in self.before else (self.source, isl.DIM.in_)
+        if end.statement.ahead != loop.name:
+            return False
+        rows = Rows(dims(end.statement.loops), Namer(frozenset()))
+        rows.require([binary("lt", Var(loop.name, INDEX), loop.lower)])
+        early = rows.make(list(rows.names.values()), []).domain() if rows.exact else None
+        if early is None:
+            return True
+        pairs = self.pairs
+        return not (pairs.intersect_range(early) if dim == isl.DIM.out else pairs.intersect_domain(early)).is_empty()
 
 
 @dataclass(slots=True)
@@ -99,8 +119,10 @@ class Joins:
                 between = {
                     (*first.address[:shared], k) for k in range(first.address[shared] + 1, then.address[shared] + 1)
                 }
-                inside = _after(first, shared + 1, levels) | _before(then, shared + 1)
-                yield Join(source, sink, "", frozenset(between | inside), pairs)
+                ends = _before(then, shared + 1) | between
+                yield Join(
+                    source, sink, "", frozenset(ends | _after(first, shared + 1, levels)), pairs, frozenset(ends)
+                )
         for depth, loop in enumerate(loops):
             if first.uniform[depth].kind is LoopKind.BOUND or not any(
                 outer.kind is LoopKind.BOUND for outer in first.uniform[:depth]
@@ -108,8 +130,10 @@ class Joins:
                 continue  # iterations of the host are launches of their own
             pairs = self._pairs(source, sink, loops[:depth], loop)
             if not pairs.is_empty():
-                found = _after(first, depth + 1, levels) | _before(then, depth + 1)
-                yield Join(source, sink, loop, frozenset(found), pairs)
+                ends = _before(then, depth + 1)
+                yield Join(
+                    source, sink, loop, frozenset(ends | _after(first, depth + 1, levels)), pairs, frozenset(ends)
+                )
 
     def _pairs(self, source: Cells, sink: Cells, equal: Sequence[str], carried: str) -> isl.Map:
         """Pairs of instances that touch one cell in one block, from two threads, the first one first."""

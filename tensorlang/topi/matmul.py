@@ -30,7 +30,9 @@ def matmul(
     """Return `a[m, k] @ b[k, n]` of shape (m, n).
 
     `transpose_a`, `transpose_b`: the matrix is given as [k, m], as [n, k]. Sums are accumulated in `out_dtype`, the
-    dtype of `a` unless given: of bfloat16 in float32, and of bytes in int32, by the dot instructions of this machine.
+    dtype of `a` unless given: of bfloat16 in float32, and of bytes in int32, by the dot instructions of the target in
+    use (`with tensorlang.target.Target("cuda"):`), of this machine outside of one. Declare products for a GPU in such a
+    block: its tensor cores take them as they are, and not as they are laid out for a CPU.
     DefinitionError when the shapes do not fit.
     """
     wanted = f"a[{'k, m' if transpose_a else 'm, k'}] and b[{'n, k' if transpose_b else 'k, n'}]"

@@ -137,7 +137,7 @@ def test_other_products_are_made_by_threads(name: str) -> None:
     args, target = OTHERWISE[name]
     assert chosen(args, target) is None
     s = topi.schedule(args[-1], target, tuned=False)
-    assert "tensorize" not in str(s.trace)
+    assert "cuda.mma" not in str(s.trace)
 
 
 def test_a_product_by_threads_has_the_same_values() -> None:
@@ -192,3 +192,10 @@ def test_the_machine_code(name: str) -> None:
     assert not [word for word in found if word.startswith(("LDL", "STL"))]
     if "GMMA" not in instruction:
         assert [word for word in found if word.startswith("LDSM")]
+
+
+@pytest.mark.parametrize(("target", "tag"), [("cuda", "matmul"), ("llvm -mcpu=sapphirerapids", "narrow_product")])
+def test_products_are_declared_for_the_target_in_use(target: str, tag: str) -> None:
+    a, b = (te.placeholder((64, 64), "bfloat16", name) for name in "AB")
+    with parse(target):
+        assert topi.matmul(a, b, out_dtype="float32").op.tag == tag
