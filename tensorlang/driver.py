@@ -12,8 +12,9 @@ from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import INDEX, Kernel
 from tensorlang.location import caller
+from tensorlang.lowering.barrier_notes import BarrierNote
 from tensorlang.lowering.dump import Dump
-from tensorlang.lowering.pipeline import lower_state
+from tensorlang.lowering.pipeline import barriers_of, lower_state
 from tensorlang.names import Explained
 from tensorlang.polyhedral.nest import nest_text
 from tensorlang.runtime.executable import Executable
@@ -35,6 +36,11 @@ class Lowered(Explained):
     kernel: Kernel
     schedule: Schedule
     args: tuple[Any, ...]
+
+    @property
+    def barriers(self) -> tuple[BarrierNote, ...]:
+        """Why threads of a GPU wait for each other here: for each barrier two threads, and the cell they meet in."""
+        return barriers_of(self.schedule.state)
 
     def __str__(self) -> str:
         return kernel_text(self.kernel)

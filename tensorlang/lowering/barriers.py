@@ -10,7 +10,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, AsyncCommit, AsyncWait, Barrier, LoopKind, Stmt
 from tensorlang.lowering.asynchronous import pipelines
 from tensorlang.polyhedral.barriers import Address, Cells, Join, Joins, Place, chosen, inserted, items, iterations
-from tensorlang.polyhedral.nest import Leaf, Loop, Tree, times
+from tensorlang.polyhedral.nest import Leaf, Loop, Tree, leaves, times
 from tensorlang.polyhedral.nest import Sequence as Branches
 from tensorlang.polyhedral.numbered import first_thread
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
@@ -22,10 +22,20 @@ from tensorlang.schedule.derive.threads import is_block
 TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A barrier: where it stands, in which loops, before which stage ("": at the end), and the pairs that it orders."""
+
+    place: Address
+    loops: tuple[str, ...]
+    before: str
+    joins: tuple[Join, ...]
+
+
 def with_barriers(
     derived: Derived, candidates: Mapping[str, int], together: frozenset[str] = frozenset()
-) -> tuple[Derived, tuple[Join, ...]]:
-    """The schedule with a barrier wherever a dependence joins two threads of a block, and the dependences that do.
+) -> tuple[Derived, tuple[Placed, ...]]:
+    """The schedule with a barrier wherever a dependence joins two threads of a block, and these barriers.
 
     `candidates` are the arrays that may be filled by asynchronous copies, with the number of tiles kept at once;
     `together` the stages whose statements the threads along the axes that they are not bound to run together.
@@ -35,14 +45,14 @@ def with_barriers(
         return derived, ()
     statements = list(derived.scop.statements)
     waits: dict[int, Stmt] = {}
-    leaves: dict[Address, list[int]] = {}
-    found: list[Join] = []
+    added: dict[Address, list[int]] = {}
+    found: list[Placed] = []
     begun: list[str] = []
 
     def insert(place: Address, stmt: Stmt, around: Sequence[Loop], early: Collection[str]) -> None:
         number = len(statements)
         waits[number] = stmt
-        leaves.setdefault(place, []).append(number)
+        added.setdefault(place, []).append(number)
         statements.append(_wait(f"wait{len(waits)}", around, early, derived.scop))
 
     for kernel in kernels:
@@ -60,12 +70,24 @@ def with_barriers(
                 insert(place, AsyncWait(pending), survey.loops[place[:-1]], early[place])
         for place in barriers:
             insert(place, Barrier(), survey.loops[place[:-1]], early[place])
-        found += joins
-    if not leaves:
+        found += [_placed(place, survey, derived, joins) for place in barriers]
+    if not added:
         return derived, ()
-    tree = inserted(derived.tree, leaves)
+    tree = inserted(derived.tree, added)
     scop = replace(derived.scop, statements=_timed(statements, tree))
     return replace(derived, scop=scop, tree=tree, waits=waits, asynchronous=frozenset(begun)), tuple(found)
+
+
+def _placed(place: Address, survey: _Survey, derived: Derived, joins: Sequence[Join]) -> Placed:
+    serial = tuple(loop.name for loop in survey.loops[place[:-1]] if loop.kind is not LoopKind.BOUND)
+    tree: Tree = derived.tree
+    for k in place[:-1]:
+        inner = items(tree)[k]
+        assert isinstance(inner, Loop)
+        tree = inner.body
+    following = items(tree)[place[-1] :]
+    before = derived.scop.statements[next(iter(leaves(following[0])))].stage if following else ""
+    return Placed(place, serial, before, tuple(join for join in joins if place in join.places))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from tensorlang.ir.simplify.statements import simplify_kernel
 from tensorlang.ir.stmt import Kernel
 from tensorlang.ir.verify import verify
 from tensorlang.lowering.asynchronous import copied_ahead
+from tensorlang.lowering.barrier_notes import BarrierNote, barrier_notes
 from tensorlang.lowering.barriers import with_barriers
 from tensorlang.lowering.device import to_device
 from tensorlang.lowering.device.limits import check_limits
@@ -109,6 +110,12 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     check_limits(kernel, target)
     dump.write("device", "loops", partial(kernel_text, kernel))
     return kernel
+
+
+def barriers_of(state: ScheduleState) -> tuple[BarrierNote, ...]:
+    """Why threads of a GPU wait for each other in a schedule: a note for each barrier."""
+    _, placed = with_barriers(derive(state), copied_ahead(state), run_by_lanes(state))
+    return barrier_notes(placed)
 
 
 def _check(derived: Derived, scanned: Scanned, name: str, passes: Sequence[tuple[str, Pass]], order: bool) -> None:

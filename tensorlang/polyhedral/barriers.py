@@ -60,7 +60,8 @@ class Place:
 class Join:
     """Two accesses to one cell by two threads, and the places where a barrier between them may stand.
 
-    The places of `before` come before the sink in its own iterations, the others after the source in its.
+    The places of `before` come before the sink in its own iterations, the others after the source in its. `namer` knows
+    the parameters of `pairs`.
     """
 
     source: Cells
@@ -69,6 +70,7 @@ class Join:
     places: frozenset[Address]
     pairs: isl.Map
     before: frozenset[Address] = frozenset()
+    namer: Namer = field(default_factory=lambda: Namer(frozenset()))
 
     def needs(self, place: Address, loop: Loop) -> bool:
         """Whether a barrier has to stand at one of its places in iterations before the first one of a loop.
@@ -121,7 +123,13 @@ class Joins:
                 }
                 ends = _before(then, shared + 1) | between
                 yield Join(
-                    source, sink, "", frozenset(ends | _after(first, shared + 1, levels)), pairs, frozenset(ends)
+                    source,
+                    sink,
+                    "",
+                    frozenset(ends | _after(first, shared + 1, levels)),
+                    pairs,
+                    frozenset(ends),
+                    self.namer,
                 )
         for depth, loop in enumerate(loops):
             if first.uniform[depth].kind is LoopKind.BOUND or not any(
@@ -132,7 +140,13 @@ class Joins:
             if not pairs.is_empty():
                 ends = _before(then, depth + 1)
                 yield Join(
-                    source, sink, loop, frozenset(ends | _after(first, depth + 1, levels)), pairs, frozenset(ends)
+                    source,
+                    sink,
+                    loop,
+                    frozenset(ends | _after(first, depth + 1, levels)),
+                    pairs,
+                    frozenset(ends),
+                    self.namer,
                 )
 
     def _pairs(self, source: Cells, sink: Cells, equal: Sequence[str], carried: str) -> isl.Map:

@@ -132,6 +132,11 @@ def names_of(pairs: Map) -> tuple[str, str]:
     return pairs.get_tuple_name(DIM.in_), pairs.get_tuple_name(DIM.out)
 
 
+def parameter_names(pairs: Map) -> list[str]:
+    """The names of the parameters of a map, in order."""
+    return [str(pairs.get_dim_name(DIM.param, k)) for k in range(pairs.dim(DIM.param))]
+
+
 def named(pairs: Map, name: str) -> Map:
     """A map into a tuple of a name."""
     return pairs.set_tuple_name(DIM.out, name)
