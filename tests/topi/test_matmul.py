@@ -28,6 +28,10 @@ from tensorlang.topi.register_tile import fixed_width, register_tile
 Array = npt.NDArray[Any]
 
 
+ZEN5 = replace(parse("llvm -mcpu=znver5"), caches=(48 << 10, 1 << 20, 32 << 20))
+"""A machine whose plans are known, whatever the caches of this one."""
+
+
 def extents(tensor: Tensor) -> tuple[int, ...]:
     return tuple(int(extent.value) for extent in tensor.shape if isinstance(extent, Const))
 
@@ -79,7 +83,7 @@ def test_named_shapes(m: int, n: int, k: int) -> None:
 )
 @pytest.mark.parametrize("transposed", [False, True])
 def test_threads_share_the_longer_side(m: int, n: int, k: int, shared: str, transposed: bool) -> None:
-    named, machine = replace(parse("llvm -mcpu=znver5"), cores=2), replace(parse(None), cores=2)
+    named, machine = replace(ZEN5, cores=2), replace(parse(None), cores=2)
     (a, x), (b, y) = factor("a", *((k, m) if transposed else (m, k))), factor("b", *((n, k) if transposed else (k, n)))
     c = topi.matmul(a, b, transposed, transposed)
     assert plan(c, named).shared == shared
@@ -235,7 +239,7 @@ def test_what_follows_weights_in_place(cores: int) -> None:
 def test_few_rows_of_a_batch() -> None:
     (a, x), (b, y) = factor("a", 2, 29, 1100), factor("b", 2, 1100, 301)
     c = topi.batch_matmul(a, b, transpose_b=False)
-    assert plan(c, "llvm -mcpu=znver5").form is Form.FETCHED
+    assert plan(c, ZEN5).form is Form.FETCHED
     np.testing.assert_array_equal(run(c, (a, x), (b, y)), x @ y)
 
 
@@ -314,7 +318,7 @@ def test_large_products_use_large_tiles() -> None:
 def test_what_is_packed() -> None:
     def of(m: int, n: int, k: int, transpose_b: bool = False) -> Plan:
         a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k) if transpose_b else (k, n), name="b")
-        return plan(topi.matmul(a, b, transpose_b=transpose_b), "llvm -mcpu=znver5")
+        return plan(topi.matmul(a, b, transpose_b=transpose_b), ZEN5)
 
     assert of(1024, 1024, 1024).form is Form.PANELS
     assert of(128, 128, 64).form is Form.NEAR
@@ -327,7 +331,7 @@ def test_what_is_packed() -> None:
 
 
 def test_few_rows_read_weights_in_place() -> None:
-    def of(m: int, n: int, k: int, target: str | Target = "llvm -mcpu=znver5") -> Plan:
+    def of(m: int, n: int, k: int, target: Target = ZEN5) -> Plan:
         return plan(topi.matmul(te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b")), target)
 
     whole, parts = of(128, 1000, 1000), of(128, 768, 3072)
@@ -338,5 +342,5 @@ def test_few_rows_read_weights_in_place() -> None:
     assert odd.depth is not None and odd.depth % odd.steps == 0
     assert of(256, 1024, 1024).form is Form.PANELS  # rows that lie apart share the sets of the cache
     assert of(400, 768, 3072).form is Form.FETCHED and of(2000, 768, 3072).form is Form.PANELS
-    two = replace(parse("llvm -mcpu=znver5"), cores=2)
+    two = replace(ZEN5, cores=2)
     assert of(400, 200, 9000, two).form is Form.PANELS  # threads share rows, and those are inside
