@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang import dtypes, te
-from tensorlang.ir.expr import Expr, Var, variables
+from tensorlang.ir.expr import Binary, Cast, Expr, Load, Var, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.target.cuda.runtime import default_architecture
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
+from tensorlang.te.operation import ComputeOp, Reduce
 from tensorlang.topi.gpu.block_tile import Threads, copied_together
 from tensorlang.topi.gpu.blocks import WARP, limits
 from tensorlang.topi.gpu.plan import CORES, MANY
@@ -111,8 +112,9 @@ def fragment_tile(s: Schedule, anchor: Anchor) -> WarpTile | None:
     number of terms has to be known and to fill instructions, and so do columns that lie side by side in B. All other
     rows and columns are filled up with zeros, in shared memory.
     """
-    product, architecture = product_of(compute_op(s, anchor.main)), _architecture(anchor.target)
-    if _element(product, compute_op(s, anchor.main).dtype) is None or architecture < _FIRST:
+    op, architecture = compute_op(s, anchor.main), _architecture(anchor.target)
+    product = product_of(op)
+    if architecture < _FIRST or not _sums_products(op) or _element(product, op.dtype) is None:
         return None
     size, depth, n = _bytes(product), product.depth or 0, product.n
     if not depth or depth * size % _DEPTH_BYTES or (not product.b_transposed and (n is None or n * size % _ACCESS)):
@@ -122,6 +124,16 @@ def fragment_tile(s: Schedule, anchor: Anchor) -> WarpTile | None:
         tiles += _GROUP_TILES
     found = (_sized(tile, depth * size, size, anchor.target) for tile in tiles)
     return min((tile for tile in found if tile is not None), key=lambda tile: _cost(tile, product), default=None)
+
+
+def _sums_products(op: ComputeOp) -> bool:
+    """Whether a stage adds up products of elements, each made as wide as the sum before."""
+    match op.reduction:
+        case (
+            Reduce(sources=(Binary(op="mul", a=Cast(value=Load()), b=Cast(value=Load())),), where=None, init=()) as sums
+        ):
+            return sums.reducer.text() == "sum"
+    return False
 
 
 def _element(product: Product, sums: str) -> str | None:
@@ -176,7 +188,7 @@ def _cost(tile: WarpTile, product: Product) -> tuple[float, int]:
 
 
 def schedule_fragments(s: Schedule, anchor: Anchor, tile: WarpTile) -> None:
-    """Schedule a product and what follows it by a tile."""
+    """Schedule a product that `fragment_tile` takes, and what follows it, by a tile."""
     main = compute_op(s, anchor.main)
     product = product_of(main)
     element, turned, chunk = _element(product, main.dtype), product.b_transposed, _ACCESS // _bytes(product)

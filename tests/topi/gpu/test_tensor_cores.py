@@ -152,6 +152,14 @@ def test_sums_in_16_bits_and_turned_rows_are_made_by_threads() -> None:
     assert chosen([a, b, topi.matmul(a, b, out_dtype="float32")]) is not None
 
 
+def test_what_is_no_sum_is_made_by_threads() -> None:
+    a, b = te.placeholder((32, 32), "float16", "A"), te.placeholder((32, 32), "float16", "B")
+    k = te.reduce_axis((0, 32), "k")
+    wide = "float32"
+    best = te.compute((32, 32), lambda i, j: te.max(a[i, k].astype(wide) * b[k, j].astype(wide), axis=k), tag="matmul")
+    assert chosen([a, b, best]) is None
+
+
 def test_tiles_suit_the_shape_and_the_target() -> None:
     large = product(4096, 4096, 4096, "bfloat16", turned=True)
     assert chosen(large) == WarpTile((128, 128), (64, 32), depth=32, stages=4)
@@ -198,4 +206,7 @@ def test_the_machine_code(name: str) -> None:
 def test_products_are_declared_for_the_target_in_use(target: str, tag: str) -> None:
     a, b = (te.placeholder((64, 64), "bfloat16", name) for name in "AB")
     with parse(target):
-        assert topi.matmul(a, b, out_dtype="float32").op.tag == tag
+        (made,) = (
+            op for op in te.create_schedule(topi.matmul(a, b, out_dtype="float32").op).program.ops if op.name == "C"
+        )
+    assert isinstance(made, te.ComputeOp) and made.tag == tag
