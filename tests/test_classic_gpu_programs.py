@@ -171,7 +171,7 @@ TILES = {"tile_f": [-1, 2, 4, 1], "tile_y": [-1, 1, 7, 1], "tile_x": [-1, 1, 1, 
 
 def convolution_template(most_unrolled: int, explicit: int) -> Case:
     """AutoTVM's template for CUDA at a configuration of four levels of tiles."""
-    task = autotvm.task.create("tutorial/conv2d_no_batching", args=(1, 7, 7, 16, 8, 3, 3, 1), target="cuda")
+    task = autotvm.task.create("classic/conv2d_no_batching", args=(1, 7, 7, 16, 8, 3, 3, 1), target="cuda")
     assert len(task.config_space) == 302400
     wanted: dict[str, Any] = {**TILES, "tile_ry": [-1, 1, 3], "tile_rx": [-1, 1, 3]}
     wanted |= {"auto_unroll_max_step": most_unrolled, "unroll_explicit": explicit}

@@ -191,6 +191,7 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::tensorlang.errors.OneThread")
 @pytest.mark.parametrize("name", CASES)
 def test_kernel(name: str, target: str) -> None:
     s, args = CASES[name]()

@@ -11,7 +11,7 @@ import pytest
 
 from tensorlang import te
 from tensorlang.driver import build, lower
-from tensorlang.errors import ArgumentError, TargetError
+from tensorlang.errors import ArgumentError, OneThread, TargetError
 from tensorlang.ir.construct import array, index, load, store
 from tensorlang.ir.expr import Var, const
 from tensorlang.ir.stmt import INDEX, Barrier, Combiner, DeviceKernel, If, Kernel, Launch, Seq, ThreadReduce
@@ -129,7 +129,8 @@ def test_a_packed_kernel_is_for_one_architecture(two_devices: FakeCupy) -> None:
 def test_what_no_thread_runs_still_computes(cupy: FakeCupy) -> None:
     a = te.placeholder((8,), name="a")
     c = te.compute((8,), lambda i: a[i] * 2, name="c")
-    f = build(te.create_schedule(c.op), [a, c], target="cuda", name="alone")
+    with pytest.warns(OneThread, match="a single thread runs c"):
+        f = build(te.create_schedule(c.op), [a, c], target="cuda", name="alone")
 
     def twice(grid: Any, block: Any, a: npt.NDArray[Any], c: npt.NDArray[Any]) -> None:
         assert grid == block == (1, 1, 1)

@@ -11,6 +11,7 @@ import pytest
 import tensorlang
 from tensorlang import config, te, topi
 from tensorlang.target import parse
+from tensorlang.target.cuda.sass import disassembler
 from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
 from tensorlang.topi.gpu.plan import product_tile, stages_of
@@ -143,6 +144,7 @@ def test_no_kernel_spills(m: int, n: int, k: int, transpose_b: bool, dtype: str)
 
 
 @needs_nvrtc
+@pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_the_machine_code_of_a_large_tile(arch: str) -> None:
     *inputs, out = product(4096, 4096, 4096)
