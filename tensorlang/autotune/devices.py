@@ -11,7 +11,7 @@ from tensorlang.target.detect import runs_here
 from tensorlang.target.gpus import CUDA, DEFAULT_CUDA
 from tensorlang.target.opencl import devices as opencl
 from tensorlang.target.opencl.runtime import devices as opencl_devices
-from tensorlang.target.spec import GPU_KINDS, GpuLimits, Target
+from tensorlang.target.spec import GPU_KINDS, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,7 @@ def _named_cuda(target: Target) -> Target:
     architecture = cuda.architecture_of(cuda.current_device())
     usual, asked = CUDA[DEFAULT_CUDA], target.gpu or CUDA[DEFAULT_CUDA]
     limits = CUDA.get(architecture) or cuda.device_limits(target)
-    return replace(target, cpu=architecture, gpu=_lowered(limits, asked, usual))
-
-
-def _lowered(limits: GpuLimits, asked: GpuLimits, usual: GpuLimits) -> GpuLimits:
-    """Limits with what the target's text has set lower."""
-    threads, shared = limits.max_threads, limits.shared_bytes
-    if asked.max_threads != usual.max_threads:
-        threads = min(threads, asked.max_threads)
-    if asked.shared_bytes != usual.shared_bytes:
-        shared = min(shared, asked.shared_bytes)
-    return replace(limits, max_threads=threads, shared_bytes=shared)
+    return replace(target, cpu=architecture, gpu=limits.lowered(asked, usual))
 
 
 def require_timed(target: Target) -> None:

@@ -119,11 +119,6 @@ def _device_statement(stmt: Stmt) -> Iterator[str]:
             yield from (f"  {line}" for line in _device_lines(stmt.kernel))
 
 
-def device_text(kernel: DeviceKernel) -> str:
-    """Return the code of a launch as readable text."""
-    return "\n".join(_device_lines(kernel)) + "\n"
-
-
 def _device_lines(kernel: DeviceKernel) -> Iterator[str]:
     params = [str(p) for p in kernel.params] + [f"{v.name}: {v.dtype}" for v in kernel.scalars]
     grid, block = (", ".join(map(str, extents)) for extents in (kernel.grid, kernel.block))

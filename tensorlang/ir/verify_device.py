@@ -32,10 +32,9 @@ from tensorlang.ir.stmt import (
     children,
 )
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.ir.warp_arrays import WARP, lane_axes
 
-BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 LANES = (2, 4, 8, 16)
 _WINDOW = 12  # lines of the faulty statement that a message shows
 

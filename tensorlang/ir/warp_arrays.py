@@ -16,9 +16,9 @@ from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.stmt import INDEX, CallMachine, MachineCode, Stmt, walk
+from tensorlang.ir.thread_tags import THREADS
 
 WARP = "warp"
-THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
 @dataclass(frozen=True, slots=True)

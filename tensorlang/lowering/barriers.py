@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tensorlang.ir.expr import Expr, Var, binary, substitute
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, AsyncCommit, AsyncWait, Barrier, LoopKind, Stmt
+from tensorlang.ir.thread_tags import THREADS, is_block, is_thread
 from tensorlang.lowering.asynchronous import pipelines
 from tensorlang.polyhedral.barriers import Address, Cells, Join, Joins, Place, chosen, inserted, items, iterations
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, leaves, times
@@ -17,9 +18,6 @@ from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
 from tensorlang.schedule.axis_range import ZERO, constant
 from tensorlang.schedule.derive.carried import tiles_ahead
 from tensorlang.schedule.derive.plans import BufferPlan, Derived
-from tensorlang.schedule.derive.threads import is_block
-
-TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class _Survey:
         cost = iterations([constant(binary("sub", loop.upper, loop.lower)) for loop in serial])
         self.costs |= {(*address, k): cost for k in range(len(parts) + 1)}
         for k, part in enumerate(parts):
-            if isinstance(part, Loop) and not part.thread.startswith("threadIdx"):
+            if isinstance(part, Loop) and not is_thread(part.thread):
                 self.visit(part.body, (*address, k), (*uniform, part))
             else:
                 touched = tuple(self._accesses(part, uniform, {}))
@@ -145,7 +143,7 @@ class _Survey:
                 for access in statement.reads:
                     yield from self._cells(statement, access, uniform, threads, False)
             case Loop():
-                bound = {**threads, tree.thread: tree} if tree.thread in TAGS else threads
+                bound = {**threads, tree.thread: tree} if is_thread(tree.thread) else threads
                 yield from self._accesses(tree.body, uniform, bound)
             case Branches():
                 for child in tree.children:
@@ -163,7 +161,9 @@ class _Survey:
         cell = _cell(plan, statement, access)
         combined = self.scop.gathered if write else frozenset()
         anyone = statement.stage in self.together
-        who = tuple(None if anyone and tag not in threads else _coordinate(threads.get(tag), combined) for tag in TAGS)
+        who = tuple(
+            None if anyone and tag not in threads else _coordinate(threads.get(tag), combined) for tag in THREADS
+        )
         # Copies of a hybrid operation's array that the loops around tell apart have no dimension in memory.
         shape = ((ZERO,) * (len(cell) - len(plan.buffer.shape))) + plan.buffer.shape
         yield Cells(statement, access.array, cell, shape, access.conditions, who, blocks, write)

@@ -62,10 +62,19 @@ COPY_PASSES: tuple[tuple[str, Pass], ...] = (
     ("clean", simplify_kernel),
 )
 CPU_PASSES = (*LOOP_PASSES, *COPY_PASSES)
-_GUARDED = tuple(("guard_tails", guard_tails) if word == "unroll_tails" else (word, f) for word, f in LOOP_PASSES)
-_PRAGMAS = [word for word, _ in _GUARDED].index("pragmas")
-_INTERLEAVED = (*_GUARDED[:_PRAGMAS], ("interleave", interleave), *_GUARDED[_PRAGMAS:])
-DEVICE_LOOP_PASSES = (*_INTERLEAVED, ("peel_prologue", peel_prologue), ("simplify_peeled", simplify_kernel))
+DEVICE_LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
+    ("unfuse", unfuse),
+    ("unroll_bounds", unroll_bounds),
+    ("simplify", simplify_kernel),
+    ("vector_tails", vector_tails),
+    ("interleave", interleave),
+    ("pragmas", unroll_as_asked),
+    ("guard_tails", guard_tails),
+    ("simplify_tails", simplify_kernel),
+    ("hoist_tests", hoist_tests),
+    ("peel_prologue", peel_prologue),
+    ("simplify_peeled", simplify_kernel),
+)
 DEVICE_PASSES = (*DEVICE_LOOP_PASSES, ("wide_copies", wide_copies))
 PASSES = {"llvm": CPU_PASSES, "interpreter": CPU_PASSES, "cuda": DEVICE_PASSES, "opencl": DEVICE_PASSES}
 

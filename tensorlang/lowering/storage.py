@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tensorlang.ir.expr import Buffer, Expr, binary, substitute
 from tensorlang.ir.stmt import Allocate, Seq, Stmt, map_children, walk, with_buffers, zeros
+from tensorlang.ir.thread_tags import is_thread
 from tensorlang.schedule.axis_range import simple
 from tensorlang.schedule.derive.plans import BufferPlan
 from tensorlang.te.program import unique
@@ -48,7 +49,7 @@ class Storage:
             if loop in self.repeated and not _mentions(body, plan.buffer.name):
                 continue
             inside = _apart(body, plan.buffer)
-            threads = tuple(lane.thread for lane in plan.lanes if lane.thread.startswith("threadIdx"))
+            threads = tuple(lane.thread for lane in plan.lanes if is_thread(lane.thread))
             made = Seq((zeros(plan.buffer), inside)) if plan.is_zeroed else inside
             body = Allocate(plan.buffer, made, threads)
         return body

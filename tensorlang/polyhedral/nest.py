@@ -74,6 +74,18 @@ def loops(tree: Tree) -> Iterator[Loop]:
                 yield from loops(child)
 
 
+def paths(tree: Tree, around: tuple[Loop, ...] = ()) -> Iterator[tuple[int, tuple[Loop, ...]]]:
+    """Yield (statement, the loops around it): the nodes of the tree, outermost first."""
+    match tree:
+        case Loop():
+            yield from paths(tree.body, (*around, tree))
+        case Sequence():
+            for child in tree.children:
+                yield from paths(child, around)
+        case Leaf():
+            yield tree.statement, around
+
+
 def times(tree: Tree, prefix: tuple[int | str, ...] = ()) -> Iterator[tuple[int, tuple[int | str, ...]]]:
     """Yield (statement, time): static positions and loop names in turn, `[p0, loop, p1, loop, p2]`."""
     match tree:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tensorlang.ir.expr import Binary, Const, Expr, binary, same
 from tensorlang.ir.stmt import INDEX, For, If
+from tensorlang.ir.thread_tags import is_thread
 from tensorlang.polyhedral.nest import Loop
 
 MOST_THREADS = 1024
@@ -19,7 +20,7 @@ MOST_THREADS = 1024
 
 def is_numbered(loop: Loop) -> bool:
     """Whether a loop runs on threads whose numbers are known: its bounds are constants, or it begins at 0."""
-    return loop.thread.startswith("threadIdx") and first_thread(loop) is not None
+    return is_thread(loop.thread) and first_thread(loop) is not None
 
 
 def first_thread(loop: Loop) -> int | None:

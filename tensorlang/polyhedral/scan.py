@@ -16,6 +16,7 @@ from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, same
 from tensorlang.ir.loops import with_wishes
 from tensorlang.ir.stmt import INDEX, For, If, LoopKind, Seq, Stmt
+from tensorlang.ir.thread_tags import is_block
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, conditions_text, dims, wraps_quotient
 from tensorlang.polyhedral.ast_expr import convert
@@ -212,7 +213,7 @@ class _Walker:
 
     def _single(self, node: isl.AstNode, loop: Loop, value: Expr | None, path: tuple[str, ...]) -> Stmt:
         """The only iteration of a loop: without the loop, except for one over blocks, or a thread but the first."""
-        stays = loop.thread.startswith("blockIdx") or (is_numbered(loop) and value != _ZERO)
+        stays = is_block(loop.thread) or (is_numbered(loop) and value != _ZERO)
         if value is None or not stays:
             self.single[-1][loop.name] = None
             return with_wishes(self.statement(node, path), loop.pragmas)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.ir.thread_tags import VIRTUAL, is_thread
 from tensorlang.polyhedral.nest import Loop, loops
 from tensorlang.polyhedral.numbered import first_thread
 from tensorlang.polyhedral.witness import Clash, Touch
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive.plans import Derived
 
-_KINDS = (("vthread", "virtual thread"), ("threadIdx", "thread"), ("blockIdx", "block"))
+_KINDS = ((VIRTUAL, "virtual thread"), ("threadIdx", "thread"), ("blockIdx", "block"))
 
 
 def where_they_run(derived: Derived, clash: Clash) -> str:
@@ -28,12 +29,12 @@ def _place(touch: Touch, bound: Mapping[str, Loop]) -> str:
     for name in touch.statement.loops:
         loop = bound.get(name)
         if loop is not None:
-            first = first_thread(loop) if loop.thread.startswith("threadIdx") else constant(loop.lower)
+            first = first_thread(loop) if is_thread(loop.thread) else constant(loop.lower)
             numbers[loop.thread] = touch.values[name] - (first or 0)
     used = {loop.thread for loop in bound.values()}
     found = []
     for kind, word in _KINDS:
-        tags = [kind] if kind == "vthread" else [f"{kind}.{axis}" for axis in "xyz"]
+        tags = [kind] if kind == VIRTUAL else [f"{kind}.{axis}" for axis in "xyz"]
         while tags and tags[-1] not in used:
             tags.pop()
         if tags:

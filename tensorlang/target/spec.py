@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import TracebackType
 from typing import Any
 
@@ -31,6 +31,12 @@ class GpuLimits:
     threads_per_core: int = 2048
     blocks_per_core: int = 32
     shared_per_core: int = 65536
+
+    def lowered(self, asked: GpuLimits, usual: GpuLimits) -> GpuLimits:
+        """These limits, with threads and shared bytes of a block as asked, where that is not usual, and lower."""
+        threads = asked.max_threads if asked.max_threads != usual.max_threads else self.max_threads
+        shared = asked.shared_bytes if asked.shared_bytes != usual.shared_bytes else self.shared_bytes
+        return replace(self, max_threads=min(threads, self.max_threads), shared_bytes=min(shared, self.shared_bytes))
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> GpuLimits:

@@ -9,6 +9,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, ExprLike, Load, Var, as_expr, walk
+from tensorlang.ir.thread_tags import BLOCKS, THREADS, VIRTUAL
 from tensorlang.location import caller
 from tensorlang.te.axis import ZERO, Axis, AxisKind, Range
 from tensorlang.te.check import check_axis_name
@@ -90,7 +91,7 @@ def _bounds(dom: Any, what: str) -> tuple[Expr, Expr]:
     return lower, upper - lower
 
 
-_TAGS = ("vthread", *(f"{kind}Idx.{d}" for kind in ("block", "thread") for d in "xyz"))
+_TAGS = (VIRTUAL, *BLOCKS, *THREADS)
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> Axis:

@@ -20,6 +20,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.primitive import Primitive
@@ -28,8 +29,6 @@ from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.testing.traces import Draw, step_of
 
-BLOCKS = ("blockIdx.x", "blockIdx.y")
-THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _MEMORIES = ("shared", "shared", "shared", "local", "global")
 _BEFORE = ("cache_write", "rfactor", "compute_inline", "fuse", "split", "skew")
 _AFTER = ("vectorize", "unroll", "split", "reorder", "bind", "shift", "peel", "set_scope", "compute_at", "fuse")
@@ -109,7 +108,7 @@ class _Making:
     def root(self, stage: str) -> None:
         """Tiles on blocks, elements on threads; what is left of them inside the loops of a reduction, or not."""
         blocks, threads, rest = [], [], []
-        tags = list(zip(BLOCKS, self.draw(st.permutations(THREADS)), strict=False))
+        tags = list(zip(BLOCKS[:2], self.draw(st.permutations(THREADS)), strict=False))
         for axis in self.leaves(stage, AxisKind.SPATIAL):
             parts = self.cut(stage, axis) if tags and not self.once_in(6) else None
             if parts is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorlang.autotune.model.gpu_machine import GpuMachine
 from tensorlang.autotune.model.nest import Array, Loop, Nest
+from tensorlang.ir.thread_tags import is_thread
 
 WORD = 4
 SPARE_REGISTERS = 48
@@ -53,7 +54,7 @@ def _blocks(nests: Sequence[Nest], machine: GpuMachine) -> Blocks:
     blocks, threads, shared, held = one, one, 0 * one, 0 * one
     for nest in nests:
         blocks = np.maximum(blocks, trips([loop for loop in nest.loops if loop.is_block], count))
-        own = [loop for loop in nest.loops if loop.thread.startswith("threadIdx")]
+        own = [loop for loop in nest.loops if is_thread(loop.thread)]
         threads = np.maximum(threads, trips(own, count))
         if nest.attached and nest.scope != "global":
             elements = _kept(nest) * nest.copies

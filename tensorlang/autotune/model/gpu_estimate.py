@@ -16,6 +16,7 @@ from tensorlang.autotune.model.estimate import Estimate
 from tensorlang.autotune.model.gpu_blocks import WORD, Blocks, kernels, trips
 from tensorlang.autotune.model.gpu_machine import GpuMachine
 from tensorlang.autotune.model.nest import Access, Array, Kind, Loop, Nest, footprint
+from tensorlang.ir.thread_tags import THREADS
 
 GPU_TERMS = ("arithmetic", "shared", "cache", "memory", "steps", "launches")
 SECTOR = 32
@@ -121,7 +122,7 @@ def sectors(nest: Nest, access: Access, warp: int) -> Array:
     """Sectors that the requests of all warps move: few where neighbouring threads touch neighbouring elements."""
     touched = np.ones(nest.count)
     lanes_left = np.full(nest.count, float(warp))
-    for tag in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
+    for tag in THREADS:
         for loop, step in _walked(nest, tag):
             lanes = np.minimum(loop.trips, lanes_left)
             if loop.axis in access.axes:
@@ -141,7 +142,7 @@ def shared_bytes(nest: Nest, access: Access, warp: int) -> Array:
     Neighbouring elements that a thread reads in written-out code come in one request.
     """
     apart, lanes_left = np.ones(nest.count), np.full(nest.count, float(warp))
-    for tag in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
+    for tag in THREADS:
         for loop, _ in _walked(nest, tag):
             lanes = np.minimum(loop.trips, lanes_left)
             apart = apart * (lanes if loop.axis in access.axes else 1)

@@ -13,10 +13,10 @@ from tensorlang.autotune.model.gpu_blocks import Blocks, kernels, trips
 from tensorlang.autotune.model.gpu_estimate import GPU_TERMS, SECTOR, gpu_estimate, sectors, shared_bytes
 from tensorlang.autotune.model.gpu_machine import GpuMachine
 from tensorlang.autotune.model.nest import Access, Array, Kind, Loop, Nest, footprint, stack
+from tensorlang.ir.thread_tags import TAGS
 from tensorlang.target.spec import Target
 
 ACCESSES = 3
-_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
 _KINDS = (Kind.SERIAL, Kind.UNROLLED, Kind.VECTORIZED)
 
 Columns = dict[str, Array]
@@ -63,7 +63,7 @@ def _block_features(blocks: Blocks) -> Columns:
 
 def _loop_features(main: Nest, parts: Sequence[Nest]) -> Columns:
     """Trips of the loops around the heaviest stage, by what runs them, and how its kernel fetches."""
-    found = {f"{tag} trips": _log(_of(main, lambda p, tag=tag: p.thread == tag)) for tag in _TAGS}
+    found = {f"{tag} trips": _log(_of(main, lambda p, tag=tag: p.thread == tag)) for tag in TAGS}
     for kind in _KINDS:
         found[f"{kind.value} trips"] = _log(_of(main, lambda p, kind=kind: p.kind is kind and not p.thread))
     staged = [nest for nest in parts if nest.scope == "shared"]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensorlang.ir.thread_tags import VIRTUAL, is_block, is_thread
+
 Array = npt.NDArray[np.float64]
 
 LINE = 64
@@ -42,17 +44,17 @@ class Loop:
     @property
     def is_thread(self) -> bool:
         """Whether its iterations are threads of a block, or virtual threads of one."""
-        return self.thread.startswith("threadIdx") or self.is_virtual
+        return is_thread(self.thread) or self.is_virtual
 
     @property
     def is_virtual(self) -> bool:
         """Whether its iterations are virtual threads, which one thread runs."""
-        return self.thread == "vthread"
+        return self.thread == VIRTUAL
 
     @property
     def is_block(self) -> bool:
         """Whether its iterations are blocks."""
-        return self.thread.startswith("blockIdx")
+        return is_block(self.thread)
 
 
 @dataclass(frozen=True, slots=True)

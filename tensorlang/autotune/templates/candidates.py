@@ -10,12 +10,11 @@ from typing import overload
 
 from tensorlang.autotune.templates.entity import ANNOTATIONS, AnnotateEntity, ReorderEntity, SplitEntity
 from tensorlang.errors import DefinitionError, shown
+from tensorlang.ir.thread_tags import BLOCKS, THREADS, VIRTUAL
 
 SPLITS = ("factors", "power2", "verbose", "candidate")
 ORDERS = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
 LONGEST = 2**31 - 1  # extents whose divisors are worth looking for
-_BLOCKS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
-_THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 
 
 def divisors(n: int) -> list[int]:
@@ -136,7 +135,7 @@ def gpu_binding(axes: int, virtual: bool) -> AnnotateEntity:
     dimensions = min(3, axes // per_dimension)
     if not dimensions:
         raise DefinitionError(f"binding to a GPU takes at least {per_dimension} axes, got {axes}")
-    bound = [*_BLOCKS[-dimensions:], *(["vthread"] * dimensions if virtual else []), *_THREADS[-dimensions:]]
+    bound = [*BLOCKS[:dimensions][::-1], *([VIRTUAL] * dimensions if virtual else []), *THREADS[:dimensions][::-1]]
     return AnnotateEntity(["fuse"] * (axes - len(bound)) + bound)
 
 

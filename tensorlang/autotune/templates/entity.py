@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from tensorlang.errors import RecordError, shown
+from tensorlang.ir.thread_tags import TAGS
 from tensorlang.te.domain import thread_axis
 
-THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
 _LARGEST = 1e30  # number that a model in float32 can learn from
-ANNOTATIONS = ("none", "vec", "unroll", "fuse", *THREADS)
+ANNOTATIONS = ("none", "vec", "unroll", "fuse", *TAGS)
 
 
 class Entity(Protocol):

@@ -21,6 +21,7 @@ from tensorlang.ir.device.memory import Memory, Offset, Value
 from tensorlang.ir.device.sites import Sites
 from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from tensorlang.ir.numpy_math import truncated_quotient
+from tensorlang.ir.thread_tags import THREADS
 
 Mask: TypeAlias = Array | None  # one bool a thread, None for all
 
@@ -42,7 +43,6 @@ class State:
 Code: TypeAlias = Callable[[State, Mask], Value]
 Place: TypeAlias = Callable[[State, Mask, Lanes], Offset]
 
-_THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _MOST_PLACES = 1 << 22  # offsets kept, of all threads together
 
 
@@ -157,7 +157,7 @@ class Compiler:
         """A function that gives the offsets of elements; it keeps those made of the thread and of uniform variables."""
         name, parts = buffer.name, [self.expr(i, site) for i in index]
         nodes = [n for i in index for n in walk(i)]
-        free = sorted({n.name for n in nodes if isinstance(n, Var)} - set(_THREADS))
+        free = sorted({n.name for n in nodes if isinstance(n, Var)} - set(THREADS))
         reads = any(isinstance(n, Load) for n in nodes)
         self._fixed += 1
         number = self._fixed

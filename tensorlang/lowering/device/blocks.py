@@ -11,8 +11,9 @@ from tensorlang.ir.extremes import extreme
 from tensorlang.ir.loops import with_value
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, Allocate, Barrier, For, If, Let, LoopKind, Seq, Stmt
+from tensorlang.ir.thread_tags import BLOCKS
 from tensorlang.lowering.device.ranges import Ranges, inside, range_of, reads_memory
-from tensorlang.lowering.device.threads import BLOCKS, ONE, ZERO, bound_loops, is_block_loop
+from tensorlang.lowering.device.threads import ONE, ZERO, bound_loops, is_block_loop
 from tensorlang.lowering.passes.full_tile import operands
 
 _LIMITS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535}

@@ -9,7 +9,7 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
 from tensorlang.ir.stmt import INDEX, Allocate, DeviceKernel, For, If, Let, Seq, Stmt, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
-from tensorlang.lowering.device.threads import BLOCKS, THREADS
+from tensorlang.ir.thread_tags import BLOCKS, THREADS
 
 NARROW = "int32"
 _MOST = 2**31 - 1

@@ -11,6 +11,7 @@ from tensorlang.ir.simplify import simplify_stmt
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.stmt import INDEX, Combiner, DeviceKernel, For, Stmt, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.ir.verify_device import verify_device
 from tensorlang.lowering.device.arrays import place_arrays, used
 from tensorlang.lowering.device.blocks import Blocks, blocks
@@ -19,7 +20,6 @@ from tensorlang.lowering.device.lanes import legal_kinds
 from tensorlang.lowering.device.private import Placed, own_arrays
 from tensorlang.lowering.device.ranges import Ranges
 from tensorlang.lowering.device.regions import Regions, block_extents
-from tensorlang.lowering.device.threads import BLOCKS, THREADS
 from tensorlang.lowering.device.warps import check_groups, check_own
 
 

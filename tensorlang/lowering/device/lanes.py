@@ -7,7 +7,8 @@ from dataclasses import replace
 from tensorlang.ir.expr import Const, Var, binary
 from tensorlang.ir.loops import constant_extent, with_kind, with_value
 from tensorlang.ir.stmt import INDEX, For, LoopKind, Stmt, map_children
-from tensorlang.lowering.device.threads import VTHREAD, ZERO, thread_tags
+from tensorlang.ir.thread_tags import VIRTUAL
+from tensorlang.lowering.device.threads import ZERO, thread_tags
 
 _LANES = (16, 8, 4, 2)
 """Elements of the vectors that CUDA C and OpenCL C have."""
@@ -17,7 +18,7 @@ def serial(loop: For, body: Stmt) -> For:
     """A loop that each thread runs, over its body for threads."""
     kind, pragmas = loop.kind, loop.pragmas
     if kind is LoopKind.BOUND:
-        assert loop.thread == VTHREAD, loop.thread
+        assert loop.thread == VIRTUAL, loop.thread
         kind = LoopKind.UNROLLED
     if kind is LoopKind.PARALLEL or (kind is LoopKind.VECTORIZED and thread_tags(loop.body)):
         kind = LoopKind.SERIAL

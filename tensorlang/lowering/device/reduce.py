@@ -30,12 +30,12 @@ from tensorlang.ir.stmt import (
     map_exprs,
     walk,
 )
+from tensorlang.ir.thread_tags import THREADS
 from tensorlang.lowering.device.arrays import Element, accesses, local_arrays, written
 from tensorlang.lowering.device.lanes import serial
 from tensorlang.lowering.device.ranges import Ranges, inside, reads_memory
 from tensorlang.lowering.device.threads import (
     ONE,
-    THREADS,
     ZERO,
     bound_loops,
     first_of,

@@ -27,10 +27,11 @@ from tensorlang.ir.stmt import (
     with_buffers,
 )
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.ir.thread_tags import VIRTUAL
 from tensorlang.lowering.device.arrays import written
 from tensorlang.lowering.device.kernel import Nest, device_kernel
 from tensorlang.lowering.device.ranges import Ranges, inside, range_of, reads_memory
-from tensorlang.lowering.device.threads import VTHREAD, bound_loops
+from tensorlang.lowering.device.threads import bound_loops
 from tensorlang.te.program import unique
 
 
@@ -85,7 +86,7 @@ class _Host:
                     return self.visit(stmt.body, self._wrapping(scope, stmt, stmt.value, stmt.body))
                 ranges = {**scope.ranges, stmt.var.name: range_of(stmt.value, scope.ranges)}
                 return Let(stmt.var, stmt.value, self.visit(stmt.body, replace(scope, ranges=ranges)))
-            case For() if stmt.kind is not LoopKind.BOUND or stmt.thread == VTHREAD:
+            case For() if stmt.kind is not LoopKind.BOUND or stmt.thread == VIRTUAL:
                 return self._host_loop(stmt, scope)
             case If() if _on_device(stmt.cond, scope):
                 then = self.visit(stmt.then, self._wrapping(scope, stmt, stmt.cond, stmt))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.stmt import Combiner, LoopKind
-from tensorlang.polyhedral.nest import Loop, Tree, leaves, loops
-from tensorlang.polyhedral.nest import Sequence as Branches
+from tensorlang.ir.thread_tags import VIRTUAL, is_block, is_thread
+from tensorlang.polyhedral.nest import Loop, Tree, leaves, loops, paths
 from tensorlang.schedule.derive.plans import BufferPlan, Derived
-from tensorlang.schedule.derive.threads import VIRTUAL, is_block
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ComputeOp, buffers
 
@@ -23,7 +22,7 @@ def has_threads(tree: Tree) -> bool:
 
 def check_structure(state: ScheduleState, derived: Derived) -> None:
     """Raise BadArgument for threads inside themselves, and for memory that is not where its users are."""
-    for path in _paths(derived.tree, ()):
+    for _, path in paths(derived.tree):
         _check_path(path)
     bound = {loop.name: loop for loop in loops(derived.tree) if loop.kind is LoopKind.BOUND}
     for name, stage in state.stages.items():
@@ -56,17 +55,6 @@ def _check_path(path: tuple[Loop, ...]) -> None:
             raise BadArgument("", why, legal=legal)
 
 
-def _paths(tree: Tree, path: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    match tree:
-        case Loop():
-            yield from _paths(tree.body, (*path, tree))
-        case Branches():
-            for child in tree.children:
-                yield from _paths(child, path)
-        case _:
-            yield path
-
-
 def _check_shared(stage: str, plan: BufferPlan, bound: dict[str, Loop]) -> None:
     """Shared memory belongs to a block."""
     if any(name in bound and is_block(bound[name].thread) for name in plan.home):
@@ -78,7 +66,7 @@ def _check_shared(stage: str, plan: BufferPlan, bound: dict[str, Loop]) -> None:
 
 def _check_local(stage: str, derived: Derived, plan: BufferPlan, bound: dict[str, Loop]) -> None:
     """Local memory belongs to a thread: what is computed by several threads would be in several places."""
-    own = [bound[n] for n in bound if bound[n].stage == stage and bound[n].thread.startswith("threadIdx")]
+    own = [bound[n] for n in bound if bound[n].stage == stage and is_thread(bound[n].thread)]
     around = [n for n in plan.home if n in bound]
     if own and around:
         why = (
@@ -87,7 +75,7 @@ def _check_local(stage: str, derived: Derived, plan: BufferPlan, bound: dict[str
         )
         raise BadArgument("", why, legal=[f"s[{stage!r}].set_scope('shared')", f"leave {own[0].axis} unbound"])
     readers = [loop for loop in loops(derived.tree) if loop.name in bound and _reads(loop, derived, plan)]
-    threads = [loop for loop in readers if loop.thread.startswith("threadIdx") and loop.name not in plan.home]
+    threads = [loop for loop in readers if is_thread(loop.thread) and loop.name not in plan.home]
     if around and threads:
         why = (
             f"{stage} is in local memory, which each thread has for itself, but it is computed outside of "
@@ -102,8 +90,8 @@ def _check_own(stage: str, plan: BufferPlan, bound: dict[str, Loop], combined: C
 
     Of a reduction over the loops `combined` each thread has the result.
     """
-    around = [bound[n] for n in plan.home if n in bound and bound[n].thread.startswith("threadIdx")]
-    own = [loop for loop in bound.values() if loop.stage == stage and loop.thread.startswith("threadIdx")]
+    around = [bound[n] for n in plan.home if n in bound and is_thread(bound[n].thread)]
+    own = [loop for loop in bound.values() if loop.stage == stage and is_thread(loop.thread)]
     own = [loop for loop in own if loop.name not in combined]
     if around and own:
         why = (

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Const, Expr, Var, binary, same
 from tensorlang.ir.stmt import INDEX, For, LoopKind, Stmt, walk
+from tensorlang.ir.thread_tags import THREADS, is_block, is_thread
 from tensorlang.lowering.device.ranges import Ranges, range_of
 from tensorlang.lowering.passes.full_tile import conjunction, operands
 from tensorlang.polyhedral.numbered import MOST_THREADS
-
-BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-VTHREAD = "vthread"
 
 ZERO, ONE = Const(0, INDEX), Const(1, INDEX)
 
@@ -65,12 +62,12 @@ def thread_loop(loop: For, ranges: Ranges) -> ThreadLoop:
 
 def is_block_loop(stmt: Stmt) -> bool:
     """Whether a statement is a loop bound to `blockIdx`."""
-    return isinstance(stmt, For) and stmt.kind is LoopKind.BOUND and stmt.thread in BLOCKS
+    return isinstance(stmt, For) and stmt.kind is LoopKind.BOUND and is_block(stmt.thread)
 
 
 def is_thread_loop(stmt: Stmt) -> bool:
     """Whether a statement is a loop bound to `threadIdx`."""
-    return isinstance(stmt, For) and stmt.kind is LoopKind.BOUND and stmt.thread in THREADS
+    return isinstance(stmt, For) and stmt.kind is LoopKind.BOUND and is_thread(stmt.thread)
 
 
 def bound_loops(stmt: Stmt) -> Iterator[For]:
@@ -82,7 +79,7 @@ def bound_loops(stmt: Stmt) -> Iterator[For]:
 
 def thread_tags(stmt: Stmt) -> frozenset[str]:
     """The thread axes that loops in a statement are bound to."""
-    return frozenset(loop.thread for loop in bound_loops(stmt) if loop.thread in THREADS)
+    return frozenset(loop.thread for loop in bound_loops(stmt) if is_thread(loop.thread))
 
 
 def first_of(tags: frozenset[str]) -> Expr:

@@ -9,8 +9,7 @@ from tensorlang.ir.expr import Expr, Load, Var, walk
 from tensorlang.ir.loops import with_body
 from tensorlang.ir.stmt import Allocate, AtomicUpdate, CallMachine, For, Kernel, LoopKind, Stmt, Store, map_children
 from tensorlang.ir.stmt import walk as statements
-
-_VIRTUAL = "vthread"
+from tensorlang.ir.thread_tags import VIRTUAL, is_thread
 
 
 def interleave(kernel: Kernel) -> Kernel:
@@ -26,7 +25,7 @@ def interleave(kernel: Kernel) -> Kernel:
 def _visit(stmt: Stmt) -> Stmt:
     virtual: list[For] = []
     body = stmt
-    while isinstance(body, For) and body.thread == _VIRTUAL:
+    while isinstance(body, For) and body.thread == VIRTUAL:
         virtual.append(body)
         body = body.body
     return _inside(virtual, body) if virtual else map_children(stmt, _visit)
@@ -45,7 +44,7 @@ def _crossed(loop: For, virtual: set[str]) -> bool:
     bounds = [node for bound in (loop.lower, loop.upper) for node in walk(bound)]
     if any(isinstance(n, Load) or (isinstance(n, Var) and n.name in virtual) for n in bounds):
         return False
-    return loop.thread.startswith("threadIdx") or (not loop.thread and _sums(loop))
+    return is_thread(loop.thread) or (not loop.thread and _sums(loop))
 
 
 def _sums(loop: For) -> bool:

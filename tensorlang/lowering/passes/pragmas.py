@@ -15,6 +15,7 @@ from tensorlang.ir.loops import (
     with_kind,
 )
 from tensorlang.ir.stmt import AtomicUpdate, For, Kernel, LoopKind, Stmt, Store, children, map_children
+from tensorlang.ir.thread_tags import VIRTUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def _visit(stmt: Stmt, wish: _Wish) -> Stmt:
 
 def _holds_loops(stmt: Stmt) -> bool:
     """Whether a loop is left inside that will not be copied: copies of it would be no straight code."""
-    if isinstance(stmt, For) and stmt.kind is not LoopKind.VECTORIZED and stmt.thread != "vthread":
+    if isinstance(stmt, For) and stmt.kind is not LoopKind.VECTORIZED and stmt.thread != VIRTUAL:
         return stmt.kind is not LoopKind.UNROLLED and (UNROLL_FULL, 1) not in stmt.pragmas
     return any(_holds_loops(child) for child in children(stmt))
 

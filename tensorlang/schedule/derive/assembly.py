@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tensorlang.ir.expr import Expr, Var, binary
 from tensorlang.ir.loops import THREAD_REDUCE
 from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.ir.thread_tags import is_block, is_thread
 from tensorlang.polyhedral.declared import Declared, declared
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence, times
 from tensorlang.polyhedral.ordered import sources
@@ -148,6 +149,6 @@ def _bounds(loop: LoopPlan, statement: Statement) -> tuple[Expr, Expr]:
 def _wrap(loop: LoopPlan, stage: str, body: Tree) -> Loop:
     bounds = loop.range
     limits = bounds.lower, bounds.upper
-    numbers = loop.thread.startswith(("blockIdx", "threadIdx"))  # parts of such a loop would be loops beside each other
+    numbers = is_block(loop.thread) or is_thread(loop.thread)  # parts of such a loop would be loops beside each other
     peel = () if numbers else loop.peel
     return Loop(loop.name, loop.axis, stage, *limits, loop.kind, loop.thread, peel, body, loop.pragmas)

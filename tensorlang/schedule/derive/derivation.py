@@ -14,6 +14,7 @@ from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, substitute
 from tensorlang.ir.loops import ASKED, THREAD_REDUCE
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.ir.thread_tags import VIRTUAL, is_in_block, is_thread
 from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
 from tensorlang.polyhedral.nest import sequence
 from tensorlang.polyhedral.ordered import sources, touching
@@ -35,7 +36,7 @@ from tensorlang.schedule.derive.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.derive.scopes import copies, loops_of_scope
 from tensorlang.schedule.derive.statements import is_true, statements_of
 from tensorlang.schedule.derive.strands import strand_statement
-from tensorlang.schedule.derive.threads import VIRTUAL, around_shared, is_thread, repeated, sunk, with_lanes
+from tensorlang.schedule.derive.threads import around_shared, repeated, sunk, with_lanes
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.relation import backward, ranges
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
@@ -186,7 +187,7 @@ class _Derivation:
         if stage.attach.after:
             return self._following(op, stage.attach)
         kinds, notes = self.state.axis_kinds(stage.name), stage.annotations.items()
-        combined = {n.thread for a, n in notes if is_thread(n.thread) and kinds[a] is AxisKind.REDUCE} - {VIRTUAL}
+        combined = {n.thread for a, n in notes if is_in_block(n.thread) and kinds[a] is AxisKind.REDUCE} - {VIRTUAL}
         prefix = around_shared(stage.scope, self.stages[stage.attach.stage].path(stage.attach.axis), combined)
         return prefix, self._boxes(op, prefix), ()
 
@@ -353,7 +354,7 @@ class _Derivation:
         kind, thread = (note.kind, note.thread) if note else (LoopKind.SERIAL, "")
         peel = point_loops(stage, axis, known)
         pragmas = tuple((word, value) for word, value in stage.pragmas.get(axis, ()) if word in ASKED)
-        if thread.startswith("threadIdx") and self.state.axis_kinds(stage.name)[axis] is AxisKind.REDUCE:
+        if is_thread(thread) and self.state.axis_kinds(stage.name)[axis] is AxisKind.REDUCE:
             pragmas = (*pragmas, (THREAD_REDUCE, 1))
         return LoopPlan(f"{stage.name}.{axis}{suffix}", axis, known[axis], kind, thread, peel, pragmas)
 

@@ -10,30 +10,19 @@ An array that a thread keeps from one region to another is allocated outside of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const
 from tensorlang.ir.stmt import INDEX, LoopKind
-from tensorlang.polyhedral.nest import Loop, Tree, leaves, loops, sequence
+from tensorlang.ir.thread_tags import VIRTUAL, is_in_block
+from tensorlang.polyhedral.nest import Loop, Tree, leaves, loops, paths, sequence
 from tensorlang.polyhedral.nest import Sequence as Branches
 from tensorlang.polyhedral.statement import Statement
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive.plans import BufferPlan, Lane, LoopPlan
-
-VIRTUAL = "vthread"
-
-
-def is_block(thread: str) -> bool:
-    """Whether a tag of a bound loop numbers blocks."""
-    return thread.startswith("blockIdx")
-
-
-def is_thread(thread: str) -> bool:
-    """Whether a tag of a bound loop numbers the threads of a block, or virtual ones."""
-    return thread.startswith("threadIdx") or thread == VIRTUAL
 
 
 def around_shared(scope: str, prefix: tuple[LoopPlan, ...], combined: Collection[str] = ()) -> tuple[LoopPlan, ...]:
@@ -43,7 +32,7 @@ def around_shared(scope: str, prefix: tuple[LoopPlan, ...], combined: Collection
     """
     prefix = tuple(loop for loop in prefix if loop.thread not in combined)
     if scope == "shared":
-        return tuple(loop for loop in prefix if not is_thread(loop.thread))
+        return tuple(loop for loop in prefix if not is_in_block(loop.thread))
     if scope == "warp":
         return tuple(loop for loop in prefix if loop.thread != "threadIdx.x")
     return prefix
@@ -54,7 +43,7 @@ def sunk(tree: Tree, statements: Sequence[Statement]) -> Tree:
     match tree:
         case Loop():
             body = sunk(tree.body, statements)
-            if tree.kind is LoopKind.BOUND and is_thread(tree.thread):
+            if tree.kind is LoopKind.BOUND and is_in_block(tree.thread):
                 return _pushed(tree, body, statements)
             return replace(tree, body=body)
         case Branches():
@@ -98,24 +87,12 @@ def with_lanes(
 
     `known` are all loops by name. Raises BadArgument where the number of threads is not constant.
     """
-    places = dict(_paths(tree, ()))
+    places = dict(paths(tree))
     users: dict[str, list[int]] = {}
     for number, statement in enumerate(scop_statements):
         for access in (*statement.writes, *statement.reads):
             users.setdefault(access.array, []).append(number)
     return {name: _kept(name, plan, [places[k] for k in users.get(name, ())], known) for name, plan in plans.items()}
-
-
-def _paths(tree: Tree, path: tuple[Loop, ...]) -> Iterator[tuple[int, tuple[Loop, ...]]]:
-    """The loops around every statement, as places in the tree."""
-    match tree:
-        case Loop():
-            yield from _paths(tree.body, (*path, tree))
-        case Branches():
-            for child in tree.children:
-                yield from _paths(child, path)
-        case _:
-            yield tree.statement, path
 
 
 def _kept(name: str, plan: BufferPlan, paths: Sequence[tuple[Loop, ...]], known: Mapping[str, LoopPlan]) -> BufferPlan:

@@ -8,6 +8,7 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import same, to_text
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.ir.thread_tags import TAGS, VIRTUAL
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive import ranges_in_place
@@ -15,8 +16,6 @@ from tensorlang.schedule.primitive import Outputs, argument_text, primitive
 from tensorlang.schedule.state import Annotation, ScheduleState
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import HybridOp
-
-THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
 
 
 def _annotate(state: ScheduleState, stage: str, axis: str, note: Annotation) -> ScheduleState:
@@ -155,7 +154,7 @@ class Bind:
         tree = bound.stages[self.stage].order
         for other in _bound_to(bound, self.stage, self.thread):
             together = self.axis in order.path(tree, other) or other in order.path(tree, self.axis)
-            if other != self.axis and together and self.thread != "vthread":
+            if other != self.axis and together and self.thread != VIRTUAL:
                 raise BadArgument("", f"{self.thread} is bound to axis {other} of {self.stage} already")
         _require_one_launch(bound, self.stage)
         return bound, ()
@@ -204,8 +203,8 @@ class EnvThreads:
 
 
 def _require_thread(thread: str) -> None:
-    if thread not in THREADS:
-        raise BadArgument("", f"unknown thread axis {thread!r}; there are {', '.join(THREADS)}")
+    if thread not in TAGS:
+        raise BadArgument("", f"unknown thread axis {thread!r}; there are {', '.join(TAGS)}")
 
 
 def _bound_to(state: ScheduleState, stage: str, thread: str) -> list[str]:

@@ -9,6 +9,7 @@ from tensorlang import dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.ir.loops import BLOCKS_PER_CORE, MOST_UNROLLED, REDUCE_TREE, STRIDED, UNROLL_EXPLICIT
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.ir.thread_tags import is_block
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.relation import PartsRelation, SplitRelation
@@ -100,7 +101,7 @@ def _blocks(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise BadArgument("", f"{BLOCKS_PER_CORE} takes a number of blocks, 1 or more; got {value!r}")
     note = state.stages[stage].annotations.get(axis)
-    if note is None or not note.thread.startswith("blockIdx"):
+    if note is None or not is_block(note.thread):
         why = f"{BLOCKS_PER_CORE} is for loops over the blocks of a GPU, and {axis} of {stage} is not bound to blockIdx"
         raise BadArgument("", why, legal=[f"s[{stage!r}].bind({axis!r}, 'blockIdx.x') first"])
     return value

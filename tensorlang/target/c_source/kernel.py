@@ -10,8 +10,9 @@ from math import prod
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, walk
 from tensorlang.ir.machine import ASYNC_PROXY
-from tensorlang.ir.stmt import AsyncCopy, AtomicUpdate, CallMachine, DeviceKernel, Store, ThreadReduce, stmt_exprs
+from tensorlang.ir.stmt import AsyncCopy, CallMachine, DeviceKernel, ThreadReduce, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.lowering.device.arrays import written
 from tensorlang.target.c_source.code import INT32, UNKNOWN, Code
 from tensorlang.target.c_source.dialect import Dialect
 from tensorlang.target.c_source.memory import ALIGNMENT, SWIZZLED, declaration, size
@@ -64,14 +65,14 @@ def _kernel(kernel: DeviceKernel, text: Text) -> tuple[str, Source]:
     if not re.fullmatch(r"[A-Za-z_]\w*", kernel.name, re.ASCII):
         raise InternalError(f"{kernel.name!r} is no name for a kernel in C")
     text.names.add(kernel.name)
-    written = _written(kernel)
+    stored = written(kernel.body)
     read = {n.buffer.name for e in stmt_exprs(kernel.body) for n in walk(e) if isinstance(n, Load)}
     read |= {s.source.name for s in statements(kernel.body) if isinstance(s, AsyncCopy)}
-    passed_on = bool(written & read & {b.name for b in kernel.params})
+    passed_on = bool(stored & read & {b.name for b in kernel.params})
     codes = [s.code for s in statements(kernel.body) if isinstance(s, CallMachine)]
     fenced = any(ASYNC_PROXY in code.features for code in codes)
     scope = Scope(text, kernel.block, writes_what_it_reads=passed_on, fenced=fenced)
-    scope, params = _parameters(scope, kernel, written)
+    scope, params = _parameters(scope, kernel, stored)
     shared = [(scope.fresh(buffer.name), buffer) for buffer in kernel.shared]
     for name, buffer in shared:
         scope = scope.declare(buffer, Storage(name, buffer, "shared"))
@@ -94,20 +95,6 @@ def _bounds(kernel: DeviceKernel, dialect: Dialect) -> str:
     launch = f"{threads}, {kernel.blocks_per_core}" if kernel.blocks_per_core else threads
     x, y, z = kernel.block
     return dialect.bounds.format(launch=launch, x=x, y=y, z=z)
-
-
-def _written(kernel: DeviceKernel) -> set[str]:
-    """Names of the arrays that a kernel writes to."""
-    found: set[str] = set()
-    for stmt in statements(kernel.body):
-        match stmt:
-            case Store() | AtomicUpdate() | AsyncCopy():
-                found.add(stmt.buffer.name)
-            case ThreadReduce():
-                found |= {buffer.name for buffer, _ in stmt.targets}
-            case CallMachine():
-                found |= {view.buffer.name for view in stmt.views}
-    return found
 
 
 def _parameters(scope: Scope, kernel: DeviceKernel, written: set[str]) -> tuple[Scope, list[str]]:

@@ -13,7 +13,8 @@ from tensorlang.ir.expr import Buffer, Expr, binary, substitute
 from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.machine import LANE, MachineCall, Pointer
 from tensorlang.ir.stmt import CallMachine, Let, Seq, Stmt, View
-from tensorlang.ir.warp_arrays import THREADS, lane_of, registers
+from tensorlang.ir.thread_tags import THREADS
+from tensorlang.ir.warp_arrays import lane_of, registers
 from tensorlang.target.c_source.expressions import address, in_registers, value
 from tensorlang.target.c_source.scope import Scope, Storage
 

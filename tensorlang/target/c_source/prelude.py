@@ -7,7 +7,7 @@ In the texts `$T` is the type of the dtype that a function's name ends with, `$U
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from tensorlang import dtypes
@@ -271,8 +271,3 @@ def definitions(dialect: Dialect, calls: Mapping[str, str]) -> list[str]:
             raise InternalError(f"the prelude has no device function {name}")
         visit(name, given or known[name])
     return list(wanted.values())
-
-
-def uses_double(texts: Iterable[str]) -> bool:
-    """Whether OpenCL has to be told of double precision."""
-    return any("double" in text for text in texts)

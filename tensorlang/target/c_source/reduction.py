@@ -14,12 +14,12 @@ from tensorlang import dtypes
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Load, Var
 from tensorlang.ir.stmt import Combiner, ThreadReduce
+from tensorlang.ir.thread_tags import THREADS
 from tensorlang.target.c_source.code import OR, Code, limits
 from tensorlang.target.c_source.expressions import element, stored, value
 from tensorlang.target.c_source.memory import barrier
 from tensorlang.target.c_source.scope import Scope
 
-_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _COMMUTATIVE = ("add", "mul", "min", "max", "bitand", "bitor", "bitxor", "and", "or")
 
 
@@ -60,8 +60,8 @@ def thread_reduce(scope: Scope, stmt: ThreadReduce) -> None:
 
 
 def _team(scope: Scope, stmt: ThreadReduce) -> _Team:
-    taking = {_AXES.index(tag): count for tag, count in stmt.threads}
-    names = [scope.variables[tag].text for tag in _AXES]
+    taking = {THREADS.index(tag): count for tag, count in stmt.threads}
+    names = [scope.variables[tag].text for tag in THREADS]
     extents = scope.block
     members = [(names[k], n) for k, n in sorted(taking.items()) if extents[k] > 1]
     others = [(names[k], n) for k, n in enumerate(extents) if k not in taking and n > 1]

@@ -43,12 +43,10 @@ class Multiply:
 class Gather:
     """Which address each lane gives to ldmatrix: row, and 16-byte chunk in it, counted from the tile's corner.
 
-    `instruction` is the device function; four matrices fill registers 0 to 3. `by_k`: rows of memory are k, as of a
-    row-major right operand.
+    `instruction` is the device function; four matrices fill registers 0 to 3.
     """
 
     instruction: str
-    by_k: bool
     row: tuple[Digit, ...]
     chunk: tuple[Digit, ...]
 
@@ -105,18 +103,17 @@ def group_multiply(element: str, columns: int, accumulator: str = "f32") -> Mult
     return Multiply(64, columns, 8 * packed, element, accumulator, a_fragment(packed, GROUP), None, c)
 
 
-A_ROWS = Gather("tl_ldmatrix_x4", by_k=False, row=(Digit("lane", 1, 16, 1),), chunk=(Digit("lane", 16, 2, 1),))
+A_ROWS = Gather("tl_ldmatrix_x4", row=(Digit("lane", 1, 16, 1),), chunk=(Digit("lane", 16, 2, 1),))
 """The left operand from [m][k]: one tile of 16 rows by 32 bytes."""
 
 B_COLUMNS = Gather(
     "tl_ldmatrix_x4",
-    by_k=False,
     row=(Digit("lane", 1, 8, 1), Digit("lane", 16, 2, 8)),
     chunk=(Digit("lane", 8, 2, 1),),
 )
 """The right operand from [n][k]: two tiles, of columns 0 to 7 in registers 0 and 1, of 8 to 15 in 2 and 3."""
 
-B_ROWS = Gather("tl_ldmatrix_x4_trans", by_k=True, row=(Digit("lane", 1, 16, 1),), chunk=(Digit("lane", 16, 2, 1),))
+B_ROWS = Gather("tl_ldmatrix_x4_trans", row=(Digit("lane", 1, 16, 1),), chunk=(Digit("lane", 16, 2, 1),))
 """The right operand from [k][n], 16-bit elements only: two tiles, as of B_COLUMNS."""
 
 

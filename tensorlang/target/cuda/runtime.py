@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -113,16 +112,8 @@ def device_limits(target: Target) -> GpuLimits:
     process that only builds leaves CUDA to those it forks.
     """
     table = CUDA.get(target.cpu or DEFAULT_CUDA, CUDA[DEFAULT_CUDA])
-    asked = target.gpu or table
-    limits = table
-    if not target.cpu and device_count():
-        limits = _limits_of(current_device())
-    threads, shared = limits.max_threads, limits.shared_bytes
-    if asked.max_threads != table.max_threads:
-        threads = min(threads, asked.max_threads)
-    if asked.shared_bytes != table.shared_bytes:
-        shared = min(shared, asked.shared_bytes)
-    return replace(limits, max_threads=threads, shared_bytes=shared)
+    limits = _limits_of(current_device()) if not target.cpu and device_count() else table
+    return limits.lowered(target.gpu or table, table)
 
 
 def _limits_of(device: int) -> GpuLimits:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 
 from tensorlang.errors import TargetError
 from tensorlang.ir.stmt import DeviceKernel
@@ -40,11 +39,7 @@ def chosen_device(target: Target) -> OpenclDevice:
 
 def device_limits(target: Target) -> GpuLimits:
     """The limits of the device that a target means, as far as the target does not set lower ones."""
-    limits = chosen_device(target).limits
-    asked = target.gpu or OPENCL
-    threads = limits.max_threads if asked.max_threads == OPENCL.max_threads else asked.max_threads
-    shared = limits.shared_bytes if asked.shared_bytes == OPENCL.shared_bytes else asked.shared_bytes
-    return replace(limits, max_threads=min(threads, limits.max_threads), shared_bytes=min(shared, limits.shared_bytes))
+    return chosen_device(target).limits.lowered(target.gpu or OPENCL, OPENCL)
 
 
 def check_fits(kernel: DeviceKernel, shared_bytes: int, device: OpenclDevice) -> None:

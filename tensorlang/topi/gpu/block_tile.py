@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorlang.ir.expr import Expr
+from tensorlang.ir.thread_tags import THREADS
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
 from tensorlang.topi.gpu.plan import Side
 from tensorlang.topi.operator import extent_of
-
-_THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def tiled(out: Stage, sides: Mapping[str, Side], grid: Sequence[tuple[str, Seque
     out.reorder(*(axis for _, axes in blocks for axis in axes), *deep, second, first, *inside)
     made = {name: part.block for name, part in parts.items()} | _bind_blocks(out, blocks)
     last = out.fuse(*deep) if len(deep) > 1 else deep[0]
-    for axis, tag in zip((first, second, last), _THREADS, strict=True):
+    for axis, tag in zip((first, second, last), THREADS, strict=True):
         out.bind(axis, tag)
     for part, side in zip(parts.values(), sides.values(), strict=True):
         if side.quads > 1:
@@ -152,6 +151,6 @@ def copied_together(stage: Stage, order: Sequence[Axis], threads: Threads, lanes
             stage.vectorize(vector)
         else:
             stage.unroll(vector)
-    for extent, tag in zip(threads.extents, _THREADS, strict=True):
+    for extent, tag in zip(threads.extents, THREADS, strict=True):
         fused, thread = stage.split(fused, factor=extent)
         stage.bind(thread, tag)

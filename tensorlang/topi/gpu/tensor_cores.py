@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang import dtypes, te
 from tensorlang.ir.expr import Binary, Cast, Expr, Load, Var, variables
-from tensorlang.schedule import Schedule
+from tensorlang.schedule import Decision, Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.target.cuda.runtime import default_architecture
 from tensorlang.target.spec import Target
@@ -201,10 +201,10 @@ def schedule_fragments(s: Schedule, anchor: Anchor, tile: WarpTile) -> None:
     held = [str(s.name_of(s.cache_read(copy, "warp", [sums]))) for copy in copies] if tile.lanes == WARP else []
     threads = _bind(s, anchor.output, tile)
     s[sums].compute_at(s[anchor.output], threads.loop)
-    loops = _by_fragments(s[sums], tile.depth, 2 * chunk) if held else _in_steps(s[sums], tile.depth)
+    loops = by_fragments(s[sums], tile.depth, 2 * chunk) if held else _in_steps(s[sums], tile.depth)
     for fragment, word in zip(held, ("a", "bt" if turned else "b")):
         s[fragment].compute_at(s[sums], loops.inner)
-        _load(s[fragment], f"cuda.ldmatrix.{word}.{element}")
+        load_fragments(s[fragment], f"cuda.ldmatrix.{word}.{element}")
     for copy in copies:
         s[copy].compute_at(s[sums], loops.outer)
         copied_together(s[copy], s[copy].op.axis[-2:], threads, chunk, wide=True)
@@ -249,7 +249,7 @@ def _bind(s: Schedule, output: str, tile: WarpTile) -> Threads:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loops:
+class Loops:
     """The loops of sums over tiles in shared memory, over fragments of those, and the outermost of an instruction."""
 
     outer: Axis
@@ -257,7 +257,7 @@ class _Loops:
     tile: Axis
 
 
-def _by_fragments(stage: Stage, terms: int, depth: int) -> _Loops:
+def by_fragments(stage: Stage, terms: int | Decision, depth: int) -> Loops:
     """Cut sums into steps of so many terms, and these into products of fragments of `depth` terms."""
     *batch, i, j = stage.op.axis
     outer, inner = stage.split(stage.op.reduce_axis[0], terms)
@@ -266,18 +266,18 @@ def _by_fragments(stage: Stage, terms: int, depth: int) -> _Loops:
     fragment_j, j = stage.split(j, _COLUMNS)
     stage.reorder(*batch, outer, inner, fragment_i, fragment_j, i, j, k)
     stage.unroll(inner)
-    return _Loops(outer, inner, i)
+    return Loops(outer, inner, i)
 
 
-def _in_steps(stage: Stage, terms: int) -> _Loops:
+def _in_steps(stage: Stage, terms: int) -> Loops:
     """Cut the sums of a warp group into steps of so many terms."""
     *batch, i, j = stage.op.axis
     step, k = stage.split(stage.op.reduce_axis[0], terms)
     stage.reorder(*batch, step, i, j, k)
-    return _Loops(step, step, i)
+    return Loops(step, step, i)
 
 
-def _load(stage: Stage, instruction: str) -> None:
+def load_fragments(stage: Stage, instruction: str) -> None:
     """Fragments of a factor from shared memory."""
     rows, columns = te.intrin(instruction).op.shape
     *_, i, j = stage.op.axis

@@ -24,6 +24,7 @@ from tensorlang.ir.expr import Binary, Cast, Load
 from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
+from tensorlang.topi.gpu.tensor_cores import by_fragments, load_fragments
 
 ROWS, COLUMNS, WARP = 16, 8, 32
 WIDE = 16
@@ -126,12 +127,13 @@ def _schedule(room: Room, group: Group, product: Product) -> None:
     held = [s[s.cache_read(copy.name, "warp", [total.name])] for copy in shared]
     out = s[group.output.name]
     total.compute_at(out, _bind_output(out, tile))
-    step, part = _multiply(total, tile, depth, f"cuda.mma.m16n8k{depth}.{element}{'.bt' if product.turned else ''}")
+    loops = by_fragments(total, tile.terms, depth)
+    total.tensorize(loops.tile, te.intrin(f"cuda.mma.m16n8k{depth}.{element}{'.bt' if product.turned else ''}"))
     for fragment, name in zip(held, ("a", "bt" if product.turned else "b"), strict=True):
-        fragment.compute_at(total, part)
-        _load(fragment, f"cuda.ldmatrix.{name}.{element}")
+        fragment.compute_at(total, loops.inner)
+        load_fragments(fragment, f"cuda.ldmatrix.{name}.{element}")
     for copy in shared:
-        copy.compute_at(total, step)
+        copy.compute_at(total, loops.outer)
         _fetch(copy, tile, WIDE // product.itemsize)
         copy.swizzle()
         copy.pipeline(tile.pipeline)
@@ -203,29 +205,6 @@ def _bind_output(out: Stage, tile: _Tile) -> Axis:
         out.bind(axis, tag)
     out.vectorize(pair)
     return warp_j
-
-
-def _multiply(total: Stage, tile: _Tile, depth: int, name: str) -> tuple[Axis, Axis]:
-    """Sum a warp's tile by an instruction; returns the loops around a step and around a fragment of terms."""
-    (i, j), (k,) = total.op.axis, total.op.reduce_axis
-    step, inside = total.split(k, tile.terms)
-    part, term = total.split(inside, depth)
-    around_i, i = total.split(i, ROWS)
-    around_j, j = total.split(j, COLUMNS)
-    total.reorder(step, part, around_i, around_j, i, j, term)
-    total.unroll(part)
-    total.tensorize(i, te.intrin(name))
-    return step, part
-
-
-def _load(stage: Stage, name: str) -> None:
-    """Load fragments of an operand from shared memory."""
-    rows, columns = te.intrin(name).op.shape
-    i, j = stage.op.axis
-    around_i, i = stage.split(i, int(rows.value))
-    around_j, j = stage.split(j, int(columns.value))
-    stage.reorder(around_i, around_j, i, j)
-    stage.tensorize(i, te.intrin(name))
 
 
 def _fetch(copy: Stage, tile: _Tile, wide: int) -> None:

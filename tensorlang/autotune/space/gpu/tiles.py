@@ -36,6 +36,7 @@ from tensorlang.autotune.space.room import Form, Room
 from tensorlang.autotune.space.structure import Group, is_read_often
 from tensorlang.autotune.space.structure import Stage as Described
 from tensorlang.autotune.task import Task
+from tensorlang.ir.thread_tags import VIRTUAL
 from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
@@ -287,7 +288,7 @@ def bind_tile(out: Stage, sides: Sequence[Side], names: Mapping[str, str], other
     for side, block in zip(sides[:2], reversed(blocks), strict=False):
         out.bind(block, f"blockIdx.{side.tag}")
     for strand in virtual:
-        out.bind(strand, "vthread")
+        out.bind(strand, VIRTUAL)
     for side, thread in zip(sides, reversed(threads), strict=True):
         out.bind(thread, f"threadIdx.{side.tag}")
     for axis in inner[:-1]:
