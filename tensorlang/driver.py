@@ -36,11 +36,12 @@ class Lowered(Explained):
     kernel: Kernel
     schedule: Schedule
     args: tuple[Any, ...]
+    target: Target
 
     @property
     def barriers(self) -> tuple[BarrierNote, ...]:
         """Why threads of a GPU wait for each other here: for each barrier two threads, and the cell they meet in."""
-        return barriers_of(self.schedule.state)
+        return barriers_of(self.schedule.state, self.target)
 
     def __str__(self) -> str:
         return kernel_text(self.kernel)
@@ -57,7 +58,8 @@ def lower(
     accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
     """
     params, _ = _signature(_check_schedule(s), args)
-    return Lowered(_lowered(s, params, name, parse(target), Dump(name)), s, tuple(args))
+    chosen = parse(target)
+    return Lowered(_lowered(s, params, name, chosen, Dump(name)), s, tuple(args), chosen)
 
 
 def _lowered(s: Schedule, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:

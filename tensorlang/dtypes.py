@@ -9,10 +9,15 @@ Promotion (`promote`), for two expressions of different dtype:
 | two signed, or two unsigned integers | the wider |
 | signed and unsigned integer | the signed one if it is wider, else the next signed width (int64 at most) |
 | integer and float | the float |
-| two floats | the wider; float16 with bfloat16 gives float32 |
+| two floats | the wider; two different ones of one width (float16 with bfloat16) give float32 |
 
 Python literals are weak: they take the dtype of the other operand (a float literal beside an
 integer or bool makes float32; an int literal beside a bool makes int32).
+
+The narrow floats (float16, bfloat16, float8_e4m3fn, float8_e5m2) are computed in float32, and every result is rounded
+to the nearest, ties to even. What is too large becomes an infinity; float8_e4m3fn has none, and it becomes NaN: 464 is
+still its largest value 448, all above is not. Nothing saturates: clip first where it should. float64 and int64 go to
+bfloat16 and to float8 through float32. (OCP 8-bit Floating Point Specification; ml_dtypes.)
 """
 
 from __future__ import annotations
@@ -34,7 +39,8 @@ Kind = Literal["bool", "int", "uint", "float"]
 class DType:
     """An element type: name, kind, storage bits, and LLVM type name.
 
-    bfloat16 is its bits there: LLVM gives up on vectors of its own bfloat type that are no power of two long.
+    bfloat16 is its bits there: LLVM gives up on vectors of its own bfloat type that are no power of two long. So are
+    the floats of 8 bits, which LLVM does not have.
     """
 
     name: str
@@ -50,11 +56,26 @@ class DType:
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype that stores one element."""
-        return np.dtype(ml_dtypes.bfloat16) if self.name == "bfloat16" else np.dtype(self.name)
+        return np.dtype(getattr(ml_dtypes, self.name)) if self.is_extension else np.dtype(self.name)
 
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
+
+    @property
+    def is_narrow_float(self) -> bool:
+        """Whether it is a float that is computed in float32 and rounded."""
+        return self.is_float and self.bits < 32
+
+    @property
+    def is_extension(self) -> bool:
+        """Whether it is a float that only ml_dtypes gives to NumPy; other libraries hold its bits as integers."""
+        return self.is_float and self.llvm.startswith("i")
+
+    @property
+    def bits_dtype(self) -> str:
+        """The unsigned integers that hold the bits of an element: uint16 for bfloat16."""
+        return f"uint{8 * self.bytes}"
 
     @property
     def is_integer(self) -> bool:
@@ -68,11 +89,15 @@ TABLE: dict[str, DType] = {
         *(DType(f"{k}{b}", k, b, f"i{b}") for k in ("int", "uint") for b in (8, 16, 32, 64)),
         DType("float16", "float", 16, "half"),
         DType("bfloat16", "float", 16, "i16"),
+        DType("float8_e4m3fn", "float", 8, "i8"),
+        DType("float8_e5m2", "float", 8, "i8"),
         DType("float32", "float", 32, "float"),
         DType("float64", "float", 64, "double"),
     )
 }
-_ALIASES = {"int": "int32", "uint": "uint32", "float": "float32", "double": "float64", "half": "float16"}
+_ALIASES = {"int": "int32", "uint": "uint32", "float": "float32", "double": "float64", "half": "float16"} | {
+    "e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"
+}  # fmt: skip
 
 
 def info(name: str) -> DType:
@@ -94,8 +119,10 @@ def canonical(name: Any) -> str:
 
 
 def limits(name: str) -> tuple[int | float, int | float]:
-    """Return the smallest and the largest value of a dtype (infinities for floats)."""
+    """Return the smallest and the largest value of a dtype: infinities for floats that have them."""
     d = info(name)
+    if d.name == "float8_e4m3fn":
+        return smallest_float(name), -smallest_float(name)
     if d.kind == "float":
         return float("-inf"), float("inf")
     if d.kind == "bool":

@@ -86,7 +86,7 @@ class NDArray:
     """A contiguous array of a fixed shape and dtype; kernels read and write it in place.
 
     `data` is the memory: a NumPy array, on a GPU one of CuPy or pyopencl. `dtype` is that of its elements where it is
-    not what `data` says: device libraries hold bfloat16 as uint16.
+    not what `data` says: device libraries hold bfloat16 and float8 as their bits.
     """
 
     __slots__ = ("_dtype", "data", "device")

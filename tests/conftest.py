@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tensorlang.runtime import openmp
+
+if TYPE_CHECKING:
+    from tests.target.cuda.emulated import EmulatedCupy
 
 _TESTS = Path(__file__).parent
 _PACKAGES = ("tensorlang", "examples", "benchmarks")
@@ -26,15 +31,41 @@ settings.register_profile("nightly", deadline=None, max_examples=2000, database=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 Golden = Callable[..., None]
+_RUN = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --update-golden."""
+    """Add --update-golden and --emulated-cuda."""
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+    parser.addoption("--emulated-cuda", action="store_true", help="run the tests of CUDA devices on an emulated one")
 
 
-def pytest_sessionstart() -> None:
-    """Import every module of ours, whatever the tests of this process are.
+def pytest_configure(config: pytest.Config) -> None:
+    """Name a folder that the processes of a run share, and the markers."""
+    config.addinivalue_line("markers", "cuda_device: runs on a CUDA device, and is skipped where there is none")
+    config.addinivalue_line("markers", "not_for_nvrtc(reason): makes CUDA texts that are wrong on purpose")
+    if not hasattr(config, "workerinput"):
+        config.stash[_RUN] = tempfile.TemporaryDirectory(prefix="tensorlang-tests-")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of pytest-xdist the folder."""
+    node.workerinput["run"] = node.config.stash[_RUN].name
+
+
+def _folder_of_run(config: pytest.Config) -> Path:
+    return Path(config.workerinput["run"] if hasattr(config, "workerinput") else config.stash[_RUN].name)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the folder."""
+    if (folder := config.stash.get(_RUN, None)) is not None:
+        folder.cleanup()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import every module of ours, whatever the tests of this process are, and watch what they make for GPUs.
 
     hypothesis draws constants that it finds in the source of imported modules: with fewer modules, or others, the same
     test has other examples.
@@ -45,6 +76,15 @@ def pytest_sessionstart() -> None:
             if not _ELSEWHERE.fullmatch(found.name):
                 with suppress(Exception):  # what cannot be imported here fails the tests that need it
                     import_module(found.name)
+    config = session.config
+    from tests.cuda_kernels import CudaKernels, watch
+    from tests.target.cuda import emulated
+
+    kernels = CudaKernels(_folder_of_run(config) / "cuda_kernels")
+    watch(kernels)
+    config.pluginmanager.register(kernels)
+    if config.getoption("--emulated-cuda"):
+        emulated.install(pytest.MonkeyPatch(), emulated.EmulatedCupy())
 
 
 @pytest.fixture(autouse=True)
@@ -59,16 +99,39 @@ def own_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Verify every stage of lowering, and keep compiled kernels and records in folders of this run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TENSORLANG_CHECK", "1")
-        patch.setenv("TENSORLANG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TENSORLANG_CACHE_DIR", str(_folder_of_run(request.config) / "cache"))
         patch.setenv("TENSORLANG_STORE", str(tmp_path_factory.mktemp("store")))
         patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl")))
         for name in ("TENSORLANG_DUMP", "TENSORLANG_LOG", "TENSORLANG_BUDGET", "TENSORLANG_CACHE"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture
+def emulated_cuda(monkeypatch: pytest.MonkeyPatch) -> EmulatedCupy:
+    """A CUDA device in place of this machine's, with one Hopper that runs CUDA texts on the CPU."""
+    from tests.target.cuda import emulated
+
+    if why := emulated.why_not():
+        pytest.skip(why)
+    return emulated.install(monkeypatch, emulated.EmulatedCupy())
+
+
+@pytest.fixture(params=[pytest.param("gpu", marks=pytest.mark.cuda_device), "emulated"])
+def any_cuda(request: pytest.FixtureRequest) -> Any:
+    """CuPy, with this machine's GPU and with the emulated one."""
+    from tensorlang.target.cuda import runtime
+    from tests.device_targets import why_no_cuda
+
+    if request.param == "emulated":
+        return request.getfixturevalue("emulated_cuda")
+    if why := why_no_cuda():
+        pytest.skip(why)
+    return runtime.cupy()
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from tensorlang.autotune.importers.ansor_steps import replay_steps
 from tensorlang.errors import MissingDependency, TargetError
 from tensorlang.runtime.host_program import device_kernels
 from tensorlang.target.c_source import CUDA, module_source
-from tensorlang.target.opencl import runtime
 from tensorlang.testing import check_schedule
 from tests.autotune.importers.programs import conv2d_layer
 from tests.autotune.importers.test_ansor_steps import DEVICE
 from tests.classic import convolutions, elementwise, products, reductions, scans
+from tests.device_targets import DEVICE_TARGETS
 from tests.programs import Case
 from tests.target.cuda.compiled import needs_nvrtc
 
@@ -55,16 +55,9 @@ PROGRAMS: dict[str, tuple[Callable[[], Case], Mapping[str, int]]] = {
 }
 
 
-@pytest.fixture(params=["interpreter", "opencl"])
+@pytest.fixture(params=DEVICE_TARGETS)
 def target(request: pytest.FixtureRequest) -> str:
-    """A target that runs threads; opencl only where there is a device."""
-    if request.param == "opencl":
-        try:
-            found = runtime.devices()
-        except MissingDependency as error:
-            pytest.skip(str(error))
-        if not found:
-            pytest.skip("no OpenCL driver is installed")
+    """A target that runs threads."""
     return str(request.param)
 
 
@@ -123,7 +116,7 @@ def test_first_program_of_the_tutorials(target: str) -> None:
     if tgt_gpu.kind.name in ("cuda", "opencl"):
         dev_module = fadd.imported_modules[0]
         assert dev_module.type_key == tgt_gpu.kind.name
-        assert "get_local_id(0)" in dev_module.get_source()
+        assert ("threadIdx.x" if tgt_gpu.kind.name == "cuda" else "get_local_id(0)") in dev_module.get_source()
     else:
         assert fadd.imported_modules == []
 

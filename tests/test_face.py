@@ -129,7 +129,7 @@ def test_ndarray_copies() -> None:
         a.copyto([0])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "uint8", "int64"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float16", "bool", "uint8", "int64"])
 def test_empty_of_every_kind(dtype: str) -> None:
     a = tvm.nd.empty((3, 2), dtype)
     a[:] = 1

@@ -368,30 +368,41 @@ def test_compiled_kernels_are_shown() -> None:
 
 
 def test_conformance_is_read_from_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\ndef test_c(): pytest.skip('x')\n"
+    tests = ("@pytest.mark.a\ndef test_a(): pass", "def test_b(): assert 0", "def test_c(): pytest.skip('x')")
+    program = "\n".join(["import pytest", *tests])
     (tmp_path / "test_it.py").write_text(program, encoding="utf-8")
     monkeypatch.setattr(conformance, "ROOT", tmp_path)
     found = conformance.check("it", ("test_it.py", "missing"), "", 60)
     assert (found.passed, found.skipped, len(found.failed), found.good) == (1, 1, 1, False)
     assert found.failed[0].endswith("test_b")
-    assert conformance.check("it", ("test_it.py",), "test_a", 60).good
-    nothing = conformance.check("it", ("test_it.py",), "no_such_test", 60)
+    assert conformance.check("it", ("test_it.py",), "a", 60).good
+    nothing = conformance.check("it", ("test_it.py",), "no_such_mark", 60)
     assert nothing.passed == 0 and not nothing.good
     assert conformance.check("it", ("test_it.py",), "", 0.01).problem == "not done within 0 s"
+
+
+def test_tests_that_come_too_late_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import time\ndef test_long(): time.sleep(2)\ndef test_late(): pass\n"
+    (tmp_path / "test_it.py").write_text(program, encoding="utf-8")
+    monkeypatch.setattr(conformance, "ROOT", tmp_path)
+    monkeypatch.setattr(conformance, "_TEST_SHARE", 0.02)
+    found = conformance.check("it", ("test_it.py",), "", 60)
+    assert (found.passed, found.skipped) == (1, 1)
+    assert found.problem == "1 tests were not begun within 1 s" and not found.good
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_the_tests_that_suit_the_machine_are_run(on_gpu: bool) -> None:
     asked: list[Any] = []
 
-    def tests(name: str, paths: Any, words: str, seconds: float) -> Checked:
-        asked.append((words, paths, seconds))
-        assert all((conformance.ROOT / path).exists() for path in paths if "topi" not in path)
+    def tests(name: str, paths: Any, marks: str, seconds: float) -> Checked:
+        asked.append((marks, paths, seconds))
+        assert all((conformance.ROOT / path).exists() for path in paths)
         return Checked(name, 90, 2, ("a.b",), 12.0)
 
     run, printed = a_run(FakeClock())
     run.conformance(tests, on_gpu)
-    assert asked[0][0] == ("cuda" if on_gpu else "")
+    assert asked[0][0] == ("cuda_device" if on_gpu else "")
     assert asked[0][2] == pytest.approx(0.4 * 540)
     assert "a.b" in printed.getvalue()
     assert not run.good
@@ -404,7 +415,7 @@ def test_without_a_gpu_the_command_says_so(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "No kernel can be measured here: no CUDA driver on this machine" in made.output
     assert "--compile-only" in made.output
 
-    monkeypatch.setattr(command, "check", lambda name, paths, words, seconds: Checked(name, passed=3))
+    monkeypatch.setattr(command, "check", lambda name, paths, marks, seconds: Checked(name, passed=3))
     monkeypatch.setattr(nvrtc, "is_available", lambda: False)
     out = tmp_path / "result.json"
     made = CliRunner().invoke(main, ["gpu", "--check", "--json", str(out)])

@@ -82,7 +82,7 @@ SHOWN = {
     ),
     "08_cluster": (
         "measuring for\n",
-        "12 trials, 12 measured\n",
+        "6 trials, 6 measured\n",
         "threads of the device: 1\n",
         "every record names its machine: True\n",
         "the best schedule: equal to NumPy\n",
@@ -111,6 +111,7 @@ SHOWN = {
         " in shared, swizzled",
         "] in warp\n",
         "machine cuda.mma.m16n8k16.bf16.update(",
+        " for A.shared.filled",
         "which lane 4 * (threadIdx.x % 8) + threadIdx.x // 8 of its warp holds, not itself (threadIdx.x)",
     ),
 }

@@ -52,7 +52,7 @@ LOG = "cluster.jsonl"
 with autotune.machines_of(f"{address}/board") as machines:
     target = machines.target_of("llvm")
     task = autotune.create_task("matmul", (64, 128, 96), target)
-    result = autotune.tune(task, trials=12, log=LOG, runner=machines)
+    result = autotune.tune(task, trials=6, log=LOG, runner=machines)
 
 assert result.best is not None
 print(f"{len(result.records)} trials, {sum(r.ok or r.status == 'noisy' for r in result.records)} measured")

@@ -145,6 +145,18 @@ shown = [
 print("\n" + "\n".join(line[:120] for line in shown))
 
 # %% [markdown]
+# ## A thread that copies for all
+#
+# From sm_90 on, one thread can ask for a whole tile of A (`bulk_copy`): the loops over threads are gone, and all wait
+# at barriers in shared memory, which count the bytes that arrive. The wait stands where it stood.
+
+# %%
+s = scheduled()
+s["A.shared"].bulk_copy()
+loops = str(tensorlang.lower(s, [A, B, bias, D], target="cuda -arch=sm_90a"))
+print("\n" + "\n".join(line.strip()[:120] for line in loops.splitlines() if "A.shared.filled" in line))
+
+# %% [markdown]
 # ## What is refused
 #
 # With the lanes numbered down the columns first, a thread would need sums that another one holds in its registers.

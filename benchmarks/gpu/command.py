@@ -16,7 +16,7 @@ from rich.console import Console
 
 from benchmarks.gpu import jobs, tables
 from benchmarks.gpu.compiled import ARCHITECTURES, Resources
-from benchmarks.gpu.conformance import ON_A_GPU, WITHOUT, Check, Checked, check
+from benchmarks.gpu.conformance import CUDA_TESTS, ON_A_GPU, WITHOUT, Check, Checked, check
 from benchmarks.gpu.contest import Outcome
 from benchmarks.gpu.device import why_no_device
 from benchmarks.gpu.peers import LIBRARIES
@@ -74,9 +74,9 @@ class Run:
 
     def conformance(self, tests: Check, on_gpu: bool) -> None:
         """Run the tests that can be run here."""
-        name, paths, words = ("cuda", ON_A_GPU, "cuda") if on_gpu else ("opencl, interpreter", WITHOUT, "")
+        name, paths, marks = ("cuda", ON_A_GPU, CUDA_TESTS) if on_gpu else ("opencl, interpreter", WITHOUT, "")
         self.console.print(f"conformance of {name}", highlight=False)
-        self.checked.append(tests(name, paths, words, CHECK_SHARE * self.left))
+        self.checked.append(tests(name, paths, marks, CHECK_SHARE * self.left))
         self.console.print(tables.conformance(self.checked[-1:]))
 
     def measure(self, workloads: Sequence[Workload], processes: Processes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,12 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from benchmarks.gpu.time_limit import NO_TIME, PLUGIN
+
 ROOT = Path(__file__).resolve().parents[2]
-ON_A_GPU = ("tests/conformance/test_device_kernels.py", "tests/target/cuda/test_on_device.py", "tests/topi/gpu")
-"""Tests that run on a CUDA device where there is one."""
+ON_A_GPU = (
+    "tests/conformance",
+    "tests/target/cuda",
+    "tests/topi/gpu",
+    "tests/test_classic_gpu_programs.py",
+    "tests/autotune/gpu",
+)
+"""Where the tests of CUDA devices are."""
+CUDA_TESTS = "cuda_device"
+"""The mark of those that run on a device."""
 WITHOUT = ("tests/conformance/test_device_kernels.py", "tests/target/opencl")
 """Tests that need an OpenCL runtime, of the CPU for instance, or nothing."""
 _LONGEST_REASON = 300
+_TEST_SHARE = 0.9
+"""Of the time, that is over when the last test begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +49,11 @@ class Checked:
 
 
 Check = Callable[[str, Sequence[str], str, float], Checked]
-"""Runs tests: a name for them, their paths, words of those chosen (pytest's -k), and the seconds they may take."""
+"""Runs tests: a name for them, their paths, the marks of those chosen (pytest's -m), and the seconds they may take."""
 
 
-def check(name: str, paths: Sequence[str], words: str, seconds: float) -> Checked:
-    """Run tests of this project."""
+def check(name: str, paths: Sequence[str], marks: str, seconds: float) -> Checked:
+    """Run tests of this project; those that are not begun in time are counted as a problem."""
     there = [path for path in paths if (ROOT / path).exists()]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -50,22 +63,28 @@ def check(name: str, paths: Sequence[str], words: str, seconds: float) -> Checke
             "-p",
             "no:cacheprovider",
             f"--junitxml={report}",
-            *(["-k", words] if words else []),
+            *("-p", PLUGIN, f"--time-limit={_TEST_SHARE * seconds}"),
+            *(["-m", marks] if marks else []),
         ]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = [sys.executable, "-m", "pytest", *options, *there]
         try:
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=seconds)  # noqa: PLW1510
+            done = subprocess.run(
+                command, check=False, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", timeout=seconds
+            )
         except subprocess.TimeoutExpired:
             return Checked(name, problem=f"not done within {seconds:.0f} s")
         if not report.exists():
             return Checked(name, problem=(done.stderr or done.stdout).strip()[-_LONGEST_REASON:])
-        return _read(name, ElementTree.parse(report).getroot())
+        return _read(name, ElementTree.parse(report).getroot(), seconds)
 
 
-def _read(name: str, root: ElementTree.Element) -> Checked:
+def _read(name: str, root: ElementTree.Element, limit: float) -> Checked:
     cases = list(root.iter("testcase"))
     failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
     skipped = [c for c in cases if c.find("skipped") is not None]
     seconds = sum(float(suite.get("time", 0)) for suite in root.iter("testsuite"))
     names = tuple(f"{c.get('classname')}.{c.get('name')}" for c in failed)
-    return Checked(name, len(cases) - len(failed) - len(skipped), len(skipped), names, seconds)
+    late = sum(NO_TIME in (reason.get("message") or "") for case in skipped for reason in case.iter("skipped"))
+    problem = f"{late} tests were not begun within {_TEST_SHARE * limit:.0f} s" if late else ""
+    return Checked(name, len(cases) - len(failed) - len(skipped), len(skipped), names, seconds, problem)

@@ -297,13 +297,14 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A named array. `scope`: global, local (of a thread), warp, shared; `swizzled`: rows in turned order of chunks."""
+    """A named array. `scope`: global, local (of a thread), warp, shared; `swizzled`, in `panels`: see ir.swizzle."""
 
     name: str
     shape: tuple[Expr, ...]
     dtype: str
     scope: str = "global"
     swizzled: bool = False
+    panels: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -573,9 +574,8 @@ def to_text(expr: Expr, rank: int = 0) -> str:
     """Return the one text form of an expression, with the fewest parentheses."""
     match expr:
         case Const():
-            if expr.dtype in ("int32", "int64", "bool", "float32"):
-                return repr(expr.value)
-            return f"{expr.dtype}({expr.value!r})"
+            plain = expr.dtype in ("int32", "int64", "bool", "float32")
+            return repr(expr.value) if plain else f"{expr.dtype}({expr.value!r})"
         case Var():
             return expr.name
         case Unary():

@@ -182,7 +182,7 @@ def _unary(source: Source, expr: Unary) -> tuple[str, Interval]:
 def _cast(source: Source, expr: Cast) -> tuple[str, Interval]:
     code, interval = _translate(source, expr.value)
     origin, target = dtypes.info(expr.value.dtype), dtypes.info(expr.dtype)
-    if origin.is_float or target.name in ("float16", "bfloat16"):
+    if origin.is_float or target.is_narrow_float:
         name = source.shared(("cast", origin.name, target.name), scalar.converter(origin.name, target.name))
         return f"{name}({code})", _limits(expr.dtype)
     if target.is_float:

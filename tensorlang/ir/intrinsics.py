@@ -7,7 +7,7 @@
 | number | one integer or float | its dtype |
 | bits | one integer | its dtype (popcount), int32 (clz) |
 
-float16 and bfloat16 are computed in float32 and rounded once. Python literals are weak, as in arithmetic:
+Floats of 16 and 8 bits are computed in float32 and rounded once. Python literals are weak, as in arithmetic:
 beside a float they take its dtype, alone they count as float32.
 """
 
@@ -27,7 +27,6 @@ from tensorlang.ir.expr import Call, Expr, ExprLike, as_expr, cast, const
 from tensorlang.location import caller
 
 Family = Literal["float", "test", "number", "bits"]
-_NARROW = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Intrinsic:
     def numpy(self, *args: Any) -> Any:
         """The value for arrays or NumPy scalars of one dtype. Floating-point warnings are the caller's to silence."""
         dtype = args[0].dtype
-        if dtype.name not in _NARROW:
+        if not dtypes.info(dtype.name).is_narrow_float:
             return self.function(*args)
         value = self.function(*(a.astype(np.float32) for a in args))
         return value if self.family == "test" else value.astype(dtype)

@@ -47,6 +47,11 @@ def uses(expr: Expr, name: str) -> bool:
     return any(isinstance(node, Var) and node.name == name for node in walk(expr))
 
 
+def reads_memory(expr: Expr) -> bool:
+    """Whether an expression loads from an array."""
+    return any(isinstance(node, Load) for node in walk(expr))
+
+
 def with_value(stmt: Stmt, var: Var, value: Expr) -> Stmt:
     """The statement with a variable replaced by an expression of its dtype that reads no memory."""
     return map_exprs(stmt, substitution({var.name: value}))
@@ -54,7 +59,7 @@ def with_value(stmt: Stmt, var: Var, value: Expr) -> Stmt:
 
 def iterations(loop: For, count: int) -> Stmt:
     """The first `count` iterations of a loop, one after the other."""
-    if not any(isinstance(node, Load) for node in walk(loop.lower)):
+    if not reads_memory(loop.lower):
         return _copies(loop, loop.lower, count)
     # A lower bound that reads memory is read once, before the first iteration.
     return Let(loop.var, loop.lower, _copies(loop, loop.var, count))

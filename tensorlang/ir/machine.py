@@ -19,10 +19,13 @@ from tensorlang.location import caller
 LANE = Var("lane", INDEX)
 """In code that lanes run together: the number of the thread among them."""
 
+ACCUMULATES = Var("accumulates", "int32")
+"""In code that adds to what is there, or stores in its place where this is 0: what the call says, 1 if nothing."""
+
 ASYNC_PROXY = "async-proxy"
 """A feature of code that reads shared memory past the ordinary accesses of threads, which are to be fenced before."""
 
-_VECTOR = re.compile(r"([a-z]+[0-9]*?)x([0-9]+)")
+_VECTOR = re.compile(r"([a-z]+[0-9]*?(?:_[a-z0-9]+?)?)x([0-9]+)")
 
 
 class MachineExpr(Expr, Printable):

@@ -25,8 +25,8 @@ def sigmoid(x: Array) -> Array:
 
 
 def truncated_quotient(x: Array, y: Array) -> Array:
-    """x / y of floats, rounded towards zero; that of half precision is computed in float32 and rounded once."""
-    wide = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    """x / y of floats, rounded towards zero; that of narrow floats is computed in float32 and rounded once."""
+    wide = np.float32 if x.dtype.itemsize <= 2 else x.dtype
     return np.trunc(x.astype(wide) / y.astype(wide)).astype(x.dtype)
 
 

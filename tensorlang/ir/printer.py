@@ -12,6 +12,7 @@ from tensorlang.ir.stmt import (
     AsyncWait,
     AtomicUpdate,
     Barrier,
+    BoxCopy,
     CallMachine,
     CallPython,
     DeviceKernel,
@@ -22,6 +23,8 @@ from tensorlang.ir.stmt import (
     Launch,
     Let,
     LoopKind,
+    MachineCommit,
+    MachineWait,
     Prefetch,
     Seq,
     Stmt,
@@ -91,7 +94,8 @@ def _lines(stmt: Stmt) -> Iterator[str]:
             yield f"python {stmt.name}({', '.join(b.name for b in stmt.buffers)})"
         case CallMachine():
             tiles = (f"{v.buffer.name}[{', '.join(map(str, v.index))}]" for v in stmt.views)
-            yield f"machine {stmt.code.name}({', '.join(tiles)}):"
+            where = "" if stmt.accumulates is None else f" accumulating where {stmt.accumulates}"
+            yield f"machine {stmt.code.name}({', '.join(tiles)}){where}:"
             yield from _indent(stmt.meaning)
         case _:
             yield from _device_statement(stmt)
@@ -106,10 +110,17 @@ def _device_statement(stmt: Stmt) -> Iterator[str]:
             to, source = _element(stmt.buffer, stmt.index), _element(stmt.source, stmt.source_index)
             where = "" if stmt.valid is None else f" where {stmt.valid}"
             yield f"begin copy {to} = {source} of {stmt.elements} elements{where}"
+        case BoxCopy():
+            to, source = _element(stmt.buffer, stmt.index), _element(stmt.source, stmt.source_index)
+            yield f"begin copy {to} = {source} of a box [{', '.join(map(str, stmt.box))}] for {stmt.barriers.name}"
         case AsyncCommit():
-            yield "commit copies"
+            yield f"commit copies{_counted(stmt.barriers)}"
         case AsyncWait():
-            yield f"wait for copies, all but {stmt.pending} groups"
+            yield f"wait for copies{_counted(stmt.barriers)}, all but {stmt.pending} groups"
+        case MachineCommit():
+            yield f"commit {stmt.group}"
+        case MachineWait():
+            yield f"wait for {stmt.group}, all but {stmt.pending} groups"
         case ThreadReduce():
             targets = ", ".join(_element(b, index) for b, index in stmt.targets)
             threads = ", ".join(f"{tag} in {extent}" for tag, extent in stmt.threads)
@@ -117,6 +128,10 @@ def _device_statement(stmt: Stmt) -> Iterator[str]:
         case Launch():
             yield f"launch {stmt.kernel.name}({', '.join(map(str, stmt.scalars))}):"
             yield from (f"  {line}" for line in _device_lines(stmt.kernel))
+
+
+def _counted(barriers: Buffer | None) -> str:
+    return f" for {barriers.name}" if barriers else ""
 
 
 def _device_lines(kernel: DeviceKernel) -> Iterator[str]:
@@ -128,7 +143,7 @@ def _device_lines(kernel: DeviceKernel) -> Iterator[str]:
 
 
 def _scope(buffer: Buffer) -> str:
-    return f"{buffer.scope}, swizzled" if buffer.swizzled else buffer.scope
+    return f"{buffer.scope}, swizzled{' in panels' * buffer.panels}" if buffer.swizzled else buffer.scope
 
 
 def _element(buffer: Buffer, index: tuple[Expr, ...]) -> str:

@@ -154,7 +154,8 @@ class MachineCode:
 
     `features`: what the CPU must have, by LLVM's names; `architecture`: which CPU, if not any. `source` is LLVM IR
     that defines functions it calls. For a GPU these are its architecture (`sm_80`), `cuda` and CUDA C; then as many
-    neighbouring threads as there are `lanes` run the code together.
+    neighbouring threads as there are `lanes` run the code together. What the body only begins counts to the `group`
+    that the thread closes next: its work on all arrays goes on until the thread has waited for that.
     """
 
     name: str
@@ -164,6 +165,7 @@ class MachineCode:
     features: tuple[str, ...] = ()
     source: str = ""
     lanes: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +184,33 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class CallMachine:
-    """Run machine code on one tile of each of its arrays; `meaning` does the same in plain loops."""
+    """Run machine code on one tile of each of its arrays; `meaning` does the same in plain loops.
+
+    `accumulates` is what ir.machine.ACCUMULATES stands for in the code, an int32; None: 1.
+    """
 
     code: MachineCode
     views: tuple[View, ...]
     meaning: Stmt
+    accumulates: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCommit:
+    """Close the group of the machine code that this thread has begun since the last one, even if there is none.
+
+    `group` begins the names of the functions that close one and wait, as MachineCode has it.
+    """
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineWait:
+    """Wait until at most `pending` of the groups of machine code that this thread has closed are under way."""
+
+    group: str
+    pending: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,15 +240,42 @@ class AsyncCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class BoxCopy:
+    """Begin to copy a box of an array in global memory, which one thread does for its block: a bulk tensor copy.
+
+    The box has as many elements along each dimension of `source` as `box` says, from `source_index` on, which may lie
+    outside, where there are zeros. It goes to as many elements along the last dimensions of `buffer` from `index` on,
+    which lie in one piece. The copy counts to the group of `barriers` that is committed next; threads see it once they
+    have waited for that group.
+    """
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    source: Buffer
+    source_index: tuple[Expr, ...]
+    box: tuple[int, ...]
+    barriers: Buffer
+
+
+@dataclass(frozen=True, slots=True)
 class AsyncCommit:
-    """Close the group of the copies that this thread has begun since the last one, even if there are none."""
+    """Close the group of the copies that this thread has begun since the last one, even if there are none.
+
+    `barriers`, an array in shared memory, count bulk copies: then it is their group, and all threads come here.
+    """
+
+    barriers: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncWait:
-    """Wait until at most `pending` of the groups that this thread has closed are under way, the last ones."""
+    """Wait until at most `pending` of the groups that this thread has closed are under way, the last ones.
+
+    `barriers`: as in AsyncCommit.
+    """
 
     pending: int
+    barriers: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +344,11 @@ Stmt: TypeAlias = (
     | Fail
     | CallPython
     | CallMachine
+    | MachineCommit
+    | MachineWait
     | Barrier
     | AsyncCopy
+    | BoxCopy
     | AsyncCommit
     | AsyncWait
     | ThreadReduce
@@ -334,7 +388,7 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
             return (stmt.meaning,)
         case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch():
             return ()
-        case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait():
+        case Barrier() | AsyncCopy() | BoxCopy() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():
             return ()
 
 
@@ -361,10 +415,10 @@ def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
         case Seq():
             return Seq(tuple(function(s) for s in stmt.body))
         case CallMachine():
-            return CallMachine(stmt.code, stmt.views, function(stmt.meaning))
+            return replace(stmt, meaning=function(stmt.meaning))
         case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch():
             return stmt
-        case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait():
+        case Barrier() | AsyncCopy() | BoxCopy() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():
             return stmt
 
 
@@ -388,7 +442,11 @@ def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
                 return Prefetch(s.buffer, tuple(function(i) for i in s.index))
             case CallMachine():
                 views = (View(v.buffer, tuple(function(i) for i in v.index), v.dims, v.steps) for v in s.views)
-                return CallMachine(s.code, tuple(views), visit(s.meaning))
+                accumulates = None if s.accumulates is None else function(s.accumulates)
+                return CallMachine(s.code, tuple(views), visit(s.meaning), accumulates)
+            case BoxCopy():
+                index, source = (tuple(function(i) for i in at) for at in (s.index, s.source_index))
+                return replace(s, index=index, source_index=source)
             case AsyncCopy():
                 index, source = (tuple(function(i) for i in at) for at in (s.index, s.source_index))
                 valid = None if s.valid is None else function(s.valid)
@@ -420,8 +478,11 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
         case CallMachine():
             for view in stmt.views:
                 yield from view.index
+            yield from () if stmt.accumulates is None else (stmt.accumulates,)
         case AsyncCopy():
             yield from (*stmt.index, *stmt.source_index, *(() if stmt.valid is None else (stmt.valid,)))
+        case BoxCopy():
+            yield from (*stmt.index, *stmt.source_index)
         case ThreadReduce():
             for _, index in stmt.targets:
                 yield from index
@@ -457,7 +518,7 @@ def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
                 return replace(s, buffer=place(s.buffer))
             case Allocate():
                 return Allocate(place(s.buffer), visit(s.body), s.threads)
-            case AsyncCopy():
+            case AsyncCopy() | BoxCopy():
                 return replace(s, buffer=place(s.buffer), source=place(s.source))
             case ThreadReduce():
                 return replace(s, targets=tuple((place(b), index) for b, index in s.targets))
@@ -465,7 +526,7 @@ def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
                 return CallPython(s.name, tuple(place(b) for b in s.buffers))
             case CallMachine():
                 views = tuple(View(place(v.buffer), v.index, v.dims, v.steps) for v in s.views)
-                return CallMachine(s.code, views, visit(s.meaning))
+                return replace(s, views=views, meaning=visit(s.meaning))
             case _:
                 return map_children(s, visit)
 

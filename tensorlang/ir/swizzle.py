@@ -2,7 +2,8 @@
 
 Eight neighbouring rows have one chunk each in all banks of shared memory, whatever column they are read at, so that
 reading a column of chunks (ldmatrix) has no conflicts. The hardware of NVIDIA calls it swizzles of 32, 64 and 128 bytes
-(PTX ISA, "Shared memory matrix layout").
+(PTX ISA, "Shared memory matrix layout"). It knows no rows of more than 128 bytes: an array in panels has its columns
+in rows of so many, one panel of all rows behind the other.
 """
 
 from __future__ import annotations
@@ -47,7 +48,26 @@ def turned(buffer: Buffer, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
     if size is None:
         return index
     divisor, modulus = swizzle_mask(size)
+    if buffer.panels and size > SPANS[-1]:
+        return _in_panels(buffer, index)
     each = CHUNK // dtypes.info(buffer.dtype).bytes
     *_, row, column = index
     chunk = binary("bitxor", column // each, row // divisor % modulus)
     return (*index[:-1], chunk * each + column % each)
+
+
+def panel_rows(buffer: Buffer) -> int | None:
+    """The rows of the panels of an array, or of one whose rows are as long as those; None where it has no panels."""
+    rows = buffer.shape[-2] if len(buffer.shape) > 1 else None
+    whole = buffer.swizzled and (buffer.panels or row_bytes(buffer) == SPANS[-1])
+    return int(rows.value) if whole and isinstance(rows, Const) else None
+
+
+def _in_panels(buffer: Buffer, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The index, with all of the way in a matrix in the last dimension."""
+    each, wide = (n // dtypes.info(buffer.dtype).bytes for n in (CHUNK, SPANS[-1]))
+    *lead, row, column = index
+    panel, inside = column // wide, column % wide
+    chunk = binary("bitxor", inside // each, row % (SPANS[-1] // CHUNK))
+    place = panel * buffer.shape[-2] * wide + row * wide + chunk * each + inside % each
+    return (*lead, Const(0, row.dtype), place)

@@ -32,6 +32,7 @@ from tensorlang.ir.stmt import (
     AsyncCopy,
     AtomicUpdate,
     Barrier,
+    BoxCopy,
     CallPython,
     DeviceKernel,
     Kernel,
@@ -181,7 +182,7 @@ class _Code:
         names: set[str] = set()
         for stmt in walk(self.kernel.body):
             match stmt:
-                case Store() | AtomicUpdate() | AsyncCopy():
+                case Store() | AtomicUpdate() | AsyncCopy() | BoxCopy():
                     names.add(stmt.buffer.name)
                 case ThreadReduce():
                     names.update(buffer.name for buffer, _ in stmt.targets)
@@ -241,6 +242,7 @@ class _Grid:
             self.memories[buffer.name].forget()
         for memory in self.memories.values():
             memory.lent = None
+            memory.busy = None
         x, y, _ = self.extents
         places = (number % x, number // x % y, number // (x * y))
         values = values | {name: np.int64(place) for name, place in zip(_PLACES, places, strict=False)}
@@ -248,6 +250,7 @@ class _Grid:
         block = Block(self.clock, values, dict(self.memories), {}, self.places, copies, host.faults, host.check)
         self.code.body(block, None)
         self.clock.barrier()
+        copies.check_all_done(self.code.sites)
 
 
 def _extents(buffer: Buffer, scalars: Mapping[str, Any]) -> list[Any]:

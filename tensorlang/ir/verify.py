@@ -26,12 +26,14 @@ from tensorlang.ir.expr import (
     walk,
 )
 from tensorlang.ir.loops import uses
+from tensorlang.ir.machine import ACCUMULATES
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import (
     INDEX,
     Allocate,
     AsyncCopy,
     AtomicUpdate,
+    BoxCopy,
     CallMachine,
     CallPython,
     For,
@@ -132,6 +134,9 @@ class _Checker:
                 self._access(stmt, stmt.source, stmt.source_index)
                 if stmt.valid is not None:
                     self._typed(stmt, stmt.valid, "bool", "where a copy is valid")
+            case BoxCopy():
+                self._access(stmt, stmt.buffer, stmt.index)
+                self._access(stmt, stmt.source, stmt.source_index)
             case ThreadReduce():
                 for (buffer, index), value in zip(stmt.targets, stmt.values, strict=True):
                     self._store(Store(buffer, index, value))
@@ -193,6 +198,8 @@ class _Checker:
             rank = len(param.buffer.shape)
             if len(view.dims) != rank or len(view.steps) != rank or view.buffer.dtype != param.buffer.dtype:
                 self.fault(stmt, f"a tile of {view.buffer} does not fit {param.buffer} of {stmt.code.name}")
+        if stmt.accumulates is not None:
+            self._typed(stmt, stmt.accumulates, ACCUMULATES.dtype, f"whether {stmt.code.name} accumulates")
         self.stmt(stmt.meaning, lane)
 
     def _launch(self, stmt: Launch) -> None:

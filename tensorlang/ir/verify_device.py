@@ -8,14 +8,18 @@ from typing import NoReturn
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, variables, walk
 from tensorlang.ir.loops import constant_extent
+from tensorlang.ir.machine import ACCUMULATES
 from tensorlang.ir.printer import stmt_text
+from tensorlang.ir.shuffle import Shuffle, shuffles
 from tensorlang.ir.stmt import (
     INDEX,
     Allocate,
+    AsyncCommit,
     AsyncCopy,
     AsyncWait,
     AtomicUpdate,
     Barrier,
+    BoxCopy,
     CallMachine,
     CallPython,
     DeviceKernel,
@@ -24,6 +28,8 @@ from tensorlang.ir.stmt import (
     Launch,
     Let,
     LoopKind,
+    MachineCommit,
+    MachineWait,
     Prefetch,
     Seq,
     Stmt,
@@ -44,7 +50,8 @@ def verify_device(kernel: DeviceKernel) -> None:
 
     Checked: variables and arrays are declared, once on a path, and used as such; indices are int64 and as many as
     dimensions; the block has threads, and reductions across threads take those; no loop is bound or parallel, and
-    vectors have as many lanes as devices know; threads that run machine code together come to it together; and where
+    vectors have as many lanes as devices know; threads that run machine code together, or take values from each other's
+    registers, come there together; and where
     all threads of a block must come, at barriers, waits and reductions, none of the tests and loops around depends on
     the thread. What is read from an array that the kernel writes counts as different in each thread.
     """
@@ -73,6 +80,7 @@ class _Checker:
         counts = {s.code.lanes for s in statements(kernel.body) if isinstance(s, CallMachine)} - {0}
         block = dict(zip(THREADS, kernel.block, strict=True))
         self.own = {tag for count in counts for tag in lane_axes(block, count) or ()}
+        self.own |= {tag for s in shuffles(kernel.body) for tag in lane_axes(block, s.width) or ()}
         self.apart = 0
         self.varying: set[str] = set()
         self.buffers: dict[str, Buffer] = {}
@@ -118,7 +126,10 @@ class _Checker:
                 for child in stmt.body:
                     self.stmt(child, divergent, lane)
             case Let():
-                self.expr(stmt.value, stmt, stmt.var.dtype)
+                if isinstance(stmt.value, Shuffle):
+                    self._shuffle(stmt.value, stmt, lane)
+                else:
+                    self.expr(stmt.value, stmt, stmt.var.dtype)
                 self.define(stmt.var, stmt, self._varies(stmt.value))
                 if self._parts_lanes(stmt.value):
                     self.own.add(stmt.var.name)
@@ -132,6 +143,10 @@ class _Checker:
                 del self.buffers[stmt.buffer.name]
             case Barrier() | AsyncWait() | ThreadReduce() if divergent or lane:
                 self.fault(stmt, "not all threads of a block come here together")
+            case AsyncCommit(barriers=Buffer()) if divergent or lane:
+                self.fault(stmt, "not all threads of a block come here together")
+            case MachineCommit() | MachineWait() if self.apart or lane:
+                self.fault(stmt, f"not all threads of a group that run {stmt.group} together come here")
             case CallPython() | Launch():
                 self.fault(stmt, "this does not run on a device")
             case _:
@@ -151,6 +166,10 @@ class _Checker:
                     self.fault(stmt, "a copy under way goes from global to shared memory")
                 if stmt.valid is not None:
                     self.expr(stmt.valid, stmt, "bool")
+            case BoxCopy():
+                self._box(stmt)
+            case AsyncCommit(barriers=Buffer() as barriers) | AsyncWait(barriers=Buffer() as barriers):
+                self._barriers(barriers, stmt)
             case ThreadReduce():
                 self._reduce(stmt)
             case CallMachine():
@@ -160,6 +179,8 @@ class _Checker:
                     self._access(view.buffer, view.index, stmt)
                     if stmt.code.lanes and any(map(self._parts_lanes, view.index)):
                         self.fault(stmt, f"the threads that run {stmt.code.name} do so on different tiles")
+                if stmt.accumulates is not None:
+                    self.expr(stmt.accumulates, stmt, ACCUMULATES.dtype)
                 self.stmt(stmt.meaning, False, lane)
 
     def _for(self, stmt: For, divergent: bool, lane: bool) -> None:
@@ -198,6 +219,31 @@ class _Checker:
         self.varying.discard(var.name)
         self.own.discard(var.name)
 
+    def _box(self, stmt: BoxCopy) -> None:
+        self._access(stmt.buffer, stmt.index, stmt)
+        self._access(stmt.source, stmt.source_index, stmt)
+        self._barriers(stmt.barriers, stmt)
+        if stmt.buffer.scope != "shared" or stmt.source.scope != "global":
+            self.fault(stmt, "a copy under way goes from global to shared memory")
+        if len(stmt.box) != len(stmt.source.shape):
+            self.fault(stmt, f"a box of {stmt.source} has {len(stmt.box)} sides")
+
+    def _barriers(self, barriers: Buffer, stmt: Stmt) -> None:
+        if self.buffers.get(barriers.name) != barriers or barriers.scope != "shared":
+            self.fault(stmt, f"bulk copies are counted in {barriers.name}, which is no array in shared memory")
+
+    def _shuffle(self, value: Shuffle, stmt: Stmt, lane: bool) -> None:
+        if lane_axes(dict(zip(THREADS, self.kernel.block, strict=True)), value.width) is None:
+            self.fault(
+                stmt, f"a shuffle is of {value.width} neighbours, which are no axes of {self.kernel.block} threads"
+            )
+        if self.apart or lane:
+            self.fault(stmt, f"not all of the {value.width} threads that exchange {value.value} come here")
+        if any(map(self._parts_lanes, value.value.index)):
+            self.fault(stmt, f"the threads that exchange {value.value} name different registers")
+        for part, dtype in ((value.value, value.dtype), (value.lane, INDEX), (value.wanted, "bool")):
+            self.expr(part, stmt, dtype)
+
     def _reduce(self, stmt: ThreadReduce) -> None:
         count = len(stmt.targets)
         of = stmt.combiner
@@ -233,6 +279,8 @@ class _Checker:
                 self.fault(stmt, f"variable {node.name} ({node.dtype}) is used outside its scope, or as another dtype")
             if isinstance(node, Load):
                 self._access(node.buffer, node.index, stmt)
+            if isinstance(node, Shuffle):
+                self.fault(stmt, f"{node} is a part of another expression, or of no Let")
 
     def _varies(self, expr: Expr) -> bool:
         """Whether threads of a block may see different values of an expression."""
@@ -246,7 +294,7 @@ class _Checker:
 def _written(stmt: Stmt) -> Iterator[str]:
     for s in statements(stmt):
         match s:
-            case Store() | AtomicUpdate() | AsyncCopy():
+            case Store() | AtomicUpdate() | AsyncCopy() | BoxCopy():
                 yield s.buffer.name
             case ThreadReduce():
                 yield from (b.name for b, _ in s.targets)

@@ -7,12 +7,13 @@ for its own groups right before the barrier that lets others read what it copied
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from tensorlang.ir.expr import Const, Load, Select
-from tensorlang.ir.stmt import AsyncCopy, If, Seq, Stmt, Store, map_children
+from tensorlang.ir.expr import Buffer, Const, Load, Select
+from tensorlang.ir.stmt import INDEX, AsyncCopy, If, Seq, Stmt, Store, map_children
 from tensorlang.polyhedral.barriers import Address, Join, Place
+from tensorlang.schedule.boxes import copied_load
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ComputeOp, PlaceholderOp, buffers
 
@@ -21,12 +22,14 @@ from tensorlang.te.operation import ComputeOp, PlaceholderOp, buffers
 class Pipeline:
     """The arrays that a loop fills by asynchronous copies: where a group is closed, and where threads wait for it.
 
-    `waits` gives places with the number of groups that may still be under way there.
+    `waits` gives places with the number of groups that may still be under way there. `barriers` count the groups of
+    bulk copies.
     """
 
     arrays: tuple[str, ...]
     commit: Address
     waits: tuple[tuple[Address, int], ...]
+    barriers: Buffer | None = None
 
 
 def copied_ahead(state: ScheduleState) -> dict[str, int]:
@@ -36,29 +39,24 @@ def copied_ahead(state: ScheduleState) -> dict[str, int]:
         op = state.program[name]
         if stage.buffering != "double" or stage.scope != "shared" or not isinstance(op, ComputeOp):
             continue
-        source = _source(op)
-        if source is not None and isinstance(state.program[state.program.producer[source]], PlaceholderOp):
+        load = copied_load(op)
+        if load is not None and isinstance(state.program[state.program.producer[load.buffer.name]], PlaceholderOp):
             found |= {b.name: stage.tiles_ahead for b in buffers(op)}
     return found
 
 
-def _source(op: ComputeOp) -> str | None:
-    """The array that an operation copies, if it does nothing else; or leaves out, with zeros in its place."""
-    if len(op.body) != 1:
-        return None
-    match op.body[0]:
-        case Load() as load:
-            return load.buffer.name
-        case Select(then=Load() as load, orelse=Const(value=0)):
-            return load.buffer.name
-    return None
-
-
 def pipelines(
-    places: Sequence[Place], joins: Sequence[Join], barriers: Sequence[Address], candidates: Mapping[str, int]
+    places: Sequence[Place],
+    joins: Sequence[Join],
+    barriers: Sequence[Address],
+    candidates: Mapping[str, int],
+    bulk: Collection[str] = (),
 ) -> list[Pipeline]:
-    """The pipelines of a kernel: an array is in one if barriers of the loop that fills it are all that it needs."""
-    found: dict[Address, dict[str, tuple[Place, list[Address]]]] = {}
+    """The pipelines of a kernel: an array is in one if barriers of the loop that fills it are all that it needs.
+
+    Arrays that are copied in `bulk` are not in one with others.
+    """
+    found: dict[tuple[Address, bool], dict[str, tuple[Place, list[Address]]]] = {}
     for array in candidates:
         fills = [p for p in places if any(a.array == array and a.is_write for a in p.accesses)]
         if len(fills) != 1 or not fills[0].uniform:
@@ -70,8 +68,19 @@ def pipelines(
         needs = [j.places for j in joins if j.source.array == array and j.source.is_write]
         serving = [b for b in barriers if b[:-1] == body and any(b in need for need in needs)]
         if needs and all(not need.isdisjoint(serving) for need in needs):
-            found.setdefault(body, {})[array] = (fills[0], serving)
-    return [_pipeline(body, arrays, candidates, places) for body, arrays in found.items()]
+            found.setdefault((body, array in bulk), {})[array] = (fills[0], serving)
+    return [
+        replace(
+            _pipeline(body, arrays, candidates, places), barriers=_barriers(arrays, candidates) if counted else None
+        )
+        for (body, counted), arrays in found.items()
+    ]
+
+
+def _barriers(arrays: Iterable[str], candidates: Mapping[str, int]) -> Buffer:
+    """Memory barriers, one for each group that may be under way or waited for."""
+    names = list(arrays)
+    return Buffer(f"{names[0]}.filled", (Const(max(candidates[n] for n in names) + 1, INDEX),), "uint64", "shared")
 
 
 def _depth(fill: Place, array: str) -> int | None:

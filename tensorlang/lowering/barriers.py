@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tensorlang.ir.expr import Expr, Var, binary, substitute
+from tensorlang.ir.expr import Buffer, Expr, Var, binary, substitute
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.stmt import INDEX, AsyncCommit, AsyncWait, Barrier, LoopKind, Stmt
+from tensorlang.ir.stmt import INDEX, AsyncCommit, AsyncWait, Barrier, LoopKind, MachineCommit, MachineWait, Stmt
 from tensorlang.ir.thread_tags import THREADS, is_block, is_thread
-from tensorlang.lowering.asynchronous import pipelines
+from tensorlang.lowering.asynchronous import Pipeline, pipelines
+from tensorlang.lowering.machine_groups import Groups, groups_under_way
 from tensorlang.polyhedral.barriers import Address, Cells, Join, Joins, Place, chosen, inserted, items, iterations
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, leaves, times
 from tensorlang.polyhedral.nest import Sequence as Branches
@@ -31,12 +32,18 @@ class Placed:
 
 
 def with_barriers(
-    derived: Derived, candidates: Mapping[str, int], together: frozenset[str] = frozenset()
+    derived: Derived,
+    candidates: Mapping[str, int],
+    together: frozenset[str] = frozenset(),
+    later: Mapping[str, str] | None = None,
+    bulk: frozenset[str] = frozenset(),
 ) -> tuple[Derived, tuple[Placed, ...]]:
     """The schedule with a barrier wherever a dependence joins two threads of a block, and these barriers.
 
     `candidates` are the arrays that may be filled by asynchronous copies, with the number of tiles kept at once;
-    `together` the stages whose statements the threads along the axes that they are not bound to run together.
+    `together` the stages whose statements the threads along the axes that they are not bound to run together, and
+    `later` the loops of tiles whose machine code goes on after its call, with the name of its groups; `bulk` the arrays
+    that the first thread of a block copies, whatever their loops are bound to.
     """
     kernels = list(_kernels(derived.tree, (), ()))
     if not kernels:
@@ -45,7 +52,8 @@ def with_barriers(
     waits: dict[int, Stmt] = {}
     added: dict[Address, list[int]] = {}
     found: list[Placed] = []
-    begun: list[str] = []
+    filled: dict[str, Buffer | None] = {}
+    under_way: set[int] = set()
 
     def insert(place: Address, stmt: Stmt, around: Sequence[Loop], early: Collection[str]) -> None:
         number = len(statements)
@@ -54,26 +62,49 @@ def with_barriers(
         statements.append(_wait(f"wait{len(waits)}", around, early, derived.scop))
 
     for kernel in kernels:
-        survey = _Survey(derived.scop, derived.plans, together)
+        survey = _Survey(derived.scop, derived.plans, together, bulk)
         survey.visit(kernel.loop.body, kernel.address, (*kernel.around, kernel.loop))
         joins = list(Joins(derived.scop.sizes).all(survey.places, survey.levels))
         barriers = chosen(joins, survey.costs)
-        copies = pipelines(survey.places, joins, barriers, candidates)
-        begun += [name for pipeline in copies for name in pipeline.arrays]
+        copies = pipelines(survey.places, joins, barriers, candidates, bulk)
+        filled |= {name: pipeline.barriers for pipeline in copies for name in pipeline.arrays}
+        groups = list(
+            groups_under_way(kernel.loop, kernel.address, kernel.around, derived, joins, barriers, later or {})
+        )
+        under_way |= {number for group in groups for number in group.begun}
         early = {place: _begin_early(place, survey.loops[place[:-1]], joins) for place in barriers}
-        for pipeline in copies:
-            loops = survey.loops[pipeline.commit[:-1]]
-            insert(pipeline.commit, AsyncCommit(), loops, {loop.name for loop in loops})
-            for place, pending in pipeline.waits:
-                insert(place, AsyncWait(pending), survey.loops[place[:-1]], early[place])
-        for place in barriers:
-            insert(place, Barrier(), survey.loops[place[:-1]], early[place])
+        for place, stmt, also in _stops(barriers, copies, groups, survey.loops, early):
+            insert(place, stmt, survey.loops[place[:-1]], also)
         found += [_placed(place, survey, derived, joins) for place in barriers]
     if not added:
         return derived, ()
     tree = inserted(derived.tree, added)
     scop = replace(derived.scop, statements=_timed(statements, tree))
-    return replace(derived, scop=scop, tree=tree, waits=waits, asynchronous=frozenset(begun)), tuple(found)
+    counted = {name: barriers for name, barriers in filled.items() if barriers is not None}
+    done = replace(derived, scop=scop, tree=tree, waits=waits, asynchronous=frozenset(filled), barriers=counted)
+    return replace(done, under_way=frozenset(under_way)), tuple(found)
+
+
+def _stops(
+    barriers: Sequence[Address],
+    copies: Sequence[Pipeline],
+    groups: Sequence[Groups],
+    loops: Mapping[Address, Sequence[Loop]],
+    early: Mapping[Address, Collection[str]],
+) -> Iterator[tuple[Address, Stmt, Collection[str]]]:
+    """Where threads close groups and wait, in the order of one place, and the loops in whose early iterations, too."""
+    for group in groups:
+        for place in group.commits:
+            yield place, MachineCommit(group.name), ()
+    for pipeline in copies:
+        yield pipeline.commit, AsyncCommit(pipeline.barriers), {loop.name for loop in loops[pipeline.commit[:-1]]}
+        for place, pending in pipeline.waits:
+            yield place, AsyncWait(pending, pipeline.barriers), early[place]
+    for group in groups:
+        for place, pending in group.waits:
+            yield place, MachineWait(group.name, pending), ()
+    for place in barriers:
+        yield place, Barrier(), early[place]
 
 
 def _placed(place: Address, survey: _Survey, derived: Derived, joins: Sequence[Join]) -> Placed:
@@ -114,6 +145,7 @@ class _Survey:
     scop: Scop
     plans: Mapping[str, BufferPlan]
     together: frozenset[str]
+    bulk: frozenset[str]
     places: list[Place] = field(default_factory=list)
     levels: dict[Address, int] = field(default_factory=dict)
     loops: dict[Address, tuple[Loop, ...]] = field(default_factory=dict)
@@ -138,6 +170,8 @@ class _Survey:
         match tree:
             case Leaf():
                 statement = self.scop.statements[tree.statement]
+                if any(access.array in self.bulk for access in statement.writes):
+                    threads = {}
                 for access in statement.writes:
                     yield from self._cells(statement, access, uniform, threads, True)
                 for access in statement.reads:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
 from tensorlang.lowering.asynchronous import begun
+from tensorlang.lowering.bulk import box_copies
 from tensorlang.lowering.leaf import build_leaf
 from tensorlang.lowering.prefetch import prefetches
 from tensorlang.lowering.storage import Storage
@@ -57,6 +58,8 @@ def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Sto
             return derived.waits[number]
         if number in derived.prefetches:
             return prefetches(derived.prefetches[number], values, storage)
+        if number in derived.boxes:
+            return box_copies(number, derived, values, storage)
         statement = derived.scop.statements[number]
         op = state.program[statement.stage]
         shared = statement.stage in derived.scop.atomic and bool(derived.scop.unordered & set(statement.loops))

@@ -19,7 +19,8 @@ from tensorlang.ir.stmt import Kernel
 from tensorlang.ir.verify import verify
 from tensorlang.lowering.asynchronous import copied_ahead
 from tensorlang.lowering.barrier_notes import BarrierNote, barrier_notes
-from tensorlang.lowering.barriers import with_barriers
+from tensorlang.lowering.barriers import Placed, with_barriers
+from tensorlang.lowering.bulk import copied_in_bulk, with_boxes
 from tensorlang.lowering.device import to_device
 from tensorlang.lowering.device.limits import check_limits
 from tensorlang.lowering.device.one_thread import warn_of_one_thread
@@ -27,6 +28,7 @@ from tensorlang.lowering.device.structure import check_structure, has_threads, r
 from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.implemented import check_implemented
 from tensorlang.lowering.kernel import make_kernel
+from tensorlang.lowering.passes.first_products import first_products
 from tensorlang.lowering.passes.guard_tails import guard_tails
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
 from tensorlang.lowering.passes.interleave import interleave
@@ -42,7 +44,7 @@ from tensorlang.schedule.check import check_placed, too_complex
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState
-from tensorlang.schedule.tiles.plan import run_by_lanes
+from tensorlang.schedule.tiles.plan import finished_later, run_by_lanes
 from tensorlang.target.spec import GPU_KINDS, Target
 
 Pass = Callable[[Kernel], Kernel]
@@ -75,7 +77,7 @@ DEVICE_LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
     ("peel_prologue", peel_prologue),
     ("simplify_peeled", simplify_kernel),
 )
-DEVICE_PASSES = (*DEVICE_LOOP_PASSES, ("wide_copies", wide_copies))
+DEVICE_PASSES = (*DEVICE_LOOP_PASSES, ("wide_copies", wide_copies), ("first_products", first_products))
 PASSES = {"llvm": CPU_PASSES, "interpreter": CPU_PASSES, "cuda": DEVICE_PASSES, "opencl": DEVICE_PASSES}
 
 
@@ -94,7 +96,7 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
         check_structure(state, derived)
         if target.kind in GPU_KINDS:
             warn_of_one_thread(state, derived)
-        derived, _ = with_barriers(derived, copied_ahead(state), run_by_lanes(state))
+        derived, _ = _in_regions(state, derived, target)
     scanned = with_tiles(state, derived)
     kernel = make_kernel(state, derived, scanned, params, name)
     _check(derived, scanned, name, DEVICE_LOOP_PASSES if on_device else LOOP_PASSES, order=checking)
@@ -121,10 +123,16 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     return kernel
 
 
-def barriers_of(state: ScheduleState) -> tuple[BarrierNote, ...]:
+def barriers_of(state: ScheduleState, target: Target) -> tuple[BarrierNote, ...]:
     """Why threads of a GPU wait for each other in a schedule: a note for each barrier."""
-    _, placed = with_barriers(derive(state), copied_ahead(state), run_by_lanes(state))
-    return barrier_notes(placed)
+    return barrier_notes(_in_regions(state, derive(state), target)[1])
+
+
+def _in_regions(state: ScheduleState, derived: Derived, target: Target) -> tuple[Derived, tuple[Placed, ...]]:
+    """The tree with the barriers between the regions of threads, waits for copies and products, and copies in bulk."""
+    bulk = copied_in_bulk(state, target)
+    made, placed = with_barriers(derived, copied_ahead(state), run_by_lanes(state), finished_later(state), bulk)
+    return with_boxes(state, made, bulk), placed
 
 
 def _check(derived: Derived, scanned: Scanned, name: str, passes: Sequence[tuple[str, Pass]], order: bool) -> None:

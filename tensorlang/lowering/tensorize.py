@@ -17,6 +17,8 @@ from tensorlang.ir.stmt import (
     For,
     LoopKind,
     MachineCode,
+    MachineCommit,
+    MachineWait,
     Seq,
     Stmt,
     Store,
@@ -127,6 +129,9 @@ def tile_calls(
         views = tuple(_view(plan, name, values, storage) for name in plan.intrin.names(variant))
         meaning = [over_tile(part, values, leaf) for part in parts]
         calls.append(_call(plan.intrin.code(variant), views, meaning))
+    main = plan.covered[-1].statement
+    if plan.intrin.group and plan.variants != ("reset",) and main not in derived.under_way:
+        calls += [MachineCommit(plan.intrin.group), MachineWait(plan.intrin.group, 0)]
     return calls[0] if len(calls) == 1 else Seq(tuple(calls))
 
 

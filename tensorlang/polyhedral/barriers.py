@@ -17,11 +17,14 @@ from tensorlang.ir.expr import Expr, Var, binary
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
+from tensorlang.polyhedral.digits import joined, loop_ranges
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence
 from tensorlang.polyhedral.nest import Sequence as Branches
 from tensorlang.polyhedral.rows import NotLinear, Row, Rows
 from tensorlang.polyhedral.statement import Statement
 
+Touched: TypeAlias = tuple[isl.Map, isl.Map]
+"""The loops of an access -> its cell, and -> its thread."""
 Address: TypeAlias = tuple[int, ...]
 """Which item of the body at each level, from the root; a place is such an address, before the item it ends in."""
 
@@ -96,6 +99,7 @@ class Joins:
     sizes: frozenset[str]
     namer: Namer = field(init=False)
     _made: dict[int, tuple[Cells, isl.Map, isl.Map]] = field(default_factory=dict)
+    _wide: dict[int, tuple[Cells, Touched]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.namer = Namer(self.sizes)
@@ -151,7 +155,19 @@ class Joins:
 
     def _pairs(self, source: Cells, sink: Cells, equal: Sequence[str], carried: str) -> isl.Map:
         """Pairs of instances that touch one cell in one block, from two threads, the first one first."""
+        if source is sink:
+            wider = self._wider(source)
+            again = self._met(source, sink, wider, wider, equal, carried)
+            if again.is_empty():
+                return again
         (_, a, who), (_, b, whom) = self._maps(source), self._maps(sink)
+        return self._met(source, sink, (a, who), (b, whom), equal, carried)
+
+    def _met(
+        self, source: Cells, sink: Cells, first: Touched, then: Touched, equal: Sequence[str], carried: str
+    ) -> isl.Map:
+        """The pairs, by the cells and threads of both accesses."""
+        (a, who), (b, whom) = first, then
         pairs = a.apply_range(b.reverse())
         blocks = (loop for loop in source.blocks if loop in sink.blocks)
         for loop in dict.fromkeys((*blocks, *equal)):
@@ -168,6 +184,23 @@ class Joins:
         if key not in self._made:
             self._made[key] = (access, self._cell(access), self._thread(access))
         return self._made[key]
+
+    def _wider(self, access: Cells) -> Touched:
+        """As `_maps`, for more instances than there are, but in numbers that are found to differ at once."""
+        if id(access) not in self._wide:
+            statement = access.statement
+            rows = Rows(dims(statement.loops), self.namer)
+            rows.require(statement.domain[: 2 * len(statement.loops)])
+            cell = joined(access.cell, loop_ranges(statement))
+            names = [f"e{k}" for k in range(len(cell))]
+            for dim, value in zip(names, cell, strict=True):
+                row = _seen(rows, value)
+                if row is not None:
+                    rows.equate(dim, row)
+            rows.nonnegative_sizes()
+            made = rows.make(list(rows.names.values()), names)
+            self._wide[id(access)] = (access, (made, self._thread(access)))
+        return self._wide[id(access)][1]
 
     def _cell(self, access: Cells) -> isl.Map:
         rows = Rows(dims(access.statement.loops), self.namer)

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
+from tensorlang import dtypes
 from tensorlang.nd import NDArray
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -54,11 +54,13 @@ def plain_arrays(values: Sequence[Any]) -> list[Array] | None:
 
 
 def _from_torch(tensor: Any) -> Array:
-    """The tensor's own view: NumPy takes an older tensor's DLPack capsule as read-only, and has no bfloat16."""
+    """The tensor's own view: NumPy takes an older tensor's DLPack capsule as read-only, and lacks some dtypes."""
     if tensor.requires_grad:
         raise TypeError("it requires a gradient; pass tensor.detach()")
-    if str(tensor.dtype) == "torch.bfloat16":
-        return _from_torch(tensor.view(sys.modules["torch"].int16)).view(ml_dtypes.bfloat16)
+    held = dtypes.TABLE.get(str(tensor.dtype).removeprefix("torch."))
+    if held is not None and held.is_extension:
+        bits = getattr(sys.modules["torch"], f"int{held.bits}")
+        return _from_torch(tensor.view(bits)).view(held.numpy)
     view: Array = tensor.numpy()
     return view
 

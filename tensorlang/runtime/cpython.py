@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+
+from tensorlang import dtypes
 
 HEADER = object.__basicsize__
 """Bytes of the header of every Python object."""
@@ -35,7 +36,7 @@ _FUNCTIONS = (
     "Py_DecRef",
 )
 STATUS_NAMES = ("status",)
-_bfloat16_number = ctypes.c_int(np.dtype(ml_dtypes.bfloat16).num)
+_NUMBERS = {d.name: ctypes.c_int(d.numpy.num) for d in dtypes.TABLE.values() if d.is_extension}
 
 
 class MethodDef(ctypes.Structure):
@@ -86,8 +87,13 @@ def addresses() -> dict[str, int]:
         "tensorlang_ndarray": id(np.ndarray),
         "tensorlang_none": id(None),
         "tensorlang_status_names": id(STATUS_NAMES),
-        "tensorlang_bfloat16_number": ctypes.addressof(_bfloat16_number),
+        **{number_symbol(name): ctypes.addressof(number) for name, number in _NUMBERS.items()},
     }
+
+
+def number_symbol(dtype: str) -> str:
+    """The symbol of the number that NumPy has given to a dtype of ml_dtypes in this process."""
+    return f"tensorlang_{dtype}_number"
 
 
 def builtin(address: int, slow: Callable[..., None], name: str) -> Callable[..., None]:

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tensorlang import dtypes
 from tensorlang.runtime.arrays import Array
 
-_STORED_AS = {"bfloat16": ("uint16",), "bool": ("uint8", "int8")}
+_STORED_AS = {d.name: (d.bits_dtype,) for d in dtypes.TABLE.values() if d.is_extension} | {"bool": ("uint8", "int8")}
 """dtypes that libraries of devices lack -> what holds their bits there."""
 
 

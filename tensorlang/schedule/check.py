@@ -158,9 +158,10 @@ def check_placed(state: ScheduleState) -> None:
     for name, stage in state.stages.items():
         if stage.wished is not None:
             host, axis = stage.wished.stage, stage.wished.axis
-            readers = ", ".join(state.program.consumers[name])
+            others = [reader for reader in state.program.consumers[name] if reader != host]
+            readers = ", ".join(others)
             why = f"{name} is to be computed at {axis} of {host}, but {readers}, which reads it, is not computed there"
-            last_first = reversed(state.program.consumers[name])
+            last_first = reversed(others)
             inside = "; ".join(f"s[{r!r}].compute_at(s[{host!r}], {axis!r})" for r in last_first)
             raise BadArgument("", why, legal=[inside, f"s[{name!r}].compute_root()"])
 

@@ -65,10 +65,10 @@ def _convert(node: ast.expr, lookup: Callable[[str], Expr]) -> Expr:
             return binary(_OPERATORS[type(node.op)], _convert(node.left, lookup), _convert(node.right, lookup))
         case ast.Constant(value=int(value)):
             return as_expr(value)
+        case ast.Attribute():
+            return lookup(ast.unparse(node))
         case ast.Name():
             return lookup(node.id)
-        case ast.Attribute(value=ast.Name(id=word), attr=part):
-            return lookup(f"{word}.{part}")
         case ast.UnaryOp(op=ast.USub()):
             return binary("sub", 0, _convert(node.operand, lookup))
     raise TypeError(f"{ast.unparse(node)} is not made of names, whole numbers, +, -, *, // and %")

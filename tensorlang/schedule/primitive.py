@@ -6,7 +6,7 @@ Everything else follows from the fields: the trace, replay, argument errors, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -136,7 +136,8 @@ def from_json(data: Mapping[str, Any]) -> Primitive:
     cls = REGISTRY[key]
     wanted = {f.name: f.type for f in fields(cls)}
     given = {str(k): _decode(v) for k, v in data.items() if k != "step"}
-    if wanted.keys() != given.keys():
+    optional = {f.name for f in fields(cls) if f.default is not MISSING}
+    if not wanted.keys() - optional <= given.keys() <= wanted.keys():
         raise RecordError(f"step {key} needs the fields {sorted(wanted)}, got {sorted(given)}")
     for name, value in given.items():
         if not _FITS[wanted[name]](value):
@@ -156,6 +157,7 @@ def _is_row(value: Any) -> bool:
 _FITS: dict[Any, Callable[[Any], bool]] = {
     "str": lambda v: isinstance(v, str),
     "int": _is_int,
+    "bool": lambda v: isinstance(v, bool),
     "int | None": lambda v: v is None or _is_int(v),
     "int | str | None": lambda v: v is None or isinstance(v, str) or _is_int(v),
     "tuple[str, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),

@@ -76,6 +76,7 @@ class Schedule:
         self._original = program
         self._names = names
         self._keep_alive = tuple(outputs)
+        self._stood_for: Sequence[tuple[Operation, Operation]] = ()
         self._state = initial_state(program)
         self._trace = Trace()
         self.origin = ""  # the tuned record that the first steps are from, as text
@@ -110,6 +111,14 @@ class Schedule:
         made = _Outputs(declared(self.program, name) for name in self.program.outputs)
         made.asked = [o.op if isinstance(o, Tensor) else o for o in self._keep_alive]
         return made
+
+    def stand_for(self, taken: Sequence[tuple[Operation, Operation]], outputs: Sequence[Operation]) -> None:
+        """Let operations as a user declared them name the stages of those that took their place: pairs (old, new).
+
+        `outputs`: those that the user asked for.
+        """
+        self._names = {**self._names, **{id(old): self._names[id(new)] for old, new in taken}}
+        self._stood_for, self._keep_alive = tuple(taken), (*self._keep_alive, *outputs)
 
     @property
     def stages(self) -> list[Stage]:

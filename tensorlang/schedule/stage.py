@@ -305,9 +305,9 @@ class Stage:
         """Compute each tile one iteration ahead. See DoubleBuffer."""
         self.schedule.apply(p.DoubleBuffer(self.name))
 
-    def pipeline(self, stages: int) -> None:
+    def pipeline(self, stages: int, ahead: int | None = None) -> None:
         """Keep several tiles at once, each computed some iterations ahead. See Pipeline."""
-        self.schedule.apply(p.Pipeline(self.name, whole(stages)))
+        self.schedule.apply(p.Pipeline(self.name, whole(stages), whole(ahead)))
 
     def fold_storage(self, array: Any, dim: int, factor: int | None = None) -> int:
         """Let elements of an intermediate array share memory; returns the modulus. See FoldStorage.
@@ -321,9 +321,13 @@ class Stage:
         """Pad the array of the stage to a stride of `k * factor + offset`. See StorageAlign."""
         self.schedule.apply(p.StorageAlign(self.name, str(axis), whole(factor), whole(offset)))
 
-    def swizzle(self) -> None:
+    def swizzle(self, panels: bool = False) -> None:
         """Turn the order of chunks in the rows of the stage's array. See Swizzle."""
-        self.schedule.apply(p.Swizzle(self.name))
+        self.schedule.apply(p.Swizzle(self.name, panels))
+
+    def bulk_copy(self) -> None:
+        """Let one thread of a block copy the tiles of the stage, where the GPU can. See BulkCopy."""
+        self.schedule.apply(p.BulkCopy(self.name))
 
     def pad(self, axis: AxisLike, factor: int) -> None:
         """Extend an axis to a multiple of a factor. See Pad."""

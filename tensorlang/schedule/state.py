@@ -94,12 +94,13 @@ class StageState:
     The stage of a compute operation is a chain of loops around one strand of its name; the initialisation of a
     reduction is derived, just outside the first reduce loop, or outside the loop `init_at`. `buffering` says how the
     array of an attached stage is kept: `tile` (anew in each iteration), `rolling` or
-    `double` (computed `tiles_ahead` iterations before it is read). By array, `folds` gives
+    `double` (computed `tiles_ahead` iterations before it is read, `tiles_kept` at once). By array, `folds` gives
     the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride. `launched` are the
     threads that all loops of a scan share. `pragmas` are wishes about the code of a loop, `predicates` the conditions
     (as text) under which elements are stored. `atomic`: updates of one element may meet in a parallel loop. `wished`:
     where the stage is to be computed once its readers are computed there. `swizzled`: the chunks of a row of the array
-    are stored in an order that changes from row to row.
+    are stored in an order that changes from row to row, in `panels` of 128 bytes of it behind each other. `in_bulk`:
+    one thread of a block copies the tile, if it can.
     """
 
     name: str
@@ -111,9 +112,12 @@ class StageState:
     init_at: str | None = None
     buffering: str = "tile"
     tiles_ahead: int = 1
+    tiles_kept: int = 2
     folds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     aligned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     swizzled: bool = False
+    panels: bool = False
+    in_bulk: bool = False
     tensorized: Tensorized | None = None
     launched: tuple[str, ...] = ()
     pragmas: Mapping[str, Pragmas] = field(default_factory=dict)

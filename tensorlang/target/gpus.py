@@ -7,13 +7,16 @@ from tensorlang.target.spec import GpuLimits
 _KB = 1024
 
 
-def _cuda(shared: int, threads_per_core: int, blocks_per_core: int, shared_per_core: int) -> GpuLimits:
+def _cuda(
+    shared: int, threads_per_core: int, blocks_per_core: int, shared_per_core: int, *, bulk: bool = False
+) -> GpuLimits:
     return GpuLimits(
         shared_bytes=shared * _KB,
         registers=65536,
         threads_per_core=threads_per_core,
         blocks_per_core=blocks_per_core,
         shared_per_core=shared_per_core * _KB,
+        bulk_copies=bulk,
     )
 
 
@@ -23,12 +26,12 @@ CUDA: dict[str, GpuLimits] = {
     "sm_86": _cuda(99, 1536, 16, 100),
     "sm_87": _cuda(163, 1536, 16, 164),
     "sm_89": _cuda(99, 1536, 24, 100),
-    "sm_90": _cuda(227, 2048, 32, 228),
-    "sm_90a": _cuda(227, 2048, 32, 228),
-    "sm_100": _cuda(227, 2048, 32, 228),
-    "sm_100a": _cuda(227, 2048, 32, 228),
-    "sm_120": _cuda(99, 1536, 24, 100),
-    "sm_120a": _cuda(99, 1536, 24, 100),
+    "sm_90": _cuda(227, 2048, 32, 228, bulk=True),
+    "sm_90a": _cuda(227, 2048, 32, 228, bulk=True),
+    "sm_100": _cuda(227, 2048, 32, 228, bulk=True),
+    "sm_100a": _cuda(227, 2048, 32, 228, bulk=True),
+    "sm_120": _cuda(99, 1536, 24, 100, bulk=True),
+    "sm_120a": _cuda(99, 1536, 24, 100, bulk=True),
 }
 """CUDA architectures: CUDA C++ Programming Guide, technical specifications per compute capability."""
 

@@ -18,7 +18,7 @@ class GpuLimits:
 
     `block`: threads of a block along x, y, z; `grid`: blocks along x, y, z. `registers` are those of a multiprocessor
     (32 bits each), `thread_registers` those of a thread. A multiprocessor holds `threads_per_core` threads,
-    `blocks_per_core` blocks and `shared_per_core` bytes.
+    `blocks_per_core` blocks and `shared_per_core` bytes. `bulk_copies`: one thread can begin the copy of a whole tile.
     """
 
     max_threads: int = 1024
@@ -31,6 +31,7 @@ class GpuLimits:
     threads_per_core: int = 2048
     blocks_per_core: int = 32
     shared_per_core: int = 65536
+    bulk_copies: bool = False
 
     def lowered(self, asked: GpuLimits, usual: GpuLimits) -> GpuLimits:
         """These limits, with threads and shared bytes of a block as asked, where that is not usual, and lower."""

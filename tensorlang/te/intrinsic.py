@@ -31,7 +31,7 @@ class TensorIntrin:
 
     `buffers` are the tiles of the program's inputs and outputs by name, in the order in which the body got them. `body`
     does the whole computation; `reset` sets the start of its reduction, and `update` adds to what is there. With
-    `lanes`, as many neighbouring threads run it together.
+    `lanes`, as many neighbouring threads run it together. What adds only begins to, if there is a `group`.
     """
 
     name: str
@@ -45,6 +45,7 @@ class TensorIntrin:
     source: str
     location: Location
     lanes: int = 0
+    group: str = ""
 
     @property
     def op(self) -> ComputeOp:
@@ -68,17 +69,20 @@ class TensorIntrin:
         assert body is not None
         label = self.name if name == "body" else f"{self.name}.{name}"
         params = tuple(self.buffers[b].param for b in self.names(name))
-        return MachineCode(label, params, body, self.architecture, self.features, self.source, self.lanes)
+        group = "" if name == "reset" else self.group
+        return MachineCode(label, params, body, self.architecture, self.features, self.source, self.lanes, group)
 
     @cached_property
     def text(self) -> str:
         """Everything that tells this intrinsic from others."""
         threads = f" of {self.lanes} lanes" if self.lanes else ""
+        threads += f" in groups {self.group}" if self.group else ""
         lines = [f"intrinsic {self.name} {self.architecture} {' '.join(self.features)}{threads}", self.program.text]
         for buffer in self.buffers.values():
             strides = ", ".join(map(str, buffer.strides))
             factor, alignment = buffer.offset_factor, buffer.data_alignment
-            held = f" in {buffer.scope}: {buffer.fragment!r}" if buffer.fragment else " swizzled" * buffer.swizzled
+            turned = " swizzled" * buffer.swizzled + " in panels" * buffer.panels
+            held = f" in {buffer.scope}: {buffer.fragment!r}" if buffer.fragment else turned
             lines.append(f"{buffer.buffer} strides [{strides}] offset {factor} alignment {alignment}{held}")
         for name, stmt in (("body", self.body), ("reset", self.reset), ("update", self.update)):
             lines += [] if stmt is None else [f"{name}:", stmt_text(stmt)]
@@ -108,6 +112,9 @@ def check_declaration(intrin: TensorIntrin) -> None:
     if held:
         why = f"{held[0]} of {intrin.name} is held by other lanes than the {intrin.lanes} that run it"
         raise DefinitionError(why, intrin.location)
+    if intrin.group and not all(f"{intrin.group}_{word}(" in intrin.source for word in ("commit", "wait")):
+        named = f"{intrin.group}_commit() and {intrin.group}_wait<n>()"
+        raise DefinitionError(f"the source of {intrin.name} has to define {named}, its group", intrin.location)
     if reduction is not None and reduction.where is not None:
         raise DefinitionError(
             f"{intrin.name} reduces under a condition; an intrinsic covers its whole tile", intrin.location

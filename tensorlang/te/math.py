@@ -33,7 +33,7 @@ def max_value(dtype: str) -> Const:
 def infinity(dtype: str) -> Const:
     """Return plus infinity of a float dtype."""
     d = dtypes.info(dtypes.canonical(dtype))
-    if not d.is_float:
+    if not d.is_float or dtypes.limits(d.name)[1] != float("inf"):
         raise DefinitionError(f"{d.name} has no infinity; use te.max_value", caller())
     return const(float("inf"), d.name)
 

@@ -18,6 +18,9 @@ from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read
 from tensorlang.te.reducer import Reducer as Reducer
 
+PRECISION = "precision"
+"""The attribute of a stage that allows a lower precision of its factors: "tf32" for products of float32."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(Expr, Printable):

@@ -18,7 +18,17 @@ from tensorlang.ir.stmt import Allocate, For, Stmt, map_exprs, stmt_exprs, with_
 from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.location import caller
 from tensorlang.te.exact import exact
-from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
+from tensorlang.te.operation import (
+    PRECISION,
+    ComputeOp,
+    ExternOp,
+    HybridOp,
+    Operation,
+    PlaceholderOp,
+    Read,
+    Tensor,
+    buffers,
+)
 
 
 @dataclass(frozen=True)
@@ -177,7 +187,9 @@ def op_text(op: Operation) -> str:
         case ComputeOp():
             axes = ", ".join(f"{a.name} < {to_text(a.extent)}" for a in op.axes)
             where = "".join(f" where {to_text(w)}" for w in op.where)
-            return f"{', '.join(map(str, buffers(op)))} [{axes}]{where} = {', '.join(to_text(b) for b in op.body)}"
+            within = f" in {op.attrs[PRECISION]}" if PRECISION in op.attrs else ""
+            arrays = ", ".join(map(str, buffers(op)))
+            return f"{arrays} [{axes}]{where}{within} = {', '.join(to_text(b) for b in op.body)}"
 
 
 def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int, str]]:

@@ -1,6 +1,6 @@
 """The NumPy reference: what a program means, and how far a kernel may round away from it.
 
-Values follow each dtype exactly (integers wrap, float16 and bfloat16 round at every operation), with one exception:
+Values follow each dtype exactly (integers wrap, floats of 16 and 8 bits round at every operation), with one exception:
 sums and products of floats are accumulated in float64 and rounded once. So the reference is more accurate than any
 schedule, and `tolerance` says how much less accurate a kernel may be.
 """

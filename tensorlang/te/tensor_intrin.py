@@ -34,6 +34,7 @@ def decl_tensor_intrin(
     architecture: str = "",
     features: Sequence[str] = (),
     lanes: int = 0,
+    group: str = "",
 ) -> TensorIntrin:
     """Declare an intrinsic: `op` is what it computes on a tile, `fcompute(ins, outs)` the statements that do it.
 
@@ -43,7 +44,10 @@ def decl_tensor_intrin(
     `default_buffer_params` are arguments of decl_buffer for the others. `source` is LLVM IR of functions that the
     body calls; `architecture` and `features` say, by LLVM's names, which CPU can run it. Code of a GPU has the
     architecture `cuda`, the lowest that it runs on (`sm_80`) as feature, and CUDA C as source; as many neighbouring
-    threads as there are `lanes` run it together, and tiles in their registers have a fragment (te.decl_buffer).
+    threads as there are `lanes` run it together, and tiles in their registers have a fragment (te.decl_buffer). A
+    body or update that only begins its work names a `group`: its source then defines `<group>_commit()`, by which a
+    thread closes a group of all that it has begun, and `<group>_wait<n>()`, which waits until at most n are under way.
+    Calls of both are placed by the compiler, as late as dependences allow.
 
     Raises DefinitionError when the computation has no fixed size, or the statements do not fit it.
     """
@@ -63,7 +67,9 @@ def decl_tensor_intrin(
     program, names = declared
     arrays = dict(zip(_buffer_names(program, names, tensors), tiles, strict=True))
     needs = tuple(sorted(features))
-    intrin = TensorIntrin(checked, program, arrays, body, reset, update, architecture, needs, source, where, lanes)
+    intrin = TensorIntrin(
+        checked, program, arrays, body, reset, update, architecture, needs, source, where, lanes, group
+    )
     check_declaration(intrin)
     _DECLARED.setdefault(checked, {})[intrin.key] = intrin
     return intrin

@@ -27,7 +27,7 @@ class TileBuffer:
     A variable stride takes any value; without strides the rows follow each other without gaps. The first element lies
     at a multiple of `offset_factor` elements of its array and of `data_alignment` bytes, as far as these are given.
     A tile of scope `warp` lies in the registers of the lanes of a warp, as its `fragment` says. One that is `swizzled`
-    has the order of chunks that the primitive of this name gives.
+    has the order of chunks that the primitive of this name gives; one in `panels` takes all rows of its array.
     """
 
     shape: tuple[int, ...]
@@ -39,6 +39,7 @@ class TileBuffer:
     scope: str = ""
     fragment: Fragment | None = None
     swizzled: bool = False
+    panels: bool = False
 
     @property
     def buffer(self) -> Buffer:
@@ -140,11 +141,13 @@ def decl_buffer(
     buffer_type: str = "",
     fragment: Fragment | None = None,
     swizzled: bool = False,
+    panels: bool = False,
 ) -> TileBuffer:
     """Declare how a tile that an intrinsic works on lies in memory; see TileBuffer.
 
     `data` and `elem_offset` are accepted for classic te's sake: the tile's pointer is its first element. A tile of
-    scope `warp` has a `fragment`, and is a whole number of them. `swizzled`: as the primitive of this name has it.
+    scope `warp` has a `fragment`, and is a whole number of them. `swizzled`, in `panels`:
+    as the primitive of this name has it.
     """
     extents = shape if isinstance(shape, tuple | list) else (shape,)
     sizes = tuple(as_expr(e) for e in extents)
@@ -167,7 +170,7 @@ def decl_buffer(
     if fragment is not None and (len(fixed) != 2 or fixed[0] % fragment.rows or fixed[1] % fragment.columns):
         raise DefinitionError(f"{name} of shape {fixed} is no whole number of fragments ({fragment})", caller())
     aligned = max(1, offset_factor), max(0, data_alignment)
-    return TileBuffer(fixed, element, checked, kept, *aligned, scope, fragment, swizzled)
+    return TileBuffer(fixed, element, checked, kept, *aligned, scope, fragment, swizzled, panels)
 
 
 def _is_stride(stride: Expr) -> bool:

@@ -11,11 +11,13 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Call, walk
 from tensorlang.ir.stmt import stmt_exprs
 from tensorlang.te.numpy_eval import extent
-from tensorlang.te.operation import ComputeOp, HybridOp, Operation
+from tensorlang.te.operation import PRECISION, ComputeOp, HybridOp, Operation
 from tensorlang.te.ordered_eval import longest_chain
 from tensorlang.te.program import Program, read_buffers
 
 _UNKNOWN = 1024  # the extent assumed for a size that is not given
+_TF32_EPSILON = 2.0**-10
+_FACTORS = 2  # of a product, each rounded once
 _CALL = 8.0  # units in the last place granted to a math intrinsic
 
 
@@ -24,8 +26,8 @@ def tolerance(program: Program, sizes: Mapping[str, int] | None = None) -> tuple
 
     Along the worst chain of operations each rounding counts one unit of the coarsest float dtype, each intrinsic
     eight; a reduction of n elements grows as 4 sqrt(n), since its roundings are independent, but as n in 16 bits,
-    where a long sum stops growing. `atol` covers sums that cancel. Programs without floats give (0, 0).
-    Sizes that are not given count as 1024.
+    where a long sum stops growing. Factors that may be rounded to tf32 count both. `atol` covers sums that cancel.
+    Programs without floats give (0, 0). Sizes that are not given count as 1024.
     """
     used = {t for op in program.ops for t in op.dtypes}
     used |= {n.dtype for op in program.ops if isinstance(op, ComputeOp) for b in op.body for n in walk(b)}
@@ -34,7 +36,7 @@ def tolerance(program: Program, sizes: Mapping[str, int] | None = None) -> tuple
     if not floats:
         return 0.0, 0.0
     epsilon = max(float(ml_dtypes.finfo(d.numpy).eps) for d in floats)
-    narrow = min(d.bits for d in floats) == 16
+    narrow = any(d.is_narrow_float for d in floats)
     known = {v.name: _UNKNOWN for v in program.sizes} | dict(sizes or {})
     roundings: dict[str, float] = {}
     terms: dict[str, float] = {}
@@ -43,7 +45,8 @@ def tolerance(program: Program, sizes: Mapping[str, int] | None = None) -> tuple
         own, length = _own(op, known, narrow)
         roundings[op.name] = own + max((roundings[b] for b in before), default=0.0)
         terms[op.name] = length * max((terms[b] for b in before), default=1.0)
-    rtol = min(0.5, epsilon * max(roundings.values()))
+    rounded = sum(_FACTORS * _TF32_EPSILON for op in program.ops if isinstance(op, ComputeOp) and PRECISION in op.attrs)
+    rtol = min(0.5, epsilon * max(roundings.values()) + rounded)
     return rtol, rtol * math.sqrt(max(terms.values()))
 
 

@@ -13,6 +13,7 @@ from tensorlang.driver import build
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.schedule import Schedule
+from tensorlang.target.spec import Target
 from tensorlang.te.numpy_eval import extent
 from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
 from tensorlang.te.program import Program
@@ -28,7 +29,7 @@ def check_schedule(
     schedule: Schedule,
     args: Sequence[Any],
     sizes: Mapping[str, int] | None = None,
-    targets: Sequence[str] = TARGETS,
+    targets: Sequence[str | Target] = TARGETS,
     inputs: Mapping[str, Array] | None = None,
     seed: int = 0,
 ) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tensorlang import dtypes
+
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True) -> None:
     """Raise AssertionError unless both have one shape and `|actual - desired| <= atol + rtol * |desired|`.
@@ -14,5 +16,6 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     """
     got, wanted = np.asanyarray(actual), np.asanyarray(desired)
     np.testing.assert_allclose(got.shape, wanted.shape, err_msg="shapes differ")
-    got, wanted = (a.astype(np.float64) if a.dtype.name == "bfloat16" else a for a in (got, wanted))
+    names = [d.name for d in dtypes.TABLE.values() if d.is_extension]
+    got, wanted = (a.astype(np.float64) if a.dtype.name in names else a for a in (got, wanted))
     np.testing.assert_allclose(got, wanted, rtol=rtol, atol=atol, verbose=verbose)

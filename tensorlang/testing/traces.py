@@ -66,7 +66,8 @@ def schedules(
     `threads` may bind axes; `favoured` primitives are tried most.
 
     `check=False` keeps steps that only the analysis would refuse, and asks for more of them: reduce axes in parallel,
-    stages inside loops that not all of their readers share. About a quarter of such schedules are illegal.
+    stages inside loops that not all of their readers share. About a quarter of such schedules are illegal. What waits
+    at the end for its readers to be where it is to be computed is computed at the root.
     """
     schedule = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
     for step in first:
@@ -77,6 +78,8 @@ def schedules(
                 schedule.advance(step, check)
             except ScheduleError:
                 break
+    for name in [name for name, stage in schedule.state.stages.items() if stage.wished is not None]:
+        schedule.advance(p.ComputeRoot(name), check)
     return schedule
 
 

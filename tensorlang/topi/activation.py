@@ -20,9 +20,9 @@ _ROOT_OF_HALF = 0.5**0.5
 
 
 def elementwise(x: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor:
-    """A tensor of the same shape, each element made by a function; half precision goes through it as float32."""
+    """A tensor of the same shape, each element made by a function; narrow floats go through it as float32."""
     info = dtypes.info(x.dtype)
-    half = info.is_float and info.bits == 16
+    half = info.is_narrow_float
 
     def element(*i: Expr) -> Expr:
         return function(x(*i).astype("float32")).astype(x.dtype) if half else function(x(*i))

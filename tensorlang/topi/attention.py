@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, ExprLike, same, variables
+from tensorlang.ir.expr import Expr, ExprLike, cast, same, variables
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
 from tensorlang.te.program import unique
@@ -23,15 +24,22 @@ from tensorlang.topi.attention_schedule import (
     KEYS,
     MERGED,
     MIXED,
+    QUERIES,
+    ROUNDED,
     SCALED,
     SCORE,
+    TENSOR_CORE_KEYS,
+    TENSOR_CORE_WIDTH,
     TOTAL,
+    VALUES,
     WEIGHT,
     is_whole,
     key_block,
     last_seen,
+    query_tile,
     schedule_attention,
 )
+from tensorlang.topi.gpu.tensor_cores import multiplies
 from tensorlang.topi.operator import Operator, Rule, extent_of
 from tensorlang.topi.softmax import LOG2_E, greatest_number
 
@@ -46,8 +54,15 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     name: str = "attention",
+    out_dtype: str | None = None,
 ) -> Tensor:
     """Return softmax(query @ key.T * scale) @ value, of query[..., n, d], key[..., m, d] and value[..., m, v].
+
+    Dtypes are float16, bfloat16, float32 or float64, the same of all three; of the output too, unless `out_dtype` is
+    given. Of 16 bits, scores and sums are in float32. In a block `with tensorlang.target.Target("cuda"):` (sm_80 and
+    later) such products are declared for tensor cores: blocks of 64 keys, whose weights are rounded to the dtype of
+    `value`; there d and v have to be multiples of 16. In a block of keys that a query sees some of, a value that is
+    infinite or not a number reaches this query even if it does not see it.
 
     `scale` is 1 / sqrt(d) unless given. `is_causal`: query i sees key j only if `j <= i + m - n`, so that the last one
     sees all; m may not be below n. The matrix of scores is never in memory as a whole: of some queries at a time, all
@@ -58,15 +73,19 @@ def attention(
     n, m = query.shape[-2], key.shape[-2]
     if is_causal and extent_of(m) is not None and (extent_of(n) or 0) > (extent_of(m) or 0):
         raise DefinitionError(f"attention: {n} queries, the first of which would see none of {m} keys (is_causal)")
-    block = key_block(extent_of(m))
+    rounds = _is_for_tensor_cores(query, value)
+    block = TENSOR_CORE_KEYS if rounds else key_block(extent_of(m))
     sizes = {size for tensor in (query, key, value) for extent in tensor.shape for size in variables(extent)}
-    asked = _Asked(query, key, value, factor, is_causal, name, frozenset(sizes))
+    asked = _Asked(query, key, value, factor, is_causal, name, frozenset(sizes), out_dtype or query.dtype, rounds)
     return _of_whole_rows(asked) if block is None else _of_blocks(asked, block)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """An attention to be computed; `factor` is that of scores, `sizes` the names of symbolic sizes."""
+    """An attention to be computed; `factor` is that of scores, `sizes` the names of symbolic sizes.
+
+    `rounds`: weights are rounded to the dtype of the values, as factors of tensor cores are.
+    """
 
     query: Tensor
     key: Tensor
@@ -75,6 +94,13 @@ class _Asked:
     is_causal: bool
     name: str
     sizes: frozenset[str]
+    out_dtype: str
+    rounds: bool
+
+    @property
+    def sums(self) -> str:
+        """The dtype of scores and sums."""
+        return dtypes.promote(self.query.dtype, "float32")
 
     @property
     def n(self) -> Expr:
@@ -97,7 +123,18 @@ class _Asked:
 
     def near(self, i: Expr, key: Expr) -> Expr | None:
         """Whether queries near query i look at a key; None where all do."""
-        return key <= last_seen(i, self.n, self.m) if self.is_causal else None
+        if not self.is_causal:
+            return None
+        return key <= (last_seen(i, self.n, self.m, self.rows) if self.rounds else last_seen(i, self.n, self.m))
+
+    @property
+    def rows(self) -> int:
+        """Queries of a block on tensor cores."""
+        return query_tile(extent_of(self.n))
+
+    def dot(self, a: Expr, b: Expr, axis: Axis, where: Expr | None = None) -> Any:
+        """The sum of products along an axis."""
+        return te.sum(cast(a, self.sums) * cast(b, self.sums), axis=axis, where=where)
 
     def part(self, shape: Sequence[ExprLike], element: Callable[..., Any], role: str, word: str) -> Any:
         """A stage of the attention: `role` goes to its tag, `word` to its name."""
@@ -106,7 +143,13 @@ class _Asked:
     def whole(self, element: Callable[..., Expr]) -> Tensor:
         """The output."""
         shape = (*self.outer, self.n, self.value.shape[-1])
-        made = te.compute(shape, element, name=self.name, tag=_TAG, attrs={CAUSAL: self.is_causal})
+        made = te.compute(
+            shape,
+            lambda *x: cast(element(*x), self.out_dtype),
+            name=self.name,
+            tag=_TAG,
+            attrs={CAUSAL: self.is_causal},
+        )
         assert isinstance(made, Tensor)
         return made
 
@@ -123,7 +166,7 @@ def _of_whole_rows(asked: _Asked) -> Tensor:
         return _seen_only(score(*x) * asked.factor, x[-1] <= x[-2] + (m - asked.n) if asked.is_causal else None)
 
     rows, scores = query.shape[:-1], (*query.shape[:-1], m)
-    score = asked.part(scores, lambda *x: te.sum(query(*x[:-1], c) * key(*x[:-2], x[-1], c), axis=c), SCORE, "score")
+    score = asked.part(scores, lambda *x: asked.dot(query(*x[:-1], c), key(*x[:-2], x[-1], c), c), SCORE, "score")
     scaled = asked.part(scores, scaled_score, SCALED, "scaled")
     greatest = asked.part(rows, lambda *x: greatest_number(scaled(*x, k), axis=k, where=near(x[-1])), GREATEST, "max")
     weight = asked.part(scores, lambda *x: te.exp2(scaled(*x) - greatest(*x[:-1])), WEIGHT, "weight")
@@ -131,7 +174,7 @@ def _of_whole_rows(asked: _Asked) -> Tensor:
     inverse = asked.part(rows, lambda *x: 1.0 / total(*x), INVERSE, "scale")
     mixed = asked.part(
         (*rows, value.shape[-1]),
-        lambda *x: te.sum(weight(*x[:-1], k) * value(*x[:-2], k, x[-1]), axis=k, where=near(x[-2])),
+        lambda *x: asked.dot(weight(*x[:-1], k), value(*x[:-2], k, x[-1]), k, near(x[-2])),
         MIXED,
         "mixed",
     )
@@ -152,32 +195,40 @@ def _of_blocks(asked: _Asked, block: int) -> Tensor:
 
     def counts(b: Expr, i: Expr) -> Expr | None:
         tests = [t for t in (present(b, j.as_expr()), asked.near(i, b * block + j)) if t is not None]
-        return te.all(*tests) if tests else None
+        return te.all(*tests) if tests and not asked.rounds else None
 
-    def some_key(*x: Expr) -> Expr:
-        *outer, b, j, c = x
-        there, element = present(b, j), asked.key(*outer, b * block + j, c)
-        return element if there is None else te.select(there, element, te.const(0, element.dtype))
+    def in_blocks(rows: Tensor, role: str, word: str) -> Tensor:
+        """Rows by blocks, the last of which is filled up with zeros."""
+
+        def element(*x: Expr) -> Expr:
+            *outer, b, j, c = x
+            there, element = present(b, j), rows(*outer, b * block + j, c)
+            return element if there is None else te.select(there, element, te.const(0, element.dtype))
+
+        made: Tensor = asked.part((*asked.outer, blocks, block, rows.shape[-1]), element, role, word)
+        return made
 
     def scaled_score(*x: Expr) -> Expr:
         b, i, j = x[-3:]
         seen = b * block + j <= i + (m - n) if asked.is_causal else present(b, j)
         return _seen_only(score(*x) * asked.factor, seen)
 
-    def mixed_values(*x: Expr) -> Expr:
+    def mixed_values(*x: Expr) -> Any:
         *outer, b, i, d = x
-        return te.sum(weight(*x[:-1], j) * value(*outer, b * block + j, d), axis=j, where=counts(b, i))
+        element = values(*outer, b, j, d) if asked.rounds else value(*outer, b * block + j, d)
+        return asked.dot(rounded(*x[:-1], j), element, j, counts(b, i))
 
     def merged_element(*x: Expr) -> Any:
         *outer, i, d = x
         of_block = greatest(*outer, b, i), total(*outer, b, i), mixed(*outer, b, i, d)
         return merged(of_block, axis=b, where=asked.near(i, b * block))
 
-    rows: tuple[Expr, ...] = (*asked.outer, blocks, n)
+    query, count = _whole_rows(asked) if asked.rounds else (query, n)
+    rows: tuple[Expr, ...] = (*asked.outer, blocks, count)
     scores: tuple[ExprLike, ...] = (*rows, block)
-    keys = asked.part((*asked.outer, blocks, block, query.shape[-1]), some_key, KEYS, "keys")
+    keys = in_blocks(asked.key, KEYS, "keys")
     score = asked.part(
-        scores, lambda *x: te.sum(query(*x[:-3], x[-2], c) * keys(*x[:-2], x[-1], c), axis=c), SCORE, "score"
+        scores, lambda *x: asked.dot(query(*x[:-3], x[-2], c), keys(*x[:-2], x[-1], c), c), SCORE, "score"
     )
     scaled = asked.part(scores, scaled_score, SCALED, "scaled")
     greatest = asked.part(
@@ -185,10 +236,37 @@ def _of_blocks(asked: _Asked, block: int) -> Tensor:
     )
     weight = asked.part(scores, lambda *x: te.exp2(scaled(*x) - greatest(*x[:-1])), WEIGHT, "weight")
     total = asked.part(rows, lambda *x: te.sum(weight(*x, j), axis=j, where=counts(*x[-2:])), TOTAL, "sum")
+    values, rounded = value, weight
+    if asked.rounds:
+        values = in_blocks(value, VALUES, "values")
+        rounded = asked.part(scores, lambda *x: weight(*x).astype(value.dtype), ROUNDED, "rounded")
     mixed = asked.part((*rows, value.shape[-1]), mixed_values, MIXED, "mixed")
-    shape = (*asked.outer, n, value.shape[-1])
-    _, weights, values = asked.part(shape, merged_element, MERGED, "merged")
-    return asked.whole(lambda *x: values(*x) / weights(*x))
+    shape = (*asked.outer, count, value.shape[-1])
+    _, total_weight, sums = asked.part(shape, merged_element, MERGED, "merged")
+    if asked.rounds:
+        return asked.whole(lambda *x: sums(*x) * (1.0 / total_weight(*x)))
+    return asked.whole(lambda *x: sums(*x) / total_weight(*x))
+
+
+def _whole_rows(asked: _Asked) -> tuple[Tensor, Expr]:
+    """The queries and their number, filled up with zeros to whole blocks on tensor cores."""
+    query, n = asked.query, asked.n
+    if is_whole(n, asked.rows):
+        return query, n
+    count = te.floordiv(n + (asked.rows - 1), asked.rows) * asked.rows
+
+    def element(*x: Expr) -> Expr:
+        return te.select(x[-2] < n, query(*x), te.const(0, query.dtype))
+
+    made: Tensor = asked.part((*asked.outer, count, query.shape[-1]), element, QUERIES, "queries")
+    return made, count
+
+
+def _is_for_tensor_cores(query: Tensor, value: Tensor) -> bool:
+    """Whether the target in use has tensor cores for both products."""
+    target, widths = Target.current(), (extent_of(query.shape[-1]), extent_of(value.shape[-1]))
+    fitting = all(width is not None and width % TENSOR_CORE_WIDTH == 0 for width in widths)
+    return fitting and target is not None and multiplies(target, query.dtype, value.dtype, "float32")
 
 
 def _seen_only(score: Expr, seen: Expr | None) -> Expr:
@@ -216,13 +294,13 @@ def _checked(query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> 
     """The factor of scores; DefinitionError where the three do not fit each other."""
     fits = (
         query.ndim == key.ndim == value.ndim >= 2
-        and query.dtype == key.dtype == value.dtype in ("float32", "float64")
+        and query.dtype == key.dtype == value.dtype in ("float16", "bfloat16", "float32", "float64")
         and all(same(a, b) for a, b in zip(query.shape[:-2], key.shape[:-2], strict=True))
         and all(same(a, b) for a, b in zip(key.shape[:-1], value.shape[:-1], strict=True))
         and same(query.shape[-1], key.shape[-1])
     )
     if not fits:
-        wanted = "query[..., n, d], key[..., m, d] and value[..., m, v] in float32 or float64"
+        wanted = "query[..., n, d], key[..., m, d] and value[..., m, v] of floats of one dtype"
         raise DefinitionError(f"attention wants {wanted}, got {query}, {key}, {value}")
     if scale is not None:
         return float(scale)

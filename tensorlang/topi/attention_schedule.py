@@ -22,9 +22,14 @@ from tensorlang.topi.rows import fused, parts_of, reduce_in_lanes
 KEYS, SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED, MERGED = (
     ".keys", ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed", ".merged"
 )  # fmt: skip
+QUERIES, VALUES, ROUNDED = ".queries", ".values", ".rounded"
 """What the tags of the parts of an attention add to its own."""
 CAUSAL = "causal"
 """The attribute of an attention that tells whether queries see earlier keys only."""
+TENSOR_CORE_KEYS = 64
+"""Keys of a block on tensor cores: their scores and weights are 32 + 16 registers of each thread."""
+TENSOR_CORE_ROWS, TENSOR_CORE_WIDTH = 16, 16
+"""Queries of a tile of tensor cores, and what extents of queries and values are multiples of."""
 _STEP = 16
 """Queries that look at as many keys as the last of them: what each must not see among these weighs nothing."""
 _TILES = 4
@@ -52,9 +57,14 @@ class Plan:
     rows: int
 
 
-def last_seen(i: Expr, n: Expr, m: Expr) -> Expr:
+def last_seen(i: Expr, n: Expr, m: Expr, step: int = _STEP) -> Expr:
     """The last key, of m, that the queries near query i, of n, look at."""
-    return te.floordiv(i, _STEP) * _STEP + (_STEP - 1) + (m - n)
+    return te.floordiv(i, step) * step + (step - 1) + (m - n)
+
+
+def query_tile(n: int | None) -> int:
+    """Queries of a block on tensor cores: 16 for each of up to four warps."""
+    return TENSOR_CORE_ROWS * (4 if n is None else max(1, min(4, -(-n // TENSOR_CORE_ROWS))))
 
 
 def plan_of(n: int | None, m: int | None, width: int | None, bits: int, target: Target) -> Plan:
@@ -104,9 +114,11 @@ def is_whole(keys: Expr, block: int | None) -> bool:
 def schedule_attention(s: Schedule, anchor: Anchor) -> None:
     """Rows of queries outside, in parallel; inside them one part after the other, for one block of keys at a time."""
     part = {_tag(s, name).removeprefix("attention"): name for name in parts_of(s, anchor.main)}
-    bits = dtypes.info(s.program.buffers[anchor.main].dtype).bits
+    bits = dtypes.info(s.program.buffers[part[SCORE]].dtype).bits
+    for word in {QUERIES, VALUES, ROUNDED} & part.keys():
+        s[part[word]].compute_inline()
     n, kept = (extent_of(s.program[part[SCALED]].axis[d].extent) for d in (-2, -1))
-    keys = _keys_read(s, part).shape[-2]
+    keys = keys_read(s, part).shape[-2]
     width = extent_of(s.program[anchor.main].axis[-1].extent)
     plan = plan_of(n, kept, width, bits, anchor.target)
     if anchor.main != anchor.output:
@@ -132,8 +144,10 @@ def schedule_attention(s: Schedule, anchor: Anchor) -> None:
         s[part[word]].storage_align(row, _PAGE * 8 // bits, _LINE * 8 // bits)
     s[part[WEIGHT]].vectorize(column)
     main = s.original[anchor.main]
-    has_rest = KEYS in part and not is_whole(keys, kept)
-    _leave_out_unseen(s, part, plan, has_rest, isinstance(main, ComputeOp) and bool(main.attrs[CAUSAL]))
+    is_masked = ROUNDED in part  # scores and weights of all keys are read
+    has_rest = KEYS in part and not is_masked and not is_whole(keys, kept)
+    is_causal = isinstance(main, ComputeOp) and bool(main.attrs[CAUSAL]) and not is_masked
+    _leave_out_unseen(s, part, plan, has_rest, is_causal)
     _register_product(s, part[SCORE], part[SCALED], _score_loops(s, part[SCALED], plan))
     _pack_keys(s, part, plan, has_rest, anchor.output, heads)
     work = (n or MANY) * (extent_of(keys) or MANY)
@@ -162,7 +176,7 @@ def _merge_loops(s: Schedule, merged: str, plan: Plan) -> tuple[str, str]:
 
 def _leave_out_unseen(s: Schedule, part: dict[str, str], plan: Plan, has_rest: bool, is_causal: bool) -> None:
     """Compute no score and no weight beyond the last key that is looked at, but whole panels of scores."""
-    m = _keys_read(s, part).shape[-2]
+    m = keys_read(s, part).shape[-2]
     for word, panel in ((SCORE, plan.scores.width), (SCALED, plan.scores.width), (WEIGHT, 1)):
         op = s.program[part[word]]
         assert isinstance(op, ComputeOp)
@@ -222,7 +236,7 @@ def _register_product(s: Schedule, product: str, host: str, tile: str) -> None:
 
 def _pack_keys(s: Schedule, part: dict[str, str], plan: Plan, has_rest: bool, output: str, heads: str) -> None:
     """Lay the keys of a head out in panels as wide as a register tile, depth inside."""
-    panel, keys = plan.scores.width, _keys_read(s, part)
+    panel, keys = plan.scores.width, keys_read(s, part)
     packed = s[s.cache_read(part.get(KEYS, keys.name), "global", [part[SCORE]])]
 
     def in_panels(*index: Expr) -> list[Expr]:
@@ -244,7 +258,7 @@ def _pack_keys(s: Schedule, part: dict[str, str], plan: Plan, has_rest: bool, ou
         packed.compute_at(s[output], heads)
 
 
-def _keys_read(s: Schedule, part: dict[str, str]) -> Buffer:
+def keys_read(s: Schedule, part: dict[str, str]) -> Buffer:
     """The array of all keys."""
     op = s.program[part.get(KEYS, part[SCORE])]
     assert isinstance(op, ComputeOp)

@@ -24,15 +24,22 @@ Array = npt.NDArray[Any]
 
 
 def dense(
-    data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None, name: str = "dense"
+    data: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: str | None = None,
+    name: str = "dense",
+    precision: str | None = None,
 ) -> Tensor:
     """Return `data[m, k] @ weight[n, k].T + bias[n]` of shape (m, n).
 
-    Sums are accumulated in `out_dtype`, the dtype of `data` unless given. DefinitionError when the shapes do not fit.
+    Sums are accumulated in `out_dtype`, the dtype of `data` unless given; `precision` is that of `matmul`.
+    DefinitionError when the shapes do not fit, and for precisions as there.
     """
     if data.ndim != 2 or weight.ndim != 2 or not same(data.shape[1], weight.shape[1]):
         raise DefinitionError(f"dense wants data[m, k] and weight[n, k], got {data} and {weight}")
-    product = matmul(data, weight, transpose_b=True, out_dtype=out_dtype, name=_product_name(name, bias))
+    named = _product_name(name, bias)
+    product = matmul(data, weight, transpose_b=True, out_dtype=out_dtype, name=named, precision=precision)
     return _with_bias(product, bias, name)
 
 

@@ -17,6 +17,7 @@ from tensorlang.topi.gpu import table as gpu
 from tensorlang.topi.gpu.elementwise import schedule_points
 from tensorlang.topi.gpu.transpose import schedule_elements
 from tensorlang.topi.operator import Anchor, extent_of
+from tensorlang.topi.plain import schedule_of_plain
 from tensorlang.topi.table import RULES
 
 _FEW = 2
@@ -45,7 +46,7 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     """
     wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
     machine = parse(target)
-    s = create_schedule(wanted)
+    s = schedule_of_plain(wanted) if machine.kind in GPU_KINDS else create_schedule(wanted)
     known = best_if_any(s, machine, "topi.schedule") if tuned else None
     if known is not None:
         return known

@@ -10,13 +10,15 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, cast, same
-from tensorlang.te.operation import Tensor
+from tensorlang.te.operation import PRECISION, Tensor
 from tensorlang.topi.matmul_schedule import schedule_product
-from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.topi.operator import Operator, Option, Rule, extent_of
 from tensorlang.topi.product import term_axis
 from tensorlang.topi.quantized import is_narrow, narrow_matmul
 
 Array = npt.NDArray[Any]
+FULL = "full"
+"""The precision of an operator by name that rounds no factor."""
 
 
 def matmul(
@@ -26,22 +28,23 @@ def matmul(
     transpose_b: bool = False,
     out_dtype: str | None = None,
     name: str = "C",
+    precision: str | None = None,
 ) -> Tensor:
     """Return `a[m, k] @ b[k, n]` of shape (m, n).
 
     `transpose_a`, `transpose_b`: the matrix is given as [k, m], as [n, k]. Sums are accumulated in `out_dtype`, the
     dtype of `a` unless given: of bfloat16 in float32, and of bytes in int32, by the dot instructions of the target in
-    use (`with tensorlang.target.Target("cuda"):`), of this machine outside of one. Declare products for a GPU in such a
-    block: its tensor cores take them as they are, and not as they are laid out for a CPU.
-    DefinitionError when the shapes do not fit.
+    use (`with tensorlang.target.Target("cuda"):`), of this machine outside of one.
+    `precision="tf32"` allows a GPU to round factors of float32 to 10 bits behind the leading one, which its tensor
+    cores multiply; sums stay in float32. Elsewhere, and without it, nothing is rounded.
+    DefinitionError when the shapes do not fit, or `precision` is another word, or for other dtypes.
     """
     wanted = f"a[{'k, m' if transpose_a else 'm, k'}] and b[{'n, k' if transpose_b else 'k, n'}]"
     if a.ndim != 2 or b.ndim != 2 or not same(a.shape[not transpose_a], b.shape[transpose_b]):
         raise DefinitionError(f"matmul wants {wanted}, got {a} and {b}")
     dtype, depth = out_dtype or a.dtype, a.shape[not transpose_a]
     shape = (a.shape[transpose_a], b.shape[not transpose_b])
-    if is_narrow(*shape, depth, a.dtype, b.dtype, dtype):
-        return narrow_matmul(a, b, transpose_a, transpose_b, name)
+    attrs = _precision(precision, {a.dtype, b.dtype, dtype})
     k = term_axis(depth, a, b)
 
     def element(i: Expr, j: Expr) -> Expr:
@@ -49,7 +52,9 @@ def matmul(
         right = b[j, k] if transpose_b else b[k, j]
         return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
 
-    made: Tensor = te.compute(shape, element, name=name, tag="matmul")
+    made: Tensor = te.compute(shape, element, name=name, tag="matmul", attrs=attrs)
+    if is_narrow(*shape, depth, a.dtype, b.dtype, dtype):
+        return narrow_matmul(a, b, transpose_a, transpose_b, made)
     return made
 
 
@@ -60,11 +65,13 @@ def batch_matmul(
     transpose_a: bool = False,
     transpose_b: bool = True,
     name: str = "C",
+    precision: str | None = None,
 ) -> Tensor:
     """Return the products `a[q, m, k] @ b[q, n, k].T` of shape (q, m, n): the second matrix is transposed by default.
 
     One of the two may have a single matrix, which is multiplied with all of the other's. Sums are accumulated in
-    `out_dtype`, the dtype of `a` unless given. DefinitionError when the shapes do not fit.
+    `out_dtype`, the dtype of `a` unless given; `precision` is that of `matmul`. DefinitionError when the shapes do not
+    fit, and for precisions as there.
     """
     wanted = f"a[q, {'k, m' if transpose_a else 'm, k'}] and b[q, {'n, k' if transpose_b else 'k, n'}]"
     fits = a.ndim == b.ndim == 3 and same(a.shape[1 + (not transpose_a)], b.shape[1 + transpose_b])
@@ -80,36 +87,48 @@ def batch_matmul(
         right = b[qb, j, k] if transpose_b else b[qb, k, j]
         return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
 
-    batch = b.shape[0] if shared_a else a.shape[0]
+    attrs, batch = _precision(precision, {a.dtype, b.dtype, dtype}), b.shape[0] if shared_a else a.shape[0]
     shape = (batch, a.shape[1 + transpose_a], b.shape[1 + (not transpose_b)])
-    made: Tensor = te.compute(shape, element, name=name, tag="batch_matmul")
+    made: Tensor = te.compute(shape, element, name=name, tag="batch_matmul", attrs=attrs)
     return made
 
 
-def matmul_reference(a: Array, b: Array) -> list[Array]:
-    """The exact product, rounded once: float64 sums for floats, wrap-around for integers."""
+def _precision(precision: str | None, of: set[str]) -> dict[str, str]:
+    """The attributes of a product of some dtypes that may be computed in a precision."""
+    if precision is None:
+        return {}
+    if precision != "tf32" or of != {"float32"}:
+        raise DefinitionError(
+            f"precision={precision!r} for {', '.join(sorted(of))}: there is 'tf32', for products of float32 in float32"
+        )
+    return {PRECISION: precision}
+
+
+def matmul_reference(a: Array, b: Array, precision: str = FULL) -> list[Array]:
+    """The exact product in whatever precision, rounded once: float64 sums for floats, wrap-around for integers."""
     if dtypes.info(dtypes.canonical(a.dtype)).is_float:
         return [(a.astype(np.float64) @ b.astype(np.float64)).astype(a.dtype)]
     return [np.matmul(a, b)]
 
 
-def matmul_numpy(a: Array, b: Array, c: Array) -> None:
+def matmul_numpy(a: Array, b: Array, c: Array, precision: str = FULL) -> None:
     """What a NumPy user writes; the competitor of the tables."""
     np.matmul(a, b, out=c)
 
 
-def _matmul(m: int, n: int, k: int, dtype: str = "float32") -> list[Tensor]:
+def _matmul(m: int, n: int, k: int, dtype: str = "float32", precision: str = FULL) -> list[Tensor]:
     a, b = te.placeholder((m, k), name="A", dtype=dtype), te.placeholder((k, n), name="B", dtype=dtype)
-    return [a, b, matmul(a, b)]
+    return [a, b, matmul(a, b, precision=None if precision == FULL else precision)]
 
 
-def _batch_matmul(q: int, m: int, n: int, k: int, dtype: str = "float32") -> list[Tensor]:
+def _batch_matmul(q: int, m: int, n: int, k: int, dtype: str = "float32", precision: str = FULL) -> list[Tensor]:
     a, b = te.placeholder((q, m, k), name="A", dtype=dtype), te.placeholder((q, k, n), name="B", dtype=dtype)
-    return [a, b, batch_matmul(a, b, transpose_b=False)]
+    return [a, b, batch_matmul(a, b, transpose_b=False, precision=None if precision == FULL else precision)]
 
 
+_OPTIONS: dict[str, Option] = {"precision": FULL}
 OPERATORS = (
-    Operator("matmul", ("M", "N", "K"), _matmul, matmul_reference, matmul_numpy),
-    Operator("batch_matmul", ("Q", "M", "N", "K"), _batch_matmul, matmul_reference, matmul_numpy),
+    Operator("matmul", ("M", "N", "K"), _matmul, matmul_reference, matmul_numpy, _OPTIONS),
+    Operator("batch_matmul", ("Q", "M", "N", "K"), _batch_matmul, matmul_reference, matmul_numpy, _OPTIONS),
 )
 RULES: dict[str, Rule] = {"matmul": schedule_product, "batch_matmul": schedule_product}

@@ -183,8 +183,8 @@ def _rest(data: Tensor, axes: Sequence[int]) -> list[int]:
 
 
 def _wide(value: Expr) -> Expr:
-    """Half precision in float32."""
-    return value.astype("float32") if dtypes.info(value.dtype).bits == 16 else value
+    """Narrow floats in float32."""
+    return value.astype("float32") if dtypes.info(value.dtype).is_narrow_float else value
 
 
 def _affine(value: Expr, gamma: Tensor | None, beta: Tensor | None, index: Sequence[Expr]) -> Expr:

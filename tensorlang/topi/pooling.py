@@ -130,7 +130,7 @@ def _check(data: Tensor, pool_type: str) -> None:
 
 def _least(dtype: str) -> Expr:
     """What every element is at least."""
-    return -te.infinity(dtype) if dtypes.info(dtype).is_float else te.min_value(dtype)
+    return -te.infinity(dtype) if dtypes.limits(dtype)[0] == -np.inf else te.min_value(dtype)
 
 
 def _inside(window: Window, at: Expr, extent: Expr) -> Expr:

@@ -19,6 +19,7 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.topi.plain import PLAIN
 from tensorlang.topi.product import term_axis
 from tensorlang.topi.quantized_schedule import (
     dot_instruction,
@@ -126,11 +127,15 @@ def dense_narrow(
 
 
 def narrow_matmul(
-    a: Tensor, b: Tensor, transpose_a: bool = False, transpose_b: bool = False, name: str = "C"
+    a: Tensor, b: Tensor, transpose_a: bool = False, transpose_b: bool = False, plain: Tensor | None = None
 ) -> Tensor:
-    """Return `a[m, k] @ b[k, n]` in 32 bits: what topi.matmul makes of narrow dtypes, B laid out in the kernel."""
+    """Return `a[m, k] @ b[k, n]` in 32 bits: what topi.matmul makes of narrow dtypes, B laid out in the kernel.
+
+    `plain`: the product without a layout, which gives its name, and which GPUs take.
+    """
+    name = "C" if plain is None else plain.op.name
     packed = pack_narrow(b, transpose_b, name=f"{name}_packed")
-    return _product(a, packed, b.shape[not transpose_b], transpose_a, None, 0, name, parse())
+    return _product(a, packed, b.shape[not transpose_b], transpose_a, None, 0, name, parse(), plain)
 
 
 def _product(
@@ -142,8 +147,9 @@ def _product(
     zero_point: int,
     name: str,
     target: Target,
+    plain: Tensor | None = None,
 ) -> Tensor:
-    """Sums of whole panels, then the columns that there are."""
+    """Sums of whole panels, then the columns that there are; `plain` is remembered."""
     sums_dtype = SUMS[a.dtype, packed.dtype]
     operand = operand_dtype(a.dtype, packed.dtype, target) or a.dtype
     panels, words, width, group = packed.shape
@@ -165,7 +171,8 @@ def _product(
         value: Expr = sums[i, *at] if offsets is None else sums[i, *at] - offsets[at]
         return value
 
-    made: Tensor = te.compute((m, n), element, name=name, tag="narrow_product")
+    attrs = {} if plain is None else {PLAIN: plain.op}
+    made: Tensor = te.compute((m, n), element, name=name, tag="narrow_product", attrs=attrs)
     return made
 
 

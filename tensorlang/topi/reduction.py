@@ -84,7 +84,7 @@ def _reduced(
     axes = normalized_all(name, data, axis)
     inner = [te.reduce_axis((0, data.shape[d]), name=f"k{d}") for d in axes]
     info = dtypes.info(data.dtype)
-    widened = wide and info.is_float and info.bits == 16
+    widened = wide and info.is_narrow_float
 
     def element(*i: Expr) -> Expr:
         value = data(*_index(data, axes, keepdims, i, inner))
@@ -121,9 +121,7 @@ def _place(data: Tensor, axis: int | None, keepdims: bool, name: str, largest: b
 def _arg_reducer(name: str, dtype: str, largest: bool) -> Callable[..., Any]:
     """Of pairs of a place and a value the best value, NaN first of all, and the first place that has it."""
     info = dtypes.info(dtype)
-    worst = te.infinity(dtype) if info.is_float else te.max_value(dtype)
-    if largest:
-        worst = te.const(float("-inf"), dtype) if info.is_float else te.min_value(dtype)
+    worst = te.const(dtypes.limits(dtype)[0 if largest else 1], dtype)
 
     def combine(x: tuple[Expr, Expr], y: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
         better, equal = (y[1] > x[1] if largest else y[1] < x[1]), y[1] == x[1]

@@ -88,8 +88,8 @@ def _checked(operator: str, x: Tensor, axis: int) -> int:
 
 
 def _wide(value: Expr) -> Expr:
-    """Half precision in float32."""
-    return value.astype("float32") if dtypes.info(value.dtype).bits == 16 else value
+    """Narrow floats in float32."""
+    return value.astype("float32") if dtypes.info(value.dtype).is_narrow_float else value
 
 
 def _greatest(x: Tensor, where: int, name: str, tag: str) -> Tensor:

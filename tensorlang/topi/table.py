@@ -14,6 +14,7 @@ _NAMES = (
     "attention",
     "broadcast",
     "conv2d",
+    "conv2d_product",
     "dense",
     "depthwise",
     "gather",

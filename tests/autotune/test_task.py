@@ -151,7 +151,7 @@ def test_an_operator_takes_options() -> None:
             "conv2d has no option 'strides'; did you mean stride? It has stride=1, padding=SAME, dil",
         ),
         ("conv2d", "=2", "conv2d has no option ''; it has stride=1"),
-        ("matmul", "stride=2", "matmul has no option 'stride'; it takes none"),
+        ("dense", "stride=2", "dense has no option 'stride'; it takes none"),
         ("depthwise_conv2d", "stride=(1,2,3)", "stride is a whole number, or one for height"),
         ("max_pool2d", "kernel=", "kernel is a whole number"),
     ],

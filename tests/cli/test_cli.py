@@ -157,7 +157,7 @@ def test_target_shows_what_was_detected_and_measured(capsys: pytest.CaptureFixtu
         (["tune", "matmul", "--args", "8,8,8"], "give matmul its --shape"),
         (
             ["tune", "matmul", "--shape", "8,8,8", "--option", "stride=2"],
-            "matmul has no option 'stride'; it takes none",
+            "matmul has no option 'stride'; it has precision=full",
         ),
         (["tune", "conv2d", "--shape", "1,4,8,8,4,3", "--option", "stride"], "--option takes NAME=VALUE"),
         (["tune", "conv2d", "--shape", "1,4,8,8,4,3", "--option", "strides=2"], "did you mean stride? It has stride=1"),

@@ -12,40 +12,30 @@ import pytest
 
 import tensorlang
 from tensorlang import dtypes, nd, te
-from tensorlang.errors import KernelError, MissingDependency
-from tensorlang.target.cuda.runtime import device_count as cuda_devices
-from tensorlang.target.opencl import runtime
+from tensorlang.errors import KernelError
 from tensorlang.testing.check import check_schedule
+from tests.device_targets import DEVICE_TARGETS, on_cuda, on_opencl
 from tests.programs import Case, argmax, chain, matmul, row_sum, stencil
+from tests.threaded_programs import (
+    BLOCK_X,
+    BLOCK_Y,
+    THREAD_X,
+    THREAD_Y,
+    on_threads,
+    reduced_by_threads,
+    shared_matmul,
+    two_kernels,
+)
 
 n = te.var("n")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-BLOCK_X, BLOCK_Y, THREAD_X, THREAD_Y = (
-    te.thread_axis(tag) for tag in ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y")
-)
 
 
-@pytest.fixture(params=["interpreter", "opencl", "cuda"])
+@pytest.fixture(params=DEVICE_TARGETS)
 def target(request: pytest.FixtureRequest) -> str:
-    """A target with threads; opencl and cuda only where there is a device."""
-    if request.param == "cuda" and not cuda_devices():
-        pytest.skip("no CUDA device, driver or CuPy")
-    if request.param == "opencl":
-        try:
-            found = runtime.devices()
-        except MissingDependency as error:
-            pytest.skip(str(error))
-        if not found:
-            pytest.skip("no OpenCL driver is installed")
+    """A target with threads."""
     return str(request.param)
-
-
-def on_threads(s: Any, stage: Any, axis: Any, threads: int = 32) -> None:
-    """Bind an axis to blocks of so many threads."""
-    outer, inner = s[stage].split(axis, factor=threads)
-    s[stage].bind(outer, BLOCK_X)
-    s[stage].bind(inner, THREAD_X)
 
 
 def elementwise(dtype: str, body: Callable[[Any, Any], Any], extent: Any = 77) -> Case:
@@ -90,34 +80,6 @@ def tiled_matmul(m: Any, columns: Any, k: Any, dtype: str = "float32") -> Case:
     return Case(s, args)
 
 
-def shared_matmul(m: Any, columns: Any, k: Any, dtype: str = "float32") -> Case:
-    """C = A B, an element a thread; blocks of 8 x 8 fetch tiles of A and B together."""
-    s, args = matmul(m, columns, k, dtype)
-    A, B, C = args
-    tiles = s.cache_read(A, "shared", [C]), s.cache_read(B, "shared", [C])
-    i, j = C.op.axis
-    i_o, j_o, i_i, j_i = s[C].tile(i, j, 8, 8)
-    k_o, k_i = s[C].split(C.op.reduce_axis[0], factor=8)
-    s[C].reorder(i_o, j_o, i_i, j_i, k_o, k_i)
-    for axis, tag in ((i_o, BLOCK_Y), (j_o, BLOCK_X), (i_i, THREAD_Y), (j_i, THREAD_X)):
-        s[C].bind(axis, tag)
-    for tile in tiles:
-        s[tile].compute_at(s[C], k_o)
-        for axis, tag in zip(tile.op.axis, (THREAD_Y, THREAD_X), strict=True):
-            s[tile].bind(axis, tag)
-    return Case(s, args)
-
-
-def reduced_by_threads(case: Case, name: str, threads: int) -> Case:
-    """A reduction of rows: a block a row, whose threads reduce a part each and then combine."""
-    s, args = case
-    outer, inner = s[name].split("k", factor=threads)
-    s[name].reorder("i", inner, outer)
-    s[name].bind("i", BLOCK_X)
-    s[name].bind(inner, THREAD_X)
-    return Case(s, args)
-
-
 def block_sum(dtype: str) -> Case:
     """Sums of rows of a dtype."""
     return reduced_by_threads(row_sum(5, 50, dtype), "B", 16)
@@ -140,14 +102,6 @@ def with_scratch() -> Case:
     return Case(s, args)
 
 
-def two_kernels(extent: Any = 100) -> Case:
-    """A stage in global memory between two kernels."""
-    s, args = chain(extent)
-    on_threads(s, "B", "i")
-    on_threads(s, "C", "i")
-    return Case(s, args)
-
-
 def vectors() -> Case:
     """Four elements a thread, in vectors."""
     s, args = chain(128)
@@ -166,7 +120,7 @@ def unbound() -> Case:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    **{f"add {d}": partial(elementwise, d, lambda a, b: a * 2 + b) for d in (*FLOATS, *INTEGERS)},
+    **{f"add {d}": partial(elementwise, d, lambda a, b: a * 2 + b) for d in (*FLOATS, "float8_e5m2", *INTEGERS)},
     **{f"divide {d}": partial(elementwise, d, lambda a, b: a // (b * b + 1) + a % 3) for d in INTEGERS},
     **{f"least {d}": partial(elementwise, d, te.min) for d in ("float32", "bfloat16", "int8", "uint64")},
     **{f"convert {a} to {b}": partial(convert, a, b) for a, b in zip(FLOATS, ("int8", "float32", "int64", "uint16"))},
@@ -250,7 +204,7 @@ def test_a_kernel_writes_nothing_but_its_outputs(target: str) -> None:
     assert (room[0] == 7).all() and (room[10] == 7).all()
 
 
-@pytest.mark.parametrize("target", ["opencl"], indirect=True)
+@pytest.mark.parametrize("target", [on_opencl, on_cuda], indirect=True)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])
 def test_arrays_stay_on_the_device(target: str, dtype: str) -> None:
     s, args = elementwise(dtype, te.max)
@@ -259,7 +213,7 @@ def test_arrays_stay_on_the_device(target: str, dtype: str) -> None:
     given = [nd.array(x, nd.device(target)) for x in (a, a[::-1], np.zeros_like(a))]
     kernel(*given)
     np.testing.assert_array_equal(given[2].numpy(), np.maximum(a, a[::-1]))
-    assert "get_local_id(0)" in kernel.source("opencl") and "launch(" in kernel.source("host")
+    assert ("threadIdx.x" if target == "cuda" else "get_local_id(0)") in kernel.source(target)
     assert kernel.time_evaluator(number=2, repeat=2)(*given).mean > 0
 
 

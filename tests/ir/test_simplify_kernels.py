@@ -11,7 +11,7 @@ from tensorlang.ir.verify import verify
 from tensorlang.testing.loop_ir import kernels, trace
 
 
-@settings(max_examples=4 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(kernels())
 def test_simplified_kernels_do_the_same(kernel: Kernel) -> None:
     simple = simplify_kernel(kernel)

@@ -88,7 +88,7 @@ def agree(expr: Expr, ranges: Mapping[str, Any], values: Mapping[Var, int]) -> N
     assert evaluate(again, values) == before
 
 
-@settings(max_examples=12 * settings().max_examples)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.data())
 def test_index_arithmetic(data: st.DataObject) -> None:
     """int64 expressions of small variables."""
@@ -99,7 +99,7 @@ def test_index_arithmetic(data: st.DataObject) -> None:
     agree(expr, small_ranges, wide)
 
 
-@settings(max_examples=8 * settings().max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.data())
 def test_arithmetic_that_wraps(data: st.DataObject) -> None:
     """Every integer dtype, values up to its limits."""
@@ -109,7 +109,7 @@ def test_arithmetic_that_wraps(data: st.DataObject) -> None:
     agree(expr, ranges, values)
 
 
-@settings(max_examples=6 * settings().max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.data())
 def test_quotients_and_remainders(data: st.DataObject) -> None:
     """Sums of scaled variables, divided and reassembled, as tiling writes them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -10,7 +11,7 @@ from tensorlang import dtypes
 from tensorlang.errors import TargetError
 from tensorlang.ir.construct import array, index
 from tensorlang.ir.interpret import evaluate
-from tensorlang.ir.swizzle import can_swizzle, swizzle_mask, turned
+from tensorlang.ir.swizzle import can_swizzle, panel_rows, swizzle_mask, turned
 
 
 @pytest.mark.parametrize(("dtype", "columns"), [("bfloat16", 16), ("int8", 64), ("float32", 32), ("float16", 192)])
@@ -26,6 +27,22 @@ def test_chunks_of_a_row_change_places(dtype: str, columns: int) -> None:
             assert c == (column // chunk ^ row // divisor % modulus) * chunk + column % chunk
             found.append(c)
         assert sorted(found) == list(range(columns))
+
+
+@pytest.mark.parametrize(("dtype", "columns"), [("bfloat16", 128), ("float32", 96), ("float16", 64)])
+def test_panels_are_what_the_hardware_swizzles(dtype: str, columns: int) -> None:
+    """Pieces of 128 bytes of all rows, one behind the other; of each the address is turned as wgmma does."""
+    buffer = replace(array("t", (2, 16, columns), dtype), swizzled=True, panels=True)
+    size = dtypes.info(dtype).bytes
+    wide, found = 128 // size, set()
+    for row, column in product(range(16), range(columns)):
+        n, r, c = (int(evaluate(i, {})) for i in turned(buffer, (index(1), index(row), index(column))))
+        plain = (column // wide * 16 + row) * 128 + column % wide * size
+        assert n == 1 and (r * columns + c) * size == plain ^ (plain >> 7 & 7) << 4
+        found.add(r * columns + c)
+    assert found == set(range(16 * columns))
+    assert panel_rows(buffer) == 16
+    assert panel_rows(replace(buffer, panels=False)) == (16 if columns == wide else None)
 
 
 def test_other_arrays_stay_as_they_are() -> None:

@@ -8,19 +8,25 @@ from typing import Any
 import pytest
 
 from tensorlang.errors import InternalError
-from tensorlang.ir.construct import array, indices, load, loop, store
+from tensorlang.ir.construct import array, index, indices, load, loop, store
 from tensorlang.ir.expr import Buffer, Cast, Const, Var
 from tensorlang.ir.stmt import (
     Allocate,
+    AsyncCommit,
     AsyncCopy,
     AsyncWait,
     Barrier,
+    BoxCopy,
+    CallMachine,
     CallPython,
     Combiner,
     DeviceKernel,
     If,
     Let,
     LoopKind,
+    MachineCode,
+    MachineCommit,
+    MachineWait,
     Seq,
     Stmt,
     ThreadReduce,
@@ -35,10 +41,13 @@ ONE = Const(1, "int64")
 X, Y = Var("x", "float32"), Var("y", "float32")
 SUM = Combiner((X,), (Y,), (X + Y,), (Const(0.0, "float32"),))
 KEPT = array("K", (4,), "int32")
+F = array("F", (2,), "uint64", "shared")
+BOX = BoxCopy(S, (index(0),), A, (index(8),), (32,), F)
+CODE = CallMachine(MachineCode("code", (), Seq(()), lanes=32, group="own"), (), Seq(()))
 
 
 def made(body: Stmt, **changes: Any) -> DeviceKernel:
-    kernel = DeviceKernel("k", (A, B, KEPT), (n,), (n, ONE, ONE), (32, 1, 1), (S,), body)
+    kernel = DeviceKernel("k", (A, B, KEPT), (n,), (n, ONE, ONE), (32, 1, 1), (S, F), body)
     return replace(kernel, **changes)
 
 
@@ -57,6 +66,8 @@ def reduction(extent: int = 32, tag: str = "threadIdx.x") -> ThreadReduce:
         Allocate(L, reduction()),
         loop(i, 0, 4, store(B, 4 * TX + i, 1.0), LoopKind.VECTORIZED),
         Seq((AsyncCopy(S, (TX,), A, (TX,), 1, n > TX), AsyncWait(0))),
+        Seq((If(TX < 1, BOX), AsyncCommit(F), AsyncWait(0, F))),
+        Seq((CODE, MachineCommit("own"), If(BX < 1, MachineWait("own", 0)))),
     ],
 )
 def test_well_formed(body: Stmt) -> None:
@@ -74,6 +85,8 @@ def test_well_formed(body: Stmt) -> None:
         (Seq((store(B, TX, 1.0), If(load(B, 0) < 1.0, Barrier()))), "not all threads"),
         (loop(i, 0, 2, Barrier(), LoopKind.VECTORIZED), "not all threads"),
         (If(TX < 3, Allocate(L, reduction())), "not all threads"),
+        (Seq((CODE, If(TX < 3, MachineWait("own", 0)))), "not all threads of a group that run own together"),
+        (replace(CODE, accumulates=TX), "an expression is int64, expected int32"),
         (Allocate(L, reduction(33)), "a reduction takes 33 threads along threadIdx.x, the block has 32"),
         (Allocate(L, reduction(1, "blockIdx.x")), "a reduction takes 1 threads along blockIdx.x, the block has 0"),
         (Allocate(L, replace(reduction(), threads=())), "along one at least"),
@@ -94,6 +107,11 @@ def test_well_formed(body: Stmt) -> None:
         (Allocate(Buffer("T", (n,), "int8", "local"), Barrier()), r"the shape of T: int8\[n\] is not constant"),
         (Allocate(L, Barrier(), ("threadIdx.x",)), "still has a copy for each of threadIdx.x"),
         (AsyncCopy(B, (TX,), A, (TX,), 1), "from global to shared memory"),
+        (If(TX < 1, replace(BOX, buffer=B)), "from global to shared memory"),
+        (If(TX < 1, replace(BOX, box=(2, 2))), r"a box of A: float32\[n\] has 2 sides"),
+        (If(TX < 1, replace(BOX, barriers=B)), "counted in B, which is no array in shared memory"),
+        (If(TX < 1, AsyncCommit(F)), "not all threads"),
+        (AsyncWait(0, L), "counted in L, which is no array in shared memory"),
         (CallPython("f", (A,)), "does not run on a device"),
     ],
 )

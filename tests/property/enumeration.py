@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations, dropwhile, islice, product
@@ -40,13 +40,31 @@ def holds(condition: Expr, values: Values) -> bool:
 
 def events(derived: Derived, sizes: Values | None = None, memory: Memory | None = None) -> Iterator[Event]:
     """Every instance of every statement."""
-    sizes = sizes or {}
-    bounds = {loop.name: (evaluate(loop.lower, sizes), evaluate(loop.upper, sizes)) for loop in loops(derived.tree)}
     for statement in derived.scop.statements:
-        for point in product(*(range(*bounds[name]) for name in statement.loops)):
-            values = dict(zip(statement.loops, point, strict=True)) | sizes
-            if all(_maybe(c, values, memory) for c in statement.domain):
-                yield statement, values
+        yield from _events_of(derived, statement, sizes or {}, memory, {})
+
+
+def events_at(derived: Derived, name: str, time: tuple[int, ...], sizes: Values) -> Iterator[Event]:
+    """The instances of a statement at an entry for each of its time vector."""
+    for statement in derived.scop.statements:
+        if statement.name == name and len(statement.time) == len(time):
+            known = {part: now for part, now in zip(statement.time, time) if isinstance(part, str)}
+            if all(part in (now, *known) for part, now in zip(statement.time, time)):
+                yield from _events_of(derived, statement, sizes, None, known)
+
+
+def _events_of(
+    derived: Derived, statement: Statement, sizes: Values, memory: Memory | None, known: Values
+) -> Iterator[Event]:
+    """The instances of a statement, some of whose loops are at known values."""
+    spans = {loop.name: range(evaluate(loop.lower, sizes), evaluate(loop.upper, sizes)) for loop in loops(derived.tree)}
+    chosen = {name: span if name not in known else [known[name]] for name, span in spans.items()}
+    if any(value not in spans[name] for name, value in known.items()):
+        return
+    for point in product(*(chosen[name] for name in statement.loops)):
+        values = dict(zip(statement.loops, point, strict=True)) | sizes
+        if all(_maybe(c, values, memory) for c in statement.domain):
+            yield statement, values
 
 
 def element(
@@ -170,12 +188,12 @@ def _order(a: Any, b: Any) -> Order:
 
 
 def touches(
-    derived: Derived, sizes: Values, memory: Memory | None = None
+    derived: Derived, sizes: Values, memory: Memory | None = None, among: Iterable[Event] | None = None
 ) -> dict[tuple[str, tuple[int, ...]], list[Touch]]:
-    """All accesses by the element that they touch."""
+    """All accesses by the element that they touch, or those of some instances."""
     shapes = {a.name: tuple(evaluate(e, sizes) for e in a.shape) for a in derived.scop.arrays}
     found: dict[tuple[str, tuple[int, ...]], list[Touch]] = {}
-    for event in events(derived, sizes, memory):
+    for event in events(derived, sizes, memory) if among is None else among:
         statement, values = event
         for accesses, writes in ((statement.writes, True), (statement.reads, False)):
             for access in accesses:
@@ -185,14 +203,18 @@ def touches(
 
 
 def broken(
-    derived: Derived, sizes: Values | None = None, memory: Memory | None = None
+    derived: Derived,
+    sizes: Values | None = None,
+    memory: Memory | None = None,
+    among: Iterable[Event] | None = None,
 ) -> Iterator[tuple[Event, Event]]:
     """The pairs of instances that a schedule gets wrong: the first must come first, or either, and neither does.
 
-    `memory`: the contents of inputs; an element that is found through another array may be any.
+    `memory`: the contents of inputs; an element that is found through another array may be any. `among`: only some
+    instances, where they are known; those of large sizes are many.
     """
     unordered = derived.scop.unordered
-    for found in touches(derived, sizes or {}, memory).values():
+    for found in touches(derived, sizes or {}, memory, among).values():
         for a, b in combinations(found, 2):
             forward = runs_before(a.event, b.event, unordered)
             backward = runs_before(b.event, a.event, unordered)

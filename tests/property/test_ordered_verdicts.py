@@ -59,7 +59,8 @@ def convicts(error: ScheduleError, derived: Derived) -> bool:
     if witness.source is None:
         return not enumeration.covered(derived, sizes)
     first, then = witness.source, witness.sink
-    found = enumeration.broken(derived, sizes)
+    both = [e for i in (first, then) for e in enumeration.events_at(derived, i.statement, i.time, sizes)]
+    found = enumeration.broken(derived, sizes, among=both)
     return any({same(a, first), same(b, then)} == {True} or {same(b, first), same(a, then)} == {True} for a, b in found)
 
 

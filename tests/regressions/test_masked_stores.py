@@ -13,7 +13,14 @@ from tensorlang.target.backend import backend
 from tensorlang.target.detect import parse
 
 (AT,) = indices("j")
-WIDER = [("int32", "int16"), ("int32", "int8"), ("float32", "bfloat16"), ("int64", "int32"), ("float32", "uint8")]
+WIDER = [
+    ("int32", "int16"),
+    ("int32", "int8"),
+    ("float32", "bfloat16"),
+    ("float32", "float8_e4m3fn"),
+    ("int64", "int32"),
+    ("float32", "uint8"),
+]
 WIDTH = 16
 
 
@@ -39,6 +46,6 @@ def test_a_tail_of_one_iteration_writes_one_element(source: str, dtype: str) -> 
     given = np.arange(1, 129).reshape(2, 64).astype(source)
     made = np.full((2, 64), 99).astype(dtypes.info(dtype).numpy)
     wanted = made.astype("float64")
-    wanted[1, 1 : WIDTH + 2] = given[1, 1 : WIDTH + 2]
+    wanted[1, 1 : WIDTH + 2] = given[1, 1 : WIDTH + 2].astype(made.dtype)
     backend("llvm").compile(kernel("tail", [a, b], "B", loop(row, 1, 2, inner)), parse("llvm"))(given, made)
     np.testing.assert_array_equal(made.astype("float64"), wanted)

@@ -82,5 +82,7 @@ def test_bits_stand_for_dtypes_that_libraries_lack() -> None:
     assert holds(on_device((3,), "uint16"), bfloat16)
     assert not holds(on_device((3,), "int16"), bfloat16)
     assert not holds(np.zeros(3, np.uint16), bfloat16)
+    assert holds(on_device((3,), "uint8"), np.dtype(ml_dtypes.float8_e4m3fn))
+    assert not holds(on_device((3,), "uint16"), np.dtype(ml_dtypes.float8_e4m3fn))
     assert holds(on_device((3,), "uint8"), np.dtype(bool))
     assert not holds(on_device((3,), "uint16"), np.dtype(np.float16))

@@ -332,6 +332,16 @@ USES: dict[str, Use] = {
         halves, "s['B'].storage_align('i', 8, 4)", Refused(halves, "s['C'].storage_align('i', 8, 4)", BadArgument)
     ),
     "swizzle": Use(partial(halves, 8, 32), "s['B'].swizzle()", Refused(halves, "s['B'].swizzle()", BadArgument)),
+    "bulk_copy": Use(
+        partial(matmul, 8, 12, 32),
+        "s.cache_read('A', 'shared', ['C'])\n"
+        "k_o, k_i = s['C'].split('k', factor=8)\n"
+        "s['C'].reorder(k_o, 'i', 'j', k_i)\n"
+        "s['A.shared'].compute_at(s['C'], k_o)\n"
+        "s['A.shared'].pipeline(3)\n"
+        "s['A.shared'].bulk_copy()",
+        Refused(partial(matmul, 8, 12, 32), "s['C'].bulk_copy()", BadArgument),
+    ),
     "set_store_predicate": Use(
         every_second,
         "s['B'].set_store_predicate('i % 2 == 0')",

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tensorlang import lower, te
-from tensorlang.errors import BadArgument, IllegalParallel, OverwrittenValue, UncoveredRead
+from tensorlang.errors import BadArgument, IllegalParallel, OverwrittenValue, RecordError, UncoveredRead
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.primitive import from_json, to_json
 from tensorlang.testing.check import check_schedule
 
 
@@ -60,6 +61,37 @@ def test_a_pipeline_equals_the_reference(stages: int, factors: tuple[int, int], 
     check_schedule(s, args)
 
 
+@pytest.mark.parametrize(("stages", "ahead"), [(3, 1), (5, 2)])
+def test_tiles_may_be_kept_after_they_are_read(stages: int, ahead: int) -> None:
+    s, args, b, c = blur(23, 40)
+    axes = s[c].tile("i", "j", 4, 8)
+    s[b].compute_at(s[c], axes[1])
+    s[b].pipeline(stages, ahead)
+    assert note(s, "B").shape[0] == str(stages)
+    assert str(s.trace.steps[-1].text()).endswith(f".pipeline({stages}, ahead={ahead})")
+    check_schedule(s, args)
+    for wrong in (0, stages):
+        with pytest.raises(BadArgument, match=f"of {stages} stages 1 to {stages - 1} are computed ahead, got ahead="):
+            s[b].pipeline(stages, wrong)
+
+
+def test_steps_recorded_before_they_had_all_fields_can_be_read() -> None:
+    step = from_json({"step": "pipeline", "stage": "B", "stages": 3})
+    assert step.text() == "s['B'].pipeline(3)" and from_json(to_json(step)) == step
+    with pytest.raises(RecordError, match="step pipeline needs the fields"):
+        from_json({"step": "pipeline", "stage": "B"})
+
+
+def test_panels_have_whole_units_of_the_swizzle() -> None:
+    a = te.placeholder((24, 12, 128), "float16", name="A")
+    c = te.compute((24, 12, 128), lambda n, i, j: a[n, i, j] + 1, name="C")
+    s = te.create_schedule(c.op)
+    copy = s.cache_read(a, "shared", [c])
+    with pytest.raises(BadArgument, match=r"panels have a multiple of 8 rows of 128 bytes, and .* has not"):
+        s[copy].swizzle(panels=True)
+    s[copy].swizzle()
+
+
 def test_a_loop_that_carries_tiles_stays_sequential() -> None:
     s, args, b, c = blur()
     axes = s[c].tile("i", "j", 4, 8)
@@ -105,6 +137,24 @@ def test_a_producer_of_a_double_buffer_must_be_there_one_tile_earlier() -> None:
     s[b].double_buffer()
     with pytest.raises(UncoveredRead):
         s[p].compute_at(s[c], outer)
+    check_schedule(s, [a, c])
+
+
+@pytest.mark.parametrize("k, tile", [(16, 8), (7, 8), (9, 4), (5, 1)])
+@pytest.mark.parametrize("stages", [(1, 2), (3, 2), (2, 4)])
+def test_tiles_ahead_of_tiles_find_their_elements(k: int, tile: int, stages: tuple[int, int]) -> None:
+    """What a pipelined stage reads of another tile belongs to it in the first iterations, too, which come early."""
+    a, r = te.placeholder((8, k), name="A"), te.reduce_axis((0, k), "k")
+    c = te.compute((8,), lambda i: te.sum(a[i, r], axis=r), name="C")
+    s = te.create_schedule(c.op)
+    outer = s.cache_read(a, "shared", [c])
+    inner = s.cache_read(outer, "local", [c])
+    k_o, k_i = s[c].split(r, tile)
+    s[outer].compute_at(s[c], k_o)
+    s[inner].compute_at(s[c], k_i)
+    if stages[0] > 1:
+        s[outer].pipeline(stages[0])
+    s[inner].pipeline(stages[1])
     check_schedule(s, [a, c])
 
 

@@ -140,3 +140,20 @@ def test_the_first_of_the_threads_that_reduce_stores() -> None:
             s[b].set_store_predicate(predicate)
     s[b].set_store_predicate(y.var.equal(0))
     check_schedule(s, [a, b], targets=["interpreter"])
+
+
+def test_in_some_iterations_of_the_loops_around() -> None:
+    """A stage is left out where nothing reads it: the rows from the diagonal on need no later column."""
+    a = te.placeholder((8, 8), name="A")
+    doubled = te.compute((8, 8), lambda i, j: a[i, j] * 2, name="doubled")
+    k = te.reduce_axis((0, 8), "k")
+    c = te.compute((8,), lambda i: te.sum(doubled[i, k], axis=k, where=k <= i), name="C")
+    s = te.create_schedule(c.op)
+    s[doubled].compute_at(s[c], k)
+    s[doubled].set_store_predicate("C.k <= C.i")
+    assert "for k in range(i + 1)" in str(lower(s, [a, c]))
+    check_schedule(s, [a, c])
+    with pytest.raises(UncoveredRead):
+        s[doubled].set_store_predicate("C.k < C.i")
+    with pytest.raises(BadArgument, match="is neither an axis of doubled nor a size"):
+        s[doubled].set_store_predicate("C.j <= C.i")

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from tensorlang import lower, te
+from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const, Var, binary
 from tensorlang.ir.stmt import INDEX, For, If, LoopKind, Seq
 from tensorlang.polyhedral.nest import Leaf, Loop
 from tensorlang.polyhedral.numbered import first_thread, numbered
+from tensorlang.schedule.state import Attach
 from tensorlang.testing.check import check_schedule
 from tests.error.device_programs import rows
 from tests.programs import chain, diamond
@@ -102,6 +104,44 @@ def test_a_stage_waits_until_all_of_its_readers_are_there(order: str) -> None:
         s[stage].compute_at(s["E"], "i")
     assert all(s.state.stages[name].attach is not None for name in "BCD")
     check_schedule(s, case.args, targets=("interpreter",))
+
+
+@pytest.mark.parametrize("inlined", [False, True])
+def test_a_stage_that_its_place_reads_waits_for_the_other_reader(inlined: bool) -> None:
+    A = te.placeholder((42,), name="A")
+    B = te.compute((42,), lambda i: A[i] * 2, name="B")
+    C = te.compute((40,), lambda i: B[i] + B[i + 2], name="C")
+    D = te.compute((40,), lambda i: B[i + 1] * C[i], name="D")
+    s = te.create_schedule(D.op)
+    i_o, i_i = s[D].split("i", 8)
+    s[D].bind(i_o, "blockIdx.x")
+    s[D].bind(i_i, "threadIdx.x")
+    s[B].compute_at(s[D], i_o)
+    with pytest.raises(BadArgument, match="B is to be computed at i_o of D, but C, which reads it, is not computed"):
+        lower(s, [A, D], target="cuda")
+    if inlined:
+        s[C].compute_inline()
+    else:
+        s[C].compute_at(s[D], i_o)
+    assert s.state.stages["B"].attach == Attach("D", "i_o")
+    check_schedule(s, (A, D), targets=("interpreter",))
+
+
+def test_a_copy_of_a_padded_layout_leaves_out_what_nobody_made() -> None:
+    A = te.placeholder((50,), name="A")
+    B = te.compute((50,), lambda i: A[i] * 2, name="B")
+    C = te.compute((50,), lambda i: B[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s[B].transform_layout(lambda i: (i // 16, i % 16))
+    s[B].bind("p0", "blockIdx.x")
+    s[B].bind("p1", "threadIdx.x")
+    held = s.cache_read(B, "shared", [C])
+    i_o, i_i = s[C].split("i", 16)
+    s[C].bind(i_o, "blockIdx.x")
+    s[C].bind(i_i, "threadIdx.x")
+    s[held].compute_at(s[C], i_o)
+    s[held].bind("ax1", "threadIdx.x")
+    check_schedule(s, (A, C), targets=("interpreter",))
 
 
 def test_threads_that_begin_elsewhere_find_what_others_have_written() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,50 +16,12 @@ from tensorlang.testing import assert_allclose
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tensorlang.testing.cuda_emulation.runner import Mode
 from tensorlang.testing.cuda_emulation.translate import translate
-from tests.programs import Case, argmax, chain, matmul, row_sum
+from tests.programs import Case, argmax, row_sum
+from tests.threaded_programs import THREAD_X, reduced_by_threads, shared_matmul, two_kernels
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
 n = te.var("n")
-BX, BY, TX, TY = (te.thread_axis(tag) for tag in ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
-
-
-def shared_matmul(m: Any, columns: Any, k: Any) -> Case:
-    """C = A B in blocks of 8 x 8 that fetch tiles of both together."""
-    s, args = matmul(m, columns, k)
-    A, B, C = args
-    tiles = s.cache_read(A, "shared", [C]), s.cache_read(B, "shared", [C])
-    i, j = C.op.axis
-    i_o, j_o, i_i, j_i = s[C].tile(i, j, 8, 8)
-    k_o, k_i = s[C].split(C.op.reduce_axis[0], factor=8)
-    s[C].reorder(i_o, j_o, i_i, j_i, k_o, k_i)
-    for axis, tag in ((i_o, BY), (j_o, BX), (i_i, TY), (j_i, TX)):
-        s[C].bind(axis, tag)
-    for tile in tiles:
-        s[tile].compute_at(s[C], k_o)
-        for axis, tag in zip(tile.op.axis, (TY, TX), strict=True):
-            s[tile].bind(axis, tag)
-    return Case(s, args)
-
-
-def by_threads(case: Case, name: str, threads: int) -> Case:
-    """A block a row, whose threads reduce a part each and then combine."""
-    s, args = case
-    outer, inner = s[name].split("k", factor=threads)
-    s[name].reorder("i", inner, outer)
-    s[name].bind("i", BX)
-    s[name].bind(inner, TX)
-    return Case(s, args)
-
-
-def two_kernels(extent: Any) -> Case:
-    """A stage in scratch memory between two launches."""
-    s, args = chain(extent)
-    for name in "BC":
-        outer, inner = s[name].split("i", factor=32)
-        s[name].bind(outer, BX)
-        s[name].bind(inner, TX)
-    return Case(s, args)
 
 
 def check(case: Case, mode: Mode = "late", seed: int = 0, **sizes: int) -> None:
@@ -79,8 +40,8 @@ def check(case: Case, mode: Mode = "late", seed: int = 0, **sizes: int) -> None:
 
 CASES: dict[str, Callable[[], Case]] = {
     "matmul in shared memory": lambda: shared_matmul(13, 21, 19),
-    "block sum": lambda: by_threads(row_sum(5, 50, "float16"), "B", 16),
-    "block argmax": lambda: by_threads(argmax(6, 29), "T", 8),
+    "block sum": lambda: reduced_by_threads(row_sum(5, 50, "float16"), "B", 16),
+    "block argmax": lambda: reduced_by_threads(argmax(6, 29), "T", 8),
 }
 
 
@@ -99,7 +60,7 @@ def test_faults_are_raised() -> None:
     A, places = te.placeholder((6,), name="A"), te.placeholder((16,), "int32", name="I")
     C = te.compute((16,), lambda i: A[places[i]] + 1, name="C")
     s = te.create_schedule(C.op)
-    s[C].bind(C.op.axis[0], TX)
+    s[C].bind(C.op.axis[0], THREAD_X)
     kernel = tensorlang.lower(s, (A, places, C), target="cuda").kernel
     a, where, out = np.arange(6, dtype=np.float32), np.arange(16, dtype=np.int32) % 6, np.zeros(16, np.float32)
     emulate_program(kernel, {"A": a, "I": where, "C": out})

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import tensorlang
-from tensorlang import te, topi
+from tensorlang import dtypes, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Var
 from tensorlang.ir.stmt import LoopKind
@@ -17,12 +17,18 @@ from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.attention import attention_reference
 from tensorlang.topi.attention_schedule import key_block, plan_of
-from tests.topi.programs import Given, close, given, run
+from tests.topi.programs import Array, Given, close, given, run
 
 
 def inputs(outer: tuple[int, ...], n: int, m: int, depth: int, width: int, dtype: str = "float32") -> list[Given]:
     shapes = (("q", n, depth), ("k", m, depth), ("v", m, width))
     return [given(name, *outer, rows, columns, dtype=dtype) for name, rows, columns in shapes]
+
+
+def exact(query: Given, key: Given, value: Given, is_causal: bool) -> Array:
+    """The attention of numbers of any dtype, not rounded."""
+    q, k, v = (x.astype(np.float64) for _, x in (query, key, value))
+    return attention_reference(q, k, v, is_causal)[0]
 
 
 def check(outer: tuple[int, ...], n: int, m: int, depth: int, width: int, is_causal: bool) -> None:
@@ -54,6 +60,26 @@ def test_float64_and_another_scale() -> None:
     q, k, v = inputs((2,), 20, 30, 8, 8, dtype="float64")
     made = run(topi.attention(q[0], k[0], v[0], scale=0.25), q, k, v)
     close(made, attention_reference(q[1] * (0.25 * 8**0.5), k[1], v[1])[0])
+
+
+@pytest.mark.parametrize(("n", "m", "dtype"), [(20, 37, "float16"), (9, 2500, "bfloat16")])
+def test_narrow_numbers(n: int, m: int, dtype: str) -> None:
+    """Scores and sums are in float32: only the result is rounded, to the dtype asked for."""
+    q, k, v = inputs((2,), n, m, 8, 12, dtype)
+    wanted = exact(q, k, v, is_causal=True)
+    for out_dtype in (dtype, "float32"):
+        made = run(topi.attention(q[0], k[0], v[0], is_causal=True, out_dtype=out_dtype), q, k, v)
+        assert made.dtype == dtypes.info(out_dtype).numpy
+        close(made, wanted)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_what_is_declared_for_tensor_cores_runs_on_a_cpu(is_causal: bool) -> None:
+    """Weights are rounded to 16 bits, and keys are in blocks of 64."""
+    q, k, v = inputs((2,), 20, 137, 16, 32, "bfloat16")
+    with parse("cuda -arch=sm_80"):
+        out = topi.attention(q[0], k[0], v[0], is_causal=is_causal)
+    close(run(out, q, k, v), exact(q, k, v, is_causal))
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

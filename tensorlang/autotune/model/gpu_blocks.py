@@ -56,10 +56,11 @@ def _blocks(nests: Sequence[Nest], machine: GpuMachine) -> Blocks:
         blocks = np.maximum(blocks, trips([loop for loop in nest.loops if loop.is_block], count))
         own = [loop for loop in nest.loops if is_thread(loop.thread)]
         threads = np.maximum(threads, trips(own, count))
+    for nest in nests:
         if nest.attached and nest.scope != "global":
             elements = _kept(nest) * nest.copies
             shared = shared + (elements * nest.output.itemsize if nest.scope == "shared" else 0)
-            share = {"local": 1.0, "warp": 1.0 / limits.warp}.get(nest.scope, 0.0)  # lanes of a warp share its arrays
+            share = {"local": one, "warp": 1 / threads}.get(nest.scope, 0 * one)  # all lanes share what warps hold
             held = held + np.ceil(elements * share * nest.output.itemsize / WORD)
     registers = held + SPARE_REGISTERS
     warps = np.ceil(threads / limits.warp)

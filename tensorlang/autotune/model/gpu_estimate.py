@@ -8,9 +8,11 @@ programming guide.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tensorlang.autotune.model.estimate import Estimate
 from tensorlang.autotune.model.gpu_blocks import WORD, Blocks, kernels, trips
@@ -30,11 +32,13 @@ BUSY_WARPS = 16.0
 BUSY_LOADS = 24.0
 OVERLAP = 0.2
 MATRIX_SPEED = 12.0
-"""Times the arithmetic of float32 that tensor cores reach with elements of 16 bits."""
+"""Times the arithmetic of float32 that tensor cores reach with elements of 16 bits: half as much with tf32."""
+GROUP_SPEED = 1.6
+"""Times that of warps which groups of them reach on Hopper (topi.gpu.warp_tile has the same figure)."""
+GROUP = 128
+"""Threads of a warp group."""
 WIDEST = 16
 """Bytes that a thread reads or writes at once."""
-MISSES = 0.25
-"""The share of repeated reads that miss the L2 cache, where all data together does not fit."""
 
 
 def gpu_estimate(nests: Sequence[Nest], machine: GpuMachine) -> Estimate:
@@ -44,8 +48,9 @@ def gpu_estimate(nests: Sequence[Nest], machine: GpuMachine) -> Estimate:
     one = np.ones(nests[0].count)
     parts = {host: dict.fromkeys(GPU_TERMS, 0 * one) for host in known}
     shares = []
+    touched = _touched(nests, scopes)
     for nest in nests:
-        own = _of_stage(nest, known[nest.host], scopes, machine)
+        own = _of_stage(nest, known[nest.host], scopes, machine, touched[nest.host] > machine.l2_size)
         total = parts[nest.host]
         parts[nest.host] = {name: total[name] + own.get(name, 0 * one) for name in GPU_TERMS}
         shares.append(sum(own.values(), 1e-12 * one))
@@ -66,38 +71,94 @@ def _together(terms: Mapping[str, Array]) -> Array:
     return longest + OVERLAP * hidden + terms["steps"] + terms["launches"]
 
 
-def _of_stage(nest: Nest, blocks: Blocks, scopes: Mapping[str, str], machine: GpuMachine) -> dict[str, Array]:
-    """Seconds of the parts of one stage."""
+def _touched(nests: Sequence[Nest], scopes: Mapping[str, str]) -> dict[str, Array]:
+    """Bytes of global arrays that each kernel touches."""
+    found = {nest.host: np.zeros(nest.count) for nest in nests}
+    for nest in nests:
+        for access in nest.accesses:
+            if scopes.get(access.buffer, "global") == "global":
+                found[nest.host] = found[nest.host] + _whole(nest, access)
+    return found
+
+
+def _whole(nest: Nest, access: Access) -> Array:
+    """Bytes that a stage touches of an array."""
+    return np.asarray(footprint(access, nest.tiles()[0], nest.count).elements * access.itemsize)
+
+
+def _of_stage(
+    nest: Nest, blocks: Blocks, scopes: Mapping[str, str], machine: GpuMachine, spills: npt.NDArray[np.bool_]
+) -> dict[str, Array]:
+    """Seconds of the parts of one stage; `spills`: whether its kernel touches more than the L2 cache holds."""
     warp = machine.limits.warp
     walked = trips(nest.loops, nest.count)
     filled = blocks.threads / (np.ceil(blocks.threads / warp) * warp)
     independent = trips([p for p in nest.loops if p.kind in (Kind.UNROLLED, Kind.VECTORIZED)], nest.count)
     chains = np.minimum(1, blocks.warps * np.minimum(independent, 8) / BUSY_WARPS)
     speed = machine.flops * 32 / max(nest.bits, 32) * filled * blocks.busy
-    points = np.prod([np.asarray(e, dtype=float) for e in nest.extents.values()]) if nest.extents else 1.0
+    points = math.prod((np.asarray(e, dtype=float) for e in nest.extents.values()), start=np.ones(nest.count))
     ran = np.maximum(walked / points, 1)  # layouts can hide loops from those who follow a trace
     on_warps = nest.scope == "warp"  # by matrix instructions, of all lanes together
-    found = {"arithmetic": nest.operations * ran / (speed * (MATRIX_SPEED if on_warps else chains))}
+    in_groups = on_warps and bool(nest.reduce_axes) and "shared" in {scopes.get(a.buffer) for a in nest.accesses}
+    rate = _matrix_rate(nest, in_groups) if on_warps else chains
+    found = {"arithmetic": nest.operations * ran / (speed * rate)}
     cache, memory, shared = (np.zeros(nest.count) for _ in range(3))
     for access in nest.accesses:
         match scopes.get(access.buffer, "global"):
             case "local" | "warp":
                 continue
+            case "shared" if in_groups:
+                shared = shared + _read_by_groups(nest, access, blocks)
             case "shared" if on_warps:
                 shared = shared + walked * access.itemsize
             case "shared":
                 shared = shared + shared_bytes(nest, access, warp)
             case _:
-                cache = cache + sectors(nest, access, warp) * SECTOR
-                memory = memory + footprint(access, nest.tiles()[0], nest.count).elements * access.itemsize
+                read = sectors(nest, access, warp) * SECTOR
+                least = _whole(nest, access)
+                missed = np.clip(_of_waves(nest, access, blocks, machine), least, np.maximum(read, least))
+                cache, memory = cache + read, memory + np.where(spills, missed, least)
     waiting = np.minimum(1, blocks.warps * np.minimum(np.maximum(independent, 1), 4) / BUSY_LOADS)
     found["shared"] = shared / (machine.shared_bytes * machine.cores * machine.clock * blocks.busy)
     found["cache"] = cache / (machine.l2 * blocks.busy * waiting)
-    again = np.maximum(cache - memory, 0) * np.where(memory > machine.l2_size, MISSES, 0)
-    missed = memory + again
-    found["memory"] = missed / (machine.memory * np.minimum(1, 2 * blocks.busy) * waiting)
+    found["memory"] = memory / (machine.memory * np.minimum(1, 2 * blocks.busy) * waiting)
     found["steps"] = _steps(nest, blocks, machine)
     return found
+
+
+def _matrix_rate(nest: Nest, in_groups: bool) -> float:
+    """The arithmetic of matrix instructions, in that of float32: by the bytes of their operands."""
+    itemsize = max((access.itemsize for access in nest.accesses if not access.write), default=2)
+    return MATRIX_SPEED * 2 / itemsize * (GROUP_SPEED if in_groups else 1)
+
+
+def _read_by_groups(nest: Nest, access: Access, blocks: Blocks) -> Array:
+    """Bytes of shared memory that warp groups read in their products: each its own rows, and all columns."""
+    own = [n for n, loop in enumerate(nest.loops) if n >= nest.around and loop.axis not in nest.reduce_axes]
+    depth = min(own, default=len(nest.loops))
+    rows = {axis for axis, _ in nest.output.dims[-2]} if len(nest.output.dims) > 1 else set()
+    times = 1 if rows & access.axes else blocks.threads / GROUP
+    tile = footprint(access, nest.tiles()[depth], nest.count).elements
+    return np.asarray(nest.trips_outside()[depth] * tile * access.itemsize * times)
+
+
+def _of_waves(nest: Nest, access: Access, blocks: Blocks, machine: GpuMachine) -> Array:
+    """Bytes of memory that blocks ask for, where L2 serves what those that run at the same time share, and no more.
+
+    Blocks begin in the order of their numbers, along x first.
+    """
+    places = [n for n, loop in enumerate(nest.loops) if loop.is_block]
+    tile = dict(nest.tiles()[max(places, default=-1) + 1])
+    at_once = machine.cores * blocks.resident
+    left = at_once
+    for place in sorted(places, key=lambda n: (nest.loops[n].thread, -n)):
+        loop = nest.loops[place]
+        taken = np.minimum(loop.trips, left)
+        left = np.maximum(left / taken, 1)
+        if loop.axis in tile:
+            tile[loop.axis] = np.minimum(tile[loop.axis] * taken, nest.extents[loop.axis])
+    waves = np.maximum(blocks.blocks / at_once, 1)
+    return np.asarray(waves * footprint(access, tile, nest.count).elements * access.itemsize)
 
 
 def _steps(nest: Nest, blocks: Blocks, machine: GpuMachine) -> Array:

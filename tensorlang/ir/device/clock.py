@@ -7,12 +7,14 @@ bits to the lowest. Two stamps of one epoch differ in their low bits only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Lanes: TypeAlias = Array | None  # the numbers of the threads at work, None for all of them
+Place = TypeVar("Place")
+Touched: TypeAlias = tuple[Place, Array, Array, bool]  # an array, elements, the thread at each, if it writes
 
 WARP = 32  # threads
 SITE = 1 << 16  # statements are told apart by their number modulo this
@@ -24,7 +26,8 @@ class Clock:
     """Epochs of one block after the other, none of which is ever used again.
 
     `low` are the lowest bits of stamps, one for each thread, without a statement. `before_barrier` are called before an
-    epoch ends. `together`: what a thread reads now, others of its warp may read as well.
+    epoch ends. `together`: what a thread reads now, others of its warp may read as well. Accesses are added
+    to `touched`, where they are those of machine code that only begins its work.
     """
 
     def __init__(self, block: Sequence[int], grid: Sequence[int]) -> None:
@@ -36,6 +39,7 @@ class Clock:
         self.number = 0
         self.before_barrier: list[Callable[[], None]] = []
         self.together = False
+        self.touched: list[Touched[Any]] | None = None
         self._epoch = 1
         self._tick = 1
         self._ticks = np.ones(-(-self.count // WARP), np.int64)  # epochs of warps

@@ -21,6 +21,7 @@ from tensorlang.ir.device.memory import Memory, Offset, Value
 from tensorlang.ir.device.sites import Sites
 from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from tensorlang.ir.numpy_math import truncated_quotient
+from tensorlang.ir.shuffle import Shuffle
 from tensorlang.ir.thread_tags import THREADS
 
 Mask: TypeAlias = Array | None  # one bool a thread, None for all
@@ -135,6 +136,8 @@ class Compiler:
                 return lambda s, mask: operand(s, mask).astype(storage)
             case Select():
                 return self._select(expr, site)
+            case Shuffle():
+                return self._shuffle(expr, site)
             case Call():
                 row, args = intrinsics.TABLE[expr.name], [self.expr(a, site) for a in expr.args]
                 storage = dtypes.info(expr.dtype).numpy
@@ -189,6 +192,30 @@ class Compiler:
             return s.memories[name].read(place(s, mask, lanes), lanes, site)
 
         return load
+
+    def _shuffle(self, expr: Shuffle, site: int) -> Code:
+        """What the threads have that others name; they read their own registers, and have to be at work, too."""
+        value, lane, wanted = (self.expr(e, site) for e in expr.children())
+        width = expr.width
+
+        def shuffle(s: State, mask: Mask) -> Value:
+            everyone, first = s.clock.lanes, s.clock.lanes // width * width
+            test = np.broadcast_to(wanted(s, mask), s.clock.count)
+            takes = test if mask is None else test & mask
+            lanes = np.broadcast_to(lane(s, mask), s.clock.count)
+            source = np.where(takes, first + lanes, everyone)
+            apart = takes & ((lanes < 0) | (lanes >= width) | (source >= s.clock.count))
+            apart |= takes & (False if mask is None else ~mask[np.where(apart, 0, source)])
+            if apart.any():
+                thread = int(apart.argmax())
+                who = f"{s.clock.thread(thread)} of {s.clock.here}"
+                self.sites.fault(f"{who} takes {expr.value} of lane {lanes[thread]}, which is not there", site)
+            given = np.zeros(s.clock.count, np.bool_)
+            given[source[takes]] = True
+            values = np.broadcast_to(value(s, given), s.clock.count) if given.any() else np.zeros(s.clock.count)
+            return values[source].astype(dtypes.info(expr.dtype).numpy, copy=False)
+
+        return shuffle
 
     def _logical(self, expr: Binary, site: int) -> Code:
         """The right operand reads no memory where the left one decides."""

@@ -15,7 +15,7 @@ from tensorlang.ir.device.clock import WARP, Array
 from tensorlang.ir.device.lanes import Mask, narrowed
 from tensorlang.ir.expr import Const
 from tensorlang.ir.loops import constant_extent, uses
-from tensorlang.ir.stmt import CallMachine, For, Seq, Stmt, Store
+from tensorlang.ir.stmt import CallMachine, For, If, Seq, Stmt, Store
 
 if TYPE_CHECKING:
     from tensorlang.ir.device.statements import Block, Run, StatementCompiler
@@ -25,19 +25,36 @@ def compile_machine(compiler: StatementCompiler, stmt: CallMachine) -> Run:
     """The function of a call of machine code."""
     site, count = compiler.sites.add(stmt), stmt.code.lanes or WARP
     parts = stmt.meaning.body if isinstance(stmt.meaning, Seq) else (stmt.meaning,)
-    shared_out = [_shared_out(compiler, part, count) if stmt.code.lanes else None for part in parts]
-    runs = [run or _by_first(compiler, part, count) for part, run in zip(parts, shared_out, strict=True)]
+    runs = [_part(compiler, part, count, bool(stmt.code.lanes), site) for part in parts]
 
     def call(b: Block, mask: Mask) -> None:
         if mask is not None and (~mask & groups_of(mask, count)).any():
             what = "warp" if count == WARP else f"group of {count} threads"
             compiler.sites.fault(f"a part of a {what} calls {stmt.code.name}", site)
         b.clock.together = True
+        b.clock.touched = [] if stmt.code.group and b.check else None
         for run in runs:
             run(b, mask)
         b.clock.together = False
+        touched, b.clock.touched = b.clock.touched, None
+        if touched:
+            b.groups_of(stmt.code.group).begin(touched, count, site)
 
     return call
+
+
+def _part(compiler: StatementCompiler, stmt: Stmt, count: int, together: bool, site: int) -> Run:
+    """A part of the meaning; one under a condition is shared out where that holds."""
+    if not isinstance(stmt, If) or stmt.orelse is not None:
+        return (_shared_out(compiler, stmt, count) if together else None) or _by_first(compiler, stmt, count)
+    cond, inside = compiler.exprs.expr(stmt.cond, site), _part(compiler, stmt.then, count, together, site)
+
+    def run(b: Block, mask: Mask) -> None:
+        anyone, active = narrowed(np.broadcast_to(cond(b, mask), b.clock.count), mask)
+        if anyone:
+            inside(b, active)
+
+    return run
 
 
 def groups_of(mask: Array, count: int) -> Array:

@@ -66,6 +66,7 @@ class Memory:
         self.written = storage.written if check else None
         self.pending: Array | None = None
         self.lent: Array | None = None
+        self.busy: tuple[Array, Array] | None = None
         self._local = buffer.scope in ("local", "warp")
         self._alone = own == 1
         self._columns = clock.lanes // own
@@ -106,6 +107,17 @@ class Memory:
                 self.lent = np.zeros(self.data.size, np.int32)
             np.add.at(self.lent, at, count)
 
+    def engage(self, at: Array, count: int, writes: bool) -> None:
+        """Say that machine code under way reads, or writes, elements so many times more, or less; flat offsets."""
+        if self.busy is None:
+            self.busy = np.zeros(self.data.size, np.int32), np.zeros(self.data.size, np.int32)
+        np.add.at(self.busy[writes], at, count)
+
+    def seen(self, at: Array, lanes: Array, site: int) -> None:
+        """Record that threads have read elements until now."""
+        if self._tracked and not self._local:
+            self._note("read", at, lanes, site)
+
     def offset(self, index: Sequence[Value], lanes: Lanes, site: int, reach: int = 1) -> Offset:
         """Where elements are; `reach`: how many neighbours of each are wanted."""
         at: Offset = 0
@@ -138,6 +150,7 @@ class Memory:
         if lanes is not None and isinstance(value, np.ndarray):
             value = value[lanes]
         if self._local:
+            self._used_row(at, lanes, site, writes=True)
             self._write_row(at, value, lanes)
             return
         at = self._spread(at, lanes)
@@ -190,6 +203,7 @@ class Memory:
         return spread
 
     def _read_row(self, at: Offset, lanes: Lanes, site: int) -> Value:
+        self._used_row(at, lanes, site, writes=False)
         self._written_row(at, lanes, site)
         if not isinstance(at, np.ndarray):
             return self.data[at].copy() if self._alone else self.data[at][self._columns]
@@ -213,6 +227,28 @@ class Memory:
             if where is at and not isinstance(at, np.ndarray):
                 self._rows.add(at)
 
+    def _used_row(self, at: Offset, lanes: Lanes, site: int, writes: bool) -> None:
+        """Look whether machine code under way works on elements of threads, or note that some is to."""
+        if self.clock.touched is None and self.busy is None:
+            return
+        mine = self.clock.lanes if lanes is None else lanes
+        flat = at * self.data.shape[-1] + self._mine(lanes)
+        if self.clock.touched is not None:
+            self.clock.touched.append((self, flat, mine, writes))
+            return
+        self._in_code(flat, np.broadcast_to(at, len(mine)), mine, "write" if writes else "read", site)
+
+    def _in_code(self, flat: Array, at: Array, mine: Array, access: str, site: int) -> None:
+        """Look whether machine code under way works on elements that threads use otherwise."""
+        assert self.busy is not None
+        read, written = (counts[flat] > 0 for counts in self.busy)
+        used = written if access == "read" else read | written
+        if used.any():
+            k = int(used.argmax())
+            who = f"{self.clock.thread(int(mine[k]))} of {self.clock.here} {access}s {self.element(at[k])}"
+            what = "writes" if written[k] else "reads"
+            self.sites.fault(f"{who} while machine code that {what} it is under way", site)
+
     def _mine(self, lanes: Lanes) -> Array:
         """Where the own elements of threads are in a row."""
         columns: Array = self._columns if lanes is None else self._columns[lanes]
@@ -226,10 +262,14 @@ class Memory:
             lane = int((self.lent[at] != 0).argmax())
             who = f"{self.clock.thread(_lane(lanes, lane))} of {self.clock.here}"
             self.sites.fault(f"{who} {access}s {self.element(at[lane])} while a copy from it is under way", site)
+        if self.busy is not None and self.clock.touched is None:
+            self._in_code(at, at, self.clock.lanes if lanes is None else lanes, access, site)
         flags = None if self._whole or access == "write" else self.written
         if flags is not None and not (found := flags[at]).all():
             lane = int((~found).argmax())
             self._unwritten(int(at[lane]), _lane(lanes, lane), site)
+        if self.clock.touched is not None:
+            self.clock.touched.append((self, at, self.clock.lanes if lanes is None else lanes, access != "read"))
         if self._races is not None:
             self._races.note(access, at, lanes, site)
             if access == "read" and self.clock.together:

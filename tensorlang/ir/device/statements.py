@@ -15,6 +15,7 @@ import numpy as np
 from tensorlang.errors import InternalError
 from tensorlang.ir.device.clock import WARP, Array
 from tensorlang.ir.device.copies import Copies
+from tensorlang.ir.device.groups import Groups
 from tensorlang.ir.device.lanes import Code, Compiler, Mask, State, binary_function, lanes_of, narrowed
 from tensorlang.ir.device.machine import compile_machine, groups_of
 from tensorlang.ir.device.memory import Memory, Storage
@@ -28,12 +29,15 @@ from tensorlang.ir.stmt import (
     AsyncWait,
     AtomicUpdate,
     Barrier,
+    BoxCopy,
     CallMachine,
     Fail,
     For,
     If,
     Let,
     LoopKind,
+    MachineCommit,
+    MachineWait,
     Prefetch,
     Seq,
     Stmt,
@@ -51,6 +55,13 @@ class Block(State):
     copies: Copies | None = None
     faults: list[str] = field(default_factory=list)
     check: bool = True
+    groups: dict[str, Groups] = field(default_factory=dict)
+
+    def groups_of(self, name: str) -> Groups:
+        """The machine code under way in groups of a name."""
+        if name not in self.groups:
+            self.groups[name] = Groups(self.clock)
+        return self.groups[name]
 
     def scratch(self, buffer: Buffer, shape: tuple[int, ...], sites: Sites, lanes: int = 1) -> Memory:
         """An array that each thread, or each group of `lanes` threads, has an own one of."""
@@ -213,10 +224,16 @@ def device_statement(compiler: StatementCompiler, stmt: Stmt) -> Run | None:
             return _barrier(compiler, stmt)
         case AsyncCopy():
             return _copy(compiler, stmt)
+        case BoxCopy():
+            return _box(compiler, stmt)
         case AsyncCommit():
-            return lambda b, mask: _copies(b).commit(_numbers(b, mask))
+            return _commit(compiler, stmt)
         case AsyncWait():
-            return lambda b, mask: _copies(b).wait(_numbers(b, mask), stmt.pending)
+            return lambda b, mask: _copies(b).of(stmt.barriers).wait(_numbers(b, mask), stmt.pending)
+        case MachineCommit():
+            return lambda b, mask: b.groups_of(stmt.group).commit(_numbers(b, mask))
+        case MachineWait():
+            return lambda b, mask: b.groups_of(stmt.group).wait(_numbers(b, mask), stmt.pending)
         case ThreadReduce():
             return compile_reduction(compiler.exprs, stmt)
         case CallMachine():
@@ -287,3 +304,54 @@ def _copy(compiler: StatementCompiler, stmt: AsyncCopy) -> Run:
         _copies(b).begin(to, (at[:, None] + neighbours).ravel(), source, from_at, has_value, every, site)
 
     return copy
+
+
+def _commit(compiler: StatementCompiler, stmt: AsyncCommit) -> Run:
+    site = compiler.sites.add(stmt)
+
+    def commit(b: Block, mask: Mask) -> None:
+        copies = _copies(b).of(stmt.barriers)
+        if not copies.has_room:
+            compiler.sites.fault("a group of copies takes a barrier at which threads wait for an earlier group", site)
+        copies.commit(_numbers(b, mask))
+
+    return commit
+
+
+def _box(compiler: StatementCompiler, stmt: BoxCopy) -> Run:
+    site, sides = compiler.sites.add(stmt), stmt.box
+    index, source_index = compiler.index(stmt.index, site), compiler.index(stmt.source_index, site)
+    inside = np.indices(sides).reshape(len(sides), -1)  # places in the box, by dimension
+
+    def copy(b: Block, mask: Mask) -> None:
+        lanes = _numbers(b, mask)
+        if len(lanes) != 1:
+            compiler.sites.fault(f"{len(lanes)} threads begin a copy that one thread begins for its block", site)
+        to, source = b.memories[stmt.buffer.name], b.memories[stmt.source.name]
+        lane, count = int(lanes[0]), inside.shape[1]
+        into, filled = _within(_corner(index, b, mask, lane), inside, to.shape)
+        if not filled.all():
+            compiler.sites.fault(f"a box {stmt.box} reaches outside of {stmt.buffer}", site)
+        source_at, valid = _within(_corner(source_index, b, mask, lane), inside, source.shape)
+        every = np.full(count, lane, np.int64)
+        source.read(source_at[valid], every[valid], site)
+        copies = _copies(b).of(stmt.barriers)
+        copies.begin(to, into, source, source_at, valid, every, site)
+
+    return copy
+
+
+def _corner(index: list[Code], b: Block, mask: Mask, lane: int) -> Array:
+    """The index that one thread goes to."""
+    return np.array([np.broadcast_to(part(b, mask), b.clock.count)[lane] for part in index], np.int64)
+
+
+def _within(corner: Array, inside: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Where the elements of a box along the last dimensions lie in an array, and which of them do."""
+    places = np.repeat(corner[:, None], inside.shape[1], axis=1)
+    places[len(shape) - len(inside) :] += inside
+    within = np.logical_and.reduce((places >= 0) & (places < np.array(shape, np.int64)[:, None]), axis=0)
+    at = np.zeros(inside.shape[1], np.int64)
+    if within.any():
+        at[within] = np.ravel_multi_index(tuple(places[:, within]), shape)
+    return at, within

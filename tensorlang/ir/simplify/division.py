@@ -6,6 +6,7 @@ not fit int64.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import gcd
 
 from tensorlang.ir.expr import Binary, Const
@@ -129,14 +130,68 @@ def _atom(atoms: Atoms, made: str, form: Form, divisor: int, dtype: str) -> Form
 
 
 def recombined(atoms: Atoms, form: Form, dtype: str) -> Form:
-    """Replace `divisor * (f // divisor) + f % divisor` by `f`, wherever the form holds both."""
+    """Replace `divisor * (f // divisor) + f % divisor` by `f`, wherever the form holds both.
+
+    And two digits `divisor * (f // divisor % n) + f % divisor` by `f % (divisor * n)`; and all quotients
+    `f // n + (f + 1) // n + ... + (f + n - 1) // n` by `f` (Hermite's identity), and `f` less all of
+    these but one by the last.
+    """
+    for key, c in form.terms.items():
+        digit = _digit(atoms, key)
+        if digit is None or c % digit.divisor:
+            continue
+        factor = c // digit.divisor
+        part = remainder(atoms, digit.of, digit.divisor, dtype).scaled(factor)
+        if part.terms and all(form.terms.get(k) == n for k, n in part.terms.items()):
+            whole = digit.of if digit.count is None else remainder(atoms, digit.of, digit.divisor * digit.count, dtype)
+            merged = form.without(key).plus(part, -1).plus(whole, factor)
+            return recombined(atoms, merged, dtype)
+    return _summed_quotients(atoms, form, dtype)
+
+
+def _summed_quotients(atoms: Atoms, form: Form, dtype: str) -> Form:
+    """Replace the quotients of all residues by what they sum up to, and that less all of them but one by the last."""
     for key, c in form.terms.items():
         atom = atoms.table[key]
-        if atom.made != "div" or c % atom.divisor:
+        if atom.made != "div" or atom.divisor > len(form.terms) + 1:
             continue
-        factor = c // atom.divisor
-        part = remainder(atoms, atom.parts[0], atom.divisor, dtype).scaled(factor)
-        if part.terms and all(form.terms.get(k) == n for k, n in part.terms.items()):
-            merged = form.without(key).plus(part, -1).plus(atom.parts[0], factor)
-            return recombined(atoms, merged, dtype)
+        of = Form(atom.parts[0].terms, 0)
+        parts = [("div", of.shifted(residue).key(), atom.divisor) for residue in range(atom.divisor)]
+        factors = [form.terms.get(part, 0) for part in parts]
+        absent = [residue for residue, factor in enumerate(factors) if factor * c <= 0]
+        least = min((factor for factor in factors if factor * c > 0), key=abs)
+        if len(absent) > 1 or (absent and any(form.terms.get(k, 0) != -least * n for k, n in of.terms.items())):
+            continue
+        for residue, part in enumerate(parts):
+            if residue not in absent:
+                form = form.plus(Form({part: 1}, 0), -least)
+        form = form.plus(of, least)
+        if absent:
+            form = form.plus(quotient(atoms, of.shifted(absent[0]), atom.divisor, dtype), -least)
+        return _summed_quotients(atoms, form, dtype)
     return form
+
+
+@dataclass(frozen=True, slots=True)
+class _Digit:
+    """`of // divisor`, or `of // divisor % count`."""
+
+    of: Form
+    divisor: int
+    count: int | None = None
+
+
+def _digit(atoms: Atoms, key: object) -> _Digit | None:
+    """The digit that an atom is, if it is one."""
+    atom = atoms.table[key]
+    if atom.made == "div":
+        return _Digit(atom.parts[0], atom.divisor)
+    if atom.made != "mod":
+        return None
+    (upper,) = atom.parts
+    for inner, c in upper.terms.items():
+        part = atoms.table[inner]
+        if part.made == "div" and c == 1:
+            of = upper.without(inner).scaled(part.divisor).plus(part.parts[0])
+            return _Digit(of, part.divisor, atom.divisor)
+    return None

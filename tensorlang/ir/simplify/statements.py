@@ -19,6 +19,7 @@ from tensorlang.ir.stmt import (
     AsyncWait,
     AtomicUpdate,
     Barrier,
+    BoxCopy,
     CallMachine,
     CallPython,
     Fail,
@@ -28,6 +29,8 @@ from tensorlang.ir.stmt import (
     Launch,
     Let,
     LoopKind,
+    MachineCommit,
+    MachineWait,
     Prefetch,
     Seq,
     Stmt,
@@ -75,10 +78,11 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
             return _let(scope, stmt)
         case CallMachine():
             views = (View(v.buffer, tuple([scope.value(i) for i in v.index]), v.dims, v.steps) for v in stmt.views)
-            return CallMachine(stmt.code, tuple(views), _visit(scope, stmt.meaning) or _EMPTY)
-        case AsyncCopy() | ThreadReduce() | Launch():
+            accumulates = None if stmt.accumulates is None else scope.value(stmt.accumulates)
+            return CallMachine(stmt.code, tuple(views), _visit(scope, stmt.meaning) or _EMPTY, accumulates)
+        case AsyncCopy() | BoxCopy() | ThreadReduce() | Launch():
             return map_exprs(stmt, scope.value)
-        case Fail() | CallPython() | Barrier() | AsyncCommit() | AsyncWait():
+        case Fail() | CallPython() | Barrier() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():
             return stmt
 
 

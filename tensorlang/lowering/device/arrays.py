@@ -10,8 +10,11 @@ from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, walk
 from tensorlang.ir.stmt import (
     Allocate,
+    AsyncCommit,
     AsyncCopy,
+    AsyncWait,
     AtomicUpdate,
+    BoxCopy,
     CallMachine,
     Stmt,
     Store,
@@ -66,7 +69,7 @@ def accesses(stmt: Stmt) -> Iterator[Element]:
         match s:
             case Store() | AtomicUpdate():
                 yield s.buffer, s.index
-            case AsyncCopy():
+            case AsyncCopy() | BoxCopy():
                 yield s.buffer, s.index
                 yield s.source, s.source_index
             case ThreadReduce():
@@ -80,7 +83,7 @@ def written(stmt: Stmt) -> set[str]:
     found: set[str] = set()
     for s in statements(stmt):
         match s:
-            case Store() | AtomicUpdate() | AsyncCopy():
+            case Store() | AtomicUpdate() | AsyncCopy() | BoxCopy():
                 found.add(s.buffer.name)
             case ThreadReduce():
                 found |= {b.name for b, _ in s.targets}
@@ -96,7 +99,7 @@ def read(stmt: Stmt) -> set[str]:
         match s:
             case AtomicUpdate():
                 found.add(s.buffer.name)
-            case AsyncCopy():
+            case AsyncCopy() | BoxCopy():
                 found.add(s.source.name)
             case CallMachine():
                 found |= {v.buffer.name for v in s.views}
@@ -106,6 +109,18 @@ def read(stmt: Stmt) -> set[str]:
 def used(stmt: Stmt) -> set[str]:
     """The names of the arrays that a statement reads or writes."""
     return read(stmt) | written(stmt)
+
+
+def memory_barriers(stmt: Stmt) -> dict[str, Buffer]:
+    """The arrays of memory barriers that count bulk copies in a statement, by name."""
+    counting = (s.barriers for s in statements(stmt) if isinstance(s, BoxCopy | AsyncCommit | AsyncWait))
+    return {barriers.name: barriers for barriers in counting if barriers is not None}
+
+
+def without_unused(stmt: Stmt) -> Stmt:
+    """The statement without arrays that nothing in it uses, as in iterations that only fill tiles ahead."""
+    stmt = map_children(stmt, without_unused)
+    return stmt.body if isinstance(stmt, Allocate) and stmt.buffer.name not in used(stmt.body) else stmt
 
 
 def local_arrays(stmt: Stmt) -> dict[str, Buffer]:

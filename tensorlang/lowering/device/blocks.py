@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Const, Expr, Var, binary, same, variables
 from tensorlang.ir.extremes import extreme
-from tensorlang.ir.loops import with_value
+from tensorlang.ir.loops import reads_memory, with_value
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, Allocate, Barrier, For, If, Let, LoopKind, Seq, Stmt
 from tensorlang.ir.thread_tags import BLOCKS
-from tensorlang.lowering.device.ranges import Ranges, inside, range_of, reads_memory
+from tensorlang.lowering.device.ranges import Ranges, inside, range_of
 from tensorlang.lowering.device.threads import ONE, ZERO, bound_loops, is_block_loop
 from tensorlang.lowering.passes.full_tile import operands
 
@@ -62,6 +62,8 @@ def _visit(stmt: Stmt, around: _Around, grid: dict[str, Expr], inner: Inner) -> 
     match stmt:
         case If(orelse=None):
             return If(stmt.cond, _visit(stmt.then, around, grid, inner))
+        case If():
+            return _either(stmt, around, grid, inner)
         case Let():
             return Let(stmt.var, stmt.value, _visit(stmt.body, around, grid, inner))
         case Allocate():
@@ -79,7 +81,23 @@ def _where(stmt: Stmt) -> str:
             return f"inside the loop {stmt.axis or stmt.var.name} {kind}"
         case Seq():
             return "beside other statements of the same block"
-    return "in one of two branches"
+    return "inside another statement"
+
+
+def _either(stmt: If, around: _Around, grid: dict[str, Expr], inner: Inner) -> Stmt:
+    """Two branches of which a block runs one: the grid has as many blocks as either asks for, the others do nothing."""
+    assert stmt.orelse is not None
+    grids = [dict(grid), dict(grid)]
+    bodies = [_visit(body, around, own, inner) for body, own in zip((stmt.then, stmt.orelse), grids, strict=True)]
+    for tag in BLOCKS:
+        if tag in grid or not any(tag in own for own in grids):
+            continue
+        counts = [own.get(tag, ONE) for own in grids]
+        grid[tag] = simplify(binary("max", *counts), around.ranges)
+        for k, count in enumerate(counts):
+            if not same(grid[tag], count):
+                bodies[k] = If(Var(tag, INDEX) < count, bodies[k])
+    return If(stmt.cond, *bodies)
 
 
 def _block_loop(loop: For, around: _Around, grid: dict[str, Expr], inner: Inner) -> Stmt:

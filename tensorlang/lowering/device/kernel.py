@@ -13,13 +13,15 @@ from tensorlang.ir.stmt import INDEX, Combiner, DeviceKernel, For, Stmt, stmt_ex
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.ir.verify_device import verify_device
-from tensorlang.lowering.device.arrays import place_arrays, used
+from tensorlang.lowering.device.arrays import memory_barriers, place_arrays, used, without_unused
 from tensorlang.lowering.device.blocks import Blocks, blocks
 from tensorlang.lowering.device.indices import index_dtype
 from tensorlang.lowering.device.lanes import legal_kinds
 from tensorlang.lowering.device.private import Placed, own_arrays
 from tensorlang.lowering.device.ranges import Ranges
 from tensorlang.lowering.device.regions import Regions, block_extents
+from tensorlang.lowering.device.shuffles import shuffled
+from tensorlang.lowering.device.uniform import kept_once
 from tensorlang.lowering.device.warps import check_groups, check_own
 
 
@@ -43,7 +45,8 @@ def device_kernel(nest: Nest, reducers: Mapping[str, Combiner]) -> DeviceKernel:
     block = (extents.get(THREADS[0], 1), extents.get(THREADS[1], 1), extents.get(THREADS[2], 1))
     ranges = {**nest.host, **_thread_ranges(taken, block)}
     placed = own_arrays(taken.body, ranges, nest.name)
-    code = simplify_stmt(legal_kinds(simplify_stmt(placed.body, ranges)), ranges)
+    own = kept_once(without_unused(simplify_stmt(placed.body, ranges)))
+    code = shuffled(simplify_stmt(legal_kinds(own), ranges), extents, ranges)
     check_own(code, extents, ranges)
     kernel = _declared(nest, taken, placed, code, block)
     verify_device(kernel)
@@ -63,7 +66,7 @@ def _declared(nest: Nest, taken: Blocks, placed: Placed, code: Stmt, block: tupl
     """The kernel with the arrays and scalars that its code uses."""
     names = used(code)
     params = tuple(b for name, b in nest.arrays.items() if name in names)
-    shared = tuple(b for b in placed.shared if b.name in names)
+    shared = (*(b for b in placed.shared if b.name in names), *memory_barriers(code).values())
     wanted: set[str] = set()
     for expr in (*stmt_exprs(code), *taken.grid, *(extent for b in params for extent in b.shape)):
         wanted |= {node.name for node in walk(expr) if isinstance(node, Var)}

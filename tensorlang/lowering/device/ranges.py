@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Expr, Load, walk
+from tensorlang.ir.expr import Expr
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.simplify.scope import Scope
 from tensorlang.ir.stmt import For
@@ -26,8 +26,3 @@ def inside(loop: For, ranges: Ranges) -> Ranges:
     """The ranges in the body of a loop."""
     low, high = range_of(loop.lower, ranges)[0], range_of(loop.upper, ranges)[1]
     return {**ranges, loop.var.name: (low, None if high is None else high - 1)}
-
-
-def reads_memory(expr: Expr) -> bool:
-    """Whether an expression reads an array."""
-    return any(isinstance(node, Load) for node in walk(expr))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, cast, rewrite, same, substitute, variables
 from tensorlang.ir.extremes import extreme
-from tensorlang.ir.loops import THREAD_REDUCE, with_value
+from tensorlang.ir.loops import THREAD_REDUCE, reads_memory, with_value
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import (
     INDEX,
@@ -33,7 +33,7 @@ from tensorlang.ir.stmt import (
 from tensorlang.ir.thread_tags import THREADS
 from tensorlang.lowering.device.arrays import Element, accesses, local_arrays, written
 from tensorlang.lowering.device.lanes import serial
-from tensorlang.lowering.device.ranges import Ranges, inside, reads_memory
+from tensorlang.lowering.device.ranges import Ranges, inside
 from tensorlang.lowering.device.threads import (
     ONE,
     ZERO,

@@ -18,6 +18,8 @@ from tensorlang.ir.stmt import (
     If,
     Let,
     MachineCode,
+    MachineCommit,
+    MachineWait,
     Prefetch,
     Seq,
     Stmt,
@@ -38,6 +40,9 @@ from tensorlang.lowering.device.threads import (
     thread_tags,
 )
 from tensorlang.lowering.passes.full_tile import conjunction
+
+_TOGETHER = (Barrier, AsyncCommit, AsyncWait, MachineCommit, MachineWait)
+"""Statements that each thread of a block comes to."""
 
 
 def block_extents(stmt: Stmt, ranges: Ranges) -> dict[str, int]:
@@ -103,7 +108,7 @@ class Regions:
 
     def _visit(self, stmt: Stmt, around: Around) -> Stmt:
         idle = self.axes - around.bound - around.decided - thread_tags(stmt) - self._together(stmt)
-        if idle and not _collective(stmt) and not isinstance(stmt, Barrier | AsyncCommit | AsyncWait):
+        if idle and not _collective(stmt):
             stores = written(stmt)
             copied = frozenset(t for name in stores for t in self.replicated.get(name, ())) & idle
             if not copied or stores <= self.local.keys():
@@ -156,7 +161,7 @@ class Regions:
 
 def _collective(stmt: Stmt) -> bool:
     """Whether all threads of a block have to come to a statement."""
-    return any(isinstance(s, Barrier | AsyncCommit | AsyncWait) for s in walk(stmt)) or reduces(stmt)
+    return any(isinstance(s, _TOGETHER) for s in walk(stmt)) or reduces(stmt)
 
 
 def _replicated(nest: Stmt) -> dict[str, frozenset[str]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Buffer, Expr, Load, variables, walk
+from tensorlang.ir.loops import reads_memory
 from tensorlang.ir.stmt import (
     INDEX,
     Allocate,
+    Barrier,
     CallPython,
     Combiner,
     Fail,
@@ -22,6 +24,7 @@ from tensorlang.ir.stmt import (
     LoopKind,
     Seq,
     Stmt,
+    Store,
     map_children,
     stmt_exprs,
     with_buffers,
@@ -30,8 +33,8 @@ from tensorlang.ir.stmt import walk as statements
 from tensorlang.ir.thread_tags import VIRTUAL
 from tensorlang.lowering.device.arrays import written
 from tensorlang.lowering.device.kernel import Nest, device_kernel
-from tensorlang.lowering.device.ranges import Ranges, inside, range_of, reads_memory
-from tensorlang.lowering.device.threads import bound_loops
+from tensorlang.lowering.device.ranges import Ranges, inside, range_of
+from tensorlang.lowering.device.threads import bound_loops, is_block_loop, is_thread_loop
 from tensorlang.te.program import unique
 
 
@@ -104,10 +107,13 @@ class _Host:
         return not calls and next(bound_loops(stmt), None) is None
 
     def _sequence(self, stmt: Seq, scope: _Scope) -> Stmt:
-        """The statements in a row; those without a bound loop that follow each other share a kernel."""
+        """The statements in a row; those without a bound loop that follow each other share a kernel.
+
+        Single stores share that of the nest of one block beside them, as its first thread runs them.
+        """
         done: list[Stmt] = []
         plain: list[Stmt] = []
-        for child in (*stmt.body, None):
+        for child in (*_in_one_block(stmt.body), None):
             if child is not None and self._plain(child):
                 plain.append(child)
                 continue
@@ -115,7 +121,7 @@ class _Host:
                 done.append(self._one_thread(plain[0] if len(plain) == 1 else Seq(tuple(plain)), scope))
                 plain = []
             if child is not None:
-                done.append(self.visit(child, scope))
+                done.append(self._launch(child, scope) if _is_joined(child) else self.visit(child, scope))
         return Seq(tuple(done))
 
     def _host_loop(self, loop: For, scope: _Scope) -> Stmt:
@@ -193,6 +199,34 @@ class _Host:
         nest = Nest(f"_{name}" if name[0].isdigit() else name, stmt, arrays, scope.ranges)
         device = device_kernel(nest, self.reducers)
         return Launch(device, device.scalars)
+
+
+def _in_one_block(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    """Statements in a row, with stores joined to the loop on threads that they stand beside: one block runs them all.
+
+    What its threads write before a barrier, all of them read behind it.
+    """
+    around: list[Stmt] = []
+    for stmt in (*body, None):
+        loops = [s for s in around if isinstance(s, For)]
+        if isinstance(stmt, Store) or (stmt is not None and not loops and _is_of_one_block(stmt)):
+            around.append(stmt)
+            continue
+        if loops and len(around) > 1:
+            yield Seq(tuple(s for part in around for s in (Barrier(), part))[1:])
+        else:
+            yield from around
+        around = [stmt] if stmt is not None and _is_of_one_block(stmt) else []
+        if stmt is not None and not around:
+            yield stmt
+
+
+def _is_joined(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and any(isinstance(part, Barrier) for part in stmt.body)
+
+
+def _is_of_one_block(stmt: Stmt) -> bool:
+    return is_thread_loop(stmt) and not any(is_block_loop(loop) for loop in bound_loops(stmt))
 
 
 def _on_device(expr: Expr, scope: _Scope) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tensorlang.errors import TargetError
-from tensorlang.ir.expr import Buffer, binary
+from tensorlang.ir.expr import binary
 from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.simplify import proves
+from tensorlang.ir.spread import group_of
 from tensorlang.ir.stmt import Allocate, CallMachine, For, Let, Seq, Stmt, children, map_children
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.ir.warp_arrays import WARP, fragments, held, lane_axes, lane_of
@@ -26,7 +27,6 @@ def check_groups(nest: Stmt, block: Mapping[str, int]) -> None:
 
     def visit(stmt: Stmt, bound: frozenset[str]) -> None:
         if isinstance(stmt, Allocate) and stmt.buffer.scope == WARP:
-            _check_array(stmt.buffer, held_by)
             owners[stmt.buffer.name] = bound | frozenset(stmt.threads)
         if isinstance(stmt, CallMachine) and stmt.code.lanes:
             lane_of(block, stmt.code)
@@ -39,7 +39,7 @@ def check_groups(nest: Stmt, block: Mapping[str, int]) -> None:
         inner = bound | {stmt.thread} if isinstance(stmt, For) and is_thread_loop(stmt) else bound
         leaf = isinstance(stmt, CallMachine) or not children(stmt)
         for name in used(stmt) & owners.keys() if leaf else ():
-            lanes = lane_axes(block, held_by[name].lanes) or ()
+            lanes = lane_axes(block, held_by[name].lanes) or () if name in held_by else group_of(name, block).axes
             others = sorted(inner - owners[name] - set(lanes))
             if others:
                 raise TargetError(
@@ -50,14 +50,6 @@ def check_groups(nest: Stmt, block: Mapping[str, int]) -> None:
             visit(child, inner)
 
     visit(nest, frozenset())
-
-
-def _check_array(buffer: Buffer, known: Mapping[str, Fragment]) -> None:
-    if buffer.name not in known:
-        raise TargetError(
-            f"{buffer.name} has the scope warp, and no machine code works on it that says which lane holds what; "
-            "tensorize its stage or a reader of it (te.intrin('cuda.mma...')), or use scope 'shared'"
-        )
 
 
 def check_own(body: Stmt, block: Mapping[str, int], ranges: Ranges) -> None:

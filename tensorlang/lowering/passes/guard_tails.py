@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorlang.ir.expr import Const, Expr, binary
-from tensorlang.ir.loops import constant_difference, constant_extent, with_body
+from tensorlang.ir.loops import constant_difference, constant_extent, uses, with_body
 from tensorlang.ir.stmt import INDEX, AtomicUpdate, For, If, Kernel, LoopKind, Stmt, Store, map_children, walk
 from tensorlang.lowering.device.ranges import Ranges, inside, range_of
 from tensorlang.lowering.passes.full_tile import conjunction, full_tile, operands, versioned
@@ -21,8 +21,10 @@ def guard_tails(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
     """Give unrolled loops with a partial tail their full extent, and each iteration the test that it is there.
 
     A test that the tile is full comes before, and the full loop, as long as all copies make at most `most_stores`
-    stores. Run the simplifier before, so that bounds are in `min`/`max` form, and after.
+    stores. Loops right inside of each other are all full, or all tested. Run the simplifier before, so that bounds are
+    in `min`/`max` form, and after.
     """
+    versions: dict[int, If] = {}
 
     def visit(stmt: Stmt, ranges: Ranges) -> Stmt:
         within = inside(stmt, ranges) if isinstance(stmt, For) else ranges
@@ -33,10 +35,18 @@ def guard_tails(kernel: Kernel, most_stores: int = MOST_STORES) -> Kernel:
         if tile is None or not tile.tests:
             return _between(stmt, ranges, most_stores)
         full = replace(stmt, lower=tile.lower, upper=binary("add", tile.lower, Const(tile.extent, INDEX)))
-        guarded = replace(full, body=If(conjunction(_present(stmt, full)), stmt.body))
+        present = conjunction(_present(stmt, full))
         if 2 * tile.extent * _stores(stmt.body) > most_stores:
-            return guarded
-        return versioned(tile.tests, full, guarded)
+            return replace(full, body=If(present, stmt.body))
+        inner = versions.get(id(stmt.body))
+        if inner is None or inner.orelse is None or uses(inner.cond, stmt.var.name):
+            made = versioned(tile.tests, full, replace(full, body=If(present, stmt.body)))
+        else:
+            slow = replace(full, body=If(present, inner.orelse))
+            made = versioned((*tile.tests, inner.cond), replace(full, body=inner.then), slow)
+        if isinstance(made, If):
+            versions[id(made)] = made
+        return made
 
     return with_body(kernel, visit(kernel.body, {}))
 

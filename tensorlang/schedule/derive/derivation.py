@@ -36,7 +36,7 @@ from tensorlang.schedule.derive.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.derive.scopes import copies, loops_of_scope
 from tensorlang.schedule.derive.statements import is_true, statements_of
 from tensorlang.schedule.derive.strands import strand_statement
-from tensorlang.schedule.derive.threads import around_shared, repeated, sunk, with_lanes
+from tensorlang.schedule.derive.threads import around_shared, joined, repeated, sunk, with_lanes
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.relation import backward, ranges
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
@@ -169,6 +169,7 @@ class _Derivation:
             self._plan_buffers(op)
         else:
             self._plan_buffers(op, tuple(_base(b) for b in boxes), plan.home, boxes)
+        values, guards = self._join(plan, values, guards)
         limits = _limits((*plan.prefix, *plan.own, *plan.init))
         if plan.is_carried:
             values, guards = self._carried(op, plan, boxes, values, guards)
@@ -190,6 +191,32 @@ class _Derivation:
         combined = {n.thread for a, n in notes if is_in_block(n.thread) and kinds[a] is AxisKind.REDUCE} - {VIRTUAL}
         prefix = around_shared(stage.scope, self.stages[stage.attach.stage].path(stage.attach.axis), combined)
         return prefix, self._boxes(op, prefix), ()
+
+    def _join(self, plan: StagePlan, values: dict[str, Expr], guards: list[Expr]) -> tuple[dict[str, Expr], list[Expr]]:
+        """Let the loops over lanes around the place of a stage be its own ones."""
+        attach = plan.stage.attach
+        if attach is None or attach.after or not self._reads_lanes(plan.stage):
+            return values, guards
+        around = self.stages[attach.stage].path(attach.axis)
+        same = joined(plan, around)
+        if not same:
+            return values, guards
+        own = {name: Var(loop.name, INDEX) for name, loop in same.items()}
+        plan.lanes = frozenset(loop.name for loop in same.values())
+        counted = {loop.name for loop in plan.prefix} | plan.lanes
+        plan.prefix = tuple(loop for loop in around if loop.name in counted)
+        plan.own = tuple(loop for loop in plan.own if loop.name not in same)
+        return {a: substitute(v, own) for a, v in values.items()}, [substitute(g, own) for g in guards]
+
+    def _reads_lanes(self, stage: StageState) -> bool:
+        """Whether a stage reads what each thread has for itself, where it is computed."""
+        program = self.state.program
+        read = (self.state.stages.get(program.producer[b]) for b in read_buffers(program[stage.name]))
+        return any(
+            s.attach is not None and s.attach.stage != stage.name and s.scope not in ("shared", "warp")
+            for s in read
+            if s is not None
+        )
 
     def _following(self, op: Operation, attach: Attach) -> tuple[tuple[LoopPlan, ...], list[Box | None], list[Expr]]:
         """The loops of a producer around a consumer, the box of its points in one iteration, and which those are."""
@@ -243,15 +270,15 @@ class _Derivation:
     def _number_tiles(self, op: Operation, plan: StagePlan) -> None:
         """Give a double buffer its parts, two or more, and all accesses to it the number of the tile."""
         loop, names = plan.prefix[-1], [b.name for b in buffers(op)]
-        ahead = plan.stage.tiles_ahead
+        ahead, kept = plan.stage.tiles_ahead, plan.stage.tiles_kept
         for k, statement in enumerate(self.statements):
             own = k in plan.statements
             self.statements[k] = with_tile(statement, loop.name, loop.range, names, ahead if own else 0)
         for name in names:
             held = self.buffers[name]
             tile = binary("sub", Var(loop.name, INDEX), loop.range.lower)
-            shape = (Const(ahead + 1, INDEX), *held.buffer.shape)
-            moduli = (ahead + 1, *(0 for _ in held.buffer.shape))
+            shape = (Const(kept, INDEX), *held.buffer.shape)
+            moduli = (kept, *(0 for _ in held.buffer.shape))
             self.buffers[name] = replace(held, buffer=replace(held.buffer, shape=shape), tile=tile, moduli=moduli)
             self.folds.append(Fold(name, moduli, anywhere=True))
 
@@ -301,7 +328,7 @@ class _Derivation:
         written = {b.name for b in buffers(op)}
         for s in self.statements:
             if names <= set(s.loops):
-                inner = tuple((n, known[n].lower, known[n].upper) for n in s.loops if n not in names)
+                inner = tuple(_iterations(n, known[n], s) for n in s.loops if n not in names)
                 readers += [Reader(r.index, inner) for r in s.reads if r.array in written]
         if not readers:
             return [None] * len(op.shape)
@@ -341,7 +368,7 @@ class _Derivation:
             if axis.name in offset:
                 value[axis.name] = simple(binary("add", offset[axis.name], value[axis.name]))
                 guards += [binary("ge", value[axis.name], 0), binary("lt", value[axis.name], symbolic(axis.extent))]
-        known_names = names_lookup(value, {}, self.state.sizes)
+        known_names = names_lookup({**value, **{p.name: Var(p.name, INDEX) for p in prefix}}, {}, self.state.sizes)
         guards += [parse_condition(text, known_names) for text in stage.predicates]
         guards += [substitute(c, value) for c in where]
         limits = _limits((*prefix, *loops))
@@ -367,13 +394,14 @@ class _Derivation:
     ) -> None:
         program = self.state.program
         placed = self.state.stages.get(op.name)
-        scope, swizzled = ("global", False) if placed is None else (placed.scope, placed.swizzled)
+        scope = "global" if placed is None else placed.scope
+        swizzled, panels = (placed.swizzled, placed.panels) if placed is not None else (False, False)
         for buffer in buffers(op):
             is_argument = isinstance(op, PlaceholderOp) or program.is_output(buffer.name)
             shape = tuple(symbolic(e) for e in buffer.shape)
             if boxes is not None and not is_argument:
                 shape = tuple(s if b is None else b.size for s, b in zip(shape, boxes, strict=True))
-            planned = replace(buffer, shape=shape, scope=scope, swizzled=swizzled)
+            planned = replace(buffer, shape=shape, scope=scope, swizzled=swizzled, panels=panels)
             zeroed = not is_argument and isinstance(op, HybridOp) and self._is_zeroed(op, buffer.name)
             home = tuple(loop.name for loop in around)
             owner = home[-1] if home else None
@@ -395,6 +423,12 @@ class _Derivation:
         if name in stage.aligned:
             plan = replace(plan, buffer=replace(buffer, shape=padded(buffer.shape, *stage.aligned[name])))
         return plan
+
+
+def _iterations(name: str, loop: AxisRange, statement: Statement) -> tuple[str, Expr, Expr]:
+    """The iterations of a loop in which a statement runs: earlier ones, where it makes the tiles of later ones."""
+    ahead = statement.ahead_by if statement.ahead == name else 0
+    return name, simple(binary("sub", loop.lower, ahead)), simple(binary("sub", loop.upper, ahead))
 
 
 def _base(box: Box | None) -> Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.stmt import INDEX, LoopKind, Stmt
 from tensorlang.polyhedral.nest import Tree
@@ -63,7 +64,10 @@ class BufferPlan:
 
 @dataclass(slots=True)
 class StagePlan:
-    """The loops of one stage: those around it, then its own; and the values of its axes."""
+    """The loops of one stage: those around it, then its own; and the values of its axes.
+
+    `lanes` are loops around it over lanes that compute its array together: it lives in all of their iterations.
+    """
 
     stage: StageState
     prefix: tuple[LoopPlan, ...]
@@ -73,6 +77,7 @@ class StagePlan:
     statements: list[int] = field(default_factory=list)
     by_strand: dict[str, int] = field(default_factory=dict)
     prefetches: dict[str, list[int]] = field(default_factory=dict)
+    lanes: frozenset[str] = frozenset()
 
     @property
     def is_carried(self) -> bool:
@@ -89,7 +94,8 @@ class StagePlan:
         """The loops in whose iterations the array of the stage lives."""
         if self.is_whole:
             return ()
-        return self.prefix[:-1] if self.is_carried else self.prefix
+        home = self.prefix[:-1] if self.is_carried else self.prefix
+        return tuple(loop for loop in home if loop.name not in self.lanes)
 
     @property
     def is_whole(self) -> bool:
@@ -98,9 +104,29 @@ class StagePlan:
         return attach is None or attach.after
 
     def path(self, axis: str) -> tuple[LoopPlan, ...]:
-        """All loops down to and including that over `axis`, those around the stage first."""
+        """All loops down to and including that over `axis`, those around the stage first.
+
+        BadArgument where that is a loop over lanes around it.
+        """
         found = {loop.axis: loop for loop in self.own}
-        return (*self.prefix, *(found[a] for a in order.path(self.stage.order, axis)))
+        if axis not in found and self.lanes:
+            why = f"the loop {axis} of {self.stage.name} is one of those around it, which go over the same lanes"
+            raise BadArgument("", why, legal=["place the stage where this one is computed"])
+        return (*self.prefix, *(found[a] for a in order.path(self.stage.order, axis) if a in found))
+
+
+@dataclass(frozen=True, slots=True)
+class BoxedTile:
+    """How the tile of a stage is copied: in boxes of `box`, the first of which begins at `corner` of `source`.
+
+    `sides` are those of the tile. The corner is made of the loops around the stage.
+    """
+
+    array: str
+    source: Buffer
+    corner: tuple[Expr, ...]
+    sides: tuple[int, ...]
+    box: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +135,8 @@ class Derived:
 
     `repeated` are loops that stand in several places of the tree. `waits` are the statements at which threads wait for
     others, or for their own copies, with what they run; arrays that are `asynchronous` are filled by such copies.
+    Those of `barriers` are filled in bulk, counted by an array of memory barriers; `boxes` are the statements that do.
+    Machine code of statements `under_way` goes on until such a wait.
     """
 
     scop: Scop
@@ -118,6 +146,9 @@ class Derived:
     repeated: frozenset[str] = frozenset()
     waits: Mapping[int, Stmt] = field(default_factory=dict)
     asynchronous: frozenset[str] = frozenset()
+    barriers: Mapping[str, Buffer] = field(default_factory=dict)
+    boxes: Mapping[int, BoxedTile] = field(default_factory=dict)
+    under_way: frozenset[int] = frozenset()
 
 
 def plan_all(plan: StagePlan) -> tuple[LoopPlan, ...]:

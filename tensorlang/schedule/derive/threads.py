@@ -22,20 +22,53 @@ from tensorlang.polyhedral.nest import Loop, Tree, leaves, loops, paths, sequenc
 from tensorlang.polyhedral.nest import Sequence as Branches
 from tensorlang.polyhedral.statement import Statement
 from tensorlang.schedule.axis_range import constant
-from tensorlang.schedule.derive.plans import BufferPlan, Lane, LoopPlan
+from tensorlang.schedule.derive.plans import BufferPlan, Lane, LoopPlan, StagePlan
+
+_WARP = 32
+"""Threads that share the memory of a warp."""
 
 
 def around_shared(scope: str, prefix: tuple[LoopPlan, ...], combined: Collection[str] = ()) -> tuple[LoopPlan, ...]:
     """The loops around a stage that count for it: threads do not, if they share what it computes.
 
-    Memory of a warp is shared by the threads along x, the results of a reduction by those that it is `combined` over.
+    Memory of a warp is shared by the threads along x, and along y where those along x are fewer than a warp; the
+    results of a reduction by those that it is `combined` over.
     """
     prefix = tuple(loop for loop in prefix if loop.thread not in combined)
     if scope == "shared":
         return tuple(loop for loop in prefix if not is_in_block(loop.thread))
     if scope == "warp":
-        return tuple(loop for loop in prefix if loop.thread != "threadIdx.x")
+        lanes = {"threadIdx.x", "threadIdx.y"} if _is_part_of_warp(prefix) else {"threadIdx.x"}
+        return tuple(loop for loop in prefix if loop.thread not in lanes)
     return prefix
+
+
+def _is_part_of_warp(loops: Sequence[LoopPlan]) -> bool:
+    """Whether the threads along x are fewer than a warp, so that its others are along y."""
+    extents = [constant(loop.range.extent) for loop in loops if loop.thread == "threadIdx.x"]
+    return any(extent is not None and extent < _WARP for extent in extents)
+
+
+def joined(plan: StagePlan, around: Sequence[LoopPlan]) -> dict[str, LoopPlan]:
+    """Own loops of a stage of a warp over lanes, each with the loop `around` its place that goes over the same lanes.
+
+    What each lane computes of such an array may then read what that lane alone has.
+    """
+    if plan.stage.scope != "warp" or plan.stage.tensorized is not None or plan.first_reduce is not None:
+        return {}
+    counted = {loop.name for loop in plan.prefix}
+    lanes = {loop.thread: loop for loop in around if loop.name not in counted}
+    return {
+        loop.name: lanes[loop.thread]
+        for loop in plan.own
+        if loop.thread in lanes and _fixed(loop) == _fixed(lanes[loop.thread]) is not None
+    }
+
+
+def _fixed(loop: LoopPlan) -> tuple[int, int] | None:
+    """The first value and the number of iterations of a loop, if they are constant."""
+    lower, extent = constant(loop.range.lower), constant(loop.range.extent)
+    return None if lower is None or extent is None else (lower, extent)
 
 
 def sunk(tree: Tree, statements: Sequence[Statement]) -> Tree:
@@ -101,9 +134,9 @@ def _kept(name: str, plan: BufferPlan, paths: Sequence[tuple[Loop, ...]], known:
     shared = [places[0] for places in zip(*paths, strict=False) if all(p is places[0] for p in places)]
     around = {loop.name for loop in shared}
     missing = [n for n in plan.home if n not in around]
-    if not missing:
-        return plan
     owner = next((loop.name for loop in reversed(shared) if loop.name in plan.home), None)
+    if not missing:
+        return replace(plan, loop=owner)
     lanes = tuple(_lane(name, known[n]) for n in sorted(missing, key=lambda n: known[n].thread == VIRTUAL))
     shape = (*(Const(lane.extent, INDEX) for lane in lanes), *plan.buffer.shape)
     return replace(plan, buffer=replace(plan.buffer, shape=shape), loop=owner, lanes=lanes)

@@ -5,6 +5,7 @@ from tensorlang.schedule.primitives.annotate import Bind, EnvThreads, Parallel, 
 from tensorlang.schedule.primitives.assume import Assume, Strict
 from tensorlang.schedule.primitives.atomic import Atomic
 from tensorlang.schedule.primitives.buffering import (
+    BulkCopy,
     DoubleBuffer,
     FoldStorage,
     Pipeline,
@@ -36,6 +37,7 @@ __all__ = [
     "Assume",
     "Atomic",
     "Bind",
+    "BulkCopy",
     "CacheInplace",
     "CacheRead",
     "CacheWrite",

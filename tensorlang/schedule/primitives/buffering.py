@@ -1,4 +1,4 @@
-"""How arrays use memory: rolling_buffer, double_buffer, pipeline, fold_storage, storage_align, swizzle."""
+"""How arrays use memory: rolling_buffer, double_buffer, pipeline, fold_storage, storage_align, swizzle, bulk_copy."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, to_text
-from tensorlang.ir.swizzle import can_swizzle, row_bytes
+from tensorlang.ir.swizzle import can_swizzle, panel_rows, row_bytes
 from tensorlang.polyhedral.folding import window
 from tensorlang.polyhedral.zeros import begins_as_zeros
 from tensorlang.schedule.axis_range import constant
+from tensorlang.schedule.boxes import boxed_tile
 from tensorlang.schedule.check import legal_places
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.names import nearest
@@ -18,16 +19,17 @@ from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays
 
+_ATOM_ROWS = 8  # of the hardware's swizzle
 _MOST = 64  # the largest modulus that fold_storage looks for
 
 
-def _buffered(state: ScheduleState, stage: str, how: str, word: str, ahead: int = 1) -> ScheduleState:
+def _buffered(state: ScheduleState, stage: str, how: str, word: str, ahead: int = 1, kept: int = 2) -> ScheduleState:
     state.compute_op(stage)
     current = state.stages[stage]
     if current.attach is None or current.attach.after:
         places = [p for p in legal_places(state, stage) if "compute_at" in p]
         raise BadArgument("", f"{word} needs a stage that is computed inside a loop, and {stage} is not", legal=places)
-    return state.with_stage(replace(current, buffering=how, tiles_ahead=ahead))
+    return state.with_stage(replace(current, buffering=how, tiles_ahead=ahead, tiles_kept=kept))
 
 
 @primitive("rolling_buffer")
@@ -87,10 +89,11 @@ class DoubleBuffer:
 @primitive("pipeline")
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Keep `stages` tiles at once: each is computed `stages - 1` iterations before it is read.
+    """Keep `stages` tiles at once: each is computed `ahead` iterations before it is read, `stages - 1` if not given.
 
     With two stages it is double_buffer. On a GPU, tiles in shared memory that are plain copies of global memory are
-    copied asynchronously, where the architecture can (cp.async, sm_80 and later).
+    copied asynchronously, where the architecture can (cp.async, sm_80 and later). With fewer tiles ahead the memory of
+    one that was read is not written again at once: machine code that still reads it (wgmma) can go on for longer.
     Rewrite: `for k: P[k]; C[k]` -> `P[0]; P[1]; for k: P[k + 2] into the part of tile k - 1; C[k]`, for three stages.
     Legal when: the stage is computed inside a sequential loop, and what it reads is there that many iterations earlier.
     A sampled decision may be 1: the stage is not pipelined.
@@ -107,6 +110,7 @@ class Pipeline:
 
     stage: str
     stages: int
+    ahead: int | None = None
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         stages = value_of(self.stages, state)
@@ -114,10 +118,14 @@ class Pipeline:
             return state, ()
         if stages < 2:
             raise BadArgument("", f"a pipeline has at least 2 stages, got {stages}")
-        return _buffered(state, self.stage, "double", "pipeline", stages - 1), ()
+        ahead = stages - 1 if self.ahead is None else self.ahead
+        if not 1 <= ahead < stages:
+            raise BadArgument("", f"of {stages} stages 1 to {stages - 1} are computed ahead, got ahead={ahead}")
+        return _buffered(state, self.stage, "double", "pipeline", ahead, stages), ()
 
     def text(self) -> str:
-        return f"s[{self.stage!r}].pipeline({argument_text(self.stages)})"
+        ahead = "" if self.ahead is None else f", ahead={self.ahead}"
+        return f"s[{self.stage!r}].pipeline({argument_text(self.stages)}{ahead})"
 
 
 @primitive("fold_storage")
@@ -252,8 +260,11 @@ class Swizzle:
 
     Chunk c of row r lies at chunk `c ^ f(r)`: eight neighbouring rows have one each in all banks of shared memory. Only
     the place in memory changes, on GPUs, and nothing else has to know; elsewhere it is left out.
+    With `panels`, rows of more than 128 bytes are cut in panels of 128, which lie one behind the other: for products of
+    warp groups that take an operand along its rows (wgmma of B as [k, n], or of A as [k, m]).
     Rewrite: `T[r, 8 * c + i]`, of float16 in rows of 128 bytes -> `T[r, 8 * (c ^ r % 8) + i]`.
-    Legal when: the stage is no output, has two dimensions or more, and rows of 32, 64 or a multiple of 128 bytes.
+    Legal when: the stage is no output, has two dimensions or more, and rows of 32, 64 or a multiple of 128 bytes; with
+    panels a multiple of 8 of them.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((64, 64), "float16", name="A")
@@ -264,13 +275,14 @@ class Swizzle:
     """
 
     stage: str
+    panels: bool = False
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.compute_op(self.stage)
         if self.stage in state.program.outputs:
             why = f"{self.stage} is an output, whose layout is the caller's"
             raise BadArgument("", why, legal=["cache_write first"])
-        made = state.with_stage(replace(state.stages[self.stage], swizzled=True))
+        made = state.with_stage(replace(state.stages[self.stage], swizzled=True, panels=self.panels))
         plans = derive(made).plans
         for b in buffers(op):
             size = row_bytes(plans[b.name].buffer)
@@ -278,10 +290,48 @@ class Swizzle:
                 rows = "no rows" if len(op.axes) < 2 else f"rows of {plans[b.name].buffer.shape[-1]} {b.dtype}"
                 why = f"swizzle takes rows of 32, 64 or a multiple of 128 bytes, and {b.name} has {rows}"
                 raise BadArgument("", why, legal=["compute_at first, where the tile has rows of such a length"])
+            deep = panel_rows(plans[b.name].buffer) if self.panels else _ATOM_ROWS
+            if deep is None or deep % _ATOM_ROWS:
+                why = f"panels have a multiple of {_ATOM_ROWS} rows of 128 bytes, and {plans[b.name].buffer} has not"
+                raise BadArgument("", why, legal=["compute_at first, where the tile has rows of such a number"])
         return made, ()
 
     def text(self) -> str:
-        return f"s[{self.stage!r}].swizzle()"
+        return f"s[{self.stage!r}].swizzle({'panels=True' if self.panels else ''})"
+
+
+@primitive("bulk_copy")
+@dataclass(frozen=True, slots=True)
+class BulkCopy:
+    """Let one thread ask for each tile of a stage, and the hardware copy it (TMA): no thread computes addresses.
+
+    For tiles in shared memory of a pipeline, on NVIDIA GPUs from sm_90 on, and under the interpreter; on other targets
+    the loops of the stage run as they are scheduled. The copy has zeros where the tile reaches outside of the argument.
+    Rewrite: `for k: copy P[k + 2], all threads; wait for P[k]; C[k]` -> `for k: one thread begins the copy of the box
+    P[k + 2]; all wait for the memory barrier of P[k]; C[k]`.
+    Legal when: the stage copies an argument as it is, its dimensions in their order (zeros outside), in tiles of
+    constant size with rows of at most 256 elements, a multiple of 16 bytes, and at most 128 bytes if they are swizzled.
+    Example:
+        >>> from tensorlang import te
+        >>> A = te.placeholder((64, 256), name="A")
+        >>> C = te.compute((64, 256), lambda i, j: A[i, j] * 2, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> S = s.cache_read(A, "shared", [C])
+        >>> j_o, j_i = s[C].split("j", 64)
+        >>> s[C].reorder(j_o, "i", j_i)
+        >>> s[S].compute_at(s[C], j_o)
+        >>> s[S].pipeline(3)
+        >>> s[S].bulk_copy()
+    """
+
+    stage: str
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        boxed_tile(state, derive(state), self.stage)
+        return state.with_stage(replace(state.stages[self.stage], in_bulk=True)), ()
+
+    def text(self) -> str:
+        return f"s[{self.stage!r}].bulk_copy()"
 
 
 def _is_argument(state: ScheduleState, buffer: str) -> bool:

@@ -36,7 +36,7 @@ class ComputeAt:
     """Compute a stage inside a loop of a consumer: just the region that each iteration needs.
 
     Rewrite: `P; for i_o: C` -> `for i_o: P[region of i_o]; C`. The region, with halo, comes from the reads.
-    A stage that the consumer reads through others takes its place once these are computed there, too.
+    A stage that the consumer reads through others, be it besides, takes its place once these are computed there, too.
     Legal when: every read of the stage finds its element computed before, in the same iteration of that loop.
     Example:
         >>> from tensorlang import te
@@ -75,6 +75,8 @@ class ComputeAt:
                 why = f"{self.parent} does not read {self.stage}" + (f"; who does: {readers}" if readers else "")
                 raise BadArgument("", why, legal=legal_places(state, self.stage))
             return state.with_stage(replace(state.stages[self.stage], attach=None, wished=place)), ()
+        if _waits(state, self.stage, self.parent):
+            return state.with_stage(replace(state.stages[self.stage], attach=None, wished=place)), ()
         moved = replace(state.stages[self.stage], attach=place, wished=None)
         return settled(state.with_stage(moved)), ()
 
@@ -104,6 +106,22 @@ def _later(state: ScheduleState, stage: str) -> set[str]:
         left += [n for n in readers if n not in found and n not in state.program.outputs]
         found.update(readers)
     return found - set(state.program.consumers[stage])
+
+
+def _waits(state: ScheduleState, stage: str, parent: str) -> bool:
+    """Whether a reader of a stage may still be computed where the parent is, and is not."""
+    outside = [n for n in state.program.consumers[stage] if not _is_inside(state, n, parent)]
+    return bool(outside) and all(_may_go_inside(state, n, parent) for n in outside)
+
+
+def _may_go_inside(state: ScheduleState, stage: str, host: str) -> bool:
+    """Whether a stage at the root is read by nobody but a host, and by what is inside it or may go there."""
+    return (
+        isinstance(state.program[stage], ComputeOp)
+        and stage not in state.program.outputs
+        and state.stages[stage].attach is None
+        and all(_is_inside(state, n, host) or _may_go_inside(state, n, host) for n in state.program.consumers[stage])
+    )
 
 
 def settled(state: ScheduleState) -> ScheduleState:
@@ -156,7 +174,7 @@ class ComputeRoot:
 @primitive("set_scope")
 @dataclass(frozen=True, slots=True)
 class SetScope:
-    """Choose the memory that holds a stage: global, local (registers or stack) or shared.
+    """Choose the memory that holds a stage: global, local (registers or stack), shared, or warp (registers of lanes).
 
     Rewrite: `allocate T in global` -> `allocate T in local`.
     Legal when: the stage is not an output; nor a state, if it is inside a scan.
@@ -229,7 +247,7 @@ class ComputeInline:
             changed[user] = inline(consumer, op, state.sizes)
         program = state.program.replacing(changed).without(self.stage)
         stages = {name: s for name, s in state.stages.items() if name != self.stage}
-        return replace(state, program=program, stages=stages), ()
+        return settled(replace(state, program=program, stages=stages)), ()
 
     def text(self) -> str:
         return f"s[{self.stage!r}].compute_inline()"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const, Expr, Var, const
 from tensorlang.ir.simplify import simplify
+from tensorlang.ir.thread_tags import is_in_block
 from tensorlang.schedule import order
 from tensorlang.schedule.index_text import parse_condition
 from tensorlang.schedule.names import nearest
@@ -19,6 +20,8 @@ from tensorlang.te.axis import AxisKind
 @dataclass(frozen=True, slots=True)
 class SetStorePredicate:
     """Compute and store only the elements for which a condition on axes and sizes holds.
+
+    A stage that is computed inside loops of others may name these, as `stage.axis`: it is left out where they fail.
 
     Rewrite: `for i: B[i] = f(i)` -> `for i: if i % 2 == 0: B[i] = f(i)`.
     Legal when: every element that is read, or that the caller gets, is still written; the condition uses no reduce
@@ -41,14 +44,14 @@ class SetStorePredicate:
         state.compute_op(self.stage)
         kinds, used = state.axis_kinds(self.stage), set[str]()
 
-        spatial = _threads_of_elements(state, self.stage)
+        spatial, around = _threads_of_elements(state, self.stage), _loops_around(state, self.stage)
 
         def lookup(name: str) -> Expr:
             if name.startswith("threadIdx."):
                 if name in spatial:
                     raise BadArgument("", f"the threads of {name} store elements of {self.stage} of their own")
                 return const(0)
-            if name not in kinds and name not in state.sizes:
+            if name not in kinds and name not in state.sizes and name not in around:
                 raise BadArgument("", f"{name!r} is neither an axis of {self.stage} nor a size; {nearest(name, kinds)}")
             used.add(name)
             return Var(name)
@@ -80,6 +83,19 @@ def _threads_of_elements(state: ScheduleState, stage: str) -> set[str]:
         host = state.stages[place.stage]
         path = order.path(host.order, place.axis)
         found |= {n.thread for a, n in host.annotations.items() if a in path and _spatial(state, place.stage, a)}
+        place = host.attach
+    return found
+
+
+def _loops_around(state: ScheduleState, stage: str) -> set[str]:
+    """The loops of other stages in whose iterations a stage is computed, but those over threads of a block."""
+    found, place = set[str](), state.stages[stage].attach
+    while place is not None:
+        host = state.stages[place.stage]
+        for axis in order.path(host.order, place.axis):
+            note = host.annotations.get(axis)
+            if note is None or not is_in_block(note.thread):
+                found.add(f"{place.stage}.{axis}")
         place = host.attach
     return found
 

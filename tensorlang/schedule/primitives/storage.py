@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr, Load, rewrite
+from tensorlang.ir.expr import Expr, Load, rewrite, substitute
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.placement import require_scope
@@ -34,6 +34,14 @@ def _redirect(body: Expr, names: Mapping[str, Operation]) -> Expr:
         return None
 
     return rewrite(body, rule)
+
+
+def _filled(maker: Operation, axes: Sequence[Axis]) -> tuple[Expr, ...]:
+    """The conditions under which an operation makes an element, over other axes; a layout may have unused ones."""
+    if not isinstance(maker, ComputeOp):
+        return ()
+    at = {old.name: new.as_expr() for old, new in zip(maker.axes, axes, strict=True)}
+    return tuple(substitute(condition, at) for condition in maker.where)
 
 
 @primitive("cache_read")
@@ -64,7 +72,8 @@ class CacheRead:
         source = program.buffers[self.tensor]
         axes = tuple(Axis(f"ax{k}", extent) for k, extent in enumerate(source.shape))
         name = program.fresh_name(f"{self.tensor}.{self.scope}")
-        copy = ComputeOp(name, axes, (), (Load(source, tuple(a.as_expr() for a in axes)),))
+        where = _filled(program[program.producer[self.tensor]], axes)
+        copy = ComputeOp(name, axes, (), (Load(source, tuple(a.as_expr() for a in axes)),), where)
         if not self.readers:
             raise BadArgument("", "cache_read needs at least one reader")
         changed: dict[str, Operation] = {}

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from math import gcd
 
 from tensorlang import dtypes
-from tensorlang.ir.affine import affine
-from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, same
+from tensorlang.ir.affine import Affine, affine
+from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, rewrite, same, to_text
 from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.stmt import INDEX
+from tensorlang.ir.swizzle import panel_rows
 from tensorlang.schedule.axis_range import constant, simple
 from tensorlang.schedule.derive.plans import BufferPlan, Derived
 from tensorlang.schedule.tiles.match import Mismatch, TileView
@@ -47,8 +48,21 @@ def check_layout(derived: Derived, intrin: TensorIntrin, views: Mapping[str, Til
         if declared.swizzled and not plan.buffer.swizzled:
             raise Mismatch(
                 f"the intrinsic takes {declared.name} in swizzled rows, and those of {view.array} are not",
-                f"s[{view.array!r}].swizzle() first",
+                f"s[{view.array!r}].swizzle({'panels=True' if declared.panels else ''}) first",
             )
+        if declared.panels:
+            _check_panels(declared, plan, view)
+
+
+def _check_panels(declared: TileBuffer, plan: BufferPlan, view: TileView) -> None:
+    """A tile in panels has all rows of its array, which lies in panels too, and goes along its last two dimensions."""
+    rank, rows = len(plan.buffer.shape) - leading(plan), panel_rows(plan.buffer)
+    if view.dims != (rank - 2, rank - 1) or view.steps != (1, 1) or rows != declared.shape[0]:
+        raise Mismatch(
+            f"the intrinsic takes {declared.name} as {declared.shape[0]} rows in panels of 128 bytes, and "
+            f"{plan.buffer} has {'none' if rows is None else rows}",
+            f"s[{view.array!r}].swizzle(panels=True), where a tile has {declared.shape[0]} rows",
+        )
 
 
 def array_strides(buffer: Buffer) -> list[Expr]:
@@ -90,6 +104,18 @@ def _check_strides(declared: TileBuffer, plan: BufferPlan, view: TileView, varia
             )
 
 
+def _distance(index: Expr, base: Expr) -> Affine | None:
+    """`index - base` as an affine form, in which each quotient and remainder is a variable of its own."""
+
+    def rule(node: Expr) -> Expr | None:
+        match node:
+            case Binary(op="floordiv" | "floormod"):
+                return Var(to_text(node), node.dtype)
+        return None
+
+    return affine(rewrite(simple(binary("sub", index, base)), rule))
+
+
 def _check_fragment(declared: TileBuffer, fragment: Fragment, plan: BufferPlan, view: TileView) -> None:
     """A tile in registers is made of whole fragments of its array, which lie next to each other.
 
@@ -105,7 +131,7 @@ def _check_fragment(declared: TileBuffer, fragment: Fragment, plan: BufferPlan, 
             "use the form of the intrinsic whose operand is turned (te.intrin(... '.bt'))",
         )
     for side, extent, index, base in zip(sides, shape, view.index[-2:], plan.base[-2:], strict=True):
-        form = affine(simple(binary("sub", index, base)))
+        form = _distance(index, base)
         if extent is None or extent % side or form is None or any(factor % side for factor in form.values()):
             raise Mismatch(
                 f"{plan.buffer} is in registers, and its tile begins at {index}: whole fragments of "
@@ -152,7 +178,7 @@ def _offset_unit(plan: BufferPlan, view: TileView) -> int:
         unit = gcd(unit, step)
     moduli = plan.moduli[lead - len(plan.lanes) :] or (0,) * len(view.index)
     for index, base, step, modulus in zip(view.index, plan.base, steps[lead:], moduli, strict=True):
-        form = None if modulus else affine(simple(binary("sub", index, base)))
+        form = None if modulus else _distance(index, base)
         for factor in (form if form is not None else {"": 1}).values():
             unit = gcd(unit, factor * step)
     return unit

@@ -98,9 +98,20 @@ def _check_fragments(plans: Sequence[TilePlan]) -> None:
 
 def run_by_lanes(state: ScheduleState) -> frozenset[str]:
     """The stages whose tiles several neighbouring threads run together."""
+    return frozenset(name for name, intrin in _intrinsics(state).items() if intrin.lanes)
+
+
+def finished_later(state: ScheduleState) -> dict[str, str]:
+    """The loops of tiles whose machine code only begins its work, with the name of the groups that threads wait for."""
+    asked = {name: s.tensorized.axis for name, s in state.stages.items() if s.tensorized is not None}
+    return {f"{name}.{asked[name]}": intrin.group for name, intrin in _intrinsics(state).items() if intrin.group}
+
+
+def _intrinsics(state: ScheduleState) -> dict[str, TensorIntrin]:
+    """The tensorized stages with their intrinsics."""
     asked = {s.name: s.tensorized for s in state.stages.values() if s.tensorized is not None}
     found = {name: find_intrin(t.intrinsic, t.key) for name, t in asked.items()}
-    return frozenset(name for name, intrin in found.items() if intrin is not None and intrin.lanes)
+    return {name: intrin for name, intrin in found.items() if intrin is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Operations on pieces of C, with NumPy's semantics.
 
 Integers wrap around: where they may, C computes in unsigned integers. Division by zero gives 0, the smallest integer
-by -1 itself; shifts by the width or more give 0 (or the sign). float16 and bfloat16 are held as floats and rounded
+by -1 itself; shifts by the width or more give 0 (or the sign). Floats of 16 and 8 bits are held as float32 and rounded
 after every operation. float32 and float64 additions and multiplications may contract to fused multiply-adds.
 """
 
@@ -16,7 +16,7 @@ from tensorlang import dtypes
 from tensorlang.errors import InternalError
 from tensorlang.target.c_source import code as c
 from tensorlang.target.c_source.code import Code, Interval, limits, within
-from tensorlang.target.c_source.dialect import Dialect
+from tensorlang.target.c_source.dialect import NARROW, Dialect
 from tensorlang.target.c_source.scope import Text
 
 _RANK = {
@@ -38,7 +38,9 @@ def literal(dialect: Dialect, value: int | float | bool, dtype: str) -> Code:
     """A constant."""
     d = dtypes.info(dtype)
     if d.is_float:
-        return _float_literal(dialect, float(d.numpy.type(value)), dtype)
+        rounded_value = d.numpy.type(value)
+        made = _float_literal(dialect, float(rounded_value), dtype)
+        return replace(made, stored=f"0x{rounded_value.tobytes()[::-1].hex()}") if d.is_narrow_float else made
     number = int(value)
     interval = number, number
     if d.kind == "bool":
@@ -64,8 +66,8 @@ def _float_literal(dialect: Dialect, value: float, dtype: str) -> Code:
 
 
 def rounded(text: Text, value: Code, dtype: str) -> Code:
-    """A float32 rounded to half precision, which is held as a float32."""
-    name = text.call("tl_round_f16" if dtype == "float16" else "tl_round_bf16")
+    """A float32 rounded to a narrow float, which is held as a float32."""
+    name = text.call(f"tl_round_{NARROW[dtype]}")
     return Code(f"{name}({value.text})", dtype, unrounded=value.text)
 
 
@@ -221,15 +223,15 @@ def _as_int(a: Code) -> str:
 
 
 def _float(text: Text, op: str, a: Code, b: Code) -> Code:
-    bits = dtypes.info(a.dtype).bits
-    held = "float64" if bits == 64 else "float32"
+    d = dtypes.info(a.dtype)
+    held = "float64" if d.bits == 64 else "float32"
     if op == "truncmod":
         made = Code(f"{function(text, 'fmod', held)}({a.text}, {b.text})", held)
     elif op in _DIVISION:
         made = Code(f"{text.call(f'{op}_{held}')}({a.text}, {b.text})", held)
     else:
         made = _infix(op, a, b, held)
-    return rounded(text, made, a.dtype) if bits == 16 else replace(made, dtype=a.dtype)
+    return rounded(text, made, a.dtype) if d.is_narrow_float else replace(made, dtype=a.dtype)
 
 
 def function(text: Text, name: str, held: str) -> str:
@@ -295,7 +297,7 @@ def _integer_to_integer(text: Text, a: Code, dtype: str) -> Code:
 
 def _to_float(text: Text, a: Code, dtype: str) -> Code:
     source, goal = dtypes.info(a.dtype), dtypes.info(dtype)
-    if goal.bits == 16:
+    if goal.is_narrow_float:
         if source.is_float and source.bits == 64:
             # Half precision is reached through float32; float64 to float16 keeps what rounding twice would lose.
             odd = Code(f"{text.call('tl_round_to_odd')}({a.text})", "float32")
@@ -320,4 +322,5 @@ def select(text: Text, cond: Code, then: Code, orelse: Code) -> Code:
     interval = min(then.interval[0], orelse.interval[0]), max(then.interval[1], orelse.interval[1])
     both = then.narrow and orelse.narrow
     code = f"{cond.at(c.OR)} ? {then.at(c.OR)} : {orelse.at(c.TERNARY)}"
-    return Code(code, then.dtype, c.TERNARY, interval, both, then.unknown or orelse.unknown)
+    stored = f"{cond.at(c.OR)} ? {then.stored} : {orelse.stored}" if then.stored and orelse.stored else ""
+    return Code(code, then.dtype, c.TERNARY, interval, both, then.unknown or orelse.unknown, stored=stored)

@@ -22,7 +22,8 @@ class Code:
 
     `interval` holds the value of an integer or bool. `narrow`: an int64 that is an `int` in C. `unknown`: made of
     sizes whose values are not known. `bits`: text of an unsigned integer with the same low bits, and how tightly it
-    binds. `unrounded`: text of a float that is rounded to this value of half precision.
+    binds. `unrounded`: text of a float that is rounded to this value of a narrow float, and `stored` what it is in
+    memory, where that is known without a conversion.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Code:
     bits: str = ""
     bits_rank: int = ATOM
     unrounded: str = ""
+    stored: str = ""
 
     def at(self, rank: int) -> str:
         """The text as an operand of an operator that binds so tightly."""

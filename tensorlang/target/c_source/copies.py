@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tensorlang import dtypes
-from tensorlang.ir.stmt import AsyncCommit, AsyncCopy, AsyncWait
+from tensorlang.ir.expr import Buffer
+from tensorlang.ir.stmt import AsyncCommit, AsyncCopy, AsyncWait, BoxCopy
 from tensorlang.target.c_source import code as c
+from tensorlang.target.c_source.boxes import emit_box, emit_group
 from tensorlang.target.c_source.code import Code
 from tensorlang.target.c_source.expressions import factor, offset, offset_code, value
 from tensorlang.target.c_source.memory import copy, pieces
@@ -14,12 +16,16 @@ _SIZES = {16: "cg_16", 8: "ca_8", 4: "ca_4"}
 """Bytes of an asynchronous copy, and the end of the name of the function that begins it."""
 
 
-def emit(scope: Scope, stmt: AsyncCopy | AsyncCommit | AsyncWait) -> None:
+def emit(scope: Scope, stmt: AsyncCopy | BoxCopy | AsyncCommit | AsyncWait) -> None:
     """Append the lines of a statement about asynchronous copies."""
     match stmt:
         case AsyncCopy():
             if not (scope.dialect.async_copies and _begin(scope, stmt)):
                 _plain(scope, stmt)
+        case BoxCopy():
+            emit_box(scope, stmt)
+        case AsyncCommit(barriers=Buffer()) | AsyncWait(barriers=Buffer()):
+            emit_group(scope, stmt)
         case AsyncCommit() if scope.dialect.async_copies:
             scope.line(f"{scope.text.call('tl_cp_async_commit')}();")
         case AsyncWait() if scope.dialect.async_copies:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tensorlang import dtypes
+
 Space = Literal["global", "shared", "local"]
 
 
@@ -16,7 +18,8 @@ class Dialect:
     `types`: what holds a value of a dtype in a variable (half precision as float), `words` in memory where that is
     another type. `spaces` qualify pointers. `static_shared`: bytes of shared memory that a kernel may declare;
     more is one block whose size the launch gives. `wide_bytes`: the widest access. `aligned_accesses`: a wide access
-    has to be a multiple of its size. `warps`: threads of a warp that exchange values, 0 for none.
+    has to be a multiple of its size. `warps`: threads of a warp that exchange values in reductions, 0 for none.
+    `whole_warps` asks for warps of 32 in a kernel that shuffles.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Dialect:
     aligned_accesses: bool
     async_copies: bool
     warps: int
+    whole_warps: str = ""
 
     def word(self, dtype: str) -> str:
         """The C type of an element in memory."""
@@ -54,16 +58,25 @@ class Dialect:
 
 
 _AXES = ("x", "y", "z")
+_FLOATS = {d.name: "double" if d.bits == 64 else "float" for d in dtypes.TABLE.values() if d.is_float}
+
+NARROW = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+"""Floats that variables hold as float32 -> what the names of their conversions call them."""
+
+
+def _words(byte: str, short: str) -> dict[str, str]:
+    """What holds narrow floats in memory."""
+    return {name: byte if dtypes.info(name).bits == 8 else short for name in NARROW}
+
 
 CUDA = Dialect(
     name="cuda",
     types={
         "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
         "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
-        "uint64": "unsigned long long", "float16": "float", "bfloat16": "float", "float32": "float",
-        "float64": "double",
+        "uint64": "unsigned long long", **_FLOATS,
     },
-    words={"bool": "unsigned char", "float16": "unsigned short", "bfloat16": "unsigned short"},
+    words={"bool": "unsigned char", **_words("unsigned char", "unsigned short")},
     suffixes={"int64": "ll", "uint32": "u", "uint64": "ull"},
     infinity={"float32": "__int_as_float(0x7f800000)", "float64": "__longlong_as_double(0x7ff0000000000000ll)"},
     nan={"float32": "__int_as_float(0x7fffffff)", "float64": "__longlong_as_double(0x7fffffffffffffffll)"},
@@ -91,10 +104,9 @@ OPENCL = Dialect(
     name="opencl",
     types={
         "bool": "bool", "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar",
-        "uint16": "ushort", "uint32": "uint", "uint64": "ulong", "float16": "float", "bfloat16": "float",
-        "float32": "float", "float64": "double",
+        "uint16": "ushort", "uint32": "uint", "uint64": "ulong", **_FLOATS,
     },
-    words={"bool": "uchar", "float16": "ushort", "bfloat16": "ushort"},
+    words={"bool": "uchar", **_words("uchar", "ushort")},
     suffixes={"int64": "l", "uint32": "u", "uint64": "ul"},
     infinity={"float32": "as_float(0x7f800000)", "float64": "as_double(0x7ff0000000000000l)"},
     nan={"float32": "as_float(0x7fffffff)", "float64": "as_double(0x7fffffffffffffffl)"},
@@ -116,4 +128,5 @@ OPENCL = Dialect(
     aligned_accesses=False,
     async_copies=False,
     warps=0,
+    whole_warps="__attribute__((intel_reqd_sub_group_size(32)))",
 )  # fmt: skip

@@ -8,7 +8,7 @@ from math import gcd
 
 from tensorlang import dtypes
 from tensorlang.errors import InternalError, TargetError
-from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, cast, walk
+from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, cast
 from tensorlang.ir.flat import divides, flat_offset, row_major
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
@@ -17,6 +17,7 @@ from tensorlang.ir.warp_arrays import held
 from tensorlang.target.c_source import arithmetic, intrinsics
 from tensorlang.target.c_source import code as c
 from tensorlang.target.c_source.code import Code, limits
+from tensorlang.target.c_source.dialect import NARROW
 from tensorlang.target.c_source.scope import Scope
 
 
@@ -60,22 +61,19 @@ def _translate(scope: Scope, expr: Expr, trusted: bool) -> Code:
 
 def loaded(scope: Scope, dtype: str, place: str) -> Code:
     """The value of an element in memory."""
-    match dtype:
-        case "bool":
-            return Code(f"{place} != 0", dtype, c.EQUAL, arithmetic.BOOL)
-        case "float16":
-            return Code(f"{scope.text.call('tl_f32_from_f16')}({place})", dtype)
-        case "bfloat16":
-            return Code(f"{scope.text.call('tl_f32_from_bf16')}({place})", dtype)
+    if dtype == "bool":
+        return Code(f"{place} != 0", dtype, c.EQUAL, arithmetic.BOOL)
+    if dtype in NARROW:
+        return Code(f"{scope.text.call(f'tl_f32_from_{NARROW[dtype]}')}({place})", dtype, stored=place)
     return Code(place, dtype, interval=limits(dtype))
 
 
 def stored(scope: Scope, value: Code) -> str:
     """The text of what is written to memory for a value."""
-    match value.dtype:
-        case "float16" | "bfloat16":
-            name = "tl_f16_from_f32" if value.dtype == "float16" else "tl_bf16_from_f32"
-            return f"{scope.text.call(name)}({value.unrounded or value.text})"
+    if value.stored:
+        return value.stored
+    if value.dtype in NARROW:
+        return f"{scope.text.call(f'tl_{NARROW[value.dtype]}_from_f32')}({value.unrounded or value.text})"
     return value.text
 
 
@@ -137,11 +135,6 @@ def offset(scope: Scope, buffer: Buffer, where: Sequence[Expr]) -> Expr:
 def _summed(buffer: Buffer, where: Sequence[Expr]) -> Expr:
     pairs = zip(where[1:], buffer.shape[1:], strict=True)
     return reduce(lambda total, pair: total * cast(pair[1], INDEX) + cast(pair[0], INDEX), pairs, cast(where[0], INDEX))
-
-
-def reads_memory(expr: Expr) -> bool:
-    """Whether an expression loads from an array."""
-    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def declared_type(scope: Scope, code: Code) -> str:

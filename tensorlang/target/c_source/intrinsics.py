@@ -43,7 +43,7 @@ def call(text: Text, name: str, args: Sequence[Code], dtype: str) -> Code:
         made = f"{function(text, _LIBRARY[name], held)}({listed})"
     else:
         raise InternalError(f"the C printer has no intrinsic {name!r}")
-    if d.bits == 16 and name not in _EXACT:
+    if d.is_narrow_float and name not in _EXACT:
         return rounded(text, Code(made, held), operand)
     return Code(made, operand)
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, walk
 from tensorlang.ir.machine import ASYNC_PROXY
-from tensorlang.ir.stmt import AsyncCopy, CallMachine, DeviceKernel, ThreadReduce, stmt_exprs
+from tensorlang.ir.shuffle import shuffles
+from tensorlang.ir.stmt import (
+    AsyncCopy,
+    AtomicUpdate,
+    BoxCopy,
+    CallMachine,
+    DeviceKernel,
+    Store,
+    ThreadReduce,
+    stmt_exprs,
+)
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.lowering.device.arrays import written
+from tensorlang.target.c_source.boxes import alignments, box_copies, declare_maps, open_barriers
 from tensorlang.target.c_source.code import INT32, UNKNOWN, Code
 from tensorlang.target.c_source.dialect import Dialect
 from tensorlang.target.c_source.memory import ALIGNMENT, SWIZZLED, declaration, size
 from tensorlang.target.c_source.prelude import definitions
 from tensorlang.target.c_source.scope import Scope, Storage, Text
+from tensorlang.target.c_source.shuffle import SUB_GROUP, SUB_GROUPS
 from tensorlang.target.c_source.source import Module, Source
 from tensorlang.target.c_source.statements import emit
 
@@ -54,7 +66,11 @@ def module_source(kernels: Sequence[DeviceKernel], dialect: Dialect) -> Module:
 def _extensions(dialect: Dialect, texts: Sequence[str]) -> list[str]:
     if dialect.name != "opencl":
         return []
-    wanted = (("double", "cl_khr_fp64"), ("atom_cmpxchg", "cl_khr_int64_base_atomics"))
+    wanted = (
+        ("double", "cl_khr_fp64"),
+        ("atom_cmpxchg", "cl_khr_int64_base_atomics"),
+        *((SUB_GROUP, name) for name in SUB_GROUPS),
+    )
     used = [name for word, name in wanted if any(word in text for text in texts)]
     return ["\n".join(f"#pragma OPENCL EXTENSION {name} : enable" for name in used)] if used else []
 
@@ -69,32 +85,38 @@ def _kernel(kernel: DeviceKernel, text: Text) -> tuple[str, Source]:
     read = {n.buffer.name for e in stmt_exprs(kernel.body) for n in walk(e) if isinstance(n, Load)}
     read |= {s.source.name for s in statements(kernel.body) if isinstance(s, AsyncCopy)}
     passed_on = bool(stored & read & {b.name for b in kernel.params})
-    codes = [s.code for s in statements(kernel.body) if isinstance(s, CallMachine)]
-    fenced = any(ASYNC_PROXY in code.features for code in codes)
-    scope = Scope(text, kernel.block, writes_what_it_reads=passed_on, fenced=fenced)
+    scope = Scope(text, kernel.block, writes_what_it_reads=passed_on, fenced=_fenced(kernel))
     scope, params = _parameters(scope, kernel, stored)
+    scope, images, maps = declare_maps(scope, kernel)
     shared = [(scope.fresh(buffer.name), buffer) for buffer in kernel.shared]
     for name, buffer in shared:
         scope = scope.declare(buffer, Storage(name, buffer, "shared"))
-    scope = _threads(_scalars(scope, kernel), kernel)
+    scope = open_barriers(_threads(_scalars(scope, kernel), kernel), kernel)
     opening, text.lines = text.lines, []
     emit(scope, kernel.body)
     body, text.lines = text.lines, []
-    shared_bytes, dynamic = _shared(scope, shared)
+    shared_bytes, dynamic = _shared(scope, shared, _apart(kernel))
     lines = [*text.lines, *opening, *body]
+    params += images
     if text.uses_fault:
         params.append(f"{dialect.spaces['global']}int *fault")
     head = f"{dialect.kernel.format(bounds=_bounds(kernel, dialect))} {kernel.name}("
     listed = ",\n    ".join(params)
     whole = "\n".join([f"{head}\n    {listed}) {{", *lines, "}"])
-    return whole, Source("", kernel.name, (), text.uses_fault, shared_bytes, dynamic, wide_accesses=text.wide_accesses)
+    wide = text.wide_accesses
+    return whole, Source("", kernel.name, (), text.uses_fault, shared_bytes, dynamic, wide_accesses=wide, maps=maps)
 
 
 def _bounds(kernel: DeviceKernel, dialect: Dialect) -> str:
     threads = str(prod(kernel.block))
     launch = f"{threads}, {kernel.blocks_per_core}" if kernel.blocks_per_core else threads
     x, y, z = kernel.block
-    return dialect.bounds.format(launch=launch, x=x, y=y, z=z)
+    bounds = dialect.bounds.format(launch=launch, x=x, y=y, z=z)
+    return (
+        f"{bounds} {dialect.whole_warps}"
+        if dialect.whole_warps and next(shuffles(kernel.body), None) is not None
+        else bounds
+    )
 
 
 def _parameters(scope: Scope, kernel: DeviceKernel, written: set[str]) -> tuple[Scope, list[str]]:
@@ -124,7 +146,9 @@ def _scalars(scope: Scope, kernel: DeviceKernel) -> Scope:
 def _threads(scope: Scope, kernel: DeviceKernel) -> Scope:
     """The indices of the thread, as signed integers; 0 along axes of one."""
     used = {n.name for e in stmt_exprs(kernel.body) for n in walk(e) if hasattr(n, "name")}
-    if any(isinstance(s, ThreadReduce | CallMachine) for s in statements(kernel.body)):
+    if next(shuffles(kernel.body), None) is not None or any(
+        isinstance(s, ThreadReduce | CallMachine | BoxCopy) for s in statements(kernel.body)
+    ):
         used |= {f"threadIdx.{axis}" for axis in _AXES}
     rows: tuple[tuple[str, Sequence[Expr | int]], ...] = (("blockIdx", kernel.grid), ("threadIdx", kernel.block))
     for word, extents in rows:
@@ -143,14 +167,36 @@ def _threads(scope: Scope, kernel: DeviceKernel) -> Scope:
     return scope
 
 
-def _shared(scope: Scope, arrays: Sequence[tuple[str, Buffer]]) -> tuple[int, bool]:
-    """Declare shared memory: its bytes, and whether the launch has to ask for them."""
+def _fenced(kernel: DeviceKernel) -> bool:
+    """Whether hardware reads shared memory past the threads that write some of it."""
+    codes = [s for s in statements(kernel.body) if isinstance(s, CallMachine)]
+    passing = [s for s in codes if ASYNC_PROXY in s.code.features]
+    stored = {v.buffer.name for s in codes if ASYNC_PROXY not in s.code.features for v in s.views}
+    for s in statements(kernel.body):
+        match s:
+            case Store() | AtomicUpdate() | AsyncCopy():
+                stored.add(s.buffer.name)
+            case ThreadReduce():
+                stored |= {b.name for b, _ in s.targets}
+    return bool(passing) and not stored.isdisjoint(b.name for b in kernel.shared)
+
+
+def _apart(kernel: DeviceKernel) -> dict[str, int]:
+    """Bytes that arrays in shared memory begin at a multiple of, where the hardware has to know their layout."""
+    found = alignments(box_copies(kernel.body))
+    codes = [s for s in statements(kernel.body) if isinstance(s, CallMachine) and ASYNC_PROXY in s.code.features]
+    found |= {v.buffer.name: SWIZZLED for s in codes for v in s.views}
+    return {b.name: SWIZZLED if b.swizzled else found[b.name] for b in kernel.shared if b.name in found}
+
+
+def _shared(scope: Scope, arrays: Sequence[tuple[str, Buffer]], apart: Mapping[str, int]) -> tuple[int, bool]:
+    """Declare shared memory, arrays `apart` by multiples of bytes: its bytes, and whether the launch asks for them."""
     dialect = scope.dialect
     places, total = [], 0
     most = ALIGNMENT
-    for name, buffer in sorted(arrays, key=lambda pair: not pair[1].swizzled):
-        apart = SWIZZLED if scope.fenced and buffer.swizzled else ALIGNMENT
-        total, most = -(-total // apart) * apart, max(most, apart)
+    for name, buffer in sorted(arrays, key=lambda pair: -apart.get(pair[1].name, 0)):
+        wanted = apart.get(buffer.name, ALIGNMENT)
+        total, most = -(-total // wanted) * wanted, max(most, wanted)
         places.append((name, buffer, total))
         total += -(-size(buffer) // ALIGNMENT) * ALIGNMENT
     scratch, total = total, total + scope.text.scratch_bytes

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tensorlang.errors import InternalError, TargetError
-from tensorlang.ir.expr import Buffer, Expr, binary, substitute
+from tensorlang.ir.expr import Buffer, Const, Expr, binary, substitute
 from tensorlang.ir.fragment import Fragment
-from tensorlang.ir.machine import LANE, MachineCall, Pointer
+from tensorlang.ir.machine import ACCUMULATES, LANE, MachineCall, Pointer
 from tensorlang.ir.stmt import CallMachine, Let, Seq, Stmt, View
 from tensorlang.ir.thread_tags import THREADS
 from tensorlang.ir.warp_arrays import lane_of, registers
@@ -31,9 +31,12 @@ def call_machine(scope: Scope, stmt: CallMachine) -> None:
     for definition in code.source.strip().split("\n\n"):
         scope.text.sources.setdefault(definition)
     lane = lane_of(dict(zip(THREADS, scope.block, strict=True)), code)
+    known: dict[str, Expr] = {LANE.name: lane, ACCUMULATES.name: Const(1, ACCUMULATES.dtype)}
+    if stmt.accumulates is not None:
+        known[ACCUMULATES.name] = stmt.accumulates
     views = {param.buffer.name: view for param, view in zip(code.params, stmt.views, strict=True)}
     for call in _calls(code.body):
-        listed = (_operand(scope, substitute(arg, {LANE.name: lane}), views) for arg in call.args)
+        listed = (_operand(scope, substitute(arg, known), views) for arg in call.args)
         scope.line(f"{call.name}({', '.join(listed)});")
 
 

@@ -13,6 +13,8 @@ from types import MappingProxyType
 from tensorlang import dtypes
 from tensorlang.errors import InternalError
 from tensorlang.target.c_source.dialect import Dialect
+from tensorlang.target.c_source.float8 import float8_texts
+from tensorlang.target.c_source.tensor_copies import TENSOR_MAP, TENSOR_MAP_TEXT, tensor_copy_rows
 
 _SIGNED = {
     "floordiv": """$T floordiv_$D($T a, $T b) {
@@ -218,17 +220,19 @@ def _texts(dialect: Dialect) -> Mapping[str, str]:
             continue
         found |= {f"{name}_{d.name}": _filled(dialect, text, d.name) for name, text in rows.items()}
     own = _CUDA if cuda else _OPENCL
-    found |= {name: _filled(dialect, text, "float32") for name, text in {**own, **_HALF}.items()}
+    found |= {name: _filled(dialect, text, "float32") for name, text in {**own, **_HALF, **float8_texts(cuda)}.items()}
     template = "template <int PENDING>\n"
-    return MappingProxyType(
-        {n: f"{template if 'PENDING' in text else ''}{dialect.function} {text}" for n, text in found.items()}
-    )
+    made = {n: f"{template if 'PENDING' in text else ''}{dialect.function} {text}" for n, text in found.items()}
+    if cuda:
+        made |= {TENSOR_MAP: TENSOR_MAP_TEXT.rstrip(), **{row.name: row.text.rstrip() for row in tensor_copy_rows()}}
+    return MappingProxyType(made)
 
 
 def _filled(dialect: Dialect, text: str, dtype: str) -> str:
     d = dtypes.info(dtype)
     words = {
         **_REINTERPRET[dialect.name],
+        "$uint8": dialect.types["uint8"],
         "$uint16": dialect.types["uint16"], "$uint32": dialect.types["uint32"], "$uint64": dialect.types["uint64"],
         "$int64": dialect.types["int64"],
         "$INF": dialect.infinity.get(dtype, ""), "$D": dtype, "$T": dialect.types[dtype],

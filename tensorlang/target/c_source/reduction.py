@@ -19,6 +19,7 @@ from tensorlang.target.c_source.code import OR, Code, limits
 from tensorlang.target.c_source.expressions import element, stored, value
 from tensorlang.target.c_source.memory import barrier
 from tensorlang.target.c_source.scope import Scope
+from tensorlang.target.c_source.shuffle import carrier
 
 _COMMUTATIVE = ("add", "mul", "min", "max", "bitand", "bitor", "bitxor", "and", "or")
 
@@ -48,7 +49,7 @@ def thread_reduce(scope: Scope, stmt: ThreadReduce) -> None:
     for name, expr in zip(partials, stmt.values, strict=True):
         made = value(scope, expr)
         text = f"{team.inside} ? {made.at(OR)} : 0" if team.inside else made.text
-        scope.line(f"{_carrier(scope, expr.dtype)} {name} = {text};")
+        scope.line(f"{carrier(scope.dialect, expr.dtype)} {name} = {text};")
     if team.count > 1:
         warp = scope.dialect.warps
         powers = team.count & (team.count - 1) == 0
@@ -200,7 +201,7 @@ def _combine_with(scope: Scope, stmt: ThreadReduce, partials: list[str], others:
     bound = scope
     names = [scope.fresh("other") for _ in others]
     for name, text, var in zip(names, others, combiner.rhs, strict=True):
-        scope.line(f"const {_carrier(scope, var.dtype)} {name} = {text};")
+        scope.line(f"const {carrier(scope.dialect, var.dtype)} {name} = {text};")
     pairs = [*zip(combiner.lhs, partials, strict=True), *zip(combiner.rhs, names, strict=True)]
     for var, name in pairs:
         bound = bound.bind(var.name, Code(name, var.dtype, interval=limits(var.dtype)))
@@ -208,7 +209,7 @@ def _combine_with(scope: Scope, stmt: ThreadReduce, partials: list[str], others:
     if len(made) > 1:
         fresh = [scope.fresh("combined") for _ in made]
         for name, text, var in zip(fresh, made, combiner.lhs, strict=True):
-            scope.line(f"const {_carrier(scope, var.dtype)} {name} = {text};")
+            scope.line(f"const {carrier(scope.dialect, var.dtype)} {name} = {text};")
         made = fresh
     for name, text in zip(partials, made, strict=True):
         scope.line(f"{name} = {text};")
@@ -218,7 +219,7 @@ def _scratch(scope: Scope, stmt: ThreadReduce, count: int) -> list[str]:
     """Declare pointers into the shared memory of reductions, for so many values of each kind."""
     names, offset, qualifier = [], 0, scope.dialect.spaces["shared"]
     for expr in stmt.values:
-        type_ = _carrier(scope, expr.dtype)
+        type_ = carrier(scope.dialect, expr.dtype)
         name = scope.fresh("scratch")
         at = "reduce_scratch" if not offset else f"(reduce_scratch + {offset})"
         scope.line(f"{qualifier}{type_} *{name} = ({qualifier}{type_} *){at};")
@@ -226,12 +227,6 @@ def _scratch(scope: Scope, stmt: ThreadReduce, count: int) -> list[str]:
         offset += -(-count * max(4, dtypes.info(expr.dtype).bytes) // 16) * 16
     scope.text.scratch_bytes = max(scope.text.scratch_bytes, offset)
     return names
-
-
-def _carrier(scope: Scope, dtype: str) -> str:
-    """The C type in which a value goes from thread to thread."""
-    d = dtypes.info(dtype)
-    return scope.dialect.types[dtype if d.is_float or d.bits >= 32 else "int32"]
 
 
 def _commutes(combiner: Combiner) -> bool:

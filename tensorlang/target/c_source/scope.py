@@ -23,6 +23,19 @@ class Storage:
     fragment: Fragment | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Barriers in shared memory, `count` of them from `place` on, and a thread's counts of groups of bulk copies.
+
+    `begun` counts those that were closed, `seen` those that the thread has waited for.
+    """
+
+    place: str
+    count: int
+    begun: str
+    seen: str
+
+
 class Text:
     """The lines of one kernel, and what they need in front of them.
 
@@ -61,7 +74,8 @@ class Scope:
 
     `factors` are numbers that divide variables. `unrolled`: how many copies of the code around are asked for.
     `writes_what_it_reads`: an array in global memory. `fenced`: what reads shared memory past the threads' own accesses
-    has to see these at barriers.
+    has to see these at barriers. `maps` are the tensor maps of bulk copies, by the array in global and that in shared
+    memory; `counters` those of their groups by the name of the barriers.
     """
 
     text: Text
@@ -73,6 +87,8 @@ class Scope:
     unrolled: int = 1
     writes_what_it_reads: bool = False
     fenced: bool = False
+    maps: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    counters: Mapping[str, Counters] = field(default_factory=dict)
 
     @property
     def dialect(self) -> Dialect:

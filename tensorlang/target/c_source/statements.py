@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.ir.expr import Const, Load, Var, walk
-from tensorlang.ir.loops import UNROLL_FULL, constant_extent, uses
+from tensorlang.ir.loops import UNROLL_FULL, constant_extent, reads_memory, uses
+from tensorlang.ir.shuffle import Shuffle, shuffles
 from tensorlang.ir.stmt import (
     Allocate,
     AsyncCommit,
@@ -14,12 +15,15 @@ from tensorlang.ir.stmt import (
     AsyncWait,
     AtomicUpdate,
     Barrier,
+    BoxCopy,
     CallMachine,
     Fail,
     For,
     If,
     Let,
     LoopKind,
+    MachineCommit,
+    MachineWait,
     Prefetch,
     Seq,
     Stmt,
@@ -32,11 +36,12 @@ from tensorlang.ir.warp_arrays import fragments
 from tensorlang.target.c_source import arithmetic, copies
 from tensorlang.target.c_source import code as c
 from tensorlang.target.c_source.atomics import atomic_update
-from tensorlang.target.c_source.expressions import declared_type, element, factor, index, reads_memory, stored, value
+from tensorlang.target.c_source.expressions import declared_type, element, factor, index, stored, value
 from tensorlang.target.c_source.machine import call_machine, declared_registers
 from tensorlang.target.c_source.memory import barrier, declaration
 from tensorlang.target.c_source.reduction import thread_reduce
 from tensorlang.target.c_source.scope import Scope, Storage
+from tensorlang.target.c_source.shuffle import shuffled
 from tensorlang.target.c_source.vectors import vector_loop
 
 MOST_UNROLLED = 256
@@ -77,25 +82,30 @@ def _together(scope: Scope, stmt: Stmt) -> None:
             thread_reduce(scope, stmt)
         case Barrier():
             scope.line(barrier(scope, stmt.scope))
-        case AsyncCopy() | AsyncCommit() | AsyncWait():
+        case AsyncCopy() | BoxCopy() | AsyncCommit() | AsyncWait():
             copies.emit(scope, stmt)
         case Fail():
             swap = "atomicCAS" if scope.dialect.name == "cuda" else "atomic_cmpxchg"
             scope.line(f"{swap}(fault, 0, {scope.text.message(stmt.message)});")
         case CallMachine():
             call_machine(scope, stmt)
+        case MachineCommit():
+            scope.line(f"{stmt.group}_commit();")
+        case MachineWait():
+            scope.line(f"{stmt.group}_wait<{stmt.pending}>();")
         case _:
             raise InternalError(f"{type(stmt).__name__} stands inside a device kernel")
 
 
 def let(scope: Scope, var: Var, stmt: Let) -> Scope:
     """Declare a variable; the scope that has it."""
-    made = arithmetic.cast(scope.text, value(scope, stmt.value), var.dtype)
+    known = shuffled(scope, stmt.value) if isinstance(stmt.value, Shuffle) else value(scope, stmt.value)
+    made = arithmetic.cast(scope.text, known, var.dtype)
     name = scope.fresh(var.name)
     scope.line(f"const {declared_type(scope, made)} {name} = {made.text};")
-    held = replace(made, text=name, rank=c.ATOM, bits="", unrounded="")
-    known = dict(scope.factors)
-    return scope.bind(var.name, held, factor(stmt.value, known) if var.dtype == stmt.value.dtype else 1)
+    held = replace(made, text=name, rank=c.ATOM, bits="", unrounded="", stored="")
+    factors = dict(scope.factors)
+    return scope.bind(var.name, held, factor(stmt.value, factors) if var.dtype == stmt.value.dtype else 1)
 
 
 def _loop(scope: Scope, stmt: For) -> None:
@@ -159,5 +169,7 @@ def _allocate(scope: Scope, stmt: Allocate) -> None:
         emit(declared_registers(scope, buffer, fragments(stmt.body)[buffer.name]), stmt.body)
         return
     name = scope.fresh(buffer.name)
-    scope.line(f"{declaration(scope.dialect, buffer, name)};")
+    # Lanes whose part nobody wrote, and nobody uses, take part in shuffles: what they have must be defined.
+    begin = " = {0}" if any(s.value.buffer.name == buffer.name for s in shuffles(stmt.body)) else ""
+    scope.line(f"{declaration(scope.dialect, buffer, name)}{begin};")
     emit(scope.declare(buffer, Storage(name, buffer, "local")), stmt.body)

@@ -25,7 +25,7 @@ from tensorlang.ir.expr import (
     substitute,
     substitution,
 )
-from tensorlang.ir.loops import constant_extent, uses
+from tensorlang.ir.loops import constant_extent, reads_memory, uses
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, For, If, Let, LoopKind, Seq, Stmt, Store, map_exprs
 from tensorlang.target.c_source import arithmetic
@@ -39,7 +39,6 @@ from tensorlang.target.c_source.expressions import (
     loaded,
     offset,
     offset_code,
-    reads_memory,
     stored,
     value,
 )
@@ -146,7 +145,7 @@ def _let(scope: Scope, lanes: Lanes, stmt: Let, emit: Emit) -> None:
 def _declared(scope: Scope, name: str, wanted: str, made: Code) -> Scope:
     fresh = scope.fresh(wanted)
     scope.line(f"const {declared_type(scope, made)} {fresh} = {made.text};")
-    return scope.bind(name, replace(made, text=fresh, rank=c.ATOM, bits="", unrounded=""))
+    return scope.bind(name, replace(made, text=fresh, rank=c.ATOM, bits="", unrounded="", stored=""))
 
 
 def _store(scope: Scope, lanes: Lanes, stmt: Store) -> None:

@@ -53,15 +53,17 @@ def device_or_host_array(value: Any) -> CheckedArray:
 
 
 def _from_torch(tensor: Any) -> Held:
-    """A tensor's memory, with PyTorch's current stream; its bfloat16 goes as bits, for DLPack's is not CuPy's."""
+    """A tensor's memory, with PyTorch's current stream; what CuPy lacks (bfloat16, float8) goes as its bits."""
     if tensor.requires_grad:
         raise TypeError("it requires a gradient; pass tensor.detach()")
     torch = sys.modules["torch"]
     stream = foreign_stream(torch.cuda.current_stream(tensor.device).cuda_stream)
-    bits = str(tensor.dtype) == "torch.bfloat16"
+    held = dtypes.TABLE.get(str(tensor.dtype).removeprefix("torch."))
+    bits = held if held is not None and held.is_extension else None
     with runtime.cupy().cuda.Device(tensor.device.index), stream:
-        array = _view(tensor.view(torch.int16) if bits else tensor, runtime.cupy().from_dlpack)
-    return Held(array.view(np.uint16) if bits else array, stream)
+        viewed = tensor.view(getattr(torch, f"int{bits.bits}")) if bits else tensor
+        array = _view(viewed, runtime.cupy().from_dlpack)
+    return Held(array.view(np.dtype(bits.bits_dtype)) if bits else array, stream)
 
 
 def _view(value: Any, take: Callable[[Any], Any]) -> Any:
@@ -110,8 +112,9 @@ def device_number(array: DeviceArray) -> int:
 
 
 def stored_dtype(dtype: str) -> np.dtype[Any]:
-    """What CuPy keeps an array of a dtype as: bfloat16 is its bits there."""
-    return np.dtype(np.uint16) if dtype == "bfloat16" else dtypes.info(dtype).numpy
+    """What CuPy keeps an array of a dtype as: bfloat16 and float8 are their bits there."""
+    held = dtypes.info(dtype)
+    return np.dtype(held.bits_dtype) if held.is_extension else held.numpy
 
 
 @contextlib.contextmanager

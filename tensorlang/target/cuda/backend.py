@@ -18,8 +18,9 @@ from tensorlang.target.cuda import runtime
 from tensorlang.target.cuda.executable import CudaExecutable
 from tensorlang.target.cuda.images import Images, KernelCode
 from tensorlang.target.cuda.intrinsics import check_machine_code
-from tensorlang.target.cuda.nvrtc import Compiled, compile_cuda
+from tensorlang.target.cuda.nvrtc import Compiled
 from tensorlang.target.cuda.sass import disassembler, sass
+from tensorlang.target.cuda.spills import compile_without_spills
 from tensorlang.target.spec import GpuLimits, Target
 
 
@@ -39,10 +40,10 @@ class CudaBackend:
         Without `-arch` the code is for the current device, and compiled again on a call for that of other arrays.
         """
         module = _module(kernel, target)
-        code = compile_cuda(module.text, runtime.default_architecture(target))
+        code = compile_without_spills(module.text, runtime.default_architecture(target))
         build = None if target.cpu else partial(_cubin, module.text)
         forms: Mapping[str, Callable[[], str]] = {
-            "cuda": lambda: module.text,
+            "cuda": lambda: code.text,
             "ptx": code.ptx,
             "sass": lambda: sass(code.cubin),
         }
@@ -55,7 +56,7 @@ class CudaBackend:
     def pack(self, kernel: Kernel, target: Target) -> bytes:
         """Compile a kernel, and return all that another process of this machine needs to call it."""
         module = _module(kernel, target)
-        code = compile_cuda(module.text, runtime.default_architecture(target))
+        code = compile_without_spills(module.text, runtime.default_architecture(target))
         bare = replace(kernel, body=_without_bodies(kernel.body))
         return pickle.dumps((bare, _images(kernel.name, module, code, None)))
 
@@ -87,14 +88,14 @@ def _module(kernel: Kernel, target: Target) -> Module:
 
 def _images(name: str, module: Module, code: Compiled, build: Callable[[str], bytes] | None) -> Images:
     codes = {
-        s.name: KernelCode(s.name, s.shared_bytes if s.dynamic else 0, s.uses_fault, s.wide_accesses)
+        s.name: KernelCode(s.name, s.shared_bytes if s.dynamic else 0, s.uses_fault, s.wide_accesses, s.maps)
         for s in module.kernels
     }
     return Images(name, code.architecture, code.cubin, codes, module.messages, build)
 
 
 def _cubin(text: str, architecture: str) -> bytes:
-    return compile_cuda(text, architecture).cubin
+    return compile_without_spills(text, architecture).cubin
 
 
 def _without_bodies(stmt: Stmt) -> Stmt:

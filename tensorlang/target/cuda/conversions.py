@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorlang.target.cuda.ptx import Intrinsic, assembly
+from tensorlang.target.c_source.ptx import Intrinsic, assembly
 
 
 def number_rows() -> Iterator[Intrinsic]:

@@ -41,7 +41,7 @@ class Multiply:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Which address each lane gives to ldmatrix: row, and 16-byte chunk in it, counted from the tile's corner.
+    """Which address each lane gives to ldmatrix or stmatrix: row, and 16-byte chunk in it, from the tile's corner.
 
     `instruction` is the device function; four matrices fill registers 0 to 3.
     """
@@ -80,10 +80,14 @@ def c_fragment(packed: int = 1) -> Fragment:
     return Fragment(16, 8, WARP, 4, 1, row, (Digit("register", 1, 2, 1), Digit("lane", 1, 4, 2)))
 
 
-def group_accumulator(columns: int) -> Fragment:
-    """The accumulator of wgmma: 64 rows, 16 of each warp, by a multiple of 8 columns."""
+def group_accumulator(columns: int, packed: int = 1) -> Fragment:
+    """The accumulator of wgmma: 64 rows, 16 of each warp, by a multiple of 8 columns; `packed` as in `c_fragment`."""
     if columns % 8 or not 8 <= columns <= 256:
         raise TargetError(f"wgmma has 8 to 256 columns, a multiple of 8; got {columns}")
+    if packed == 2:
+        row = (Digit("lane", 4, 8, 1), Digit("register", 1, 2, 8), Digit("lane", WARP, 4, 16))
+        column = (Digit("element", 1, 2, 1), Digit("lane", 1, 4, 2), Digit("register", 2, columns // 8, 8))
+        return Fragment(64, columns, GROUP, columns // 4, 2, row, column)
     row = (Digit("lane", 4, 8, 1), Digit("register", 2, 2, 8), Digit("lane", WARP, 4, 16))
     column = (Digit("register", 1, 2, 1), Digit("lane", 1, 4, 2), Digit("register", 4, columns // 8, 8))
     return Fragment(64, columns, GROUP, columns // 2, 1, row, column)
@@ -106,6 +110,13 @@ def group_multiply(element: str, columns: int, accumulator: str = "f32") -> Mult
 A_ROWS = Gather("tl_ldmatrix_x4", row=(Digit("lane", 1, 16, 1),), chunk=(Digit("lane", 16, 2, 1),))
 """The left operand from [m][k]: one tile of 16 rows by 32 bytes."""
 
+A_COLUMNS = Gather(
+    "tl_ldmatrix_x4_trans",
+    row=(Digit("lane", 1, 8, 1), Digit("lane", 16, 2, 8)),
+    chunk=(Digit("lane", 8, 2, 1),),
+)
+"""The left operand from [k][m], 16-bit elements only: one tile of 32 bytes of k by 16 rows."""
+
 B_COLUMNS = Gather(
     "tl_ldmatrix_x4",
     row=(Digit("lane", 1, 8, 1), Digit("lane", 16, 2, 8)),
@@ -115,6 +126,23 @@ B_COLUMNS = Gather(
 
 B_ROWS = Gather("tl_ldmatrix_x4_trans", row=(Digit("lane", 1, 16, 1),), chunk=(Digit("lane", 16, 2, 1),))
 """The right operand from [k][n], 16-bit elements only: two tiles, as of B_COLUMNS."""
+
+ROWS_DOWN = Gather("tl_stmatrix_x4", row=(Digit("lane", 1, 16, 1),), chunk=(Digit("lane", 16, 2, 1),))
+"""Two accumulators of 16 bits beside each other, to 16 rows of 16."""
+
+GROUP_ROWS_DOWN = Gather(
+    "tl_stmatrix_x4",
+    row=(Digit("lane", 1, 16, 1), Digit("lane", WARP, 4, 16)),
+    chunk=(Digit("lane", 16, 2, 1),),
+)
+"""16 columns of an accumulator of a warp group, to 64 rows; each warp stores 16 of them."""
+
+ROWS_RIGHT = Gather(
+    "tl_stmatrix_x4_trans",
+    row=(Digit("lane", 1, 8, 1), Digit("lane", 16, 2, 8)),
+    chunk=(Digit("lane", 8, 2, 1),),
+)
+"""Two accumulators beside each other, with rows and columns exchanged."""
 
 
 def _k_digits(packed: int, divisor: int) -> tuple[Digit, ...]:

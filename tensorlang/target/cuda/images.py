@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorlang.errors import TargetError
+from tensorlang.target.c_source.source import BoxMap
 from tensorlang.target.cuda import runtime
 
 _ALLOWED_SHARED = 48 * 1024
@@ -18,13 +19,14 @@ class KernelCode:
     """What a launch must know of a kernel's code.
 
     `shared`: bytes of dynamic shared memory. `fault`: its last parameter is a place for the number of a fault. `wide`:
-    its arrays must begin at multiples of 16 bytes.
+    its arrays must begin at multiples of 16 bytes. `maps`: the tensor maps that it takes behind its scalars.
     """
 
     name: str
     shared: int = 0
     fault: bool = False
     wide: bool = False
+    maps: tuple[BoxMap, ...] = ()
 
 
 @dataclass(slots=True)

@@ -6,14 +6,15 @@ Generated code calls them by name and stays plain CUDA C itself; `declarations` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from tensorlang.errors import TargetError
-from tensorlang.ir.stmt import CallMachine, DeviceKernel, walk
+from tensorlang.ir.stmt import BoxCopy, CallMachine, DeviceKernel, walk
+from tensorlang.target.c_source.ptx import Intrinsic
+from tensorlang.target.c_source.tensor_copies import TENSOR_MAP, TENSOR_MAP_TEXT
 from tensorlang.target.cuda.conversions import number_rows
-from tensorlang.target.cuda.copies import TENSOR_MAP, TENSOR_MAP_TEXT, copy_rows
-from tensorlang.target.cuda.ptx import Intrinsic
+from tensorlang.target.cuda.copies import copy_rows
 from tensorlang.target.cuda.warp_matrix import warp_matrix_rows
 from tensorlang.target.cuda.wgmma import wgmma_rows
 
@@ -24,6 +25,9 @@ INTRINSICS: Mapping[str, Intrinsic] = MappingProxyType(
 
 TYPES: Mapping[str, str] = MappingProxyType({TENSOR_MAP: TENSOR_MAP_TEXT})
 """Name -> definition of the types that device functions take."""
+
+_BULK = "sm_90"
+"""The first architecture with bulk tensor copies."""
 
 _NAME = re.compile(r"\btl_\w+\b")
 _DEFINITION = re.compile(r"\b__device__\b[^;{}()]*\b(tl_\w+)\(")
@@ -58,8 +62,13 @@ def check(name: str, arch: str) -> None:
         )
 
 
-def check_machine_code(kernels: Iterable[DeviceKernel], arch: str) -> None:
-    """Raise TargetError unless an architecture has what the machine code of kernels asks for."""
+def check_machine_code(kernels: Sequence[DeviceKernel], arch: str) -> None:
+    """Raise TargetError unless an architecture has what the machine code and the bulk copies of kernels ask for."""
+    if any(isinstance(s, BoxCopy) for kernel in kernels for s in walk(kernel.body)) and not has(arch, _BULK):
+        raise TargetError(
+            f"bulk copies need {_BULK}, or a later one, and the target is {arch}; name an architecture that has them "
+            f"(cuda -arch={_BULK}), or leave out bulk_copy"
+        )
     for code in (s.code for kernel in kernels for s in walk(kernel.body) if isinstance(s, CallMachine)):
         for feature in (f for f in code.features if f.startswith("sm_")):
             if not has(arch, feature):

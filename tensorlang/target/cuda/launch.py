@@ -15,6 +15,7 @@ from tensorlang.runtime.host_program import Extents, HostProgram, host_program
 from tensorlang.target.cuda import runtime
 from tensorlang.target.cuda.arrays import device_number, on, stored_dtype
 from tensorlang.target.cuda.images import Images, KernelCode
+from tensorlang.target.cuda.tensor_maps import map_of
 
 _WIDE = 16
 """Bytes of the widest access, which must be a multiple of them away from address 0."""
@@ -47,8 +48,8 @@ class Queue:
     def launch(self, name: str, grid: Extents, block: Extents, arrays: Sequence[Any], scalars: Sequence[int]) -> None:
         """Launch a kernel, after all that the stream was told before."""
         code = self.codes[name]
-        values = map(np.int64, scalars)
-        arguments = (*arrays, *values, self.fault) if code.fault else (*arrays, *values)
+        maps = (map_of(arrays[m.param], m) for m in code.maps)
+        arguments = (*arrays, *map(np.int64, scalars), *maps, *((self.fault,) if code.fault else ()))
         self.functions[name](grid, block, arguments, shared_mem=code.shared, stream=self.stream)
 
     def clear_fault(self) -> None:

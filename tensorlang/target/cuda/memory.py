@@ -19,7 +19,7 @@ class CudaMemory:
         return runtime.device_count()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -> Any:
-        """A new array on a device, uninitialised; bfloat16 as its bits."""
+        """A new array on a device, uninitialised; bfloat16 and float8 as their bits."""
         cupy = runtime.cupy()
         with cupy.cuda.Device(number), runtime.errors_of("an array"):
             return cupy.empty(shape, stored_dtype(dtype.name))

@@ -128,6 +128,7 @@ def _limits_of(device: int) -> GpuLimits:
         threads_per_core=has["MaxThreadsPerMultiProcessor"],
         blocks_per_core=has["MaxBlocksPerMultiprocessor"],
         shared_per_core=has["MaxSharedMemoryPerMultiprocessor"],
+        bulk_copies=int(cupy().cuda.Device(device).compute_capability) >= 90,
     )
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, InternalError, TargetError
+from tensorlang.target.c_source.source import BoxMap
 from tensorlang.target.cuda.runtime import driver
 
 _TYPES = {
@@ -30,8 +32,10 @@ _TYPES = {
     "float32": 7,
     "float64": 8,
     "bfloat16": 9,
+    "float8_e4m3fn": 0,
+    "float8_e5m2": 0,
 }
-"""CUtensorMapDataType; a signed byte is copied as an unsigned one."""
+"""CUtensorMapDataType; bytes of all kinds are copied as unsigned ones."""
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """Span of the swizzle in bytes -> CUtensorMapSwizzle."""
 _NOT_INTERLEAVED, _L2_128_BYTES, _ZEROS_OUTSIDE = 0, 2, 0
@@ -96,12 +100,29 @@ def check_array(tiles: TensorMap) -> None:
         raise ArgumentError(f"an array of shape {tiles.shape} and dtype {tiles.dtype} cannot be copied in tiles: {why}")
 
 
+def map_of(array: Any, boxes: BoxMap) -> Any:
+    """The map of an array of CuPy, as `encoded` gives it; of an array without elements, which nothing is copied from,
+    one that says nothing.
+    """
+    shape = tuple(int(extent) for extent in array.shape)
+    if 0 in shape:
+        return np.zeros((), OPAQUE)[()]
+    size = dtypes.info(boxes.dtype).bytes
+    strides = tuple(size * prod(shape[k + 1 :]) for k in range(len(shape)))
+    return encoded(TensorMap(int(array.data.ptr), boxes.dtype, shape, strides, boxes.box, boxes.span))
+
+
+def _data_type(dtype: str) -> int:
+    """What the elements are copied as: by their own type, or as integers as wide."""
+    return _TYPES.get(dtype, _TYPES[f"uint{dtypes.info(dtype).bits}"])
+
+
 @lru_cache(maxsize=_KEPT)
 def encoded(tiles: TensorMap) -> Any:
     """The map as a scalar of dtype OPAQUE, which CuPy passes to a kernel by value.
 
     It holds the address, so an array that has moved needs another one. ArgumentError or TargetError say what does not
-    fit, TargetError that there is no driver to ask.
+    fit, TargetError that there is no driver to ask, or one that does not know of maps.
     """
     if not len(tiles.shape) == len(tiles.strides) == len(tiles.box):
         raise InternalError(f"shape, strides and box of a tensor map have different lengths: {tiles}")
@@ -110,9 +131,15 @@ def encoded(tiles: TensorMap) -> Any:
     room = np.zeros(_BYTES + _OWN_ALIGNMENT, np.uint8)
     start = -room.ctypes.data % _OWN_ALIGNMENT
     rank = len(tiles.shape)
-    status = driver().cuTensorMapEncodeTiled(
+    encode = getattr(driver(), "cuTensorMapEncodeTiled", None)
+    if encode is None:
+        raise TargetError(
+            "this CUDA driver has no tensor maps (cuTensorMapEncodeTiled), which bulk copies need; update it to one of "
+            "CUDA 12, or leave bulk_copy out of the schedule"
+        )
+    status = encode(
         ctypes.c_void_p(room.ctypes.data + start),
-        _TYPES[tiles.dtype],
+        _data_type(tiles.dtype),
         rank,
         ctypes.c_void_p(tiles.pointer),
         (ctypes.c_uint64 * rank)(*reversed(tiles.shape)),

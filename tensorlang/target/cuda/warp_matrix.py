@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorlang.target.cuda.ptx import Intrinsic, assembly, operands, places, shared
+from tensorlang.target.c_source.ptx import Intrinsic, assembly, operands, places, shared
 
 _MMA = (
     ("m16n8k16", "f32", "bf16", "sm_80"),

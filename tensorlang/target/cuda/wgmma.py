@@ -1,8 +1,8 @@
 """Matrix instructions of a group of 128 threads (sm_90a): wgmma, and the registers that the warps give each other.
 
 A comes from shared memory, or from registers (names in `_ra`); B from shared memory, where rows lie along k, or along n
-(names in `_kn`, 16-bit elements only). Descriptors are made by `tensorlang.target.cuda.swizzle`. PTX ISA,
-"Asynchronous warpgroup level matrix instructions".
+(names in `_kn`, 16-bit elements only), as rows of A may lie along m (`_km`). Descriptors are made by
+`tensorlang.target.cuda.swizzle`. PTX ISA, "Asynchronous warpgroup level matrix instructions".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensorlang.target.cuda.ptx import Intrinsic, assembly, operands, places, shared
+from tensorlang.target.c_source.ptx import Intrinsic, assembly, operands, places, shared
 
 WIDTHS = (64, 128, 192, 256)
 """Columns of the products in the table."""
@@ -48,6 +48,9 @@ def wgmma_rows() -> Iterator[Intrinsic]:
                 yield _wgmma(product, width, registers=registers, rows_along_n=False)
                 if product.turns:
                     yield _wgmma(product, width, registers=registers, rows_along_n=True)
+            if product.turns:
+                for rows_along_n in (False, True):
+                    yield _wgmma(product, width, registers=False, rows_along_n=rows_along_n, rows_along_m=True)
     yield _synchronisation("fence", "wgmma.fence.sync.aligned", "registers and shared memory written before are seen")
     yield _synchronisation("commit", "wgmma.commit_group.sync.aligned", "close the group of products begun before")
     wait = "wgmma.wait_group.sync.aligned"
@@ -74,7 +77,9 @@ def wgmma_rows() -> Iterator[Intrinsic]:
         )
 
 
-def _wgmma(product: _Product, width: int, *, registers: bool, rows_along_n: bool) -> Intrinsic:
+def _wgmma(
+    product: _Product, width: int, *, registers: bool, rows_along_n: bool, rows_along_m: bool = False
+) -> Intrinsic:
     kind, letter = ("float", "f") if product.accumulator == "f32" else ("int", "r")
     count = width // 2
     shape = f"m64n{width}k{product.k}"
@@ -85,12 +90,12 @@ def _wgmma(product: _Product, width: int, *, registers: bool, rows_along_n: bool
     line = f"{mnemonic} {places(0, count)}, {a}, %{flag - 1}, p"
     line += ", 1, 1" if product.scales else ""
     if product.turns:
-        line += f"{'' if registers else ', 0'}, {int(rows_along_n)}"
-    source = "registers" if registers else "shared memory"
+        line += f"{'' if registers else f', {int(rows_along_m)}'}, {int(rows_along_n)}"
+    source = "registers" if registers else f"shared memory{' as k rows along m' * rows_along_m}"
     b = "k rows along n" if rows_along_n else "n rows along k"
     return Intrinsic(
         name=f"tl_wgmma_{shape}_{product.accumulator}_{product.element}"
-        f"{'_ra' if registers else ''}{'_kn' if rows_along_n else ''}",
+        f"{'_ra' if registers else ''}{'_km' if rows_along_m else ''}{'_kn' if rows_along_n else ''}",
         parameters=(
             (f"{kind}*", "d"),
             ("const unsigned*" if registers else "unsigned long long", "a"),

@@ -1,9 +1,9 @@
 """Typed operations on values, scalar or vector, with NumPy's semantics.
 
 Integers wrap around; division by zero gives 0 and the smallest integer divided by -1 itself; shifts by the
-width or more give 0 (or the sign). float16 and bfloat16 are computed in float32 and rounded after every
-operation; a bfloat16 value is held as its bits. float32 and float64 additions and multiplications may contract
-to fused multiply-adds.
+width or more give 0 (or the sign). Floats of 16 and 8 bits are computed in float32 and rounded after every
+operation; those that LLVM does not have are held as their bits. float32 and float64 additions and multiplications
+may contract to fused multiply-adds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from tensorlang import dtypes
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.target.detect import target_cpu
+from tensorlang.target.llvm import narrow_floats
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, vector_type
 
 _FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
@@ -84,7 +85,7 @@ def binary(fn: Function, op: str, a: Value, b: Value) -> Value:
         return fn.value(f"{op} {a.type} {a.text}, {b.text}", "bool", a.lanes)
     if op in ("min", "max"):
         return _extreme(fn, op, a, b)
-    if d.is_float and d.bits == 16:
+    if d.is_narrow_float:
         return cast(fn, binary(fn, op, cast(fn, a, "float32"), cast(fn, b, "float32")), a.dtype)
     if d.is_float:
         return _float_division(fn, op, a, b) if op in _DIVISION else _apply(fn, _FLOAT[op], a, b)
@@ -101,9 +102,10 @@ def unary(fn: Function, op: str, a: Value) -> Value:
     """Apply neg, not or invert."""
     if op in ("not", "invert"):
         return fn.value(f"xor {a.type} {a.text}, {constant(True if op == 'not' else -1, a).text}", a.dtype, a.lanes)
-    if a.dtype == "bfloat16":
-        return _on_bits(fn, "xor", a, -0x8000)
-    if dtypes.info(a.dtype).is_float:
+    d = dtypes.info(a.dtype)
+    if d.is_extension:
+        return _on_bits(fn, "xor", a, -(1 << d.bits - 1))
+    if d.is_float:
         return fn.value(f"fneg {a.type} {a.text}", a.dtype, a.lanes)
     if a.integer is not None and a.dtype == INDEX:
         return literal(-a.integer, a.dtype)
@@ -118,8 +120,8 @@ def is_nan(fn: Function, a: Value) -> Value:
 def absolute(fn: Function, a: Value) -> Value:
     """The magnitude; the smallest integer is its own, as in NumPy."""
     d = dtypes.info(a.dtype)
-    if a.dtype == "bfloat16":
-        return _on_bits(fn, "and", a, 0x7FFF)
+    if d.is_extension:
+        return _on_bits(fn, "and", a, (1 << d.bits - 1) - 1)
     if d.is_float:
         return fn.call(intrinsic("fabs", a), [a], a.dtype, a.lanes)
     if d.kind != "int":
@@ -130,7 +132,7 @@ def absolute(fn: Function, a: Value) -> Value:
 def overload(a: Value) -> str:
     """How LLVM names the type of a value in intrinsics: `v16f32`, `i64`."""
     d = dtypes.info(a.dtype)
-    element = f"f{d.bits}" if d.is_float and a.dtype != "bfloat16" else f"i{d.bits}"
+    element = f"f{d.bits}" if d.is_float and not d.is_extension else f"i{d.bits}"
     return f"v{a.lanes}{element}" if a.lanes else element
 
 
@@ -203,7 +205,7 @@ def _plus(fn: Function, index: Value, constant: int) -> Value | None:
 
 def _compare(fn: Function, op: str, a: Value, b: Value) -> Value:
     d = dtypes.info(a.dtype)
-    if d.is_float and d.bits == 16:
+    if d.is_narrow_float:
         return _compare(fn, op, cast(fn, a, "float32"), cast(fn, b, "float32"))
     if d.is_float:
         word = f"fcmp {'une' if op == 'ne' else 'o' + _COMPARE[op]}"
@@ -219,7 +221,7 @@ def _extreme(fn: Function, op: str, a: Value, b: Value) -> Value:
         return _apply(fn, "and" if op == "min" else "or", a, b)
     if not d.is_float:
         return fn.call(intrinsic(f"{'s' if d.kind == 'int' else 'u'}{op}", a), [a, b], a.dtype, a.lanes)
-    if d.bits == 16:
+    if d.is_narrow_float:
         wide = _extreme(fn, op, cast(fn, a, "float32"), cast(fn, b, "float32"))
         return cast(fn, wide, a.dtype)
     name = fn.module.declare(intrinsic(f"{op}imum", a), a.type, f"{a.type}, {a.type}")
@@ -315,17 +317,17 @@ def _float_division(fn: Function, op: str, a: Value, b: Value) -> Value:
 
 def _float_to_float(fn: Function, a: Value, dtype: str) -> Value:
     source, goal = dtypes.info(a.dtype), dtypes.info(dtype)
-    if "float32" not in (a.dtype, dtype) and 16 in (source.bits, goal.bits):
+    if "float32" not in (a.dtype, dtype) and (source.is_narrow_float or goal.is_narrow_float):
         # Half precision is reached through float32; float64 to float16 keeps what rounding twice would lose.
         odd = source.bits == 64 and dtype == "float16"
         return cast(fn, _round_to_odd(fn, a) if odd else cast(fn, a, "float32"), dtype)
     if "float16" in (a.dtype, dtype):
         _check_half(fn)
-    if a.dtype == "bfloat16":
-        return _from_bfloat16(fn, a)
-    if goal.bits > source.bits:
-        return _convert(fn, "fpext", a, dtype)
-    return _round_to_bfloat16(fn, a) if dtype == "bfloat16" else _convert(fn, "fptrunc", a, dtype)
+    if source.is_extension:
+        return narrow_floats.to_float32(fn, a)
+    if goal.is_extension:
+        return narrow_floats.from_float32(fn, a, dtype)
+    return _convert(fn, "fpext" if goal.bits > source.bits else "fptrunc", a, dtype)
 
 
 def _check_half(fn: Function) -> None:
@@ -336,26 +338,8 @@ def _check_half(fn: Function) -> None:
 
 
 def _on_bits(fn: Function, instruction: str, a: Value, mask: int) -> Value:
-    """Change the sign bit of a bfloat16."""
-    return _apply(fn, instruction, a, constant(mask, Value("", "int16", a.lanes)))
-
-
-def _from_bfloat16(fn: Function, a: Value) -> Value:
-    """The float32 whose high half a bfloat16 is."""
-    wide = cast(fn, Value(a.text, "uint16", a.lanes), "uint32")
-    bits = _apply(fn, "shl", wide, constant(16, wide))
-    return fn.value(f"bitcast {bits.typed} to {vector_type('float', a.lanes)}", "float32", a.lanes)
-
-
-def _round_to_bfloat16(fn: Function, a: Value) -> Value:
-    """Round a float32 to nearest even in integers: the hardware instruction would flush denormals to zero."""
-    bits = Value(fn.op(f"bitcast {a.typed} to {vector_type('i32', a.lanes)}"), "int32", a.lanes)
-    high = _apply(fn, "lshr", bits, constant(16, bits))
-    odd = _apply(fn, "and", high, constant(1, bits))
-    up = _apply(fn, "add", _apply(fn, "add", bits, constant(0x7FFF, bits)), odd)
-    quiet = _apply(fn, "or", high, constant(0x40, bits))
-    rounded = select(fn, is_nan(fn, a), quiet, _apply(fn, "lshr", up, constant(16, bits)))
-    return Value(cast(fn, rounded, "int16").text, "bfloat16", a.lanes)
+    """Change the sign bit of a float that is held by its bits."""
+    return _apply(fn, instruction, a, constant(mask, Value("", f"int{dtypes.info(a.dtype).bits}", a.lanes)))
 
 
 def _round_to_odd(fn: Function, a: Value) -> Value:
@@ -375,7 +359,7 @@ def _round_to_odd(fn: Function, a: Value) -> Value:
 
 
 def _float_to_integer(fn: Function, a: Value, dtype: str) -> Value:
-    if dtypes.info(a.dtype).bits == 16:
+    if dtypes.info(a.dtype).is_narrow_float:
         a = cast(fn, a, "float32")
     match dtype:
         case "int32" | "int64":
@@ -414,6 +398,6 @@ def clamped_to_integer(fn: Function, a: Value, dtype: str) -> Value:
 
 def _integer_to_float(fn: Function, a: Value, dtype: str) -> Value:
     word = "sitofp" if dtypes.info(a.dtype).kind == "int" else "uitofp"
-    if dtypes.info(dtype).bits == 16:
+    if dtypes.info(dtype).is_narrow_float:
         return cast(fn, _convert(fn, word, a, "float32"), dtype)
     return _convert(fn, word, a, dtype)

@@ -72,9 +72,9 @@ def _check_array(fn: Function, held: str, buffer: Buffer, writeable: bool) -> No
     dtype = dtypes.info(buffer.dtype).numpy
     description = _load(fn, held, cpython.DESCRIPTION, "ptr")
     number = str(dtype.num)
-    if buffer.dtype == "bfloat16":
+    if dtypes.info(buffer.dtype).is_extension:
         # Numbers of registered types are given out at run time.
-        number = _load(fn, fn.module.import_data("tensorlang_bfloat16_number", "i32"), 0, "i32")
+        number = _load(fn, fn.module.import_data(cpython.number_symbol(buffer.dtype), "i32"), 0, "i32")
     _need(fn, _equal(fn, "i32", _load(fn, description, cpython.TYPE_NUMBER, "i32"), number))
     order = str(ord(np.dtype(dtype).byteorder))
     _need(fn, _equal(fn, "i8", _load(fn, description, cpython.BYTE_ORDER, "i8"), order))

@@ -68,7 +68,7 @@ def _float_call(fn: Function, name: str, args: list[Value]) -> Value:
     first = args[0]
     if name in WIDE and first.dtype != "float64":
         return in_float64(fn, name, args)
-    if dtypes.info(first.dtype).bits == 16:
+    if dtypes.info(first.dtype).is_narrow_float:
         # Half precision is computed in float32 and rounded once.
         return cast(fn, _float_call(fn, name, [cast(fn, a, "float32") for a in args]), first.dtype)
     if name in _INSTRUCTIONS:
@@ -95,14 +95,16 @@ def _isinf(fn: Function, args: list[Value]) -> Value:
     x = args[0]
     if not dtypes.info(x.dtype).is_float:
         return binary(fn, "ne", x, x)
-    return binary(fn, "eq", absolute(fn, x), constant(float("inf"), x))
+    size = cast(fn, absolute(fn, x), "float64" if x.dtype == "float64" else "float32")
+    return binary(fn, "eq", size, constant(float("inf"), size))
 
 
 def _isfinite(fn: Function, args: list[Value]) -> Value:
     x = args[0]
     if not dtypes.info(x.dtype).is_float:
         return binary(fn, "eq", x, x)
-    return binary(fn, "lt", absolute(fn, x), constant(float("inf"), x))
+    size = cast(fn, absolute(fn, x), "float64" if x.dtype == "float64" else "float32")
+    return binary(fn, "lt", size, constant(float("inf"), size))
 
 
 def _popcount(fn: Function, args: list[Value]) -> Value:

@@ -176,7 +176,7 @@ def _kept_apart(fn: Function, value: Value) -> Value:
     Its `arithmetic.fence` is no instruction.
     """
     info = dtypes.info(value.dtype)
-    integers = info.is_integer or value.dtype == "bfloat16"
+    integers = info.is_integer or info.is_extension
     if not integers or info.bits == 64 or "avx512f" not in target_cpu(fn.target).features:
         return value
     lanes = 1 << (value.lanes - 1).bit_length()

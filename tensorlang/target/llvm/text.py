@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import ml_dtypes
 import numpy as np
 
 from tensorlang import dtypes
@@ -88,8 +87,8 @@ def literal(value: int | float | bool, dtype: str) -> Value:
         return Value(str(int(value)), dtype)
     if dtype == "float16":
         return Value(f"0xH{np.float16(value).tobytes()[::-1].hex().upper()}", dtype)
-    if dtype == "bfloat16":
-        return Value(f"u0x{np.asarray(value, ml_dtypes.bfloat16).tobytes()[::-1].hex().upper()}", dtype)
+    if d.is_extension:
+        return Value(f"u0x{np.asarray(value, d.numpy).tobytes()[::-1].hex().upper()}", dtype)
     exact = float(np.float32(value)) if dtype == "float32" else float(value)
     return Value(f"0x{struct.pack('>d', exact).hex().upper()}", dtype)
 

@@ -17,6 +17,8 @@ _MEANING = {
     "cl_khr_fp16": "arithmetic of float16",
     "cl_khr_int64_base_atomics": "atomic updates of 64 bits",
     "cl_khr_int64_extended_atomics": "atomic minima and maxima of 64 bits",
+    "cl_khr_subgroup_shuffle": "shuffles between the registers of threads, for scope 'warp'",
+    "cl_intel_required_subgroup_size": "warps of 32 threads, for scope 'warp'",
 }
 
 
@@ -67,4 +69,4 @@ def check_extensions(name: str, text: str, device: OpenclDevice) -> None:
     lacking = sorted(set(_EXTENSION.findall(text)) - device.extensions)
     if lacking:
         words = ", ".join(f"{_MEANING[word]} ({word})" if word in _MEANING else word for word in lacking)
-        raise TargetError(f"{name} needs {words}, which {device} does not have; use another dtype or -device=")
+        raise TargetError(f"{name} needs {words}, which {device} does not have; use another dtype, scope 'shared' or -device=")

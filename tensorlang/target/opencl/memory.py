@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorlang import dtypes
 from tensorlang.errors import MissingDependency, TargetError
 from tensorlang.nd import NDArray
 from tensorlang.runtime.arrays import Array, as_array
@@ -61,8 +62,9 @@ class OpenclMemory:
             return 0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -> Any:
-        """A new array on the queue that calls use; of uint16 for bfloat16."""
-        stored = np.dtype(np.uint16) if dtype.name == "bfloat16" else dtype
+        """A new array on the queue that calls use; of the bits of bfloat16 and float8."""
+        held = dtypes.info(dtype.name)
+        stored = np.dtype(held.bits_dtype) if held.is_extension else dtype
         with device_errors(f"an array of shape {shape}"):
             return arrays().empty(own_queue(_device(number)), shape, stored)
 

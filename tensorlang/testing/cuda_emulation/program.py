@@ -14,6 +14,7 @@ from tensorlang.errors import KernelError
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.host_program import Extents, host_program
 from tensorlang.target.c_source import CUDA, Source, module_source
+from tensorlang.testing.cuda_emulation.binary import TensorMap
 from tensorlang.testing.cuda_emulation.runner import Mode, emulate
 
 
@@ -60,7 +61,8 @@ class _Emulation:
         """Emulate one kernel; the order of its threads is drawn anew in each launch."""
         source = self.sources[name]
         fault = np.zeros(1, np.int32)
-        args = [*arrays, *scalars, *((fault,) if source.uses_fault else ())]
+        maps = [TensorMap(np.ascontiguousarray(arrays[m.param]), m.box, m.span) for m in source.maps]
+        args = [*arrays, *scalars, *maps, *((fault,) if source.uses_fault else ())]
         dynamic = source.shared_bytes if source.dynamic else 0
         seed = self.seed * 1009 + self.launches
         emulate(source.text, name, grid, block, args, dynamic, mode=self.mode, seed=seed, arch=self.arch)

@@ -98,6 +98,14 @@ def emulate(
         raise KernelError(f"{kernel_name}: {wrong.decode()}")
 
 
+def prepare(source: str, arch: str = "sm_90a") -> None:
+    """Build what `emulate` will run of a text, so that its first launch takes no longer; errors as there."""
+    if why := unavailable():
+        raise MissingDependency(why)
+    translation = translate(source)
+    _library(translation.text, translation.kernels, arch)
+
+
 def _settings(grid: Extent, block: Extent, dynamic: int, translation: Translation, mode: Mode, seed: int) -> Settings:
     if mode not in ("late", "at_once"):
         raise ArgumentError(f'mode is "late" or "at_once", got {mode!r}')

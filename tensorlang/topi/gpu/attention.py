@@ -22,11 +22,15 @@ from tensorlang.topi.attention_schedule import (
     KEYS,
     MERGED,
     MIXED,
+    QUERIES,
+    ROUNDED,
     SCALED,
     SCORE,
     TOTAL,
+    VALUES,
     WEIGHT,
 )
+from tensorlang.topi.gpu.attention_tensor_cores import schedule_on_tensor_cores, takes
 from tensorlang.topi.gpu.block_tile import Threads, tiled
 from tensorlang.topi.gpu.matmul import filled, shared_factor, summed
 from tensorlang.topi.gpu.plan import MANY, ProductTile, Side, stages_of
@@ -66,9 +70,11 @@ _ROWS = (Side(1, 1, 8, 4), Side(1, 1, 4, 4), Side(1, 1, 4, 2), Side(1, 1, 4, 1),
 
 def schedule_attention(s: Schedule, anchor: Anchor) -> None:
     """Schedule an attention and what follows it."""
-    main = compute_op(s, anchor.main)
     part = {compute_op(s, name).tag.removeprefix("attention"): name for name in parts_of(s, anchor.main)}
-    bits = dtypes.info(main.dtype).bits
+    if takes(s, anchor, part):
+        schedule_on_tensor_cores(s, anchor, part)
+        return
+    bits = dtypes.info(compute_op(s, part[SCORE]).dtype).bits
     kept, width = (extent_of(compute_op(s, name).axes[-1].extent) or MANY for name in (part[SCALED], anchor.main))
     tile = attention_tile(kept, width, bits, anchor.target)
     if MERGED in part:  # copies ahead are proven inside the loop over blocks too, which takes long
@@ -126,8 +132,8 @@ def _score_factors(s: Schedule, part: dict[str, str], tile: ProductTile) -> list
         ]
         s[name].pad(i, tile.rows.extent)
         s[name].pad(j, tile.columns.extent)
-    if KEYS in part:
-        s[part[KEYS]].compute_inline()
+    for word in {QUERIES, KEYS} & part.keys():
+        s[part[word]].compute_inline()
     s[name].set_scope("local")
     return factors
 
@@ -139,6 +145,8 @@ def _mixed_factors(s: Schedule, part: dict[str, str], tile: ProductTile) -> list
     (k,), (*_, i, d) = op.reduce_axes, op.axes
     value = next(read for read in loads(op) if d.name in _used(read))
     factor = _factor(s, name, k.name, value, d.name, tile.columns)
+    for word in {VALUES, ROUNDED} & part.keys():
+        s[part[word]].compute_inline()
     s[weight].pad(compute_op(s, weight).axes[-2], tile.rows.extent)
     s[name].pad(i, tile.rows.extent)
     s[name].pad(d, tile.columns.extent)

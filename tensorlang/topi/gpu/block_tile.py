@@ -8,6 +8,7 @@ from math import prod
 
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.thread_tags import THREADS
+from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
 from tensorlang.topi.gpu.plan import Side
@@ -28,12 +29,15 @@ class Threads:
         return prod(self.extents)
 
 
-def tiled(out: Stage, sides: Mapping[str, Side], grid: Sequence[tuple[str, Sequence[str]]]) -> Threads:
+def tiled(
+    out: Stage, sides: Mapping[str, Side], grid: Sequence[tuple[str, Sequence[str]]], together: int = 1
+) -> Threads:
     """Cut axes of a stage, in their order, into tiles of blocks, and bind the parts.
 
     `grid` gives the axes that each axis of blocks runs over, whole or by tiles: outermost first, and every axis of the
     stage once. The lanes of the last two of `sides` are threads along y and x, all other lanes and the warps threads
     along z. Inside are runs, in the order of the axes, then their elements. The last axis is stored in vectors.
+    With several rows of tiles `together`, the last two of `grid` have one axis each, and run as `bind_together` says.
     """
     state = out.schedule.state
     whole = all(
@@ -46,7 +50,7 @@ def tiled(out: Stage, sides: Mapping[str, Side], grid: Sequence[tuple[str, Seque
     blocks = [(tag, [parts[n].block if n in parts else _axis(out, n) for n in names]) for tag, names in grid]
     inside = [*(part.quad for part in parts.values()), *(part.element for part in parts.values())]
     out.reorder(*(axis for _, axes in blocks for axis in axes), *deep, second, first, *inside)
-    made = {name: part.block for name, part in parts.items()} | _bind_blocks(out, blocks)
+    made = {name: part.block for name, part in parts.items()} | _bind_blocks(out, blocks, together)
     last = out.fuse(*deep) if len(deep) > 1 else deep[0]
     for axis, tag in zip((first, second, last), THREADS, strict=True):
         out.bind(axis, tag)
@@ -63,6 +67,21 @@ def tiled(out: Stage, sides: Mapping[str, Side], grid: Sequence[tuple[str, Seque
     kinds = list(sides.values())
     depth = prod(side.warps for side in kinds) * prod(side.lanes for side in kinds[:-2])
     return Threads((kinds[-1].lanes, kinds[-2].lanes, depth), first, made)
+
+
+def bind_together(stage: Stage, rows: Axis, columns: Axis, together: int | Decision) -> dict[str, Axis]:
+    """Bind two neighbouring loops over tiles to blocks, so many rows of tiles side by side, column by column.
+
+    Blocks start along x first: with one row at a time the columns are along x, else the columns and the rows of a group
+    in one. Groups are along y. Returns the two loops by their tags.
+    """
+    if isinstance(together, Decision) or together > 1:
+        rows, member = stage.split(rows, factor=together)
+        stage.reorder(rows, columns, member)
+        columns = stage.fuse(columns, member)
+    stage.bind(rows, "blockIdx.y")
+    stage.bind(columns, "blockIdx.x")
+    return {"blockIdx.y": rows, "blockIdx.x": columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +106,16 @@ def _axis(out: Stage, name: str) -> Axis:
     return out.schedule.state.axis(out.name, name)
 
 
-def _bind_blocks(out: Stage, grid: Sequence[tuple[str, Sequence[Axis]]]) -> dict[str, Axis]:
+def _bind_blocks(out: Stage, grid: Sequence[tuple[str, Sequence[Axis]]], together: int = 1) -> dict[str, Axis]:
     """Bind loops to blocks, several to one axis as one loop; returns what is bound by tag.
 
     Loops of symbolic extents stay apart: the host runs them. Without a tag, loops stay inside of a block.
     """
     left: list[Axis] = []
     made: dict[str, Axis] = {}
+    if together > 1:
+        *grid, (_, (rows,)), (_, (columns,)) = grid
+        made |= bind_together(out, rows, columns, together)
     for tag, axes in grid:
         if not axes or not tag:
             continue

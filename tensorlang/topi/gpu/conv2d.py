@@ -45,8 +45,8 @@ _SHARED = 32768
 """Bytes of shared memory of a block, with which at least two blocks are on a multiprocessor at once."""
 _MOST_CHANNELS = 16
 """Input channels that are in shared memory together."""
-_WRITTEN_OUT = 9
-"""Places of a window that are written out side by side."""
+_WRITTEN_OUT = 256
+"""Sums that are written out one after the other, at the places of a window: more take long to compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +186,9 @@ def _summed(
     rest = [axis for d, axis in enumerate(axes) if d not in kept]
     stage.reorder(*rest, *channels[:-1], step, channel, y, x, *(axes[d] for d in kept))
     high, wide = conv.extents["ry"], conv.extents["rx"]
-    if wide <= _WRITTEN_OUT:
+    if wide * tile.held <= _WRITTEN_OUT:
         stage.unroll(x)
-        if high * wide <= _WRITTEN_OUT:
+        if high * wide * tile.held <= _WRITTEN_OUT:
             stage.unroll(y)
     for d in kept:
         stage.unroll(axes[d])

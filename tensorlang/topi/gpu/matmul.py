@@ -10,7 +10,16 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
 from tensorlang.topi.gpu.block_tile import Threads, compact, copied_together, tiled
-from tensorlang.topi.gpu.plan import LEAST_COPY, ProductTile, Side, is_thin, lanes_of_copy, product_tile
+from tensorlang.topi.gpu.parts import schedule_in_parts
+from tensorlang.topi.gpu.plan import (
+    LEAST_COPY,
+    ProductTile,
+    Side,
+    is_thin,
+    lanes_of_copy,
+    product_tile,
+    rows_together,
+)
 from tensorlang.topi.gpu.reduction import schedule_reduction
 from tensorlang.topi.gpu.tensor_cores import fragment_tile, schedule_fragments
 from tensorlang.topi.operator import Anchor, Rule, accumulator, axes_of, compute_op, extent_of
@@ -33,7 +42,11 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
         schedule_fragments(s, anchor, warp_tile)
         return
     narrow = dtypes.info(product.a.buffer.dtype).bits
-    tile = product_tile(product.m, product.n, product.batches, product.bits, narrow, anchor.target)
+    terms = None if product.batch else product.depth
+    tile = product_tile(product.m, product.n, product.batches, product.bits, narrow, anchor.target, terms)
+    if tile.parts > 1:
+        schedule_in_parts(s, anchor, tile.parts, lambda part: schedule_product(s, part))
+        return
     local = accumulator(s, anchor)
     sides = (tile.rows, tile.columns)
     reads = ((product.a, product.i), (product.b, product.j))
@@ -52,7 +65,8 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
     out = s[anchor.output]
     *batch, i, j = axes_of(s, anchor.output)
     grid = [("blockIdx.z", batch), ("blockIdx.y", [i]), ("blockIdx.x", [j])]
-    threads = tiled(out, {i: tile.rows, j: tile.columns}, grid)
+    together = rows_together(product.m, product.n, (tile.rows.extent, tile.columns.extent))
+    threads = tiled(out, {i: tile.rows, j: tile.columns}, grid, together)
     s[local].compute_at(out, threads.loop)
     outer, step = summed(s[local], tile, where, rank, product.depth)
     for fragment in fragments:

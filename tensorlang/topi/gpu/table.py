@@ -7,7 +7,17 @@ from importlib import import_module
 
 from tensorlang.topi.operator import Rule
 
-_NAMES = ("attention", "conv2d", "depthwise", "elementwise", "matmul", "reduction", "rows", "transpose")
+_NAMES = (
+    "attention",
+    "conv2d",
+    "conv2d_tensor_cores",
+    "depthwise",
+    "elementwise",
+    "matmul",
+    "reduction",
+    "rows",
+    "transpose",
+)
 """The modules of the families."""
 
 FAMILIES = tuple(import_module(f"tensorlang.topi.gpu.{name}") for name in _NAMES)

@@ -2,8 +2,9 @@
 
 The tile of a block lies in shared memory, swizzled, and is filled by asynchronous copies of 16 bytes; ldmatrix brings
 fragments of it to the registers of a warp, where mma.sync multiplies them (sm_80 and later). On Hopper (sm_90a) groups
-of four warps multiply straight from shared memory, by wgmma, where both factors lie with their terms side by side. What
-follows the product is computed in the registers that hold the sums.
+of four warps multiply straight from shared memory, by wgmma, and one thread asks for tiles of factors that are
+arguments (bulk tensor copies). What follows the product is computed in the registers that hold the sums. Where tiles
+are too few for the GPU, the terms are summed in parts, by blocks of their own, which a second kernel adds.
 """
 
 from __future__ import annotations
@@ -13,16 +14,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang import dtypes, te
-from tensorlang.ir.expr import Binary, Cast, Expr, Load, Var, variables
+from tensorlang.ir.affine import affine
+from tensorlang.ir.expr import Binary, Cast, Expr, Load, variables
 from tensorlang.schedule import Decision, Schedule
+from tensorlang.schedule.boxes import copies_boxes
 from tensorlang.schedule.stage import Stage
 from tensorlang.target.cuda.runtime import default_architecture
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
-from tensorlang.te.operation import ComputeOp, Reduce
-from tensorlang.topi.gpu.block_tile import Threads, copied_together
-from tensorlang.topi.gpu.blocks import WARP, limits
-from tensorlang.topi.gpu.plan import CORES, MANY
+from tensorlang.te.operation import PRECISION, ComputeOp, Reduce
+from tensorlang.topi.gpu.block_tile import Threads, bind_together, copied_together
+from tensorlang.topi.gpu.blocks import WARP
+from tensorlang.topi.gpu.parts import schedule_in_parts
+from tensorlang.topi.gpu.warp_tile import (
+    COLUMNS,
+    DEPTH_BYTES,
+    GROUP,
+    GROUP_BYTES,
+    ROWS,
+    Extents,
+    warp_tile,
+)
+from tensorlang.topi.gpu.warp_tile import WarpTile as WarpTile
 from tensorlang.topi.operator import Anchor, axes_of, compute_op
 from tensorlang.topi.product import Product, product_of
 
@@ -31,126 +44,90 @@ ELEMENTS = {
     ("bfloat16", "float32"): "bf16",
     ("int8", "int32"): "s8",
     ("uint8", "int32"): "u8",
+    ("float8_e4m3fn", "float32"): "e4m3",
+    ("float8_e5m2", "float32"): "e5m2",
 }
 """The dtypes of factors and sums that have instructions -> the elements by their names there."""
+TF32 = "tf32"
+"""The elements of products of float32 whose program allows that precision."""
 _FIRST = 80
 """The architecture (sm_80) from which tensor cores have these instructions."""
+_FIRST_OF_FLOAT8 = 89
+"""The one from which they multiply floats of 8 bits (sm_89)."""
 _HOPPER = 90.5
 """The one that has wgmma (sm_90a)."""
-_ROWS, _COLUMNS, _DEPTH_BYTES = 16, 8, 32
-"""The tile of one mma.sync: rows and columns of sums, and bytes of terms of a factor."""
 _LOADED = 16
 """Rows of a factor that one ldmatrix brings."""
 _ACCESS = 16
 """Bytes of one copy to shared memory."""
-_GROUP = 128
-"""Threads of a warp group."""
-_GROUP_ROWS, _GROUP_BYTES = 64, 128
-"""Rows of sums of a wgmma, and the bytes of terms that one row of its factors has."""
-_READ_COST = 16
-"""What bringing a row or column of fragments to registers costs, in sums that are updated: ldmatrix moves 128 bytes
-a cycle, in which an A100 updates 64 sums by as many bytes of terms."""
-_FETCH_COST = 43
-"""What bringing a row or column of a tile to shared memory costs, in sums: 47 bytes come from L2 each cycle."""
-
-
-@dataclass(frozen=True, slots=True)
-class WarpTile:
-    """Tiles of a block and of a warp as (rows, columns), the terms of a step, and the steps that are there at once.
-
-    `lanes`: threads that multiply together, those of a warp or of a warp group.
-    """
-
-    block: tuple[int, int]
-    warp: tuple[int, int]
-    lanes: int = WARP
-    depth: int = 0
-    stages: int = 0
-
-    @property
-    def warps(self) -> tuple[int, int]:
-        """Warps of a block, along rows and columns."""
-        return self.block[0] // self.warp[0], self.block[1] // self.warp[1]
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.warps[0] * self.warps[1] * self.lanes
-
-
-_TILES = (
-    WarpTile((128, 128), (64, 32)),
-    WarpTile((128, 64), (32, 32)),
-    WarpTile((64, 128), (32, 32)),
-    WarpTile((64, 64), (32, 32)),
-    WarpTile((32, 64), (16, 32)),
-    WarpTile((64, 32), (32, 16)),
-    WarpTile((32, 32), (16, 16)),
-    WarpTile((16, 32), (16, 16)),
-)
-"""At most 64 sums of a thread: they, the fragments and the addresses fit 128 registers."""
-_GROUP_TILES = tuple(
-    WarpTile((_GROUP_ROWS * groups, columns), (_GROUP_ROWS, columns), _GROUP)
-    for groups, columns in ((2, 256), (2, 128), (1, 128), (1, 64))
-)
-"""At most 128 sums of a thread; fragments of factors need no registers."""
-_GROUP_RATE = 0.6
-"""The time of a sum in a warp group, in that of one in warps: mma.sync reaches about 60 % of a Hopper's rate."""
-_ROW_BYTES = (128, 64, 32)
-"""Bytes of terms of a step, the most wanted first for small tiles."""
-_STAGES, _FEWEST_STAGES = 4, 3
-_MOST_SHARED = 65536
-"""Bytes of shared memory of a block, with which two blocks are on a multiprocessor of most GPUs."""
-_ALIGNED = 1024
-"""Bytes that the factors of a warp group may lie further on, to begin at as many."""
 
 
 def fragment_tile(s: Schedule, anchor: Anchor) -> WarpTile | None:
     """The tile of a product on tensor cores; None where they do not take it.
 
-    They take products of one dtype of `ELEMENTS` on sm_80 and later: A given as [m, k], B of bytes as [n, k]. The
-    number of terms has to be known and to fill instructions, and so do columns that lie side by side in B. All other
-    rows and columns are filled up with zeros, in shared memory.
+    They take products of one dtype of `ELEMENTS` on sm_80 and later, and of float32 where tf32 is allowed: A given as
+    [m, k] and B as [n, k], or either one the other way round if its elements have 16 bits or are tf32. The number of
+    terms has to be known and to fill instructions, and so do rows of A and columns of B of 16 bits that lie side by
+    side. All other rows and columns are filled up with zeros, in shared memory.
     """
     op, architecture = compute_op(s, anchor.main), _architecture(anchor.target)
     product = product_of(op)
-    if architecture < _FIRST or not _sums_products(op) or _element(product, op.dtype) is None:
+    element = _element(product, op) if architecture >= _first(product.a.buffer.dtype) and _sums_products(op) else None
+    size, depth = _bytes(product), product.depth or 0
+    if element is None or not depth or depth * size % DEPTH_BYTES:
         return None
-    size, depth, n = _bytes(product), product.depth or 0, product.n
-    if not depth or depth * size % _DEPTH_BYTES or (not product.b_transposed and (n is None or n * size % _ACCESS)):
+    across = ((product.a_transposed, product.m), (not product.b_transposed, product.n))
+    if element != TF32 and any(lies and (extent is None or extent * size % _ACCESS) for lies, extent in across):
         return None
-    tiles: tuple[WarpTile, ...] = _TILES
-    if product.b_transposed and architecture == _HOPPER and depth * size % _GROUP_BYTES == 0:
-        tiles += _GROUP_TILES
-    found = (_sized(tile, depth * size, size, anchor.target) for tile in tiles)
-    return min((tile for tile in found if tile is not None), key=lambda tile: _cost(tile, product), default=None)
+    in_groups = element != TF32 and architecture == _HOPPER and depth * size % GROUP_BYTES == 0
+    extents = Extents(product.m, product.n, product.batches, depth * size, size)
+    return warp_tile(extents, anchor.target, in_groups, in_parts=not product.batch)
+
+
+def multiplies(target: Target, a: str, b: str, sums: str) -> bool:
+    """Whether tensor cores of a target multiply elements of dtypes with sums in another: those of `ELEMENTS`."""
+    return a == b and (a, sums) in ELEMENTS and _architecture(target) >= _first(a)
+
+
+def _first(dtype: str) -> int:
+    """The architecture from which tensor cores multiply elements of a dtype."""
+    return _FIRST_OF_FLOAT8 if dtypes.info(dtype).bits == 8 and dtypes.info(dtype).is_float else _FIRST
 
 
 def _sums_products(op: ComputeOp) -> bool:
-    """Whether a stage adds up products of elements, each made as wide as the sum before."""
+    """Whether a stage adds up products of elements, each made as wide as the sum before if it is narrower."""
     match op.reduction:
-        case (
-            Reduce(sources=(Binary(op="mul", a=Cast(value=Load()), b=Cast(value=Load())),), where=None, init=()) as sums
-        ):
-            return sums.reducer.text() == "sum"
+        case Reduce(sources=(Binary(op="mul", a=a, b=b),), where=None, init=()) as sums:
+            factors = [x.value if isinstance(x, Cast) else x for x in (a, b)]
+            return sums.reducer.text() == "sum" and all(isinstance(x, Load) for x in factors)
     return False
 
 
-def _element(product: Product, sums: str) -> str | None:
+def _element(product: Product, op: ComputeOp) -> str | None:
     """What instructions call the elements of factors; None for products that they do not compute."""
-    a, b = product.a, product.b
-    element = ELEMENTS.get((a.buffer.dtype, sums)) if a.buffer.dtype == b.buffer.dtype else None
-    columns = [product.j, product.k] if product.b_transposed else [product.k, product.j]
-    matrices = _is_matrix(a.index, [product.i, product.k]) and _is_matrix(b.index, columns)
-    packed = element in ("s8", "u8") and not product.b_transposed
+    a, b, sums = product.a, product.b, op.dtype
+    if a.buffer.dtype != b.buffer.dtype:
+        return None
+    if op.attrs.get(PRECISION) == TF32:
+        element: str | None = TF32
+    else:
+        element = ELEMENTS.get((a.buffer.dtype, sums))
+    rows, columns = [product.i, product.k], [product.j, product.k]
+    rows = rows[::-1] if product.a_transposed else rows
+    columns = columns if product.b_transposed else columns[::-1]
+    matrices = _is_matrix(a.index, rows) and _is_matrix(b.index, columns)
+    packed = dtypes.info(a.buffer.dtype).bytes == 1 and (product.a_transposed or not product.b_transposed)
     return element if matrices and not packed else None
 
 
 def _is_matrix(index: Sequence[Expr], axes: Sequence[str]) -> bool:
-    """Whether a matrix is read at two axes, and one of a batch at anything else."""
+    """Whether a matrix is read at two axes, from some place on; and one of a batch at anything else."""
     *batch, row, column = index
-    inside = [i.name if isinstance(i, Var) else "" for i in (row, column)]
-    return inside == list(axes) and not any(set(axes) & set(variables(i)) for i in batch)
+    for place, name in zip((row, column), axes, strict=True):
+        form = affine(place.value if isinstance(place, Cast) else place)
+        if form is None or form.get(name) != 1 or set(axes) & form.keys() != {name}:
+            return False
+    return not any(set(axes) & set(variables(i)) for i in batch)
 
 
 def _bytes(product: Product) -> int:
@@ -163,56 +140,45 @@ def _architecture(target: Target) -> float:
     return int(found[1]) + len(found[2]) / 2 if found else 0
 
 
-def _sized(tile: WarpTile, length: int, element: int, target: Target) -> WarpTile | None:
-    """A tile with steps and stages that fit a target, for rows of so many bytes of terms; None if there are none."""
-    in_groups = tile.lanes == _GROUP
-    most = limits(target).shared_bytes - _ALIGNED if in_groups else min(_MOST_SHARED, limits(target).shared_bytes)
-    if tile.threads > limits(target).max_threads:
-        return None
-    for row in (_GROUP_BYTES,) if in_groups else _ROW_BYTES:
-        stages = min(_STAGES, most // (sum(tile.block) * row), length // row)
-        if length % row == 0 and stages >= min(_FEWEST_STAGES, length // row):
-            return replace(tile, depth=row // element, stages=stages)
-    return None
+def schedule_fragments(
+    s: Schedule, anchor: Anchor, tile: WarpTile, axes: Sequence[str] = (), in_place: bool = False
+) -> None:
+    """Schedule a product that `fragment_tile` takes, and what follows it, by a tile.
 
-
-def _cost(tile: WarpTile, product: Product) -> tuple[float, int]:
-    """The sums that a multiprocessor could update in the time that its blocks take, reads and copies added."""
-    (rows, columns), warp = tile.block, tile.warp
-    blocks = -(-(product.m or MANY) // rows) * -(-(product.n or MANY) // columns) * (product.batches or 1)
-    area = rows * columns
-    in_groups = tile.lanes == _GROUP
-    update = _GROUP_RATE if in_groups else 1 + _READ_COST * sum(warp) / (warp[0] * warp[1])
-    fetches = _FETCH_COST * (rows + columns) / area
-    return -(-blocks // CORES) * area * (update + fetches), area
-
-
-def schedule_fragments(s: Schedule, anchor: Anchor, tile: WarpTile) -> None:
-    """Schedule a product that `fragment_tile` takes, and what follows it, by a tile."""
+    `axes`: the loops of the output over batches, rows and columns, where those are not its own axes. `in_place`: the
+    factors are stages that nothing else reads, and are computed in shared memory; else they are copied there.
+    """
+    if tile.parts > 1:
+        part = replace(tile, parts=1)
+        schedule_in_parts(s, anchor, tile.parts, lambda whole: schedule_fragments(s, whole, part, (), in_place))
+        return
     main = compute_op(s, anchor.main)
     product = product_of(main)
-    element, turned, chunk = _element(product, main.dtype), product.b_transposed, _ACCESS // _bytes(product)
+    element, chunk = _element(product, main), _ACCESS // _bytes(product)
+    across = (product.a_transposed and element != TF32, not product.b_transposed and element != TF32)
     sums = _in_registers(s, anchor)
-    copies = [str(s.name_of(s.cache_read(read.buffer.name, "shared", [sums]))) for read in (product.a, product.b)]
-    for copy, own, extent in zip(copies, (-2, -2 if turned else -1), tile.block, strict=True):
-        s[copy].pad(s[copy].op.axis[own], extent)
+    copies = _in_shared(s, None if in_place else sums, product, tile, element == TF32)
     for axis, extent in zip(s[sums].op.axis[-2:], tile.block, strict=True):
         s[sums].pad(axis, extent)
     held = [str(s.name_of(s.cache_read(copy, "warp", [sums]))) for copy in copies] if tile.lanes == WARP else []
-    threads = _bind(s, anchor.output, tile)
+    threads = _bind(s, anchor.output, axes or axes_of(s, anchor.output), tile)
     s[sums].compute_at(s[anchor.output], threads.loop)
-    loops = by_fragments(s[sums], tile.depth, 2 * chunk) if held else _in_steps(s[sums], tile.depth)
-    for fragment, word in zip(held, ("a", "bt" if turned else "b")):
+    loops = by_fragments(s[sums], tile.depth, 2 * chunk) if held else in_steps(s[sums], tile.depth)
+    for fragment, word in zip(held, ("at" if across[0] else "a", "b" if across[1] else "bt")):
         s[fragment].compute_at(s[sums], loops.inner)
         load_fragments(s[fragment], f"cuda.ldmatrix.{word}.{element}")
-    for copy in copies:
+    for (copy, is_turned), lies_across in zip(copies.items(), across, strict=True):
         s[copy].compute_at(s[sums], loops.outer)
-        copied_together(s[copy], s[copy].op.axis[-2:], threads, chunk, wide=True)
-        s[copy].swizzle()
+        order = s[copy].op.axis[-2:]
+        copied_together(s[copy], order[::-1] if is_turned else order, threads, 1 if is_turned else chunk, wide=True)
+        s[copy].swizzle(panels=lies_across and not held)
         if tile.stages > 1:
-            s[copy].pipeline(tile.stages)
+            s[copy].pipeline(tile.stages, tile.stages - 2 if not held and tile.stages > 2 else None)
+            if not held and copies_boxes(s.state, copy):
+                s[copy].bulk_copy()
     shape = f"mma.m16n8k{2 * chunk}" if held else f"wgmma.m64n{tile.warp[1]}k{tile.depth}"
-    s[sums].tensorize(loops.tile, te.intrin(f"cuda.{shape}.{element}{'.bt' if turned else ''}"))
+    turns = ".at" * across[0] + ".bt" * (not across[1])
+    s[sums].tensorize(loops.tile, te.intrin(f"cuda.{shape}.{element}{turns}"))
 
 
 def _in_registers(s: Schedule, anchor: Anchor) -> str:
@@ -223,23 +189,43 @@ def _in_registers(s: Schedule, anchor: Anchor) -> str:
     return anchor.main
 
 
-def _bind(s: Schedule, output: str, tile: WarpTile) -> Threads:
+def _in_shared(s: Schedule, sums: str | None, product: Product, tile: WarpTile, by_rows: bool) -> dict[str, bool]:
+    """Copies of both factors in shared memory, with zeros up to whole tiles -> whether they are turned around.
+
+    `sums`: who reads the copies; None where the factors are stages that are computed there. `by_rows`: whether both are
+    wanted with their terms side by side.
+    """
+    found: dict[str, bool] = {}
+    turned = (product.a_transposed, not product.b_transposed)
+    for read, lies_across, extent in zip((product.a, product.b), turned, tile.block, strict=True):
+        if sums is None:
+            copy = s.program.producer[read.buffer.name]
+            s[copy].set_scope("shared")
+        else:
+            copy = str(s.name_of(s.cache_read(read.buffer.name, "shared", [sums])))
+        s[copy].pad(s[copy].op.axis[-1 if lies_across else -2], extent)
+        found[copy] = lies_across and by_rows
+        if found[copy]:
+            s[copy].transform_layout(lambda *index: [*index[:-2], index[-1], index[-2]])
+    return found
+
+
+def _bind(s: Schedule, output: str, axes: Sequence[str], tile: WarpTile) -> Threads:
     """Blocks, warps or groups along z and y, and lanes as a fragment of sums lies in them; its loop is that of y."""
-    *batch, i, j = axes_of(s, output)
+    *batch, i, j = axes
     stage = s[output]
     block_i, block_j, row, column = stage.tile(i, j, *tile.block)
     warp_i, warp_j, row, column = stage.tile(row, column, *tile.warp)
-    fragment_i, row = stage.split(row, _ROWS)
-    half, row = stage.split(row, _ROWS // 2)
-    fragment_j, column = stage.split(column, _COLUMNS)
+    fragment_i, row = stage.split(row, ROWS)
+    half, row = stage.split(row, ROWS // 2)
+    fragment_j, column = stage.split(column, COLUMNS)
     column, pair = stage.split(column, 2)
-    lanes, held = ([fragment_i, row, column], []) if tile.lanes == _GROUP else ([row, column], [fragment_i])
+    lanes, held = ([fragment_i, row, column], []) if tile.lanes == GROUP else ([row, column], [fragment_i])
     held += [fragment_j, half]
     stage.reorder(*batch, block_i, block_j, warp_i, warp_j, *lanes, *held, pair)
-    bound = (block_i, block_j, warp_i, warp_j, stage.fuse(*lanes))
-    tags = ("blockIdx.y", "blockIdx.x", "threadIdx.z", "threadIdx.y", "threadIdx.x")
-    for axis, tag in zip(bound, tags, strict=True):
+    for axis, tag in ((warp_i, "threadIdx.z"), (warp_j, "threadIdx.y"), (stage.fuse(*lanes), "threadIdx.x")):
         stage.bind(axis, tag)
+    bind_together(stage, block_i, block_j, tile.together)
     if batch:
         stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
     for axis in held:
@@ -262,14 +248,14 @@ def by_fragments(stage: Stage, terms: int | Decision, depth: int) -> Loops:
     *batch, i, j = stage.op.axis
     outer, inner = stage.split(stage.op.reduce_axis[0], terms)
     inner, k = stage.split(inner, depth)
-    fragment_i, i = stage.split(i, _ROWS)
-    fragment_j, j = stage.split(j, _COLUMNS)
+    fragment_i, i = stage.split(i, ROWS)
+    fragment_j, j = stage.split(j, COLUMNS)
     stage.reorder(*batch, outer, inner, fragment_i, fragment_j, i, j, k)
     stage.unroll(inner)
     return Loops(outer, inner, i)
 
 
-def _in_steps(stage: Stage, terms: int) -> Loops:
+def in_steps(stage: Stage, terms: int) -> Loops:
     """Cut the sums of a warp group into steps of so many terms."""
     *batch, i, j = stage.op.axis
     step, k = stage.split(stage.op.reduce_axis[0], terms)

@@ -13,7 +13,9 @@ from typing import Any
 from tensorlang.autotune.measuring import jobs
 from tensorlang.autotune.measuring.jobs import BuildJob, RunJob, RunResult
 from tensorlang.errors import KernelError
+from tensorlang.target.cuda import runtime
 
+_ILLEGAL_ADDRESS = 700
 STORE_NOWHERE = "*(__global volatile int*)(ulong)16 = 1;"
 
 
@@ -37,8 +39,13 @@ def _lost(*arrays: Any) -> None:
 
 
 def run_candidate(job: RunJob) -> RunResult:
-    """Run it through the real job; `context` is what a device says whose context is lost, from then on."""
+    """Run it through the real job; `context` is what a device says whose context is lost, from then on.
+
+    `address`: what CUDA says of a kernel that touched memory which is not there, and of all that come after it.
+    """
     fault, kernel = pickle.loads(job.kernel)
+    if fault == "address":
+        runtime.cupy().fail = _ILLEGAL_ADDRESS  # of the emulated device, as CUDA has it: for the rest of this process
     if fault == "context":
         setattr(jobs, "backend", lambda kind: _Lost())  # noqa: B010 - for the rest of this process
     return jobs.run_candidate(replace(job, kernel=kernel))

@@ -1,8 +1,8 @@
-"""A product of matrices of narrow elements, as tensor cores compute it."""
+"""Products of matrices as tensor cores compute them: of narrow elements, in batches, and in tf32."""
 
 from __future__ import annotations
 
-from tensorlang import te
+from tensorlang import te, topi
 
 
 def product(m: int, n: int, k: int, dtype: str = "bfloat16", turned: int = 0) -> list[te.Tensor]:
@@ -18,3 +18,23 @@ def product(m: int, n: int, k: int, dtype: str = "bfloat16", turned: int = 0) ->
 
     C = te.compute((m, n), element, name="C")
     return [A, B, te.compute((m, n), lambda i, j: te.max(C[i, j], te.const(0, total)), name="R")]
+
+
+def batches(q: int, m: int, n: int, k: int, turned: int = 0) -> list[te.Tensor]:
+    """The products of two batches of float16."""
+    A = te.placeholder((q, m, k), "float16", name="A")
+    B = te.placeholder((q, n, k) if turned else (q, k, n), "float16", name="B")
+    return [A, B, topi.batch_matmul(A, B, out_dtype="float32", transpose_b=bool(turned))]
+
+
+def across(m: int, n: int, k: int) -> list[te.Tensor]:
+    """A product of float16 whose factors have rows and columns side by side."""
+    A, B = te.placeholder((k, m), "float16", name="A"), te.placeholder((k, n), "float16", name="B")
+    return [A, B, topi.matmul(A, B, transpose_a=True, out_dtype="float32")]
+
+
+def tf32(m: int, n: int, k: int, across: int = 0, turned: int = 0) -> list[te.Tensor]:
+    """A product of float32 that may be made in tf32; `across`: A is given as [k, m], `turned`: B as [n, k]."""
+    A = te.placeholder((k, m) if across else (m, k), name="A")
+    B = te.placeholder((n, k) if turned else (k, n), name="B")
+    return [A, B, topi.matmul(A, B, bool(across), bool(turned), precision="tf32")]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,6 +95,60 @@ def test_what_is_known_to_be_slow(product: dict[str, Sketch]) -> None:
     }
     seconds = _seconds(product["tiles.shared"], GOOD, *(GOOD | changed for changed in slow.values()))
     assert {name: s > 1.01 * seconds[0] for name, s in zip(slow, seconds[1:], strict=True)} == dict.fromkeys(slow, True)
+
+
+WARPS = {"warp_rows": 64, "warp_columns": 32, "warps_down": 2, "warps_across": 4, "step": 32, "pipeline": 4}
+GROUPS = {"groups_down": 2, "pipeline": 4}
+ORDERED: dict[str, tuple[tuple[Any, ...], str, list[tuple[str, dict[str, int]]]]] = {
+    "order of blocks": (
+        (16384, 16384, 1024, "bfloat16", 1),
+        "cuda -arch=sm_80",
+        [("tensor-cores", WARPS | {"together": n}) for n in (8, 4, 2)],
+    ),
+    "tiles": (
+        (4096, 4096, 4096, "bfloat16", 1),
+        "cuda -arch=sm_90a",
+        [
+            ("warp-groups.256", GROUPS),
+            ("tensor-cores", WARPS),
+            ("tensor-cores", WARPS | {"pipeline": 2}),
+            ("tensor-cores", WARPS | {"warp_rows": 32, "warps_across": 2}),
+        ],
+    ),
+    "parts": (
+        (256, 256, 16384, "bfloat16", 1),
+        "cuda -arch=sm_80",
+        [
+            ("tensor-cores.parts", WARPS | {"part": 1024}),
+            ("tensor-cores.parts", WARPS | {"part": 8192}),
+            ("tensor-cores", WARPS),
+        ],
+    ),
+}
+"""Candidates for products on tensor cores, those that should be faster first: what an expert would say."""
+
+
+@pytest.mark.parametrize("case", ORDERED)
+def test_candidates_for_tensor_cores_come_in_the_order_that_an_expert_expects(case: str) -> None:
+    sizes, target, candidates = ORDERED[case]
+    task = create_task(f"{Path(__file__).parent / 'narrow.py'}:product", sizes, target)
+    sketches, machine = {sketch.name: sketch for sketch in sketches_of(task)}, GpuMachine.of(task.target)
+    seconds = []
+    for name, decisions in candidates:
+        usual = {knob: values[0] for knob, values in sketches[name].knobs.items()}
+        seconds += [float(s) for s in gpu_estimate(_nests(sketches[name], usual | decisions), machine).seconds]
+    assert all(faster < 0.999 * slower for faster, slower in pairwise(seconds)), seconds
+
+
+def test_tf32_takes_longer_than_16_bits() -> None:
+    narrow = str(Path(__file__).parent / "narrow.py")
+    tasks = [create_task(f"{narrow}:{name}", (2048, 2048, 2048), TARGET) for name in ("tf32", "product")]
+    seconds = []
+    for task in tasks:
+        sketch = next(sketch for sketch in sketches_of(task) if sketch.name == "tensor-cores")
+        usual = {knob: values[0] for knob, values in sketch.knobs.items()} | WARPS
+        seconds.append(gpu_estimate(_nests(sketch, usual), MACHINE).seconds[0])
+    assert seconds[0] > 1.5 * seconds[1]
 
 
 def test_neighbouring_threads_should_read_neighbouring_elements() -> None:

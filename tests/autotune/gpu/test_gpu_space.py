@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task, arguments_of, create_task
 from tensorlang.driver import lower
-from tensorlang.ir.stmt import CallMachine, DeviceKernel, Launch, walk
+from tensorlang.ir.stmt import DeviceKernel, Launch, walk
 from tensorlang.lowering.device.limits import buffer_bytes
 
 from .programs import OPERATORS, PROGRAMS, drawn, scheduled, task_of, wrong
@@ -126,33 +125,3 @@ def test_a_program_of_several_groups_varies_one_at_a_time() -> None:
 def _allowed(sketch: Sketch, *candidates: dict[str, int]) -> list[bool]:
     rows: list[Any] = [sketch.row(decisions) for decisions in candidates]
     return [bool(good) for good in sketch.allowed(np.asarray(rows))]
-
-
-NARROW_PRODUCT = f"{Path(__file__).parent / 'narrow.py'}:product"
-
-
-@pytest.mark.parametrize(("dtype", "turned", "terms"), [("bfloat16", 0, 32), ("float16", 1, 32), ("int8", 1, 64)])
-def test_products_of_narrow_elements_run_on_tensor_cores(dtype: str, turned: int, terms: int) -> None:
-    task = create_task(NARROW_PRODUCT, (128, 64, terms, dtype, turned), "cuda -arch=sm_80")
-    sketch = sketches_of(task)[0]
-    assert sketch.name == "tensor-cores"
-    candidates = drawn(sketch, 4, 0)
-    assert len(candidates) == 4
-    for decisions in candidates:
-        (kernel,) = _kernels(task, sketch, decisions)
-        assert kernel.block[0] == 32
-        assert any(isinstance(stmt, CallMachine) for stmt in walk(kernel.body))
-
-
-@pytest.mark.parametrize(
-    ("target", "args"),
-    [
-        ("opencl", (64, 64, 64)),
-        ("cuda -arch=sm_75", (64, 64, 64)),
-        ("cuda -arch=sm_80", (60, 64, 64)),
-        ("cuda -arch=sm_80", (64, 64, 64, "float32")),
-        ("cuda -arch=sm_80", (64, 64, 64, "int8", 0)),
-    ],
-)
-def test_where_there_are_no_instructions_there_is_no_such_sketch(target: str, args: tuple[Any, ...]) -> None:
-    assert "tensor-cores" not in [sketch.name for sketch in sketches_of(create_task(NARROW_PRODUCT, args, target))]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import tensorlang as tvm
 from tensorlang import auto_scheduler, autotvm, te
-from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
+from tests.classic import convolutions
 
 
 # Template from "Writing tunable templates and Using the Auto-tuner".
@@ -149,129 +148,10 @@ def test_auto_scheduler(tmp_path: Path) -> None:
     print(task.print_best(log_file))
 
 
-# Template from "Tuning High Performance Convolution on NVIDIA GPUs", in parts, but that stages are placed readers
-# first, and the padding is inlined when its copy is there.
-@autotvm.template("tutorial/conv2d_no_batching")
-def conv2d_no_batching(N, H, W, CO, CI, KH, KW, stride, padding):  # type: ignore[no-untyped-def]
-    assert N == 1, "Only consider batch_size = 1 in this template"
-
-    data = te.placeholder((N, CI, H, W), name="data")
-    kernel = te.placeholder((CO, CI, KH, KW), name="kernel")
-    conv = conv2d_nchw(data, kernel, stride, padding)
-    s = te.create_schedule([conv.op])
-    cfg = autotvm.get_config()
-    define_conv2d_space(cfg, s, conv)
-
-    pad_data = conv.op.input_tensors[0]
-    data, raw_data = pad_data, data
-
-    output = conv
-    OL = s.cache_write(conv, "local")
-
-    # create cache stage
-    AA = s.cache_read(data, "shared", [OL])
-    WW = s.cache_read(kernel, "shared", [OL])
-    s[pad_data].compute_inline()
-    AL = s.cache_read(AA, "local", [OL])
-    WL = s.cache_read(WW, "local", [OL])
-
-    kernel_scope, tx = bind_output(cfg, s, output)
-    s[OL].compute_at(s[output], tx)
-
-    # tile reduction axes
-    n, f, y, x = s[OL].op.axis
-    rc, ry, rx = s[OL].op.reduce_axis
-    rco, rcm, rci = cfg["tile_rc"].apply(s, OL, rc)
-    ryo, rym, ryi = cfg["tile_rx"].apply(s, OL, ry)
-    rxo, rxm, rxi = cfg["tile_ry"].apply(s, OL, rx)
-    s[OL].reorder(rco, ryo, rxo, rcm, rym, rxm, rci, ryi, rxi, n, f, y, x)
-
-    s[AL].compute_at(s[OL], rxm)
-    s[WL].compute_at(s[OL], rxm)
-    s[AA].compute_at(s[OL], rxo)
-    s[WW].compute_at(s[OL], rxo)
-    fetch_together(cfg, s, [AA, WW])
-
-    # tune unroll
-    s[output].pragma(kernel_scope, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
-    s[output].pragma(kernel_scope, "unroll_explicit", cfg["unroll_explicit"].val)
-
-    return s, [raw_data, kernel, conv]
-
-
-def define_conv2d_space(cfg: Any, s: Any, conv: Any) -> None:
-    _, f, y, x = s[conv].op.axis
-    rc, ry, rx = s[conv].op.reduce_axis
-    cfg.define_split("tile_f", f, num_outputs=4)
-    cfg.define_split("tile_y", y, num_outputs=4)
-    cfg.define_split("tile_x", x, num_outputs=4)
-    cfg.define_split("tile_rc", rc, num_outputs=3)
-    cfg.define_split("tile_ry", ry, num_outputs=3)
-    cfg.define_split("tile_rx", rx, num_outputs=3)
-    cfg.define_knob("auto_unroll_max_step", [0, 512, 1500])
-    cfg.define_knob("unroll_explicit", [0, 1])
-
-
-def bind_output(cfg: Any, s: Any, output: Any) -> Any:
-    # tile and bind spatial axes
-    n, f, y, x = s[output].op.axis
-    bf, vf, tf, fi = cfg["tile_f"].apply(s, output, f)
-    by, vy, ty, yi = cfg["tile_y"].apply(s, output, y)
-    bx, vx, tx, xi = cfg["tile_x"].apply(s, output, x)
-    kernel_scope = n  # this is the scope to attach global config inside this kernel
-
-    s[output].bind(bf, te.thread_axis("blockIdx.z"))
-    s[output].bind(by, te.thread_axis("blockIdx.y"))
-    s[output].bind(bx, te.thread_axis("blockIdx.x"))
-    s[output].bind(vf, te.thread_axis("vthread"))
-    s[output].bind(vy, te.thread_axis("vthread"))
-    s[output].bind(vx, te.thread_axis("vthread"))
-    s[output].bind(tf, te.thread_axis("threadIdx.z"))
-    s[output].bind(ty, te.thread_axis("threadIdx.y"))
-    s[output].bind(tx, te.thread_axis("threadIdx.x"))
-    s[output].reorder(n, bf, by, bx, vf, vy, vx, tf, ty, tx, fi, yi, xi)
-    return kernel_scope, tx
-
-
-def fetch_together(cfg: Any, s: Any, loads: Any) -> None:
-    # cooperative fetching
-    for load in loads:
-        n, f, y, x = s[load].op.axis
-        fused = s[load].fuse(n, f, y, x)
-        tz, fused = s[load].split(fused, nparts=cfg["tile_f"].size[2])
-        ty, fused = s[load].split(fused, nparts=cfg["tile_y"].size[2])
-        tx, fused = s[load].split(fused, nparts=cfg["tile_x"].size[2])
-        s[load].bind(tz, te.thread_axis("threadIdx.z"))
-        s[load].bind(ty, te.thread_axis("threadIdx.y"))
-        s[load].bind(tx, te.thread_axis("threadIdx.x"))
-
-
-def conv2d_nchw(data: Tensor, kernel: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
-    (n, channels, h, w), (filters, _, kh, kw) = (map(int, map(str, t.shape)) for t in (data, kernel))
-    padded = te.compute(
-        (n, channels, h + 2 * padding[0], w + 2 * padding[1]),
-        lambda b, c, y, x: te.if_then_else(
-            te.all(y >= padding[0], y < h + padding[0], x >= padding[1], x < w + padding[1]),
-            data[b, c, y - padding[0], x - padding[1]],
-            0.0,
-        ),
-        name="pad",
-    )
-    rc, ry, rx = (te.reduce_axis((0, e), name=name) for e, name in ((channels, "rc"), (kh, "ry"), (kw, "rx")))
-    shape = (n, filters, (h + 2 * padding[0] - kh) // stride[0] + 1, (w + 2 * padding[1] - kw) // stride[1] + 1)
-    made: Tensor = te.compute(
-        shape,
-        lambda b, f, y, x: te.sum(
-            padded[b, rc, y * stride[0] + ry, x * stride[1] + rx] * kernel[f, rc, ry, rx], axis=[rc, ry, rx]
-        ),
-        name="conv",
-    )
-    return made
-
-
+# The template of "Tuning High Performance Convolution on NVIDIA GPUs" is in tests/classic.
 def test_a_template_for_gpus_runs_on_the_interpreter() -> None:
-    args = (1, 4, 4, 4, 2, 3, 3, (1, 1), (1, 1))
-    task = autotvm.task.create("tutorial/conv2d_no_batching", args=args, target="interpreter")
+    args = (1, 4, 4, 4, 2, 3, 3, 1)
+    task = autotvm.task.create(convolutions.conv2d_no_batching, args=args, target="interpreter")
     assert len(task.config_space) == 10**3 * 3**3 * 3 * 2
     for index in (17, 81234):
         s, tensors = task.instantiate(task.config_space.get(index))

@@ -72,6 +72,38 @@ def in_blocks(body: StmtLike) -> Kernel:
     return kernel("rows", [A, B], "B", bound(b, 6, body, "blockIdx.x"))
 
 
+def test_blocks_of_two_branches() -> None:
+    """A block runs one of them: the grid is large enough for either, and those that one does not have are idle."""
+    wide = bound(c, 5, bound(i, 8, store(B, (b, 8 * c + i), 1.0), "threadIdx.x"), "blockIdx.y")
+    narrow = bound(c, 2, bound(i, 20, store(B, (b, 20 * c + i), 2.0), "threadIdx.x"), "blockIdx.y")
+    alone = bound(i, 40, store(B, (b, i), load(B, b, i) + 1.0), "threadIdx.x")
+    for parts, blocks in (((wide, narrow), 5), ((narrow, wide), 5), ((wide, alone), 5), ((alone, narrow), 2)):
+        (made,) = same(in_blocks(If(b < 4, *parts)))
+        assert [str(e) for e in made.grid] == ["6", str(blocks), "1"]
+    varying = bound(c, binary("min", Const(3, "int64"), n), store(B, (b, c), 3.0), "blockIdx.y")
+    nest = bound(b, 6, If(b < 4, wide, varying), "blockIdx.x")
+    (made,) = same(kernel("rows", [A, B], "B", nest, [n]), sizes={"n": 2})
+    assert str(made.grid[1]) == "5"
+
+
+def test_stores_beside_a_nest_of_one_block_are_in_its_kernel() -> None:
+    first, last = store(C, 0, 1.0), store(C, 1, load(C, 2) * 2.0)
+    nest = bound(i, 40, store(C, i + 2, load(C, 0) + load(C, i + 3)), "threadIdx.x")
+    other = bound(i, 6, bound(j, 4, store(C, 4 * i + j, 5.0), "threadIdx.x"), "blockIdx.x")
+
+    def kernels(*body: Stmt) -> list[tuple[int, int]]:
+        """Barriers and threads of each kernel."""
+        made = to_device(kernel("f", [C], "C", Seq(body)))
+        return [(sum(isinstance(s, Barrier) for s in walk(m.body)), m.block[0]) for m in launches(made)]
+
+    assert kernels(first, nest, last) == [(2, 40)]
+    assert kernels(first, first, nest, nest) == [(2, 40), (0, 40)]
+    assert kernels(nest, loop(k, 0, 3, first)) == [(0, 40), (0, 1)]
+    assert kernels(first, other, last) == [(0, 1), (0, 4), (0, 1)]
+    reads = bound(i, 40, store(C, i + 2, load(C, 0) + 1.0), "threadIdx.x")
+    same(kernel("f", [C], "C", Seq((first, reads, last))))
+
+
 def test_guards_of_a_tail() -> None:
     row = 32 * b + i
     body = bound(b, 4, bound(i, binary("min", Const(32, "int64"), 100 - 32 * b), store(C, row, 1.0), "threadIdx.x"),
@@ -108,7 +140,9 @@ def test_a_loop_cut_short_keeps_its_threads() -> None:
 def test_copies_of_threads_keep_their_other_dimensions() -> None:
     own = array("own", (4, 10, 3), scope="local")
     y, x = "threadIdx.y", "threadIdx.x"
-    fill = bound(r, 4, bound(i, 10, loop(k, 0, 3, store(own, (r, i, k), load(A, b, 10 * r + i) + 1.0)), x), y)
+    fill = bound(
+        r, 4, bound(i, 10, loop(k, 0, 3, store(own, (r, i, k), load(A, b, 10 * r + i) + k.astype("float32"))), x), y
+    )
     use = bound(r, 4, bound(i, 10, loop(k, 0, 3, store(B, (b, 10 * r + i), load(own, r, i, k))), x), y)
     (made,) = same(in_blocks(Allocate(own, Seq((fill, use)), (y, x))))
     (mine,) = [s.buffer for s in walk(made.body) if isinstance(s, Allocate)]

@@ -20,7 +20,6 @@ from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.testing.loop_ir import kernels, trace
 
 
-@settings(max_examples=3 * settings().max_examples)
 @given(kernels())
 def test_unroll(kernel: Kernel) -> None:
     unrolled = unroll(kernel, most_stores=8)
@@ -39,7 +38,7 @@ def test_unfuse(kernel: Kernel) -> None:
         assert trace(kernel, n) == trace(split, n)
 
 
-@settings(max_examples=3 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(kernels())
 def test_vector_tails(kernel: Kernel) -> None:
     simple = simplify_kernel(kernel)
@@ -65,7 +64,6 @@ def asked(stmt: Stmt, pragmas: tuple[tuple[str, int], ...]) -> Stmt:
     return replace(stmt, pragmas=pragmas) if isinstance(stmt, For) else map_children(stmt, lambda s: asked(s, pragmas))
 
 
-@settings(max_examples=2 * settings().max_examples)
 @given(kernels(), st.integers(0, 30), st.integers(0, 1))
 def test_unroll_as_asked(kernel: Kernel, most: int, here: int) -> None:
     wish = ((MOST_UNROLLED, most), (UNROLL_EXPLICIT, here))
@@ -76,7 +74,7 @@ def test_unroll_as_asked(kernel: Kernel, most: int, here: int) -> None:
         assert trace(kernel, n) == trace(unrolled, n)
 
 
-@settings(max_examples=3 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(kernels())
 def test_all_in_a_row(kernel: Kernel) -> None:
     done = unroll_tails(vector_tails(simplify_kernel(unroll_bounds(kernel))))

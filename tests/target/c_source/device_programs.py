@@ -54,8 +54,8 @@ def interpreted(kernel: DeviceKernel, arrays: dict[str, Array], scalars: dict[st
 
 
 def same_values(actual: Array, expected: Array, message: str = "") -> None:
-    """Equal dtype and values; NaN equals NaN, of bfloat16 too."""
+    """Equal dtype and values; NaN equals NaN, of ml_dtypes too."""
     assert actual.dtype == expected.dtype, message
-    if dtypes.canonical(actual.dtype) == "bfloat16":
+    if dtypes.info(actual.dtype.name).is_extension:
         actual, expected = actual.astype(np.float32), expected.astype(np.float32)
     np.testing.assert_array_equal(actual, expected, err_msg=message)

@@ -164,7 +164,8 @@ def test_functions(run: Run, dtype: str) -> None:
     expected = {name: values.copy() for name, values in arrays.items()}
     interpreted(kernel, expected)
     run(kernel, arrays)
-    ulps = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 16 * 2.0**-23, "float64": 16 * 2.0**-52}[dtype]
+    d = dtypes.info(dtype)
+    ulps = float(ml_dtypes.finfo(d.numpy).eps) * (1 if d.is_narrow_float else 16)
     for n, row in enumerate(FUNCTIONS):
         made, wanted = (values[f"out{n}"].astype(np.float64) for values in (arrays, expected))
         np.testing.assert_allclose(made, wanted, rtol=ulps, atol=ulps / 8, err_msg=row.name)

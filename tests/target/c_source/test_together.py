@@ -127,7 +127,7 @@ def test_reductions(run: Run, extents: tuple[int, int], axes: str) -> None:
     check_reduction(run, extents, axes)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int64", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "bfloat16", "float8_e4m3fn"])
 def test_reductions_of_every_kind(run: Run, dtype: str) -> None:
     numpy_dtype = dtypes.info(dtype).numpy
     a = np.random.default_rng(3).integers(-9, 10, (2, 2, 24)).astype(numpy_dtype)

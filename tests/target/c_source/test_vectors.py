@@ -141,7 +141,7 @@ def test_cuda_lanes_compile() -> None:
     check_compiles(device_source(all_bodies(), CUDA).text, ("sm_80",))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint64", "bool", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "int8", "uint64", "bool", "float64"])
 def test_lanes_of_every_width(run: Run, dtype: str) -> None:
     a, b = array("A", (64,), dtype), array("B", (64,), dtype)
     value = load(a, TX * 8 + v) if dtype == "bool" else load(a, TX * 8 + v) + load(a, TX * 8 + v)

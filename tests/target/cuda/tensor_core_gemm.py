@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import tensorlang
 from tensorlang import dtypes, te
-from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.stmt import Kernel, Launch, Stmt, map_children
 from tensorlang.schedule import Schedule, Stage
 from tensorlang.te.operation import Tensor
 
@@ -23,6 +23,9 @@ INSTRUCTIONS = {
     "tf32": ("float32", "float32", 8),
     "s8": ("int8", "int32", 32),
     "u8": ("uint8", "int32", 32),
+    "e4m3": ("float8_e4m3fn", "float32", 32),
+    "e5m2": ("float8_e5m2", "float32", 32),
+    "f16.f16": ("float16", "float16", 16),
 }
 """Elements by PTX -> dtype of operands and of the accumulator, and k of one product."""
 
@@ -31,9 +34,10 @@ INSTRUCTIONS = {
 class Product:
     """`c = a b`, or of b as [n][k] if `turned`; tiles of a block and of a warp as (rows, columns), `depth` of k.
 
-    `epilogue`: add a row of biases and apply GELU, to an output in the dtype of the operands. `loads` ends the name of
-    the instructions that load fragments. `copying`: threads of a warp that copy tiles. `lanes`: as the accumulator
-    has them, down its rows first, or `wrong`.
+    `a_turned`: of a as [k][m].
+    `epilogue`: add a row of biases and apply GELU, to an output in the dtype of the operands; `scaled`: multiply by a
+    number, to an output of bfloat16. `loads` ends the name of the instructions that load fragments. `copying`: threads
+    of a warp that copy tiles. `lanes`: as the accumulator has them, down its rows first, or `wrong`.
     """
 
     m: int
@@ -46,10 +50,12 @@ class Product:
     depth: int = 32
     stages: int = 4
     epilogue: bool = False
+    scaled: bool = False
     swizzled: bool = True
     loads: str = ""
     copying: int = 32
     lanes: str = "rows"
+    a_turned: bool = False
 
     @property
     def dtype(self) -> str:
@@ -58,7 +64,11 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class GroupProduct:
-    """`c = a b^T` by wgmma: a warp group computes 64 rows of a block's `columns`; `depth` of k is 128 bytes."""
+    """`c = a b^T` by wgmma: a warp group computes 64 rows of a block's `columns`; `depth` of k is 128 bytes.
+
+    b as [k][n] if not `turned`, a as [k][m] if `a_turned`. `ahead`: tiles that are copied before they are read. `wide`:
+    products of as many of the columns.
+    """
 
     m: int
     n: int
@@ -68,6 +78,10 @@ class GroupProduct:
     columns: int = 256
     stages: int = 4
     relu: bool = False
+    ahead: int | None = None
+    turned: bool = True
+    a_turned: bool = False
+    wide: int = 0
 
     @property
     def depth(self) -> int:
@@ -77,15 +91,19 @@ class GroupProduct:
 def program(p: Product) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Operands, biases, the product, and what is made of it."""
     dtype, total, _ = INSTRUCTIONS[p.element]
-    A = te.placeholder((p.m, p.k), dtype, name="A")
+    A = te.placeholder((p.k, p.m) if p.a_turned else (p.m, p.k), dtype, name="A")
     B = te.placeholder((p.n, p.k) if p.turned else (p.k, p.n), dtype, name="B")
     bias = te.placeholder((p.n,), total, name="bias")
     k = te.reduce_axis((0, p.k), "k")
 
     def element(i: Any, j: Any) -> Any:
-        return te.sum(A[i, k].astype(total) * (B[j, k] if p.turned else B[k, j]).astype(total), axis=k)
+        a, b = A[k, i] if p.a_turned else A[i, k], B[j, k] if p.turned else B[k, j]
+        return te.sum(a.astype(total) * b.astype(total), axis=k)
 
     C = te.compute((p.m, p.n), element, name="C")
+    if p.scaled:
+        scale = te.placeholder((1,), total, name="scale")
+        return A, B, scale, C, te.compute((p.m, p.n), lambda i, j: (C[i, j] * scale[0]).astype("bfloat16"), name="D")
     if not p.epilogue:
         return A, B, bias, C, C
     x = te.compute((p.m, p.n), lambda i, j: C[i, j] + bias[j], name="x")
@@ -99,18 +117,18 @@ def scheduled(p: Product) -> tuple[Schedule, tuple[Tensor, ...]]:
     s = te.create_schedule(D.op)
     if p.epilogue:
         s["x"].compute_inline()
+    if D is not C:
         s[C].set_scope("warp")
-    CW = C if p.epilogue else s.cache_write(C, "warp")
+    CW = s.cache_write(C, "warp") if D is C else C
     AS, BS = s.cache_read(A, "shared", [CW]), s.cache_read(B, "shared", [CW])
     AW, BW = s.cache_read(AS, "warp", [CW]), s.cache_read(BS, "warp", [CW])
     warps = (p.block[0] // p.warp[0], p.block[1] // p.warp[1])
     output(s[D], p)
     s[CW].compute_at(s[D], s[D].leaf_iter_vars[3])
     at = product(s[CW], p)
-    word = "bt" if p.turned else "b"
-    for tile, name in ((AW, "a"), (BW, word)):
+    for tile, name in ((AW, "at" if p.a_turned else "a"), (BW, "bt" if p.turned else "b")):
         s[tile].compute_at(s[CW], at[1])
-        fragments(s[tile], f"cuda.ldmatrix.{name}.{p.element}{p.loads}")
+        fragments(s[tile], f"cuda.ldmatrix.{name}.{p.element.partition('.')[0]}{p.loads}")
     for tile in (AS, BS):
         s[tile].compute_at(s[CW], at[0])
         copy(s[tile], (p.copying, warps[1], warps[0]), 16 // dtypes.info(p.dtype).bytes)
@@ -118,7 +136,7 @@ def scheduled(p: Product) -> tuple[Schedule, tuple[Tensor, ...]]:
             s[tile].swizzle()
         if p.stages > 1:
             s[tile].pipeline(p.stages)
-    return s, (A, B, *((bias,) if p.epilogue else ()), D)
+    return s, (A, B, *((bias,) if D is not C else ()), D)
 
 
 def output(stage: Stage, p: Product) -> None:
@@ -151,8 +169,13 @@ def product(stage: Stage, p: Product) -> tuple[Any, Any]:
     jo, jj = stage.split(j, 8)
     stage.reorder(ko, ki, io, jo, ii, jj, kk)
     stage.unroll(ki)
-    stage.tensorize(ii, te.intrin(f"cuda.mma.m16n8k{depth}.{p.element}{'.bt' if p.turned else ''}"))
+    stage.tensorize(ii, te.intrin(f"cuda.mma.m16n8k{depth}.{p.element}{turns(p)}"))
     return ko, ki
+
+
+def turns(p: Product | GroupProduct) -> str:
+    """What ends the name of an instruction."""
+    return ".at" * p.a_turned + ".bt" * p.turned
 
 
 def fragments(stage: Stage, name: str) -> None:
@@ -178,7 +201,7 @@ def copy(stage: Stage, threads: tuple[int, int, int], wide: int) -> None:
 def arrays(p: Product | GroupProduct) -> tuple[dict[str, Array], Array]:
     """Operands of small whole numbers, and an output to be written, by name; what the program makes of them."""
     if isinstance(p, GroupProduct):
-        given, wanted = arrays(Product(p.m, p.n, p.k, p.element, turned=True))
+        given, wanted = arrays(Product(p.m, p.n, p.k, p.element, turned=p.turned, a_turned=p.a_turned))
         if not p.relu:
             return given, wanted
         bias = np.arange(p.n, dtype=wanted.dtype) - 60
@@ -186,8 +209,12 @@ def arrays(p: Product | GroupProduct) -> tuple[dict[str, Array], Array]:
     rng = np.random.default_rng(5)
     least = 0 if p.element == "u8" else -4
     a, b = rng.integers(least, 5, (p.m, p.k)), rng.integers(least, 5, (p.k, p.n))
-    kind: Any = ml_dtypes.bfloat16 if p.dtype == "bfloat16" else p.dtype
-    given = {"A": a.astype(kind), "B": np.ascontiguousarray(b.T if p.turned else b).astype(kind)}
+    kind: Any = dtypes.info(p.dtype).numpy
+    left = np.ascontiguousarray(a.T if p.a_turned else a)
+    given = {"A": left.astype(kind), "B": np.ascontiguousarray(b.T if p.turned else b).astype(kind)}
+    if p.scaled:
+        scaled = (a @ b * 0.25).astype(ml_dtypes.bfloat16)
+        return {**given, "scale": np.array([0.25], np.float32), "D": np.zeros_like(scaled)}, scaled
     if not p.epilogue:
         wanted = (a @ b).astype(INSTRUCTIONS[p.element][1])
         return {**given, "C": np.zeros_like(wanted)}, wanted
@@ -199,7 +226,7 @@ def arrays(p: Product | GroupProduct) -> tuple[dict[str, Array], Array]:
 
 def scheduled_groups(p: GroupProduct) -> tuple[Schedule, tuple[Tensor, ...]]:
     """The program on the tensor cores of warp groups."""
-    A, B, bias, C, D = program(Product(p.m, p.n, p.k, p.element, turned=True))
+    A, B, bias, C, D = program(Product(p.m, p.n, p.k, p.element, turned=p.turned, a_turned=p.a_turned))
     if p.relu:
         D = te.compute((p.m, p.n), lambda i, j: te.max(C[i, j] + bias[j], 0.0), name="D")
     s = te.create_schedule(D.op)
@@ -223,20 +250,35 @@ def scheduled_groups(p: GroupProduct) -> tuple[Schedule, tuple[Tensor, ...]]:
     s[CW].compute_at(s[D], group)
     i, j = s[CW].op.axis
     step, k = s[CW].split(s[CW].op.reduce_axis[0], p.depth)
-    s[CW].reorder(step, i, j, k)
-    for x in shared:
+    if p.wide:
+        columns, j = s[CW].split(j, p.wide)
+        s[CW].reorder(step, columns, i, j, k)
+    else:
+        s[CW].reorder(step, i, j, k)
+    for x, panels in zip(shared, (p.a_turned, not p.turned), strict=True):
         s[x].compute_at(s[CW], step)
-        copy(s[x], (128, p.groups, 1), p.depth // 8)
-        s[x].swizzle()
+        copy(s[x], (128, p.groups, 1), 16 // dtypes.info(x.dtype).bytes)
+        s[x].swizzle(panels)
         if p.stages > 1:
-            s[x].pipeline(p.stages)
-    s[CW].tensorize(i, te.intrin(f"cuda.wgmma.m64n{p.columns}k{p.depth}.{p.element}.bt"))
+            s[x].pipeline(p.stages, p.ahead)
+    s[CW].tensorize(i, te.intrin(f"cuda.wgmma.m64n{p.wide or p.columns}k{p.depth}.{p.element}{turns(p)}"))
     return s, (A, B, *((bias,) if p.relu else ()), D)
 
 
 def kernel(p: Product | GroupProduct) -> Kernel:
     """The program lowered for the oldest GPU that has the instruction."""
     made = scheduled(p) if isinstance(p, Product) else scheduled_groups(p)
-    arch = "sm_80" if isinstance(p, Product) else "sm_90a"
+    arch = "sm_90a" if isinstance(p, GroupProduct) else "sm_89" if "float8" in p.dtype else "sm_80"
     found: Kernel = tensorlang.lower(made[0], list(made[1]), target=f"cuda -arch={arch}", name="gemm").kernel
     return found
+
+
+def changed(program: Kernel, change: dict[type[Stmt], Stmt]) -> Kernel:
+    """The program with statements of some kinds replaced in its launches."""
+
+    def visit(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Launch):
+            return replace(stmt, kernel=replace(stmt.kernel, body=visit(stmt.kernel.body)))
+        return change.get(type(stmt)) or map_children(stmt, visit)
+
+    return replace(program, body=visit(program.body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,11 @@ from tensorlang.ir.machine import ASYNC_PROXY
 from tensorlang.schedule import Schedule
 from tensorlang.target.cuda.fragments import GROUP, WARP
 from tensorlang.target.cuda.instructions import TABLE
+from tensorlang.te.machine import call_extern
 from tensorlang.te.tensor_intrin import own_names
 from tests.target.cuda.tensor_core_gemm import Product, program
 
-ELEMENTS = ("bf16", "f16", "tf32", "s8", "u8")
+ELEMENTS = ("bf16", "f16", "tf32", "s8", "u8", "e4m3", "e5m2")
 
 
 def test_schedules_find_them_by_name() -> None:
@@ -23,16 +25,17 @@ def test_schedules_find_them_by_name() -> None:
     products = {n for n in TABLE if n.startswith("cuda.mma.")}
     assert {re.split(r"[.]", n)[3] for n in products} == set(ELEMENTS)
     assert all(f"cuda.ldmatrix.{word}.{e}" in TABLE for e in ELEMENTS for word in ("a", "bt"))
+    assert all(f"cuda.stmatrix.{word}{e}" in TABLE for e in ("bf16", "f16") for word in ("", "trans.", "group."))
     assert {n for n in TABLE if n.startswith("cuda.ldmatrix.b.")} == {"cuda.ldmatrix.b.bf16", "cuda.ldmatrix.b.f16"}
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_each_declares_what_lanes_hold(name: str) -> None:
     found = te.intrin(name)
-    assert found.lanes == (GROUP if "wgmma" in name else WARP) and found.architecture == "cuda"
+    assert found.lanes == (GROUP if "wgmma" in name or ".group." in name else WARP) and found.architecture == "cuda"
     assert (ASYNC_PROXY in found.features) == ("wgmma" in name)
     held = [tile for tile in found.buffers.values() if tile.fragment]
-    assert len(held) == (1 if "wgmma" in name or "ldmatrix" in name else 3)
+    assert len(held) == (1 if re.search("wgmma|ldmatrix|stmatrix", name) else 3)
     assert all(tile.scope == "warp" and tile.fragment and tile.fragment.lanes == found.lanes for tile in held)
     called = set(re.findall(r"void (tl_\w+)\(&", found.text))
     assert called and all(f" {function}(" in found.source for function in called)
@@ -66,6 +69,36 @@ def test_warp_groups_want_swizzled_rows() -> None:
     for x in shared:
         s[x].swizzle()
     s[held].tensorize(s[held].op.axis[0], instruction)
+
+
+def test_rows_along_columns_lie_in_panels() -> None:
+    A, B, *_, C = program(Product(64, 128, 64))
+    s = te.create_schedule(C.op)
+    held = s.cache_write(C, "warp")
+    shared = [s.cache_read(x, "shared", [held]) for x in (A, B)]
+    for x in shared:
+        s[x].swizzle()
+    instruction = te.intrin("cuda.wgmma.m64n128k64.bf16")
+    with pytest.raises(BadArgument, match=r"takes b as 64 rows in panels of 128 bytes, and .* has none") as refused:
+        s[held].tensorize(s[held].op.axis[0], instruction)
+    assert "s['B.shared'].swizzle(panels=True)" in str(refused.value)
+    s[shared[1]].swizzle(panels=True)
+    s[held].tensorize(s[held].op.axis[0], instruction)
+
+
+def test_a_group_has_functions_that_close_it_and_wait() -> None:
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: a[i] + 1, name="b")
+
+    def statements(ins: Any, outs: Any) -> Any:
+        return call_extern("void", "own", outs[0].access_ptr("w"), ins[0].access_ptr("r"))
+
+    own = "__device__ void own(float* b, const float* a);"
+    ends = "__device__ void later_commit();\n\ntemplate <int N> __device__ void later_wait();"
+    with pytest.raises(DefinitionError, match=r"the source of own has to define later_commit\(\)"):
+        te.decl_tensor_intrin(b.op, statements, "own", source=own, lanes=32, group="later")
+    made = te.decl_tensor_intrin(b.op, statements, "own", source=f"{own}\n\n{ends}", lanes=32, group="later")
+    assert made.code("body").group == "later" and "in groups later" in made.text
 
 
 def test_a_tile_in_registers_has_a_fragment_of_its_lanes() -> None:

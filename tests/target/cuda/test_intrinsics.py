@@ -7,10 +7,10 @@ import re
 import pytest
 
 from tensorlang.errors import TargetError
+from tensorlang.target.c_source.ptx import Intrinsic
 from tensorlang.target.cuda.fragments import PACKED
 from tensorlang.target.cuda.intrinsics import INTRINSICS, available, check, declarations, has, used
 from tensorlang.target.cuda.nvrtc import Compiled, compile_cuda, is_available
-from tensorlang.target.cuda.ptx import Intrinsic
 from tensorlang.target.cuda.wgmma import WIDTHS
 
 nvrtc = pytest.mark.skipif(not is_available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")

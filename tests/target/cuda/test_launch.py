@@ -6,12 +6,11 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tensorlang import nd
+from tensorlang import dtypes, nd
 from tensorlang.errors import ArgumentError, InternalError, KernelError, TargetError
 from tests.target.cuda.device_programs import double, executable, one_launch, two_launches
 from tests.target.cuda.fake_cupy import FakeCupy
@@ -55,9 +54,10 @@ def test_calls_go_to_the_current_stream(cupy: FakeCupy) -> None:
     assert launches(cupy)[0][5] == stream.ptr != 0
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "int8", "float64"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "bool", "int8", "float64"])
 def test_dtypes_travel_as_what_cupy_has(cupy: FakeCupy, dtype: str) -> None:
-    stored: npt.DTypeLike = np.uint16 if dtype == "bfloat16" else dtype
+    d = dtypes.info(dtype)
+    stored = np.dtype(d.bits_dtype) if d.is_extension else d.numpy
 
     def copy(grid: Any, block: Any, a: Any, b: Any, n: Any) -> None:
         assert a.dtype == stored
@@ -65,7 +65,7 @@ def test_dtypes_travel_as_what_cupy_has(cupy: FakeCupy, dtype: str) -> None:
 
     cupy.kernels["double"] = copy
     f = executable(one_launch(dtype))
-    wanted = np.array([0, 1, 1, 0], ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    wanted = np.array([0, 1, 1, 0], dtypes.info(dtype).numpy)
     found = np.zeros_like(wanted)
     f(wanted, found)
     assert np.array_equal(found, wanted)
@@ -170,7 +170,7 @@ def test_arguments_are_checked_before_anything_else(cupy: FakeCupy) -> None:
     assert cupy.log == []
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2"])
 def test_arrays_of_classic_code_are_used_on_their_device(cupy: FakeCupy, dtype: str) -> None:
     def copy(grid: Any, block: Any, a: Any, b: Any, n: Any) -> None:
         b[...] = a
@@ -179,7 +179,7 @@ def test_arrays_of_classic_code_are_used_on_their_device(cupy: FakeCupy, dtype: 
     place = nd.device("cuda", 0)
     assert place.exist
     assert not nd.device("cuda", 1).exist
-    values = np.arange(4).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    values = np.arange(4).astype(dtypes.info(dtype).numpy)
     a, b = nd.array(values, place), nd.empty((4,), dtype, place)
     executable(one_launch(dtype))(a, b)
     assert np.array_equal(b.numpy(), values)
@@ -215,7 +215,9 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch, working on stream 77."""
     stream = SimpleNamespace(cuda_stream=77)
     monkeypatch.setitem(
-        sys.modules, "torch", SimpleNamespace(int16=np.int16, cuda=SimpleNamespace(current_stream=lambda _: stream))
+        sys.modules,
+        "torch",
+        SimpleNamespace(int8=np.int8, int16=np.int16, cuda=SimpleNamespace(current_stream=lambda _: stream)),
     )
 
 
@@ -229,15 +231,17 @@ def test_tensors_of_torch_are_used_on_their_stream(cupy: FakeCupy) -> None:
 
 
 @pytest.mark.usefixtures("torch")
-def test_bfloat16_of_torch_travels_as_its_bits(cupy: FakeCupy) -> None:
-    a, b = (Tensor(np.ones(4, ml_dtypes.bfloat16), "bfloat16") for _ in range(2))
+@pytest.mark.parametrize(("dtype", "sign"), [("bfloat16", np.uint16(0x8000)), ("float8_e5m2", np.uint8(0x80))])
+def test_narrow_floats_of_torch_travel_as_their_bits(cupy: FakeCupy, dtype: str, sign: Any) -> None:
+    held = dtypes.info(dtype).numpy
+    a, b = (Tensor(np.ones(4, held), dtype) for _ in range(2))
 
     def negate(grid: Any, block: Any, a: Any, b: Any, n: Any) -> None:
-        b[...] = a ^ np.uint16(0x8000)
+        b[...] = a ^ sign
 
     cupy.kernels["double"] = negate
-    executable(one_launch("bfloat16"))(a, b)
-    assert np.array_equal(b.memory, -np.ones(4, ml_dtypes.bfloat16))
+    executable(one_launch(dtype))(a, b)
+    assert np.array_equal(b.memory, -np.ones(4, held))
 
 
 @pytest.mark.usefixtures("torch")

@@ -1,6 +1,12 @@
-"""CUDA kernels where there is a GPU: results, streams, graphs, times, faults, and what the device says of itself."""
+"""CUDA kernels on a device: results, streams, graphs, times, faults, and what the device says of itself.
+
+The device is this machine's GPU, where it has one, and the emulated one.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +16,24 @@ from tensorlang.target import parse
 from tensorlang.target.cuda import runtime
 from tensorlang.target.cuda.tensor_maps import TensorMap, encoded
 from tensorlang.target.gpus import CUDA
+from tests.device_targets import needs_cuda, why_no_cuda
+from tests.target.cuda.fake_cupy import FakeCupy
 from tests.target.cuda.vector_programs import SIZES, chained, given, pick
 
-pytestmark = pytest.mark.skipif(not runtime.device_count(), reason="no CUDA device, driver or CuPy")
+_EMULATED = not why_no_cuda() and isinstance(runtime.cupy(), FakeCupy)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8"])
+def needs_gpu(test: Callable[..., None]) -> Callable[..., None]:
+    """Only where there is silicon."""
+    for mark in (*needs_cuda, pytest.mark.skipif(_EMULATED, reason="the device is emulated")):
+        test = mark(test)
+    return test
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "float8_e5m2"]
+)
+@pytest.mark.usefixtures("any_cuda")
 def test_numpy_arrays_are_computed(dtype: str) -> None:
     f = chained(dtype)
     for n in SIZES:
@@ -24,8 +42,8 @@ def test_numpy_arrays_are_computed(dtype: str) -> None:
         assert np.array_equal(d, a + b + b)
 
 
-def test_device_arrays_are_computed_on_the_current_stream() -> None:
-    cupy = runtime.cupy()
+def test_device_arrays_are_computed_on_the_current_stream(any_cuda: Any) -> None:
+    cupy = any_cuda
     f = chained()
     for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
         for n in SIZES:
@@ -36,6 +54,7 @@ def test_device_arrays_are_computed_on_the_current_stream() -> None:
                 assert np.array_equal(there[2].get(), a + b + b)
 
 
+@needs_gpu
 def test_tensors_of_torch_are_computed_in_place() -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
@@ -50,20 +69,22 @@ def test_tensors_of_torch_are_computed_in_place() -> None:
         assert torch.equal(d, a + b + b)
 
 
-def test_a_graph_replays() -> None:
-    cupy = runtime.cupy()
-    a, b, d = (cupy.asarray(x) for x in given(1000))
+def test_a_graph_replays(any_cuda: Any) -> None:
+    cupy = any_cuda
+    host = given(1000)
+    a, b, d = (cupy.asarray(x) for x in host)
     graph = chained().graph(a, b, d)
     for step in range(3):
-        a[...] = step
+        a.set(np.full(1000, step, np.float32))
         graph.launch()
-        assert np.array_equal(d.get(), (a + b + b).get())
+        assert np.array_equal(d.get(), step + 2 * host[1])
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
     graph.launch(stream)
     stream.synchronize()
 
 
+@needs_gpu
 def test_device_time_is_measured() -> None:
     cupy = runtime.cupy()
     arrays = [cupy.asarray(x) for x in given(1 << 22)]
@@ -75,24 +96,23 @@ def test_device_time_is_measured() -> None:
     assert 1e-6 < cold.median < 1e-2
 
 
-def test_a_fault_is_raised_by_its_call() -> None:
+def test_a_fault_is_raised_by_its_call(any_cuda: Any) -> None:
     f = pick()
-    cupy = runtime.cupy()
-    values, places, found = (
-        cupy.arange(10, dtype=np.float32),
-        cupy.asarray(np.array([3, 1, 9, 0], np.int32)),
-        cupy.zeros(4, np.float32),
-    )
+    where = np.array([3, 1, 9, 0], np.int32)
+    values, places, found = map(any_cuda.asarray, (np.arange(10, dtype=np.float32), where, np.zeros(4, np.float32)))
     f(values, places, found)
     assert found.get().tolist() == [3, 1, 9, 0]
-    places[2] = 10
+    where[2] = 10
+    places.set(where)
     with pytest.raises(KernelError, match="where"):
         f(values, places, found)
-    places[2] = 5
+    where[2] = 5
+    places.set(where)
     f(values, places, found)
     assert found.get().tolist() == [3, 1, 5, 0]
 
 
+@needs_gpu
 def test_the_table_of_limits_is_the_device_s() -> None:
     own = runtime.architecture_of(runtime.current_device())
     if own not in CUDA:
@@ -100,6 +120,7 @@ def test_the_table_of_limits_is_the_device_s() -> None:
     assert runtime.device_limits(parse("cuda")) == CUDA[own]
 
 
+@needs_gpu
 def test_two_devices_are_not_mixed() -> None:
     if runtime.device_count() < 2:
         pytest.skip("one device")
@@ -112,6 +133,7 @@ def test_two_devices_are_not_mixed() -> None:
         chained()(*arrays)
 
 
+@needs_gpu
 def test_the_driver_encodes_tensor_maps() -> None:
     if runtime.architecture_of(runtime.current_device()) != "sm_90a":
         pytest.skip("no device of compute capability 9.0")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import te
+from tensorlang import dtypes
 from tensorlang.errors import BadArgument, InternalError, TargetError
 from tensorlang.ir import threads
-from tensorlang.ir.stmt import Allocate, Barrier, CallMachine, Kernel, Launch, Seq, Stmt, map_children, walk
+from tensorlang.ir.stmt import Allocate, Barrier, CallMachine, Kernel, Seq, walk
 from tensorlang.ir.warp_arrays import WARP
 from tensorlang.runtime.host_program import device_kernels
 from tensorlang.target.c_source import CUDA, module_source
@@ -21,7 +23,7 @@ from tensorlang.target.cuda.sass import disassembler, sass
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tests.target.cuda import tensor_core_chain
 from tests.target.cuda.compiled import compiled, needs_nvrtc
-from tests.target.cuda.tensor_core_gemm import Array, GroupProduct, Product, arrays, kernel, scheduled
+from tests.target.cuda.tensor_core_gemm import Array, GroupProduct, Product, arrays, changed, kernel, scheduled
 
 emulated = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
@@ -39,12 +41,16 @@ CASES: dict[str, Product | GroupProduct] = {
     "bf16, warp groups": GroupProduct(256, 256, 256),
     "f16, warp groups, ReLU": GroupProduct(128, 128, 192, "f16", columns=128, relu=True, stages=3),
     "int8, one warp group": GroupProduct(64, 64, 512, "s8", groups=1, columns=64, stages=2),
+    "e5m2, scaled": Product(128, 128, 192, "e5m2", turned=True, depth=64, scaled=True),
+    "e4m3, GELU": Product(64, 64, 64, "e4m3", True, (64, 64), (32, 16), epilogue=True, stages=2),
+    "e4m3, warp groups": GroupProduct(128, 128, 384, "e4m3", columns=128, stages=3),
+    "f16, sums of f16": Product(64, 64, 96, "f16.f16", block=(64, 64), warp=(32, 32), stages=3),
     "one stage": Product(64, 64, 64, block=(64, 64), warp=(32, 16), stages=1),
     "one warp": Product(32, 32, 64, block=(32, 32), warp=(32, 32), stages=2, swizzled=False),
 }
 INSTRUCTION = {
     "bf16": "HMMA.16816.F32.BF16", "f16": "HMMA.16816.F32", "tf32": "HMMA.1688.F32.TF32", "s8": "IMMA.16832.S8.S8",
-    "u8": "IMMA.16832.U8.U8",
+    "u8": "IMMA.16832.U8.U8", "e5m2": "QMMA.16832.F32.E5M2.E5M2",
 }  # fmt: skip
 CASE = pytest.mark.parametrize("name", CASES)
 
@@ -53,6 +59,7 @@ def text(program: Kernel) -> str:
     return module_source(device_kernels(program), CUDA).text
 
 
+@cache
 def large(p: Product | GroupProduct) -> Kernel:
     """The program on matrices of thousands of rows, for the code that matters."""
     return kernel(replace(p, m=LARGE, n=LARGE, k=LARGE))
@@ -63,7 +70,8 @@ def large(p: Product | GroupProduct) -> Kernel:
     ("name", "arch"),
     [
         ("bf16", "sm_80"), ("bf16", "sm_90a"), ("int8", "sm_80"), ("tf32", "sm_80"), ("bf16, GELU", "sm_90a"),
-        ("bf16, warp groups", "sm_90a"), ("f16, warp groups, ReLU", "sm_90a"),
+        ("bf16, warp groups", "sm_90a"), ("f16, warp groups, ReLU", "sm_90a"), ("e5m2, scaled", "sm_89"),
+        ("e4m3, warp groups", "sm_90a"),
     ],
 )  # fmt: skip
 def test_the_tile_stays_in_registers(name: str, arch: str) -> None:
@@ -75,36 +83,40 @@ def test_the_tile_stays_in_registers(name: str, arch: str) -> None:
 
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
-@pytest.mark.parametrize("name", ["bf16", "int8", "tf32", "bf16, GELU"])
+@pytest.mark.parametrize("name", ["bf16", "int8", "tf32", "bf16, GELU", "e5m2, scaled"])
 def test_the_inner_loop_is_that_of_the_kernel_by_hand(name: str) -> None:
     """tests/target/cuda/kernels/gemm_bf16_mma.cu: 8 loads of the left operand, 4 of the right, 32 products a step."""
     p = CASES[name]
     assert isinstance(p, Product)
-    code = sass(compiled(text(large(p)), "sm_80").cubin)
+    code = sass(compiled(text(large(p)), "sm_89" if p.element == "e5m2" else "sm_80").cubin)
     found = Counter(re.findall(r"\b([A-Z][A-Z0-9]+(?:\.[A-Z0-9_x]+)*)\b", code))
     assert found[INSTRUCTION[p.element]] == 32
     right = {"LDSM.16.M88.4": 12} if p.turned else {"LDSM.16.M88.4": 8, "LDSM.16.MT88.4": 4}
     assert {n: count for n, count in found.items() if n.startswith("LDSM")} == right
     assert found["LDGSTS.E.BYPASS.128"] >= 8
     assert not [n for n in found if n.startswith(("LDL", "STL", "LDS.", "STS"))]
-    wide = "STG.E" if p.epilogue else "STG.E.64"
+    wide = "STG.E" if p.epilogue or p.scaled else "STG.E.64"
     assert found[wide] == 32  # pairs of elements
 
 
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
-def test_warp_groups_multiply_from_shared_memory() -> None:
-    code = sass(compiled(text(large(CASES["bf16, warp groups"])), "sm_90a").cubin)
+@pytest.mark.parametrize(
+    ("name", "instruction"),
+    [("bf16, warp groups", "HGMMA.64x256x16.F32.BF16"), ("e4m3, warp groups", "QGMMA.64x128x32.F32.E4M3.E4M3")],
+)
+def test_warp_groups_multiply_from_shared_memory(name: str, instruction: str) -> None:
+    code = sass(compiled(text(large(CASES[name])), "sm_90a").cubin)
     found = Counter(re.findall(r"\b([A-Z][A-Z0-9]+(?:\.[A-Z0-9_x]+)*)\b", code))
-    assert found["HGMMA.64x256x16.F32.BF16"] == 4
+    assert found[instruction] == 4
     assert found["FENCE.VIEW.ASYNC.S"] == found["BAR.SYNC.DEFER_BLOCKING"]
     assert not [n for n in found if n.startswith(("LDL", "STL", "LDSM", "STS", "HMMA"))]
 
 
 def result(program: Kernel, given: dict[str, Array], mode: str, seed: int) -> Array:
     """The output of a program, emulated."""
-    words = {n: x.copy() if x.dtype.kind in "iuf" and x.dtype != np.float16 else x.view(np.uint16).copy()
-             for n, x in given.items()}  # fmt: skip
+    held = {n: dtypes.info(x.dtype.name) for n, x in given.items()}
+    words = {n: x.view(held[n].bits_dtype if held[n].is_narrow_float else x.dtype).copy() for n, x in given.items()}
     emulate_program(program, words, mode="late" if mode == "late" else "at_once", seed=seed)
     name = list(given)[-1]
     return words[name].view(given[name].dtype)
@@ -115,8 +127,10 @@ def check(p: Product | GroupProduct, got: Array, wanted: Array) -> None:
     if isinstance(p, GroupProduct) or not p.epilogue:
         np.testing.assert_array_equal(got, wanted)
         return
-    half = 2.0**-8 if p.element == "bf16" else 2.0**-11
-    np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=1.01 * half, atol=2e-5)
+    least = ml_dtypes.finfo(got.dtype)
+    half = float(least.eps) / 2
+    atol = max(2e-5, float(least.smallest_subnormal))
+    np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=1.01 * half, atol=atol)
 
 
 @emulated
@@ -134,21 +148,11 @@ SMALL = Product(32, 32, 96, block=(32, 32), warp=(16, 16), stages=3)
 """For the interpreter."""
 
 
-def changed(program: Kernel, change: dict[type[Stmt], Stmt]) -> Kernel:
-    """The program with statements of some kinds replaced in its launches."""
-
-    def visit(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Launch):
-            return replace(stmt, kernel=replace(stmt.kernel, body=visit(stmt.kernel.body)))
-        return change.get(type(stmt)) or map_children(stmt, visit)
-
-    return replace(program, body=visit(program.body))
-
-
 @pytest.mark.parametrize("late", [False, True])
 def test_the_interpreter_finds_no_race(late: bool) -> None:
     programs: list[Product | GroupProduct] = [SMALL, replace(SMALL, n=32, turned=True, epilogue=True, stages=2)]
     programs.append(GroupProduct(64, 64, 128, groups=1, columns=64, stages=2))
+    programs.append(Product(16, 16, 64, "e4m3", True, (16, 16), (16, 16), stages=2))
     for p in programs:
         given, wanted = arrays(p)
         threads.run(kernel(p), given, late=late)
@@ -237,17 +241,3 @@ def test_other_targets_do_not_have_the_instruction() -> None:
 def test_lanes_are_numbered_as_the_fragment_says() -> None:
     with pytest.raises(TargetError, match=r"a thread uses C\.warp\[.*\], which lane .* of its warp holds, not itself"):
         kernel(replace(SMALL, lanes="wrong"))
-
-
-def test_registers_of_warps_need_machine_code() -> None:
-    A = te.placeholder((64,), name="A")
-    B = te.compute((64,), lambda i: A[i] * 2, name="B")
-    C = te.compute((64,), lambda i: B[i] + 1, name="C")
-    s = te.create_schedule(C.op)
-    block, lane = s[C].split("i", 32)
-    s[C].bind(block, te.thread_axis("blockIdx.x"))
-    s[C].bind(lane, te.thread_axis("threadIdx.x"))
-    s[B].compute_at(s[C], block)
-    s[B].set_scope("warp")
-    with pytest.raises(TargetError, match="B has the scope warp, and no machine code works on it"):
-        tensorlang.lower(s, [A, C], target="cuda -arch=sm_80")

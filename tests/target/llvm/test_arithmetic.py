@@ -38,9 +38,9 @@ def _edge_values(dtype: str) -> list[Any]:
 
 
 def _assert_equal(actual: Array, expected: Array, err_msg: str = "") -> None:
-    """Equal dtype and values; NaN equals NaN (which NumPy's check does not know of bfloat16)."""
+    """Equal dtype and values; NaN equals NaN (which NumPy's check does not know of ml_dtypes)."""
     assert actual.dtype == expected.dtype, err_msg
-    if actual.dtype == ml_dtypes.bfloat16:
+    if dtypes.info(actual.dtype.name).is_extension:
         actual, expected = actual.astype(np.float32), expected.astype(np.float32)
     np.testing.assert_array_equal(actual, expected, err_msg=err_msg)
 

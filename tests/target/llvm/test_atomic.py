@@ -18,7 +18,9 @@ Compile = Callable[..., Executable]
 
 
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "min", "max"])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float8_e5m2", "float32", "float64", "int8", "uint8", "int64"]
+)
 @pytest.mark.parametrize("special", [False, True])
 def test_an_update_does_what_the_interpreter_does(compiled: Compile, op: str, dtype: str, special: bool) -> None:
     d = dtypes.info(dtype)

@@ -1,4 +1,4 @@
-"""Half precision: bfloat16 vectors of every length (LLVM's own type aborts the process on some), rounding."""
+"""Narrow floats: bfloat16 vectors of every length (LLVM's own type aborts the process on some), rounding."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from tensorlang import dtypes, te
 from tensorlang.testing.check import check_schedule
 
 
-@pytest.mark.parametrize("extent", [2, 3, 9, 25, 41])
-def test_vectors_of_any_length(extent: int) -> None:
-    A = te.placeholder((extent,), name="A", dtype="bfloat16")
+@pytest.mark.parametrize(
+    ("dtype", "extent"), [*(("bfloat16", n) for n in (2, 3, 9, 25, 41)), ("float8_e5m2", 3), ("float8_e4m3fn", 25)]
+)
+def test_vectors_of_any_length(dtype: str, extent: int) -> None:
+    A = te.placeholder((extent,), name="A", dtype=dtype)
 
     def backwards(i: te.Axis) -> Any:
         return A[extent - 1 - i]
 
     B = te.compute((extent,), lambda i: -backwards(i) * 2 + te.abs(A[i]), name="B")
-    C = te.compute((extent,), lambda i: te.if_then_else(A[i] < 0, te.const(1.5, "bfloat16"), backwards(i)), name="C")
+    C = te.compute((extent,), lambda i: te.if_then_else(A[i] < 0, te.const(1.5, dtype), backwards(i)), name="C")
     D = te.compute((extent,), lambda i: te.floormod(A[i], backwards(i) + 0.5), name="D")
     E = te.compute((extent,), lambda i: te.max(A[2 * (i // 2)], 0).astype("float32"), name="E")
     s = te.create_schedule([B.op, C.op, D.op, E.op])

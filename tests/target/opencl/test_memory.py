@@ -19,7 +19,9 @@ pytestmark = pytest.mark.usefixtures("device")
 HERE = nd.device("opencl")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "uint64", "bool", ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "int8", "uint64", "bool", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
+)
 def test_arrays_go_there_and_back(dtype: Any) -> None:
     values = (np.arange(12).reshape(3, 4) % 5).astype(dtype)
     array = nd.array(values, HERE)

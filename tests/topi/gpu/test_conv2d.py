@@ -13,7 +13,7 @@ from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.testing import check_schedule
 from tensorlang.topi.conv2d_schedule import convolution
 from tensorlang.topi.gpu.conv2d import ConvolutionTile, tile_of, windows_of
-from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, scheduled
+from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, rules_for, scheduled
 from tests.topi.images import relu_of
 
 targets = pytest.mark.parametrize("target", TARGETS)
@@ -30,7 +30,7 @@ def layer(n: int, c: int, size: tuple[int, int], o: int, k: int, layout: str = "
 
 def check(target: str, args: list[Tensor]) -> None:
     """Run the schedule of the last tensor, and compare with the reference."""
-    s: Schedule = topi.schedule(args[-1], "opencl" if target == "opencl" else "cuda -arch=sm_80", tuned=False)
+    s: Schedule = topi.schedule(args[-1], rules_for(target), tuned=False)
     check_schedule(s, args, targets=(target,))
 
 

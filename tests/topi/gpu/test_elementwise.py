@@ -10,7 +10,8 @@ import pytest
 
 from tensorlang import te, topi
 from tensorlang.te.operation import Tensor
-from tests.topi.gpu.device_runs import TARGETS, compiled, has_opencl, needs_nvrtc, run_on, runs, scheduled
+from tests.device_targets import needs_opencl
+from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, run_on, runs, scheduled
 from tests.topi.programs import Array, Given, given
 
 SHAPES = [((1,), "float32"), ((77,), "float32"), ((5003,), "float16"), ((3, 4, 40), "float16"), ((9, 30), "float64")]
@@ -113,7 +114,7 @@ def test_threads_have_16_bytes(shape: tuple[int, ...], dtype: str, word: str) ->
         assert kernel.registers <= 40
 
 
-@pytest.mark.skipif(not has_opencl(), reason="no OpenCL device")
+@needs_opencl
 def test_threads_without_vectors_have_several_elements() -> None:
     x, y = given("x", 700, 301, dtype="float16"), given("y", 700, 700, dtype="float16")
     out = topi.concatenate([x[0], y[0]], 1)

@@ -7,11 +7,13 @@ import pytest
 
 import tensorlang
 from tensorlang import dtypes, topi
+from tensorlang.runtime.host_program import device_kernels
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.gpu.table import FAMILIES as GPU_FAMILIES
 from tensorlang.topi.gpu.table import RULES as GPU_RULES
 from tensorlang.topi.table import OPERATORS, RULES
-from tests.topi.gpu.device_runs import has_opencl
+from tests.device_targets import on_cuda, on_opencl
+from tests.topi.gpu.device_runs import GPU, scheduled
 from tests.topi.programs import Array, close, shape_of
 
 SIZES = {"N": 3, "M": 11, "C": 4, "H": 7, "W": 9, "K": 3, "O": 5, "Q": 2, "D": 8}
@@ -26,13 +28,18 @@ def numbers(tensor: Tensor, seed: int) -> Array:
     return np.asarray(values).astype(info.numpy)
 
 
-@pytest.mark.skipif(not has_opencl(), reason="no OpenCL device")
-@pytest.mark.parametrize("name", OPERATORS)
-def test_values(name: str) -> None:
+def small(name: str) -> list[Tensor]:
+    """Inputs and the output of an operator, of small sizes."""
     operator = OPERATORS[name]
-    dtype = "int8" if name in NARROW else "float32"
-    *inputs, output = operator.tensors([SIZES[size] for size in operator.sizes], dtype)
-    kernel = tensorlang.build(topi.schedule(output, "opencl", tuned=False), [*inputs, output], target="opencl")
+    return operator.tensors([SIZES[size] for size in operator.sizes], "int8" if name in NARROW else "float32")
+
+
+@pytest.mark.parametrize("target", [on_opencl, on_cuda])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_values(name: str, target: str) -> None:
+    operator = OPERATORS[name]
+    *inputs, output = small(name)
+    kernel = tensorlang.build(topi.schedule(output, target, tuned=False), [*inputs, output], target=target)
     arrays = [numbers(tensor, seed) for seed, tensor in enumerate(inputs)]
     made = np.full(shape_of(output), 77, dtypes.info(output.dtype).numpy)
     kernel(*arrays, made)
@@ -41,6 +48,14 @@ def test_values(name: str) -> None:
         close(made, wanted)
     else:
         np.testing.assert_array_equal(made, wanted)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_rules_for_cuda_give_a_program(name: str) -> None:
+    """NVRTC compiles it when the test ends, as all device programs of tests."""
+    *inputs, output = small(name)
+    lowered = tensorlang.lower(scheduled(output), [*inputs, output], target=GPU)
+    assert device_kernels(lowered.kernel)
 
 
 def test_every_family_is_whole() -> None:

@@ -16,7 +16,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
 from tensorlang.topi.gpu.plan import product_tile, stages_of
 from tests.target.cuda.compiled import ARCHITECTURES
-from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, run_on, scheduled
+from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, rules_for, run_on, scheduled
 from tests.topi.images import given, relu_of
 
 GPU = parse("cuda -arch=sm_80")
@@ -34,7 +34,7 @@ def product(
 
 def check(target: str, args: list[Tensor], **sizes: int) -> None:
     """Run the schedule of the last tensor, and compare with the reference."""
-    s = topi.schedule(args[-1], "opencl" if target == "opencl" else GPU, tuned=False)
+    s = topi.schedule(args[-1], rules_for(target), tuned=False)
     check_schedule(s, args, sizes, targets=(target,))
 
 
@@ -59,6 +59,23 @@ def test_few_rows_or_columns(m: int, n: int, k: int, target: str) -> None:
 )
 def test_dtypes(dtype: str, out: str, target: str) -> None:
     check(target, product(36, 40, 24, transpose_b=dtype == "float16", dtype=dtype, out=out))
+
+
+@targets
+def test_terms_in_parts(target: str) -> None:
+    a, b, made = product(20, 17, 1024)
+    bias = te.placeholder((17,), name="bias")
+    out = relu_of(made, bias)
+    assert [stage.name for stage in scheduled(out).stages if stage.name.startswith("C.rf")]
+    check(target, [a, b, bias, out])
+
+
+@targets
+def test_rows_of_tiles_together(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorlang.topi.gpu.matmul.rows_together", lambda *_: 2)
+    args = product(60, 40, 8)
+    assert "blockIdx.x % 2" in str(tensorlang.lower(scheduled(args[-1]), args, target=GPU))
+    check(target, args)
 
 
 @targets
@@ -132,6 +149,7 @@ def test_copies_are_ahead_where_they_are_asynchronous() -> None:
     [
         (1000, 777, 333, False, "float32"),
         (128, 768, 3072, True, "float32"),
+        (256, 256, 8192, False, "float32"),
         (2048, 2048, 2048, False, "float64"),
         (2048, 2048, 2048, True, "float16"),
         (1, 4096, 4096, True, "float32"),

@@ -166,7 +166,7 @@ class _Tree:
     def _identity(self, lanes: int) -> Value:
         dtype = self.operation.dtype
         info = dtypes.info(dtype)
-        least, most = (float("-inf"), float("inf")) if info.is_float else dtypes.limits(dtype)
+        least, most = dtypes.limits(dtype)
         numbers = {"add": -0.0 if info.is_float else 0, "mul": 1, "min": most, "max": least}
         return constant(numbers[self.operation.op], Value("", dtype, lanes))
 

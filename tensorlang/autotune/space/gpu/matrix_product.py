@@ -1,0 +1,92 @@
+"""How a stage is a product of matrices that tensor cores compute: its axes, its operands, and how they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorlang.autotune.model.nest import Access
+from tensorlang.autotune.space.structure import Stage
+from tensorlang.ir.expr import Binary, Cast, Load
+from tensorlang.te.operation import PRECISION
+
+INSTRUCTIONS = {
+    ("bfloat16", "float32"): "bf16",
+    ("float16", "float32"): "f16",
+    ("int8", "int32"): "s8",
+    ("uint8", "int32"): "u8",
+}
+"""dtypes of the operands and of the sums -> what instructions call the elements."""
+TF32 = "tf32"
+DEPTH_BYTES = 32
+"""Bytes of the terms of one mma.sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`rows`, `columns` and `terms` are axes of a product, `batch` those of several; `element` names its operands.
+
+    `left` is read along terms, and so is `right` where it is `turned`; else along columns. `left_across`: along rows.
+    """
+
+    stage: Stage
+    batch: tuple[str, ...]
+    rows: str
+    columns: str
+    terms: str
+    left: Access
+    right: Access
+    left_across: bool
+    turned: bool
+    element: str
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of the operands."""
+        return self.left.itemsize
+
+    @property
+    def depth(self) -> int:
+        """Terms of one mma.sync."""
+        return DEPTH_BYTES // self.itemsize
+
+    def extent(self, axis: str) -> int:
+        return self.stage.extents[axis]
+
+
+def product_of(stage: Stage) -> Product | None:
+    """How a stage is a product of matrices, or of a batch of them, with sums of 32 bits; None when it is not.
+
+    Operands of 16 bits lie either way, bytes with their terms side by side. Products of float32 are made in tf32 where
+    the program allows it.
+    """
+    op = stage.op
+    if len(stage.spatial) < 2 or len(stage.reduce) != 1 or op.reduction is None or len(stage.reads) != 2:
+        return None
+    element = _element(stage)
+    (*batch, rows, columns), (terms,) = stage.spatial, stage.reduce
+    found = {}
+    for read in stage.reads:
+        names = tuple("".join(axis for axis, step in dim if step == 1) for dim in read.dims)
+        if element is None or any(len(dim) > 1 for dim in read.dims) or not set(names[:-2]) <= {*batch, ""}:
+            return None
+        found[names[-2:]] = read
+    left, right = found.get((rows, terms)), found.get((terms, columns))
+    left_across, turned = left is None, right is None
+    left, right = left or found.get((terms, rows)), right or found.get((columns, terms))
+    if left is None or right is None or element is None or (left.itemsize == 1 and (left_across or not turned)):
+        return None
+    return Product(stage, tuple(batch), rows, columns, terms, left, right, left_across, turned, element)
+
+
+def _element(stage: Stage) -> str | None:
+    """What instructions call the operands of a sum of products; None where there is no instruction."""
+    op = stage.op
+    reduction = op.reduction
+    if reduction is None or reduction.reducer.text() != "sum" or reduction.where is not None or reduction.init:
+        return None
+    match reduction.sources:
+        case (Binary(op="mul", a=Cast(value=Load() as a), b=Cast(value=Load() as b)),):
+            return INSTRUCTIONS.get((a.buffer.dtype, op.dtype)) if a.buffer.dtype == b.buffer.dtype else None
+        case (Binary(op="mul", a=Load(), b=Load()),):
+            return TF32 if op.attrs.get(PRECISION) == TF32 else None
+    return None

@@ -1,0 +1,234 @@
+"""Attention on tensor cores: a warp has 16 rows of queries, and goes over all keys with what it needs in registers.
+
+Keys and values of a block are copied to shared memory, swizzled and ahead; ldmatrix brings fragments of them to
+registers, where those of the queries stay. The scores of a block are accumulators; the four lanes of a quad reduce
+their rows, and each lane makes weights of its own scores, which lie as the left operand of the second product wants
+them. What that gives is merged into the sums in the registers of the lane which stores them (FlashAttention: Dao et
+al., 2022 and 2023). Neither scores nor weights are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorlang import dtypes, te
+from tensorlang.ir.expr import Expr, Var
+from tensorlang.schedule import Schedule
+from tensorlang.schedule.stage import Stage
+from tensorlang.te.axis import Axis
+from tensorlang.te.operation import loads
+from tensorlang.topi.attention_schedule import (
+    CAUSAL,
+    GREATEST,
+    KEYS,
+    MERGED,
+    MIXED,
+    QUERIES,
+    ROUNDED,
+    SCALED,
+    SCORE,
+    TENSOR_CORE_KEYS,
+    TOTAL,
+    VALUES,
+    WEIGHT,
+    keys_read,
+    query_tile,
+)
+from tensorlang.topi.gpu.block_tile import Threads, copied_together
+from tensorlang.topi.gpu.blocks import limits
+from tensorlang.topi.gpu.tensor_cores import ELEMENTS, by_fragments, load_fragments, multiplies
+from tensorlang.topi.operator import Anchor, axes_of, compute_op, extent_of
+
+_ROWS, _COLUMNS, _DEPTH = 16, 8, 16
+"""The tile of one mma.sync of 16-bit elements."""
+_QUAD, _DOWN = 4, 8
+"""Lanes along a row of accumulators, and down a column."""
+_CHUNK = 8
+"""Elements of one copy to shared memory."""
+_LINE = 64
+"""Elements that lie in all banks of shared memory."""
+_AT_ONCE = (32, 16)
+"""Columns of values that are mixed and merged at a time: their accumulators are free for the next ones then."""
+_STAGES = 2
+"""Blocks of keys and values that are in shared memory at once."""
+
+
+def takes(s: Schedule, anchor: Anchor, part: Mapping[str, str]) -> bool:
+    """Whether an attention was declared for tensor cores, and the target has them."""
+    if ROUNDED not in part:
+        return False
+    score = compute_op(s, part[SCORE])
+    (dtype,) = {load.buffer.dtype for load in loads(score)}
+    return multiplies(anchor.target, dtype, dtype, score.dtype)
+
+
+def schedule_on_tensor_cores(s: Schedule, anchor: Anchor, part: Mapping[str, str]) -> None:
+    """Schedule an attention that `takes` allows, and what follows it."""
+    main, m = compute_op(s, anchor.main), keys_read(s, dict(part)).shape[-2]
+    n = main.axes[-2].extent
+    warps = query_tile(extent_of(n)) // _ROWS
+    query, keys, values = _read(s, part)
+    for word in (SCALED, WEIGHT):
+        s[part[word]].compute_inline()
+    held = s[s.cache_read(query, "warp", [part[SCORE]])]
+    if anchor.main != anchor.output:
+        s[anchor.main].compute_inline()
+    for word in (SCORE, MIXED, ROUNDED):
+        s[part[word]].set_scope("warp")
+    threads, lane = _output(s, anchor.output, warps)
+    merged, block, columns = _merged(s, part, s[anchor.output], lane)
+    s[part[MIXED]].compute_at(merged, columns)
+    factors = [_product(s, part[MIXED], values, "")]
+    s[part[ROUNDED]].compute_at(merged, block)
+    _weighted(s[part[ROUNDED]])
+    for word in (TOTAL, GREATEST):
+        _by_quads(s[part[word]])
+        s[part[word]].compute_at(merged, block)
+    s[part[SCORE]].compute_at(merged, block)
+    factors.append(_product(s, part[SCORE], keys, ".bt"))
+    held.compute_at(s[anchor.output], threads.loop)
+    load_fragments(held, f"cuda.ldmatrix.a.{_element(s, query)}")
+    _copied(s, query, s[anchor.output], threads.blocks[QUERIES], threads)
+    for copy in (keys, values):
+        _copied(s, copy, merged, block, threads)
+        if _fits_twice(s, (query, keys, values), warps * _ROWS, limits(anchor.target).shared_bytes):
+            s[copy].pipeline(_STAGES)
+    if main.attrs[CAUSAL]:
+        made = [part[word] for word in (SCORE, GREATEST, TOTAL, ROUNDED, MIXED)]
+        loops = (f"{merged.name}.{block.name}", f"{anchor.output}.{threads.blocks[QUERIES].name}")
+        _leave_out_unseen(s, [*made, *factors, keys, values], loops, n, m)
+
+
+def _leave_out_unseen(s: Schedule, stages: Sequence[str], loops: tuple[str, str], n: Expr, m: Expr) -> None:
+    """Compute nothing for blocks of keys that no query of a block sees; `loops` are those over keys and queries."""
+    (b, i), rows = (Var(name) for name in loops), query_tile(extent_of(n))
+    for name in stages:
+        s[name].set_store_predicate(b * TENSOR_CORE_KEYS <= i * rows + (rows - 1) + (m - n))
+
+
+def _fits_twice(s: Schedule, copies: Sequence[str], rows: int, shared: int) -> bool:
+    """Whether two blocks of keys and of values fit into shared memory beside the rows of queries."""
+    query, *others = (s.program.buffers[name] for name in copies)
+    widths = [extent_of(buffer.shape[-1]) or 0 for buffer in others]
+    elements = rows * (extent_of(query.shape[-1]) or 0) + _STAGES * TENSOR_CORE_KEYS * sum(widths)
+    return elements * dtypes.info(query.dtype).bytes <= shared
+
+
+def _copied(s: Schedule, copy: str, host: Stage, place: Axis, threads: Threads) -> None:
+    """Let the threads of a block copy a tile to shared memory, where eight chunks down a column lie in other banks."""
+    *_, row, column = s[copy].op.axis
+    s[copy].compute_at(host, place)
+    width = extent_of(s.program.buffers[copy].shape[-1]) or 0
+    if width % _LINE and width not in (_LINE // 2, _LINE // 4):
+        s[copy].storage_align(row, 2 * _CHUNK, _CHUNK)
+    copied_together(s[copy], (row, column), threads, _CHUNK, wide=True)
+    if not width % _LINE or width in (_LINE // 2, _LINE // 4):
+        s[copy].swizzle()
+
+
+def _element(s: Schedule, factor: str) -> str:
+    """What instructions call the elements of a factor."""
+    return ELEMENTS[s.program.buffers[factor].dtype, "float32"]
+
+
+def _read(s: Schedule, part: Mapping[str, str]) -> tuple[str, str, str]:
+    """Copies in shared memory of queries, keys and values."""
+    names = {load.buffer.name for load in loads(compute_op(s, part[SCORE]))} - {part[KEYS]}
+    (query,) = names
+    users = ((query, SCORE), (part[KEYS], SCORE), (part[VALUES], MIXED))
+    copies = [str(s.name_of(s.cache_read(name, "shared", [part[user]]))) for name, user in users]
+    for word in {QUERIES, KEYS, VALUES} & part.keys():
+        s[part[word]].compute_inline()
+    return copies[0], copies[1], copies[2]
+
+
+def _output(s: Schedule, output: str, warps: int) -> tuple[Threads, Axis]:
+    """Blocks of queries, a warp for 16 of them along z, and its lanes along y and x as accumulators lie in them.
+
+    Returns the threads with the loop over warps, and the loop over the last lanes.
+    """
+    *batch, i, j = axes_of(s, output)
+    stage = s[output]
+    block, row = stage.split(i, _ROWS * warps)
+    warp, row = stage.split(row, _ROWS)
+    half, row = stage.split(row, _DOWN)
+    tile, column = stage.split(j, _COLUMNS)
+    column, pair = stage.split(column, 2)
+    stage.reorder(*batch, block, warp, row, column, tile, half, pair)
+    for axis, tag in ((block, "blockIdx.x"), (warp, "threadIdx.z"), (row, "threadIdx.y"), (column, "threadIdx.x")):
+        stage.bind(axis, tag)
+    if batch:
+        stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.y")
+    for axis in (tile, half):
+        stage.unroll(axis)
+    stage.vectorize(pair)
+    return Threads((_QUAD, _DOWN, warps), warp, {QUERIES: block}), column
+
+
+def _merged(s: Schedule, part: Mapping[str, str], output: Stage, lane: Axis) -> tuple[Stage, Axis, Axis]:
+    """Merge blocks of keys in the registers of the lane that stores them; returns the loops over blocks and columns.
+
+    What a lane holds is stored without what the others do: rows and columns as digits, those of lanes of extent 1.
+    """
+    stage = s[part[MERGED]]
+    at_once = next(w for w in _AT_ONCE if (extent_of(stage.op.axis[-1].extent) or 0) % w == 0)
+
+    def digits(*index: Expr) -> list[Expr]:
+        *batch, i, j = index
+        column = j % at_once
+        return [*batch, *_digits(i), j // at_once, column // _COLUMNS, column % _COLUMNS // 2, column % 2]
+
+    *batch, i, half, row, outer, tile, column, pair = stage.transform_layout(digits)
+    stage.set_scope("local")
+    stage.compute_at(output, lane)
+    (block,) = stage.op.reduce_axis
+    stage.reorder(*batch, block, outer, i, half, row, tile, column, pair)
+    for axis in (outer, half, tile, pair):
+        stage.unroll(axis)
+    return stage, block, outer
+
+
+def _digits(i: Expr) -> tuple[Expr, Expr, Expr]:
+    """A row: the 16 of a warp that it is in, the half of them, and which of the eight."""
+    return i // _ROWS, i % _ROWS // _DOWN, i % _DOWN
+
+
+def _weighted(stage: Stage) -> None:
+    """Let each lane round weights of its own scores."""
+    *batch, i, j = stage.op.axis
+    i, row = stage.split(i, _ROWS)
+    half, row = stage.split(row, _DOWN)
+    tile, column = stage.split(j, _COLUMNS)
+    column, pair = stage.split(column, 2)
+    stage.reorder(*batch, row, column, i, tile, half, pair)
+    stage.bind(row, "threadIdx.y")
+    stage.bind(column, "threadIdx.x")
+    for axis in (tile, half):
+        stage.unroll(axis)
+    stage.vectorize(pair)
+
+
+def _by_quads(stage: Stage) -> None:
+    """Reduce rows of scores by the four lanes that hold each."""
+    *batch, i, half, row = stage.transform_layout(lambda *x: [*x[:-1], *_digits(x[-1])])
+    tile, column = stage.split(stage.op.reduce_axis[0], _COLUMNS)
+    column, pair = stage.split(column, 2)
+    stage.reorder(*batch, i, half, row, column, tile, pair)
+    stage.bind(column, "threadIdx.x")
+    for axis in (half, row, tile, pair):
+        stage.unroll(axis)
+
+
+def _product(s: Schedule, name: str, factor: str, instruction: str) -> str:
+    """Sum a tile of a product in registers; fragments of the right factor are brought there step by step.
+
+    Returns the stage of these.
+    """
+    held = s[s.cache_read(factor, "warp", [name])]
+    depth = extent_of(compute_op(s, name).reduce_axes[0].extent) or _DEPTH
+    loops = by_fragments(s[name], depth, _DEPTH)
+    held.compute_at(s[name], loops.inner)
+    element = _element(s, factor)
+    load_fragments(held, f"cuda.ldmatrix.{'bt' if instruction else 'b'}.{element}")
+    s[name].tensorize(loops.tile, te.intrin(f"cuda.mma.m16n8k16.{element}{instruction}"))
+    return held.name

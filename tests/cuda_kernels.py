@@ -1,0 +1,154 @@
+"""Every CUDA kernel of a run, compiled by NVRTC: what tests print for a device, and what they lower for one.
+
+Both are noticed where they are made: each text of a device program in CUDA C, for whatever target it was made, is
+compiled for all architectures that have its instructions, once a run, at the end of the test that made it first. A text
+that NVRTC refuses is an error of that test. Programs of other processes (builders of tuners, tutorials) go unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorlang.errors import TargetError, TensorlangError
+from tensorlang.ir.stmt import CallMachine, DeviceKernel, Kernel, walk
+from tensorlang.lowering import pipeline
+from tensorlang.lowering.device import split
+from tensorlang.runtime.host_program import device_kernels
+from tensorlang.target.c_source import kernel as printing
+from tensorlang.target.c_source.dialect import CUDA, Dialect
+from tensorlang.target.c_source.source import Module
+from tensorlang.target.cuda import nvrtc
+from tensorlang.target.cuda.intrinsics import check_machine_code
+from tests.target.cuda.compiled import ARCHITECTURES
+
+_MARKER = "not_for_nvrtc"
+"""Marks tests whose texts are wrong on purpose; its argument is the reason."""
+
+
+class CudaKernels:
+    """A plugin of pytest. `folder` belongs to the run: a file for each text and architecture that one of its processes
+    has compiled, with the number of kernels in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        self.waiting: dict[str, Sequence[DeviceKernel]] = {}
+
+    def notice(self, kernels: Sequence[DeviceKernel], text: str) -> None:
+        """Have a text compiled when the running test ends."""
+        self.waiting.setdefault(text, tuple(kernels))
+
+    def compile(self) -> None:
+        """Compile what waits and no process of the run has compiled; fails with the log of what NVRTC refuses."""
+        waiting, self.waiting = self.waiting, {}
+        for text, kernels in waiting.items():
+            for arch in architectures(kernels):
+                place = self.folder / f"{arch}-{hashlib.sha256(text.encode()).hexdigest()}"
+                if not _claimed(place, len(kernels)):
+                    continue
+                try:
+                    nvrtc.compile_cuda(text, arch)
+                except TensorlangError as error:
+                    place.unlink()
+                    pytest.fail(f"a device program of this test does not compile for {arch}: {error}", pytrace=False)
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Texts and kernels compiled so far, by architecture."""
+        texts: Counter[str] = Counter()
+        kernels: Counter[str] = Counter()
+        for place in self.folder.iterdir():
+            arch = place.name.partition("-")[0]
+            texts[arch] += 1
+            kernels[arch] += int(place.read_text(encoding="utf-8"))
+        return {arch: (texts[arch], kernels[arch]) for arch in ARCHITECTURES}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
+        """Compile what a test made, when all that it put in place of ours is gone."""
+        result = yield
+        if item.get_closest_marker(_MARKER):
+            self.waiting.clear()
+        elif nvrtc.is_available():
+            self.compile()
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say how many there were."""
+        if not nvrtc.is_available():
+            terminalreporter.write_line("CUDA kernels were not compiled: no NVRTC (pip install nvidia-cuda-nvrtc)")
+        elif any(texts for texts, _ in self.counts().values()):
+            parts = [f"{kernels} for {arch} ({texts} texts)" for arch, (texts, kernels) in self.counts().items()]
+            terminalreporter.write_line(f"CUDA kernels compiled by NVRTC: {', '.join(parts)}")
+
+
+def architectures(kernels: Sequence[DeviceKernel]) -> tuple[str, ...]:
+    """Those that have the instructions of all kernels; none where another machine's are among them."""
+    codes = [s.code for kernel in kernels for s in walk(kernel.body) if isinstance(s, CallMachine)]
+    if any(code.architecture != "cuda" for code in codes):
+        return ()
+    found = []
+    for arch in ARCHITECTURES:
+        with suppress(TargetError):
+            check_machine_code(kernels, arch)
+            found.append(arch)
+    return tuple(found)
+
+
+def watch(kernels: CudaKernels) -> None:
+    """Have every module's printer and lowering tell of what they make."""
+    module_source, lower_state, to_device = printing.module_source, pipeline.lower_state, split.to_device
+
+    def notice(made: Sequence[DeviceKernel]) -> None:
+        with suppress(TargetError):  # what CUDA C cannot say
+            kernels.notice(made, module_source(made, CUDA).text)
+
+    @wraps(module_source)
+    def printed(made: Sequence[DeviceKernel], dialect: Dialect) -> Module:
+        found = module_source(made, dialect)
+        notice(made)
+        return found
+
+    def telling(lower: Callable[..., Kernel]) -> Callable[..., Kernel]:
+        @wraps(lower)
+        def lowered(*args: Any, **options: Any) -> Kernel:
+            found = lower(*args, **options)
+            if made := device_kernels(found):
+                notice(made)
+            return found
+
+        return lowered
+
+    _replace(module_source, printed)
+    _replace(lower_state, telling(lower_state))
+    # What `lower_state` asks it for may still be refused.
+    _replace(to_device, telling(to_device), but=pipeline)
+
+
+def _replace(function: Callable[..., Any], by: Callable[..., Any], but: Any = None) -> None:
+    """Put a function in place of another one in all modules there are, but one."""
+    for module in list(sys.modules.values()):
+        for name, value in list(vars(module).items()):
+            if value is function and module is not but:
+                setattr(module, name, by)
+
+
+def _claimed(place: Path, kernels: int) -> bool:
+    """Whether this process is the first to make a file."""
+    try:
+        handle = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    except FileExistsError:
+        return False
+    with os.fdopen(handle, "w") as file:
+        file.write(str(kernels))
+    return True

@@ -1,0 +1,94 @@
+"""The net of CUDA kernels: nothing that is printed or lowered escapes it, and what NVRTC refuses fails a test."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tensorlang
+from tensorlang.ir.construct import array, store
+from tensorlang.ir.stmt import CallMachine, DeviceKernel, MachineCode, Seq
+from tensorlang.lowering import pipeline
+from tensorlang.lowering.device import split
+from tensorlang.target.c_source import OPENCL, device_source, kernel
+from tensorlang.target.cuda import nvrtc
+from tests.cuda_kernels import CudaKernels, architectures
+from tests.programs import row_sum
+from tests.target.c_source.device_programs import TX, device_kernel
+from tests.target.cuda.compiled import ARCHITECTURES, needs_nvrtc
+
+A = array("a", (8,))
+RIGHT = device_kernel((A,), store(A, TX, 1.0), (), (8,), name="right")
+
+
+def net_of(request: pytest.FixtureRequest) -> CudaKernels:
+    """The net of this run."""
+    found = [plugin for plugin in request.config.pluginmanager.get_plugins() if isinstance(plugin, CudaKernels)]
+    assert len(found) == 1
+    return found[0]
+
+
+def machine(architecture: str, *features: str) -> DeviceKernel:
+    """A kernel with machine code."""
+    code = MachineCode("code", (), Seq(()), architecture, features)
+    return device_kernel((A,), CallMachine(code, (), Seq(())), (), (32,))
+
+
+def test_every_module_tells_what_it_makes() -> None:
+    watched: tuple[Callable[..., Any], ...] = kernel.module_source, pipeline.lower_state, split.to_device
+    bare = [inspect.unwrap(function) for function in watched]
+    assert not set(bare) & set(watched)
+    for name, module in list(sys.modules.items()):
+        held = [key for key, value in vars(module).items() if any(value is function for function in bare)]
+        assert held == (["to_device"] if module is pipeline else []), name
+
+
+def test_what_is_printed_or_lowered_is_noticed(request: pytest.FixtureRequest) -> None:
+    net = net_of(request)
+    device_source(RIGHT, OPENCL)
+    assert [text for text in net.waiting if " right(" in text]
+    s, args = row_sum(7, 5)
+    tensorlang.lower(s, args, target="interpreter", name="on_no_thread")
+    s["B"].bind("i", "threadIdx.x")
+    tensorlang.lower(s, args, target="interpreter", name="on_threads")
+    assert [text for text in net.waiting if "on_threads_kernel0(" in text]
+    assert not [text for text in net.waiting if "on_no_thread" in text]
+
+
+@needs_nvrtc
+def test_a_text_is_compiled_once_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(nvrtc, "compile_cuda", lambda text, arch: compiled.append(arch))
+    for _ in range(2):  # two processes of a run
+        net = CudaKernels(tmp_path)
+        net.notice((RIGHT, RIGHT), "two kernels")
+        net.compile()
+    assert compiled == list(ARCHITECTURES)
+    assert net.counts() == dict.fromkeys(ARCHITECTURES, (1, 2))
+
+
+@needs_nvrtc
+def test_what_nvrtc_refuses_fails_each_of_its_tests(tmp_path: Path) -> None:
+    net = CudaKernels(tmp_path)
+    for _ in range(2):
+        net.notice((RIGHT,), "no C at all;")
+        with pytest.raises(pytest.fail.Exception, match=r'compile for sm_80: [\s\S]*"no" is undefined'):
+            net.compile()
+    assert set(net.counts().values()) == {(0, 0)}
+
+
+@pytest.mark.not_for_nvrtc("this text is no C at all")
+def test_wrong_texts_are_let_through_where_they_are_meant(request: pytest.FixtureRequest) -> None:
+    net_of(request).notice((RIGHT,), "no C at all;")
+
+
+def test_kernels_are_for_the_architectures_that_have_their_instructions() -> None:
+    assert architectures((RIGHT, machine("cuda", "sm_80"))) == ARCHITECTURES
+    assert architectures((RIGHT, machine("cuda", "sm_89"))) == ("sm_90a",)
+    assert architectures((machine("cuda", "sm_90a"),)) == ("sm_90a",)
+    assert architectures((machine("x86", "avx2"), RIGHT)) == ()
