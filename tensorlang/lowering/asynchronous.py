@@ -7,7 +7,7 @@ for its own groups right before the barrier that lets others read what it copied
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.ir.expr import Buffer, Const, Load, Select
@@ -22,11 +22,12 @@ from tensorlang.te.operation import ComputeOp, PlaceholderOp, buffers
 class Pipeline:
     """The arrays that a loop fills by asynchronous copies: where a group is closed, and where threads wait for it.
 
-    `waits` gives places with the number of groups that may still be under way there. `barriers` count the groups of
-    bulk copies.
+    Groups are closed in the `ahead` iterations before the first one, too. `waits` gives places with the number of
+    groups that may still be under way there. `barriers` count the groups of bulk copies.
     """
 
     arrays: tuple[str, ...]
+    ahead: int
     commit: Address
     waits: tuple[tuple[Address, int], ...]
     barriers: Buffer | None = None
@@ -69,18 +70,13 @@ def pipelines(
         serving = [b for b in barriers if b[:-1] == body and any(b in need for need in needs)]
         if needs and all(not need.isdisjoint(serving) for need in needs):
             found.setdefault((body, array in bulk), {})[array] = (fills[0], serving)
-    return [
-        replace(
-            _pipeline(body, arrays, candidates, places), barriers=_barriers(arrays, candidates) if counted else None
-        )
-        for (body, counted), arrays in found.items()
-    ]
+    made = ((_pipeline(body, arrays, candidates, places), counted) for (body, counted), arrays in found.items())
+    return [replace(pipeline, barriers=_barriers(pipeline)) if counted else pipeline for pipeline, counted in made]
 
 
-def _barriers(arrays: Iterable[str], candidates: Mapping[str, int]) -> Buffer:
+def _barriers(pipeline: Pipeline) -> Buffer:
     """Memory barriers, one for each group that may be under way or waited for."""
-    names = list(arrays)
-    return Buffer(f"{names[0]}.filled", (Const(max(candidates[n] for n in names) + 1, INDEX),), "uint64", "shared")
+    return Buffer(f"{pipeline.arrays[0]}.filled", (Const(pipeline.ahead + 1, INDEX),), "uint64", "shared")
 
 
 def _depth(fill: Place, array: str) -> int | None:
@@ -107,7 +103,8 @@ def _pipeline(
             late = any(r < place[-1] and not any(other[-1] <= r for other in serving) for r in reads)
             pending = max(0, candidates[array] - (place[-1] < commit) - late)
             waits[place] = min(pending, waits.get(place, pending))
-    return Pipeline(tuple(arrays), (*body, commit), tuple(waits.items()))
+    ahead = max(candidates[array] for array in arrays)
+    return Pipeline(tuple(arrays), ahead, (*body, commit), tuple(waits.items()))
 
 
 def _reads(array: str, body: Address, places: Sequence[Place]) -> set[int]:

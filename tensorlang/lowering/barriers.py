@@ -55,11 +55,11 @@ def with_barriers(
     filled: dict[str, Buffer | None] = {}
     under_way: set[int] = set()
 
-    def insert(place: Address, stmt: Stmt, around: Sequence[Loop], early: Collection[str]) -> None:
+    def insert(place: Address, stmt: Stmt, around: Sequence[Loop], early: Mapping[str, int]) -> None:
         number = len(statements)
         waits[number] = stmt
         added.setdefault(place, []).append(number)
-        statements.append(_wait(f"wait{len(waits)}", around, early, derived.scop))
+        statements.append(_wait(f"wait{len(waits)}", around, early))
 
     for kernel in kernels:
         survey = _Survey(derived.scop, derived.plans, together, bulk)
@@ -72,7 +72,7 @@ def with_barriers(
             groups_under_way(kernel.loop, kernel.address, kernel.around, derived, joins, barriers, later or {})
         )
         under_way |= {number for group in groups for number in group.begun}
-        early = {place: _begin_early(place, survey.loops[place[:-1]], joins) for place in barriers}
+        early = {place: _begin_early(place, survey.loops[place[:-1]], joins, derived.scop) for place in barriers}
         for place, stmt, also in _stops(barriers, copies, groups, survey.loops, early):
             insert(place, stmt, survey.loops[place[:-1]], also)
         found += [_placed(place, survey, derived, joins) for place in barriers]
@@ -90,19 +90,20 @@ def _stops(
     copies: Sequence[Pipeline],
     groups: Sequence[Groups],
     loops: Mapping[Address, Sequence[Loop]],
-    early: Mapping[Address, Collection[str]],
-) -> Iterator[tuple[Address, Stmt, Collection[str]]]:
-    """Where threads close groups and wait, in the order of one place, and the loops in whose early iterations, too."""
+    early: Mapping[Address, Mapping[str, int]],
+) -> Iterator[tuple[Address, Stmt, Mapping[str, int]]]:
+    """Where threads close groups and wait, in the order of one place, and in which early iterations of loops, too."""
     for group in groups:
         for place in group.commits:
-            yield place, MachineCommit(group.name), ()
+            yield place, MachineCommit(group.name), {}
     for pipeline in copies:
-        yield pipeline.commit, AsyncCommit(pipeline.barriers), {loop.name for loop in loops[pipeline.commit[:-1]]}
+        filling = loops[pipeline.commit[:-1]][-1].name
+        yield pipeline.commit, AsyncCommit(pipeline.barriers), {filling: pipeline.ahead}
         for place, pending in pipeline.waits:
             yield place, AsyncWait(pending, pipeline.barriers), early[place]
     for group in groups:
         for place, pending in group.waits:
-            yield place, MachineWait(group.name, pending), ()
+            yield place, MachineWait(group.name, pending), {}
     for place in barriers:
         yield place, Barrier(), early[place]
 
@@ -227,20 +228,25 @@ def _cell(plan: BufferPlan, statement: Statement, access: Access) -> tuple[Expr 
     return tuple(binary("floormod", i, m) if m else i for i, m in zip(local, moduli, strict=True))
 
 
-def _begin_early(place: Address, around: Sequence[Loop], joins: Sequence[Join]) -> set[str]:
-    """The loops in whose iterations before the first one, which only fill tiles of later ones, a barrier is needed."""
+def _begin_early(place: Address, around: Sequence[Loop], joins: Sequence[Join], scop: Scop) -> dict[str, int]:
+    """The loops in whose iterations before the first one, which only fill tiles of later ones, a barrier is needed.
+
+    With how many of them there are.
+    """
     here = [join for join in joins if place in join.places]
-    return {loop.name for loop in around if any(join.needs(place, loop) for join in here)}
+    needed = [loop.name for loop in around if any(join.needs(place, loop) for join in here)]
+    return {name: max((s.ahead_by for s in scop.statements if s.ahead == name), default=0) for name in needed}
 
 
-def _wait(name: str, around: Sequence[Loop], early: Collection[str], scop: Scop) -> Statement:
-    """A statement that runs in each iteration of some loops; of those `early`, also where only tiles are filled."""
+def _wait(name: str, around: Sequence[Loop], early: Mapping[str, int]) -> Statement:
+    """A statement that runs in each iteration of some loops; of those `early`, also in so many that only fill tiles."""
     domain: list[Expr] = []
     for loop in around:
-        ahead = (s.ahead_by for s in scop.statements if s.ahead == loop.name and loop.name in early)
-        most = max(ahead, default=0)
         var = Var(loop.name, INDEX)
-        domain += [binary("ge", binary("add", var, most), loop.lower), binary("lt", var, loop.upper)]
+        domain += [
+            binary("ge", binary("add", var, early.get(loop.name, 0)), loop.lower),
+            binary("lt", var, loop.upper),
+        ]
     return Statement(name, name, Role.BARRIER, tuple(loop.name for loop in around), tuple(domain), (), (), ())
 
 

@@ -44,8 +44,9 @@ def joined(cell: Sequence[Expr | None], ranges: Ranges) -> list[Expr | None]:
     digits = [index for index in cell if index is not None and _divides(index)]
     groups: list[list[Expr]] = []
     for index in digits:
-        near = [group for group in groups if any(_share(index, other) for other in group)]
-        groups = [group for group in groups if group not in near] + [[*sum(near, []), index]]
+        near = [any(_share(index, other) for other in group) for group in groups]
+        together = [other for group, is_near in zip(groups, near, strict=True) if is_near for other in group]
+        groups = [group for group, is_near in zip(groups, near, strict=True) if not is_near] + [[*together, index]]
     return [*rest, *(index for group in groups for index in _number(group, ranges))]
 
 
