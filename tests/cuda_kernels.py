@@ -127,6 +127,8 @@ def watch(kernels: CudaKernels) -> None:
                 notice(made)
             return found
 
+        # Warnings name the first line outside of the package, which is not to be this one.
+        lowered.__code__ = lowered.__code__.replace(co_filename=lower.__code__.co_filename)
         return lowered
 
     _replace(module_source, printed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorlang.ir.expr import Buffer, Expr, Var, binary, substitute
@@ -73,6 +73,8 @@ def with_barriers(
         )
         under_way |= {number for group in groups for number in group.begun}
         early = {place: _begin_early(place, survey.loops[place[:-1]], joins, derived.scop) for place in barriers}
+        for pipeline in copies:
+            _count_early(pipeline, survey.loops[pipeline.commit[:-1]][len(kernel.around) :], early)
         for place, stmt, also in _stops(barriers, copies, groups, survey.loops, early):
             insert(place, stmt, survey.loops[place[:-1]], also)
         found += [_placed(place, survey, derived, joins) for place in barriers]
@@ -236,6 +238,17 @@ def _begin_early(place: Address, around: Sequence[Loop], joins: Sequence[Join], 
     here = [join for join in joins if place in join.places]
     needed = [loop.name for loop in around if any(join.needs(place, loop) for join in here)]
     return {name: max((s.ahead_by for s in scop.statements if s.ahead == name), default=0) for name in needed}
+
+
+def _count_early(pipeline: Pipeline, around: Sequence[Loop], early: Mapping[Address, dict[str, int]]) -> None:
+    """Wait in all iterations that close groups of bulk copies, where those of an earlier run of the loop may be left.
+
+    A memory barrier is in use again after as many groups as there are, and threads have to have waited for its last.
+    """
+    *outer, filling = around
+    if pipeline.barriers is not None and any(loop.kind is not LoopKind.BOUND for loop in outer):
+        for place, _ in pipeline.waits:
+            early[place][filling.name] = max(pipeline.ahead, early[place].get(filling.name, 0))
 
 
 def _wait(name: str, around: Sequence[Loop], early: Mapping[str, int]) -> Statement:

@@ -121,6 +121,10 @@ class _Asked:
         """A reduce axis."""
         return te.reduce_axis((0, extent), name=unique(word, set(self.sizes)))
 
+    def present(self, b: Expr, j: Expr, block: int) -> Expr | None:
+        """Whether there is a key j of block b; None where all blocks are whole."""
+        return None if is_whole(self.m, block) else b * block + j < self.m
+
     def near(self, i: Expr, key: Expr) -> Expr | None:
         """Whether queries near query i look at a key; None where all do."""
         if not self.is_causal:
@@ -187,26 +191,15 @@ def _of_blocks(asked: _Asked, block: int) -> Tensor:
     Axes of a block's stages are batches and heads, b (the block), i (the query) and j (the key in the block).
     """
     query, value, n, m = asked.query, asked.value, asked.n, asked.m
-    blocks = te.floordiv(m + (block - 1), block)
+    blocks = _blocks(m, block)
     c, j, b = asked.along("c", query.shape[-1]), asked.along("j", block), asked.along("b", blocks)
 
     def present(b: Expr, j: Expr) -> Expr | None:
-        return None if is_whole(m, block) else b * block + j < m
+        return asked.present(b, j, block)
 
     def counts(b: Expr, i: Expr) -> Expr | None:
         tests = [t for t in (present(b, j.as_expr()), asked.near(i, b * block + j)) if t is not None]
         return te.all(*tests) if tests and not asked.rounds else None
-
-    def in_blocks(rows: Tensor, role: str, word: str) -> Tensor:
-        """Rows by blocks, the last of which is filled up with zeros."""
-
-        def element(*x: Expr) -> Expr:
-            *outer, b, j, c = x
-            there, element = present(b, j), rows(*outer, b * block + j, c)
-            return element if there is None else te.select(there, element, te.const(0, element.dtype))
-
-        made: Tensor = asked.part((*asked.outer, blocks, block, rows.shape[-1]), element, role, word)
-        return made
 
     def scaled_score(*x: Expr) -> Expr:
         b, i, j = x[-3:]
@@ -226,7 +219,7 @@ def _of_blocks(asked: _Asked, block: int) -> Tensor:
     query, count = _whole_rows(asked) if asked.rounds else (query, n)
     rows: tuple[Expr, ...] = (*asked.outer, blocks, count)
     scores: tuple[ExprLike, ...] = (*rows, block)
-    keys = in_blocks(asked.key, KEYS, "keys")
+    keys = _in_blocks(asked, block, asked.key, KEYS, "keys")
     score = asked.part(
         scores, lambda *x: asked.dot(query(*x[:-3], x[-2], c), keys(*x[:-2], x[-1], c), c), SCORE, "score"
     )
@@ -238,7 +231,7 @@ def _of_blocks(asked: _Asked, block: int) -> Tensor:
     total = asked.part(rows, lambda *x: te.sum(weight(*x, j), axis=j, where=counts(*x[-2:])), TOTAL, "sum")
     values, rounded = value, weight
     if asked.rounds:
-        values = in_blocks(value, VALUES, "values")
+        values = _in_blocks(asked, block, value, VALUES, "values")
         rounded = asked.part(scores, lambda *x: weight(*x).astype(value.dtype), ROUNDED, "rounded")
     mixed = asked.part((*rows, value.shape[-1]), mixed_values, MIXED, "mixed")
     shape = (*asked.outer, count, value.shape[-1])
@@ -246,6 +239,24 @@ def _of_blocks(asked: _Asked, block: int) -> Tensor:
     if asked.rounds:
         return asked.whole(lambda *x: sums(*x) * (1.0 / total_weight(*x)))
     return asked.whole(lambda *x: sums(*x) / total_weight(*x))
+
+
+def _blocks(m: Expr, block: int) -> Expr:
+    """How many blocks hold all keys."""
+    return te.floordiv(m + (block - 1), block)
+
+
+def _in_blocks(asked: _Asked, block: int, rows: Tensor, role: str, word: str) -> Tensor:
+    """Keys or values by blocks, the last of which is filled up with zeros."""
+
+    def element(*x: Expr) -> Expr:
+        *outer, b, j, c = x
+        there, element = asked.present(b, j, block), rows(*outer, b * block + j, c)
+        return element if there is None else te.select(there, element, te.const(0, element.dtype))
+
+    shape = (*asked.outer, _blocks(asked.m, block), block, rows.shape[-1])
+    made: Tensor = asked.part(shape, element, role, word)
+    return made
 
 
 def _whole_rows(asked: _Asked) -> tuple[Tensor, Expr]:

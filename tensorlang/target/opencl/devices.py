@@ -69,4 +69,5 @@ def check_extensions(name: str, text: str, device: OpenclDevice) -> None:
     lacking = sorted(set(_EXTENSION.findall(text)) - device.extensions)
     if lacking:
         words = ", ".join(f"{_MEANING[word]} ({word})" if word in _MEANING else word for word in lacking)
-        raise TargetError(f"{name} needs {words}, which {device} does not have; use another dtype, scope 'shared' or -device=")
+        way_out = "use another dtype, scope 'shared' or -device="
+        raise TargetError(f"{name} needs {words}, which {device} does not have; {way_out}")
