@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -120,7 +121,6 @@ def watch(kernels: CudaKernels) -> None:
         return found
 
     def telling(lower: Callable[..., Kernel]) -> Callable[..., Kernel]:
-        @wraps(lower)
         def lowered(*args: Any, **options: Any) -> Kernel:
             found = lower(*args, **options)
             if made := device_kernels(found):
@@ -128,8 +128,8 @@ def watch(kernels: CudaKernels) -> None:
             return found
 
         # Warnings name the first line outside of the package, which is not to be this one.
-        lowered.__code__ = lowered.__code__.replace(co_filename=lower.__code__.co_filename)
-        return lowered
+        code = lowered.__code__.replace(co_filename=lower.__code__.co_filename)
+        return wraps(lower)(FunctionType(code, globals(), closure=lowered.__closure__))
 
     _replace(module_source, printed)
     _replace(lower_state, telling(lower_state))

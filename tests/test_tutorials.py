@@ -23,7 +23,7 @@ SHOWN = {
     "03_legality": (
         "IllegalParallel: s['B'].parallel('k_o')",
         "s['B.rf'].parallel('k_o')",
-        "UncoveredRead: s['P'].compute_at(s['R'], 'i_o')",
+        "UncoveredRead: s['P'].compute_at(s['Q'], 'i_o')",
         "every element computed 1.09 times on average",
         "IllegalOrder: s['jacobi'].reorder('t_o', 'i_o', 'j_o', 't_i', 'i_i', 'j_i')",
         "fails exactly when steps >= 2 and n >= 10",

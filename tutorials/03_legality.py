@@ -71,14 +71,16 @@ Q = te.compute((64,), lambda i: P[i] + P[i + 1] + P[i + 2], name="Q")
 R = te.compute((64,), lambda i: P[i] * Q[i], name="R")
 
 s = te.create_schedule(R.op)
-outer, _ = s[R].split(R.op.axis[0], factor=16)
-error = refused(s[P].compute_at, s[R], outer)
+outer, _ = s[Q].split(Q.op.axis[0], factor=16)
+error = refused(s[P].compute_at, s[Q], outer)
 
 # %% [markdown]
-# So `Q` goes first into the tile of `R`; then both readers are there, and `P` may follow. Each tile computes its own
-# 18 elements of `P`, and `explain` counts what that costs.
+# So the tiles are those of `R`: computed inside of them, `Q` and `P` are there for both readers. Each tile computes its
+# own 18 elements of `P`, and `explain` counts what that costs.
 
 # %%
+s = te.create_schedule(R.op)
+outer, _ = s[R].split(R.op.axis[0], factor=16)
 s[Q].compute_at(s[R], outer)
 s[P].compute_at(s[R], outer)
 check_schedule(s, [X, R])

@@ -142,7 +142,17 @@ class _Waits:
         """Wait before one of the barriers behind which other threads touch what machine code touched."""
         served = [(self._at_barrier(own, join, b), b) for b in self.barriers if b in join.places]
         pending, place = max(served)
+        refilled = self._refilled_early(join, place)
+        if refilled is not None:
+            pending, place = 0, refilled
         self._need(own, place, pending)
+
+    def _refilled_early(self, join: Join, barrier: Address) -> Address | None:
+        """The loop, around a barrier, that fills tiles again before its first iteration, where no group is closed."""
+        body = barrier[:-1]
+        inside = next(spot for spot in self.spots if spot.address[: len(body)] == body)
+        levels = range(self.depth, len(body))
+        return next((body[: k + 1] for k in levels if join.needs(barrier, inside.uniform[k])), None)
 
     def _at_barrier(self, own: _Spot, join: Join, barrier: Address) -> int:
         """How many groups may be under way at a barrier, when it runs for the last time before the access."""
@@ -173,7 +183,7 @@ class _Waits:
             return False
         if level == len(own.body):
             return most <= self._closed(own, wait, 0)
-        return most == 0 and place[: level + 1] != own.address[: level + 1]
+        return most == 0 and (len(place) == level + 1 or place[: level + 1] != own.address[: level + 1])
 
 
 def _distance(join: Join) -> int:

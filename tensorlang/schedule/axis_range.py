@@ -32,6 +32,10 @@ class AxisRange:
         low, end = (int(e.value) if isinstance(e, Const) else None for e in (self.lower, self.upper))
         return low, None if end is None else end - 1
 
+    def earlier(self, count: int) -> AxisRange:
+        """As many values, each `count` lower."""
+        return AxisRange(simple(binary("sub", self.lower, count)), self.extent)
+
     def holds(self, value: Expr) -> tuple[Expr, Expr]:
         """The two conditions that keep a value in the range."""
         return binary("ge", value, self.lower), binary("lt", value, self.upper)

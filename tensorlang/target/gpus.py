@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorlang.target.spec import GpuLimits
+from tensorlang.target.spec import GpuLimits, Target
 
 _KB = 1024
 
@@ -38,5 +38,24 @@ CUDA: dict[str, GpuLimits] = {
 DEFAULT_CUDA = "sm_80"
 """The architecture whose limits hold where no architecture is named and there is no device to ask."""
 
+_MULTIPROCESSORS = {
+    "sm_75": 40,
+    "sm_80": 108,
+    "sm_86": 82,
+    "sm_87": 16,
+    "sm_89": 128,
+    "sm_90": 132,
+    "sm_100": 148,
+    "sm_120": 170,
+}
+
 OPENCL = GpuLimits(max_threads=1024, shared_bytes=32 * _KB, grid=(2**31 - 1, 2**31 - 1, 2**31 - 1))
 """What is taken for granted of an OpenCL device that is not known; a known one tells its own limits."""
+
+
+def multiprocessors(target: Target) -> int | None:
+    """Multiprocessors of a usual product of a target's architecture; None where none is named that is known.
+
+    T4, A100, GeForce 3090, Orin, GeForce 4090, H100, B200, GeForce 5090, by the vendor's data sheets.
+    """
+    return _MULTIPROCESSORS.get(target.cpu.rstrip("a") or DEFAULT_CUDA) if target.kind == "cuda" else None

@@ -254,7 +254,7 @@ def _in_blocks(asked: _Asked, block: int, rows: Tensor, role: str, word: str) ->
         there, element = asked.present(b, j, block), rows(*outer, b * block + j, c)
         return element if there is None else te.select(there, element, te.const(0, element.dtype))
 
-    shape = (*asked.outer, _blocks(asked.m, block), block, rows.shape[-1])
+    shape: tuple[ExprLike, ...] = (*asked.outer, _blocks(asked.m, block), block, rows.shape[-1])
     made: Tensor = asked.part(shape, element, role, word)
     return made
 

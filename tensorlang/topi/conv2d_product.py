@@ -27,6 +27,8 @@ _ACCESS, _STEP = 16, 32
 """Bytes of neighbouring channels that are copied at once, and of terms that one instruction multiplies."""
 _FEWEST = 16
 """Output channels of a group, with fewer of which most of a tile would be computed for nothing."""
+_TOGETHER = 8
+"""Output channels that lie in the registers of the same lanes: a tile of several groups would have others in its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ def conv2d_product(
 
     They take data and weights of one dtype, with sums of 32 bits, whose channels lie side by side: input channels of a
     group in multiples of 16 bytes, those of a window of 32 bytes; output channels in multiples of 16 bytes where it is
-    these that lie side by side in the weights, which they must not for bytes.
+    these that lie side by side in the weights, which they must not for bytes. Of several groups each has a multiple of 8
+    output channels.
     """
     data, images = slide.data, slide.images
     known = [extent_of(e) for e in (images.extent(data, "C"), features, slide.rows, slide.columns)]
@@ -82,7 +85,8 @@ def conv2d_product(
         return None
     fits = p.depth * size % _ACCESS == 0 and p.terms * size % _STEP == 0 and p.features >= _FEWEST
     packed = p.by_features and (size == 1 or p.features * size % _ACCESS)
-    return p if fits and not packed else None
+    cut = p.groups > 1 and p.features % _TOGETHER
+    return p if fits and not packed and not cut else None
 
 
 def declared(p: ConvolutionProduct, name: str) -> Tensor:

@@ -101,17 +101,19 @@ def twice(stages: int = 3) -> Case:
     return Case(s, (A, C))
 
 
-def beside(stages: int = 3) -> Case:
-    """A is copied in bulk, and B by each thread for others."""
-    A, B = te.placeholder((4, 64), name="A"), te.placeholder((4, 64), name="B")
-    C = te.compute((4, 64), lambda i, j: A[i, j] - B[i, 63 - j], name="C")
+def beside(stages: int = 3, others: int = 3, columns: int = 64, rows: int = 1) -> Case:
+    """A is copied in bulk, and B by each thread for others: so many tiles of each, one after the other for each row."""
+    A, B = te.placeholder((4, columns), name="A"), te.placeholder((4, columns), name="B")
+    C = te.compute((4, columns), lambda i, j: A[i, j] - B[i, columns - 1 - j], name="C")
     s = te.create_schedule(C.op)
     shared = [s.cache_read(x, "shared", [C]) for x in (A, B)]
+    s[C].split("i", rows)
     s[C].split("j", 32)
-    on_threads(s[C], {"i": "blockIdx.x", "j_i": "threadIdx.x"})
-    for x in shared:
+    on_threads(s[C], {"i_o": "blockIdx.x", "j_i": "threadIdx.x"})
+    for x, count in zip(shared, (stages, others), strict=True):
         s[x].compute_at(s[C], "j_o")
-        s[x].pipeline(stages)
+        if count > 1:
+            s[x].pipeline(count)
     s[shared[1]].bind("ax1", "threadIdx.x")
     s[shared[0]].bulk_copy()
     return Case(s, (A, B, C))

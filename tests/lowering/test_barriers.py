@@ -10,9 +10,9 @@ import pytest
 from tensorlang import lower, te
 from tensorlang.ir.stmt import Barrier, For, Kernel, Launch, Stmt, children, walk
 from tensorlang.testing.check import check_schedule
-from tests.conformance.test_device_kernels import shared_matmul
 from tests.error.device_programs import over_time, rows
 from tests.programs import Case
+from tests.threaded_programs import shared_matmul
 
 
 def barriers(kernel: Kernel) -> list[int]:

@@ -45,6 +45,8 @@ CASES: dict[str, tuple[Callable[[], Case], dict[str, int]]] = {
     "zeros around": (blurred, {}),
     "the loop runs again": (twice, {}),
     "beside copies of each thread": (beside, {}),
+    "beside copies further ahead": (partial(beside, 2, 4), {}),
+    "one tile in each run of the loop": (partial(beside, 2, 1, 32, 4), {}),
 }
 CASE = pytest.mark.parametrize("name", CASES)
 

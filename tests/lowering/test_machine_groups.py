@@ -73,17 +73,20 @@ def by_lanes(s: Schedule, out: Tensor) -> Any:
     return block
 
 
-def place(s: Schedule, product: tuple[Tensor, Tensor, Tensor], out: Tensor, at: Any, stages: int, ahead: int) -> None:
-    """Compute a product in steps of 64 at a loop, from tiles in shared memory."""
+def place(
+    s: Schedule, product: tuple[Tensor, Tensor, Tensor], out: Tensor, at: Any, stages: int, ahead: int, run: int = 0
+) -> None:
+    """Compute a product in steps of 64 at a loop, from tiles in shared memory; `run`: in so many steps, then again."""
     A, B, C = product
     s[C].set_scope("warp")
     shared = [s.cache_read(x, "shared", [C]) for x in (A, B)]
     s[C].compute_at(s[out], at)
     i, j = s[C].op.axis
     step, k = s[C].split(s[C].op.reduce_axis[0], 64)
-    s[C].reorder(step, i, j, k)
+    steps = s[C].split(step, run) if run else (step,)
+    s[C].reorder(*steps, i, j, k)
     for x in shared:
-        s[x].compute_at(s[C], step)
+        s[x].compute_at(s[C], steps[-1])
         rest, lanes = s[x].split(s[x].fuse(*s[x].op.axis), 8)
         s[x].vectorize(lanes)
         s[x].bind(s[x].split(rest, 128)[1], "threadIdx.x")
@@ -93,11 +96,11 @@ def place(s: Schedule, product: tuple[Tensor, Tensor, Tensor], out: Tensor, at: 
     s[C].tensorize(i, te.intrin("cuda.wgmma.m64n64k64.bf16.bt"))
 
 
-def one(depth: int, stages: int, ahead: int) -> tuple[Schedule, list[Tensor]]:
+def one(depth: int, stages: int, ahead: int, run: int = 0) -> tuple[Schedule, list[Tensor]]:
     product = multiply("", depth)
     out = te.compute((64, 64), lambda i, j: product[2][i, j] + 1, name="out")
     s = te.create_schedule(out.op)
-    place(s, product, out, by_lanes(s, out), stages, ahead)
+    place(s, product, out, by_lanes(s, out), stages, ahead, run)
     return s, [*product[:2], out]
 
 
@@ -135,6 +138,17 @@ def test_without_a_pipeline_the_barrier_that_frees_the_tile_is_waited_at() -> No
     assert sorted(found[:-1]) == ["1 barrier", "1 barrier", "1 commit", "1 update", "1 wait 0"]
     behind = found.index("1 wait 0")
     assert found[behind + 1] == "1 barrier" and found[-1] == "0 wait 0"
+
+
+def test_what_a_loop_fills_before_it_runs_again_is_waited_for() -> None:
+    """The first tiles of a run are written in front of its first iteration, where no group of it has been closed."""
+    made = one(64 * 4, 2, 1, run=2)
+    kernel = lowered(made)
+    assert events(kernel)[:2] == ["1 wait 0", "1 barrier"]
+    given = {name: np.ones((64, 256), ml_dtypes.bfloat16) for name in "AB"}
+    arrays = {**given, "out": np.zeros((64, 64), np.float32)}
+    threads.run(kernel, arrays)
+    np.testing.assert_array_equal(arrays["out"], np.full((64, 64), 257))
 
 
 def test_code_beside_other_statements_of_its_region_waits_for_itself() -> None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import tensorlang
 from tensorlang import dtypes, te, topi
-from tensorlang.ir.expr import Const
 from tensorlang.te.operation import Tensor
-
-Array = npt.NDArray[Any]
-Given = tuple[Tensor, Array]
+from tests.topi.programs import Array, Given, shape_of
 
 
 def given(name: str, *shape: int, dtype: str = "float32") -> Given:
@@ -22,11 +17,6 @@ def given(name: str, *shape: int, dtype: str = "float32") -> Given:
     seed = sum(map(ord, name)) + sum(shape)
     values = np.random.default_rng(seed).integers(-3, 4, shape)
     return te.placeholder(shape, dtype, name), np.asarray(values).astype(dtypes.info(dtype).numpy)
-
-
-def shape_of(tensor: Tensor) -> list[int]:
-    """The shape of a tensor without symbolic sizes."""
-    return [int(extent.value) for extent in tensor.shape if isinstance(extent, Const)]
 
 
 def run(output: Tensor, *inputs: Given, target: str | None = None) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorlang.target.gpus import DEFAULT_CUDA
+from tensorlang.target.gpus import DEFAULT_CUDA, multiprocessors
 from tensorlang.target.spec import GpuLimits, Target
 
 
@@ -34,7 +34,7 @@ class GpuMachine:
         """The machine of a target; for devices that are not in the table a middling one."""
         limits = target.gpu or GpuLimits()
         row = _ROWS.get(target.cpu.rstrip("a") or DEFAULT_CUDA) if target.kind == "cuda" else None
-        return GpuMachine(*(row or _MIDDLING), limits)
+        return GpuMachine(multiprocessors(target) or _MIDDLING_CORES, *(row or _MIDDLING), limits)
 
     @property
     def flops(self) -> float:
@@ -43,15 +43,16 @@ class GpuMachine:
 
 
 _MB = float(1 << 20)
-_ROWS: dict[str, tuple[int, float, int, float, float, float]] = {
-    "sm_75": (40, 1.59e9, 64, 320e9, 1.3e12, 4 * _MB),
-    "sm_80": (108, 1.41e9, 64, 1555e9, 4.5e12, 40 * _MB),
-    "sm_86": (82, 1.70e9, 128, 936e9, 2.5e12, 6 * _MB),
-    "sm_87": (16, 1.30e9, 128, 204e9, 0.6e12, 4 * _MB),
-    "sm_89": (128, 2.52e9, 128, 1008e9, 5.0e12, 72 * _MB),
-    "sm_90": (132, 1.83e9, 128, 3350e9, 5.5e12, 50 * _MB),
-    "sm_100": (148, 1.85e9, 128, 8000e9, 10e12, 126 * _MB),
-    "sm_120": (170, 2.41e9, 128, 1792e9, 8.0e12, 96 * _MB),
+_ROWS: dict[str, tuple[float, int, float, float, float]] = {
+    "sm_75": (1.59e9, 64, 320e9, 1.3e12, 4 * _MB),
+    "sm_80": (1.41e9, 64, 1555e9, 4.5e12, 40 * _MB),
+    "sm_86": (1.70e9, 128, 936e9, 2.5e12, 6 * _MB),
+    "sm_87": (1.30e9, 128, 204e9, 0.6e12, 4 * _MB),
+    "sm_89": (2.52e9, 128, 1008e9, 5.0e12, 72 * _MB),
+    "sm_90": (1.83e9, 128, 3350e9, 5.5e12, 50 * _MB),
+    "sm_100": (1.85e9, 128, 8000e9, 10e12, 126 * _MB),
+    "sm_120": (2.41e9, 128, 1792e9, 8.0e12, 96 * _MB),
 }
-"""T4, A100, GeForce 3090, Orin, GeForce 4090, H100, B200, GeForce 5090."""
-_MIDDLING = (48, 1.5e9, 64, 500e9, 2e12, 4 * _MB)
+"""Of the products that `target.gpus.multiprocessors` names."""
+_MIDDLING_CORES = 48
+_MIDDLING = (1.5e9, 64, 500e9, 2e12, 4 * _MB)

@@ -173,6 +173,8 @@ class _Derivation:
         limits = _limits((*plan.prefix, *plan.own, *plan.init))
         if plan.is_carried:
             values, guards = self._carried(op, plan, boxes, values, guards)
+        if plan.is_ahead:
+            limits[prefix[-1].name] = prefix[-1].range.earlier(stage.tiles_ahead).ends
         for statement in statements_of(op, plan_loops(plan), values, guards, limits, self.state.strict):
             plan.statements.append(len(self.statements))
             if plan.is_ahead:
@@ -427,8 +429,8 @@ class _Derivation:
 
 def _iterations(name: str, loop: AxisRange, statement: Statement) -> tuple[str, Expr, Expr]:
     """The iterations of a loop in which a statement runs: earlier ones, where it makes the tiles of later ones."""
-    ahead = statement.ahead_by if statement.ahead == name else 0
-    return name, simple(binary("sub", loop.lower, ahead)), simple(binary("sub", loop.upper, ahead))
+    own = loop.earlier(statement.ahead_by) if statement.ahead == name else loop
+    return name, own.lower, own.upper
 
 
 def _base(box: Box | None) -> Expr:

@@ -21,13 +21,13 @@ from tensorlang.te.axis import Axis
 from tensorlang.topi.conv2d_schedule import CONV2D, Convolution, convolution
 from tensorlang.topi.gpu.block_tile import compact, copied_together, tiled
 from tensorlang.topi.gpu.plan import (
-    CORES,
     FETCH_COST,
     LEAST_COPY,
     MANY,
     READ_COST,
     WARP,
     Side,
+    cores_of,
     lanes_of_copy,
     stages_of,
 )
@@ -214,7 +214,7 @@ def windows_of(conv: Convolution) -> Windows:
 
 def tile_of(conv: Convolution, target: Target) -> ConvolutionTile:
     """The tile that is done first: see `product_tile`. Its data and weights fit into shared memory."""
-    windows = windows_of(conv)
+    windows, cores = windows_of(conv), cores_of(target)
     features = conv.extents.get("fi") or conv.features or MANY
     high, wide = conv.extents.get("yy", MANY), conv.extents.get("xx", MANY)
     count = conv.extents.get("nn", 1) * (conv.extents.get("ff", 1) if "fi" in conv.axes else _groups(conv))
@@ -233,7 +233,7 @@ def tile_of(conv: Convolution, target: Target) -> ConvolutionTile:
         brought = tile.channels.extent + windows.pixels(tile.rows.extent, tile.columns.extent) / prod(windows.kernel)
         uneven = any(n % side.extent for n, side in zip((features, high, wide), sides, strict=True))
         idle = (_UNEVEN if uneven else 1.0) * -(-tile.threads // WARP) * WARP / tile.threads
-        return -(-blocks // CORES) * area * (1 + reads + FETCH_COST * brought / area) * idle, area
+        return -(-blocks // cores) * area * (1 + reads + FETCH_COST * brought / area) * idle, area
 
     def filled(sides: tuple[Side, Side, Side]) -> ConvolutionTile:
         channel = (

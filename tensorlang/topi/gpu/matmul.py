@@ -15,6 +15,7 @@ from tensorlang.topi.gpu.plan import (
     LEAST_COPY,
     ProductTile,
     Side,
+    cores_of,
     is_thin,
     lanes_of_copy,
     product_tile,
@@ -65,7 +66,8 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
     out = s[anchor.output]
     *batch, i, j = axes_of(s, anchor.output)
     grid = [("blockIdx.z", batch), ("blockIdx.y", [i]), ("blockIdx.x", [j])]
-    together = rows_together(product.m, product.n, (tile.rows.extent, tile.columns.extent))
+    block, cores = (tile.rows.extent, tile.columns.extent), cores_of(anchor.target)
+    together = rows_together(product.m, product.n, block, cores)
     threads = tiled(out, {i: tile.rows, j: tile.columns}, grid, together)
     s[local].compute_at(out, threads.loop)
     outer, step = summed(s[local], tile, where, rank, product.depth)

@@ -11,12 +11,13 @@ import re
 from dataclasses import dataclass
 from math import prod
 
+from tensorlang.target.gpus import multiprocessors
 from tensorlang.target.spec import Target
 
 MANY = 4096
 """Stands for an extent that is not known."""
-CORES = 108
-"""Multiprocessors that should all have a block; as many as an A100 has. A few more or less change little."""
+_CORES = 108
+"""Multiprocessors where the target names no architecture that is known: as many as an A100 has."""
 _ACCESS = 16
 """Bytes of the widest access to memory of one thread."""
 READ_COST = 1.5
@@ -103,6 +104,8 @@ def product_tile(
     parts, which is looked at where there are fewer tiles than multiprocessors.
     """
 
+    cores = cores_of(target)
+
     def blocks(rows: Side, columns: Side) -> int:
         return -(-(m or MANY) // rows.extent) * -(-(n or MANY) // columns.extent) * (batches or 1)
 
@@ -112,22 +115,27 @@ def product_tile(
         reads = READ_COST * (rows.each + columns.each) / (rows.each * columns.each)
         fetches = FETCH_COST * (rows.extent + columns.extent) / area
         steps = (terms or MANY) / parts
-        adding = adding_cost(count * area, parts)
-        return -(-count // CORES) * area * steps * (1 + reads + fetches) + adding, area, parts
+        adding = adding_cost(count * area, parts, cores)
+        return -(-count // cores) * area * steps * (1 + reads + fetches) + adding, area, parts
 
     sides = [_shaped(rows, columns, bits) for rows, columns in _SHAPES]
     few = [parts for parts in PARTS if terms and terms % parts == 0 and terms // parts >= _LEAST_PART and m and n] or [
         1
     ]
-    tiles = [(*pair, parts) for pair in sides for parts in (few if blocks(*pair) < CORES else [1])]
+    tiles = [(*pair, parts) for pair in sides for parts in (few if blocks(*pair) < cores else [1])]
     rows, columns, parts = min(tiles, key=cost)
     depth = {64: 4, 32: 8}.get(max(bits, factor_bits) if bits > _WORD else factor_bits, 16)
     return ProductTile(rows, columns, depth, stages_of(target), parts)
 
 
-def adding_cost(partial: int, parts: int) -> float:
+def cores_of(target: Target) -> int:
+    """Multiprocessors that should all have a block."""
+    return multiprocessors(target) or _CORES
+
+
+def adding_cost(partial: int, parts: int, cores: int) -> float:
     """What adding the parts of sums costs, of so many partial ones: in sums that a multiprocessor could update."""
-    return _ADDING_COST + _PARTIAL_COST * partial / CORES if parts > 1 else 0.0
+    return _ADDING_COST + _PARTIAL_COST * partial / cores if parts > 1 else 0.0
 
 
 def _shaped(rows: Side, columns: Side, bits: int) -> tuple[Side, Side]:
@@ -170,7 +178,7 @@ def lanes_of_copy(elements: int, threads: int, bits: int, length: int | None) ->
     return lanes
 
 
-def rows_together(m: int | None, n: int | None, block: tuple[int, int]) -> int:
+def rows_together(m: int | None, n: int | None, block: tuple[int, int], cores: int) -> int:
     """How many rows of blocks should run side by side, column by column, so that L2 serves most of what they fetch.
 
     Blocks that run at the same time read as many rows of one factor and columns of the other as they cover; in the
@@ -182,8 +190,8 @@ def rows_together(m: int | None, n: int | None, block: tuple[int, int]) -> int:
     down, across = -(-m // block[0]), -(-n // block[1])
 
     def fetched(together: int) -> int:
-        columns = min(across, -(-CORES // together))
-        rows = min(down, together * -(-CORES // (together * across)))
+        columns = min(across, -(-cores // together))
+        rows = min(down, together * -(-cores // (together * across)))
         return rows * block[0] + columns * block[1]
 
     return min((count for count in (1, 2, 4, 8, 16) if down % count == 0), key=fetched)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang.target.spec import Target
 from tensorlang.topi.gpu.blocks import WARP, limits
-from tensorlang.topi.gpu.plan import CORES, MANY, PARTS, adding_cost, rows_together
+from tensorlang.topi.gpu.plan import MANY, PARTS, adding_cost, cores_of, rows_together
 
 GROUP = 128
 """Threads of a warp group."""
@@ -100,8 +100,9 @@ def warp_tile(sizes: Extents, target: Target, in_groups: bool, in_parts: bool) -
     """
     tiles = _TILES + (_GROUP_TILES if in_groups else ())
     found = [t for tile in tiles for t in _sized(tile, sizes, target, in_parts and sizes.m is not None)]
-    best = min(found, key=lambda tile: _cost(tile, sizes), default=None)
-    return None if best is None else replace(best, together=rows_together(sizes.m, sizes.n, best.block))
+    cores = cores_of(target)
+    best = min(found, key=lambda tile: _cost(tile, sizes, cores), default=None)
+    return None if best is None else replace(best, together=rows_together(sizes.m, sizes.n, best.block, cores))
 
 
 def _sized(tile: WarpTile, sizes: Extents, target: Target, in_parts: bool) -> Iterator[WarpTile]:
@@ -111,7 +112,7 @@ def _sized(tile: WarpTile, sizes: Extents, target: Target, in_parts: bool) -> It
     if tile.threads > limits(target).max_threads:
         return
     blocks = _blocks(tile, sizes)
-    for parts in (n for n in PARTS if n == 1 or (in_parts and blocks < CORES)):
+    for parts in (n for n in PARTS if n == 1 or (in_parts and blocks < cores_of(target))):
         length = sizes.length // parts
         if sizes.length % parts or (parts > 1 and length < _LEAST_PART):
             continue
@@ -128,12 +129,12 @@ def _blocks(tile: WarpTile, sizes: Extents) -> int:
     return down * across * (sizes.batches or 1)
 
 
-def _cost(tile: WarpTile, sizes: Extents) -> tuple[float, int, int]:
+def _cost(tile: WarpTile, sizes: Extents, cores: int) -> tuple[float, int, int]:
     """The sums that a multiprocessor could update in the time that its blocks take, reads and copies added."""
     (rows, columns), warp = tile.block, tile.warp
     blocks, area = _blocks(tile, sizes) * tile.parts, rows * columns
     update = _GROUP_RATE if tile.lanes == GROUP else 1 + _READ_COST * sum(warp) / (warp[0] * warp[1])
     fetches = _FETCH_COST * (rows + columns) / area
     steps = sizes.length / tile.parts / DEPTH_BYTES
-    adding = adding_cost(blocks * area, tile.parts)
-    return -(-blocks // CORES) * area * steps * (update + fetches) + adding, area, tile.parts
+    adding = adding_cost(blocks * area, tile.parts, cores)
+    return -(-blocks // cores) * area * steps * (update + fetches) + adding, area, tile.parts

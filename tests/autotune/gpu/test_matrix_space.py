@@ -30,6 +30,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], str, str]] = {
     "bfloat16": ("product", (128, 64, 32), AMPERE, WARPS),
     "int8": ("product", (128, 64, 64, "int8", 1), AMPERE, WARPS),
     "tf32, both turned around": ("tf32", (32, 64, 32, 1, 0), AMPERE, WARPS),
+    "float8 in warp groups": ("product", (64, 64, 128, "float8_e4m3fn", 1), HOPPER, GROUPS),
     "parts": ("product", (16, 32, 1024), AMPERE, PARTS),
     "warp groups": ("product", (64, 64, 256, "bfloat16", 1), HOPPER, GROUPS),
     "batches in warp groups": ("batches", (2, 64, 64, 128, 1), HOPPER, GROUPS),
@@ -71,6 +72,14 @@ def test_candidates_are_legal_within_the_limits_and_right(case: str) -> None:
         assert all(sum(map(buffer_bytes, kernel.shared)) <= limits.shared_bytes for kernel in found)
     made = scheduled(task, sketch, candidates[-1])
     check_schedule(made, arguments_of(task.tensors), targets=("interpreter",))
+
+
+def test_float8_needs_an_architecture_that_has_its_instructions() -> None:
+    names = {}
+    for arch in ("sm_80", "sm_89"):
+        task = create_task(f"{FOLDER / 'narrow.py'}:product", (64, 64, 128, "float8_e5m2", 1), f"cuda -arch={arch}")
+        names[arch] = {sketch.name for sketch in sketches_of(task)}
+    assert WARPS in names["sm_89"] and WARPS not in names["sm_80"]
 
 
 @needs_nvrtc

@@ -14,6 +14,7 @@ import tensorlang
 from tensorlang import dtypes, te
 from tensorlang.ir.stmt import Kernel, Launch, Stmt, map_children
 from tensorlang.schedule import Schedule, Stage
+from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
 
 Array = NDArray[Any]
@@ -224,6 +225,23 @@ def arrays(p: Product | GroupProduct) -> tuple[dict[str, Array], Array]:
     return {**given, "bias": bias, "D": np.zeros((p.m, p.n), kind)}, 0.5 * x * (1 + erf(x * 0.5**0.5))
 
 
+def on_groups(stage: Stage, groups: int, columns: int) -> tuple[Axis, Axis]:
+    """Give a result to blocks, warp groups and their lanes, as wgmma leaves it; the loops of a group and of a pair."""
+    i, j = stage.op.axis
+    bi, bj, i, j = stage.tile(i, j, 64 * groups, columns)
+    group, i = stage.split(i, 64)
+    warp, i = stage.split(i, 16)
+    half, row = stage.split(i, 8)
+    tile, j = stage.split(j, 8)
+    column, pair = stage.split(j, 2)
+    stage.reorder(bi, bj, group, warp, row, column, tile, half, pair)
+    lane = stage.fuse(stage.fuse(warp, row), column)
+    tags = ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")
+    for axis, tag in zip((bi, bj, group, lane), tags, strict=True):
+        stage.bind(axis, te.thread_axis(tag))
+    return group, pair
+
+
 def scheduled_groups(p: GroupProduct) -> tuple[Schedule, tuple[Tensor, ...]]:
     """The program on the tensor cores of warp groups."""
     A, B, bias, C, D = program(Product(p.m, p.n, p.k, p.element, turned=p.turned, a_turned=p.a_turned))
@@ -234,18 +252,7 @@ def scheduled_groups(p: GroupProduct) -> tuple[Schedule, tuple[Tensor, ...]]:
         s[C].set_scope("warp")
     CW = C if p.relu else s.cache_write(C, "warp")
     shared = [s.cache_read(x, "shared", [CW]) for x in (A, B)]
-    i, j = s[D].op.axis
-    bi, bj, i, j = s[D].tile(i, j, 64 * p.groups, p.columns)
-    group, i = s[D].split(i, 64)
-    warp, i = s[D].split(i, 16)
-    half, row = s[D].split(i, 8)
-    tile, j = s[D].split(j, 8)
-    column, pair = s[D].split(j, 2)
-    s[D].reorder(bi, bj, group, warp, row, column, tile, half, pair)
-    lane = s[D].fuse(s[D].fuse(warp, row), column)
-    tags = ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")
-    for axis, tag in zip((bi, bj, group, lane), tags, strict=True):
-        s[D].bind(axis, te.thread_axis(tag))
+    group, pair = on_groups(s[D], p.groups, p.columns)
     s[D].vectorize(pair)
     s[CW].compute_at(s[D], group)
     i, j = s[CW].op.axis

@@ -26,7 +26,15 @@ from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tests.lowering import bulk_programs
 from tests.target.cuda.compiled import compiled, needs_nvrtc
 from tests.target.cuda.fake_cupy import FakeArray, FakeCupy
-from tests.target.cuda.tensor_core_gemm import Array, GroupProduct, Product, arrays, scheduled, scheduled_groups
+from tests.target.cuda.tensor_core_gemm import (
+    Array,
+    GroupProduct,
+    Product,
+    arrays,
+    on_groups,
+    scheduled,
+    scheduled_groups,
+)
 
 emulated = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 HOPPER = "cuda -arch=sm_90a"
@@ -70,18 +78,7 @@ def padded(m: int, n: int, k: int) -> tuple[Any, tuple[Any, ...]]:
     CW = s.cache_write(C, "warp")
     for axis in s[CW].op.axis:
         s[CW].pad(axis, 128)
-    i, j = s[C].op.axis
-    bi, bj, i, j = s[C].tile(i, j, 64 * p.groups, p.columns)
-    group, i = s[C].split(i, 64)
-    warp, i = s[C].split(i, 16)
-    half, row = s[C].split(i, 8)
-    tile, j = s[C].split(j, 8)
-    column, pair = s[C].split(j, 2)
-    s[C].reorder(bi, bj, group, warp, row, column, tile, half, pair)
-    lane = s[C].fuse(s[C].fuse(warp, row), column)
-    tags = ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")
-    for axis, tag in zip((bi, bj, group, lane), tags, strict=True):
-        s[C].bind(axis, te.thread_axis(tag))
+    group, _ = on_groups(s[C], p.groups, p.columns)
     s[CW].compute_at(s[C], group)
     i, j = s[CW].op.axis
     step, inner = s[CW].split(s[CW].op.reduce_axis[0], p.depth)

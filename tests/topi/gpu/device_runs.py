@@ -13,9 +13,9 @@ from tensorlang.target.cuda.report import KernelReport
 from tensorlang.te.operation import Tensor
 from tests.device_targets import DEVICE_TARGETS as TARGETS
 from tests.target.cuda.compiled import ARCHITECTURES, needs_nvrtc
-from tests.topi.programs import Array, Given, close
+from tests.topi.programs import Array, Given, close, shape_of
 
-__all__ = ["TARGETS", "compiled", "needs_nvrtc", "rules_for", "run_on", "runs", "scheduled"]
+__all__ = ["TARGETS", "compiled", "needs_nvrtc", "numbers", "rules_for", "run_on", "runs", "scheduled"]
 
 GPU = "cuda -arch=sm_80"
 
@@ -42,6 +42,12 @@ def run_on(target: str, output: Tensor, shape: Sequence[int], *inputs: Given) ->
 def runs(target: str, output: Tensor, wanted: Array, *inputs: Given) -> None:
     """Check that a schedule computes an array, which was made in float64."""
     close(run_on(target, output, wanted.shape, *inputs), wanted)
+
+
+def numbers(tensor: Tensor) -> Array:
+    """Small whole numbers, whose sums are exact."""
+    rng, info = np.random.default_rng(7), dtypes.info(tensor.dtype)
+    return rng.integers(0 if tensor.dtype == "uint8" else -3, 4, shape_of(tensor)).astype(info.numpy)
 
 
 def compiled(output: Tensor, *inputs: Tensor) -> list[tuple[str, KernelReport]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import config, dtypes, te, topi
+from tensorlang import config, te, topi
 from tensorlang.schedule import Schedule
 from tensorlang.target import parse
 from tensorlang.target.cuda.sass import disassembler
@@ -23,7 +23,7 @@ from tensorlang.topi.gpu.conv2d_tensor_cores import schedule_windows
 from tensorlang.topi.gpu.tensor_cores import WarpTile
 from tensorlang.topi.operator import Anchor
 from tests.target.cuda.compiled import needs_nvrtc
-from tests.topi.programs import Array, shape_of
+from tests.topi.gpu.device_runs import numbers
 
 SUMS = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32"}
 Sizes = tuple[int, int, int, int, int, int]
@@ -31,13 +31,22 @@ Sizes = tuple[int, int, int, int, int, int]
 
 
 def layer(
-    n: Any, h: int, w: int, c: int, o: int, k: int, dtype: str = "float16", kernel: str = "HWIO", **options: Any
+    n: Any,
+    h: int,
+    w: int,
+    c: int,
+    o: int,
+    k: int,
+    dtype: str = "float16",
+    kernel: str = "HWIO",
+    target: str = "cuda",
+    **options: Any,
 ) -> list[Tensor]:
-    """Images in NHWC, weights, and their convolution as it is declared for CUDA."""
+    """Images in NHWC, weights, and their convolution as it is declared for a target."""
     extents = {"O": o, "I": c // options.get("groups", 1), "H": k, "W": k}
     data = te.placeholder((n, h, w, c), dtype, "data")
     weight = te.placeholder([extents[letter] for letter in kernel], dtype, "weight")
-    with parse("cuda"):
+    with parse(target):
         out = topi.conv2d(data, weight, **options, data_layout="NHWC", kernel_layout=kernel, out_dtype=SUMS[dtype])
     return [data, weight, out]
 
@@ -101,12 +110,6 @@ def test_terms_in_parts() -> None:
     check_schedule(s, args, targets=("interpreter",))
 
 
-def numbers(tensor: Tensor) -> Array:
-    """Small whole numbers, whose sums are exact."""
-    rng, info = np.random.default_rng(7), dtypes.info(tensor.dtype)
-    return rng.integers(0 if tensor.dtype == "uint8" else -3, 4, shape_of(tensor)).astype(info.numpy)
-
-
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("mode", ["late", "at_once"])
 @pytest.mark.parametrize(
@@ -152,6 +155,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
     "few output channels": ({"o": 8}, "cuda"),
     "odd output channels side by side": ({"o": 20}, "cuda"),
     "bytes in rows of outputs": ({"c": 32, "dtype": "int8"}, "cuda"),
+    "odd output channels of groups": ({"c": 32, "o": 34, "kernel": "OHWI", "groups": 2}, "cuda"),
     "an older GPU": ({}, "cuda -arch=sm_75"),
     "a CPU": ({}, "llvm"),
 }
@@ -160,11 +164,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_other_convolutions_are_declared_as_ever(name: str) -> None:
     options, target = OTHERWISE[name]
-    p: dict[str, Any] = {"c": 16, "o": 24, "k": 2, "dtype": "float16"} | options
-    data = te.placeholder((1, 5, 6, p["c"]), p["dtype"], "data")
-    weight = te.placeholder((p["k"], p["k"], p["c"], p["o"]), p["dtype"], "weight")
-    with parse(target):
-        out = topi.conv2d(data, weight, data_layout="NHWC", out_dtype=SUMS[p["dtype"]])
+    *_, out = layer(1, 5, 6, **({"c": 16, "o": 24, "k": 2} | options), target=target)
     assert isinstance(out.op, ComputeOp) and out.op.tag != PRODUCT and out.op.reduction is not None
 
 

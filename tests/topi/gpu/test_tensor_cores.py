@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import config, dtypes, te, topi
+from tensorlang import config, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.schedule import Schedule
 from tensorlang.target import GpuLimits, parse
@@ -23,6 +23,7 @@ from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tensorlang.topi.gpu.tensor_cores import WarpTile, fragment_tile, schedule_fragments
 from tensorlang.topi.operator import Anchor
 from tests.target.cuda.compiled import needs_nvrtc
+from tests.topi.gpu.device_runs import numbers
 from tests.topi.programs import Array, shape_of
 
 SUMS = {"int8": "int32", "uint8": "int32"}
@@ -125,12 +126,6 @@ def test_a_symbolic_number_of_rows() -> None:
     s = scheduled(args)
     for m in (1, 70):
         check_schedule(s, args, {"m": m}, targets=("interpreter",))
-
-
-def numbers(tensor: Tensor) -> Array:
-    """Small whole numbers, whose sums are exact."""
-    rng, info = np.random.default_rng(7), dtypes.info(tensor.dtype)
-    return rng.integers(0 if tensor.dtype == "uint8" else -3, 4, shape_of(tensor)).astype(info.numpy)
 
 
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.target import parse
-from tensorlang.topi.gpu.plan import CORES, product_tile, rows_together
+from tensorlang.topi.gpu.plan import cores_of, product_tile, rows_together
 from tensorlang.topi.gpu.warp_tile import Extents, warp_tile
 
 GPU = parse("cuda -arch=sm_80")
+CORES = cores_of(GPU)
 
 
 def parts(m: int | None, n: int, k: int, in_parts: bool = True) -> int:
@@ -24,6 +25,11 @@ def test_terms_are_shared_where_tiles_are_few_and_terms_many() -> None:
     assert parts(256, 256, 256) == 1  # too short
     assert parts(4096, 4096, 16384) == 1  # blocks enough
     assert parts(None, 128, 16384) == parts(128, 128, 16384, in_parts=False) == 1
+
+
+def test_an_architecture_has_its_own_number_of_multiprocessors() -> None:
+    assert [cores_of(parse(f"cuda -arch={arch}")) for arch in ("sm_80", "sm_90a")] == [108, 132]
+    assert cores_of(parse("interpreter")) == CORES
 
 
 def test_products_by_threads_share_terms_too() -> None:
@@ -44,7 +50,7 @@ def fetched(m: int, n: int, block: tuple[int, int], together: int) -> int:
 @pytest.mark.parametrize("m, n", [(4096, 4096), (16384, 4096), (4096, 16384), (1024, 50304)])
 def test_the_order_of_blocks_reads_least_at_a_time(m: int, n: int) -> None:
     block = (128, 128)
-    found = rows_together(m, n, block)
+    found = rows_together(m, n, block, CORES)
     assert (m // block[0]) % found == 0
     seen = {count: fetched(m, n, block, count) for count in (1, 2, 4, 8, 16) if m // block[0] % count == 0}
     assert seen[found] <= min(seen.values()) + 2 * max(block)  # the model rounds the last column up
@@ -52,6 +58,6 @@ def test_the_order_of_blocks_reads_least_at_a_time(m: int, n: int) -> None:
 
 
 def test_rows_of_blocks_stay_as_they_are_where_nothing_is_gained() -> None:
-    assert rows_together(4096, 256, (128, 128)) == 1
-    assert rows_together(37 * 128, 4096, (128, 128)) == 1  # 37 rows of blocks have no groups
-    assert rows_together(None, 4096, (128, 128)) == rows_together(4096, None, (128, 128)) == 1
+    assert rows_together(4096, 256, (128, 128), CORES) == 1
+    assert rows_together(37 * 128, 4096, (128, 128), CORES) == 1  # 37 rows of blocks have no groups
+    assert rows_together(None, 4096, (128, 128), CORES) == rows_together(4096, None, (128, 128), CORES) == 1

@@ -7,18 +7,10 @@ from dataclasses import dataclass
 from tensorlang.autotune.model.nest import Access
 from tensorlang.autotune.space.structure import Stage
 from tensorlang.ir.expr import Binary, Cast, Load
+from tensorlang.target.spec import Target
 from tensorlang.te.operation import PRECISION
-
-INSTRUCTIONS = {
-    ("bfloat16", "float32"): "bf16",
-    ("float16", "float32"): "f16",
-    ("int8", "int32"): "s8",
-    ("uint8", "int32"): "u8",
-}
-"""dtypes of the operands and of the sums -> what instructions call the elements."""
-TF32 = "tf32"
-DEPTH_BYTES = 32
-"""Bytes of the terms of one mma.sync."""
+from tensorlang.topi.gpu.tensor_cores import ELEMENTS, TF32, multiplies
+from tensorlang.topi.gpu.warp_tile import DEPTH_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +45,8 @@ class Product:
         return self.stage.extents[axis]
 
 
-def product_of(stage: Stage) -> Product | None:
-    """How a stage is a product of matrices, or of a batch of them, with sums of 32 bits; None when it is not.
+def product_of(stage: Stage, target: Target) -> Product | None:
+    """How a stage is a product of matrices, or of several, that a target has instructions for; None when it is not.
 
     Operands of 16 bits lie either way, bytes with their terms side by side. Products of float32 are made in tf32 where
     the program allows it.
@@ -62,7 +54,7 @@ def product_of(stage: Stage) -> Product | None:
     op = stage.op
     if len(stage.spatial) < 2 or len(stage.reduce) != 1 or op.reduction is None or len(stage.reads) != 2:
         return None
-    element = _element(stage)
+    element = _element(stage, target)
     (*batch, rows, columns), (terms,) = stage.spatial, stage.reduce
     found = {}
     for read in stage.reads:
@@ -78,7 +70,7 @@ def product_of(stage: Stage) -> Product | None:
     return Product(stage, tuple(batch), rows, columns, terms, left, right, left_across, turned, element)
 
 
-def _element(stage: Stage) -> str | None:
+def _element(stage: Stage, target: Target) -> str | None:
     """What instructions call the operands of a sum of products; None where there is no instruction."""
     op = stage.op
     reduction = op.reduction
@@ -86,7 +78,8 @@ def _element(stage: Stage) -> str | None:
         return None
     match reduction.sources:
         case (Binary(op="mul", a=Cast(value=Load() as a), b=Cast(value=Load() as b)),):
-            return INSTRUCTIONS.get((a.buffer.dtype, op.dtype)) if a.buffer.dtype == b.buffer.dtype else None
+            dtypes = a.buffer.dtype, b.buffer.dtype, op.dtype
+            return ELEMENTS[a.buffer.dtype, op.dtype] if multiplies(target, *dtypes) else None
         case (Binary(op="mul", a=Load(), b=Load()),):
             return TF32 if op.attrs.get(PRECISION) == TF32 else None
     return None

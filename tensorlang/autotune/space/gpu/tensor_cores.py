@@ -19,7 +19,7 @@ from tensorlang.autotune.model.nest import Array
 from tensorlang.autotune.search.sketch import Columns, Mask
 from tensorlang.autotune.space.gpu.block import WORD, limits_of
 from tensorlang.autotune.space.gpu.elements import inline_producers
-from tensorlang.autotune.space.gpu.matrix_product import TF32, Product, product_of
+from tensorlang.autotune.space.gpu.matrix_product import Product, product_of
 from tensorlang.autotune.space.room import Form, Room
 from tensorlang.autotune.space.structure import Group
 from tensorlang.autotune.task import Task
@@ -27,7 +27,7 @@ from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
 from tensorlang.te.axis import Axis
 from tensorlang.topi.gpu.block_tile import Threads, bind_together, copied_together
-from tensorlang.topi.gpu.tensor_cores import by_fragments, in_steps, load_fragments
+from tensorlang.topi.gpu.tensor_cores import TF32, by_fragments, in_steps, load_fragments
 from tensorlang.topi.rows import partial_results
 
 ROWS, COLUMNS, WARP = 16, 8, 32
@@ -55,7 +55,7 @@ def tensor_core_forms(task: Task, group: Group) -> list[Form]:
     """The forms for products of matrices that the target has instructions for; none for other stages."""
     if task.target.kind != "cuda" or task.target.cpu == _OLD or group.parts:
         return []
-    p = product_of(group.main)
+    p = product_of(group.main, task.target)
     limits = task.target.gpu
     if p is None or (limits is not None and prod(map(p.extent, p.batch)) > limits.grid[2]):
         return []
