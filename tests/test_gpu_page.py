@@ -18,7 +18,7 @@ def blocks(language: str) -> list[str]:
 
 def test_programs_print_what_is_shown() -> None:
     programs, shown = blocks("python"), blocks("text")
-    assert len(programs) == len(shown) == 6
+    assert len(programs) == len(shown) == 7
     names: dict[str, Any] = {}
     for program, text in zip(programs, shown, strict=True):
         printed = io.StringIO()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 PLUGIN = "benchmarks.gpu.time_limit"
 NO_TIME = "no time is left for it"
@@ -18,5 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what comes too late."""
+    import pytest
+
     if time.monotonic() - _begin > item.config.getoption("--time-limit"):
         pytest.skip(NO_TIME)

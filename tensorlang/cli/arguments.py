@@ -59,8 +59,14 @@ def task_options(function: F) -> F:
                 metavar="NAME=VALUE",
                 help="An option of a library operator: stride=2, padding=1,2; once for each.",
             ),
-            click.option("--target", metavar="TARGET", default="llvm", show_default=True),
-            click.option("--threads", type=click.IntRange(1), help="Threads of the kernel (default: all cores)."),
+            click.option(
+                "--target",
+                metavar="TARGET",
+                default="llvm",
+                show_default=True,
+                help="llvm is this CPU; opencl, cuda, or with options: 'opencl -device=NAME'.",
+            ),
+            click.option("--threads", type=click.IntRange(1), help="Threads of the kernel on a CPU (default: all cores)."),
         )
     ):
         function = decorate(function)

@@ -7,11 +7,13 @@ import statistics
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tensorlang.autotune import Result, TuningRecord
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.schedule.trace import Trace
+from tensorlang.target.spec import GPU_KINDS
 from tensorlang.words import format_seconds, format_threads, printable
 
 LONGEST_MESSAGE = 300
@@ -51,7 +53,8 @@ def first_messages(result: Result) -> dict[str, str]:
 
 def speed_table(best: TuningRecord, peak: float, comparison: Comparison | None) -> Table:
     """Time, speed and share of the peak, one line a competitor."""
-    table = Table(title=f"{best.workload}, {format_threads(best.threads)}", title_justify="left")
+    place = best.target_text if best.target.get("kind") in GPU_KINDS else format_threads(best.threads)
+    table = Table(title=escape(f"{best.workload}, {place}"), title_justify="left")
     for name, justify in (("", "left"), ("time", "right"), ("GFLOP/s", "right"), ("of peak", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for name, seconds in _lines(best, comparison):

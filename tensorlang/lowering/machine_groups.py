@@ -164,7 +164,7 @@ class _Waits:
     def _closed(self, own: _Spot, place: Address, iterations: int) -> int:
         """How many groups are closed, after that of an iteration, until a place some iterations later."""
         depth = len(own.body)
-        if place[:depth] != own.body:
+        if len(place) <= depth or place[:depth] != own.body:
             return 0
         alike = [spot.commit for spot in self.begun if spot.body == own.body]
         return sum(iterations + (c <= place[depth]) - (c <= own.commit) for c in alike)

@@ -138,7 +138,8 @@ def _sides(stage: str, plan: BufferPlan) -> tuple[int, ...]:
     lead = leading(plan)
     sides = [constant(extent) for extent in plan.buffer.shape[lead:]]
     if plan.copies or plan.lanes or any(plan.moduli[lead:]):
-        raise BadArgument("", f"the tile of {stage} is folded, or not in one piece; a bulk copy fills all of it")
+        why = f"the tile of {stage} is folded, or not in one piece; a bulk copy fills all of it"
+        raise BadArgument("", why, legal=[f"s[{stage!r}].pipeline(stages) in place of rolling_buffer or fold_storage"])
     if any(side is None for side in sides):
         shape = ", ".join(map(str, plan.buffer.shape[lead:]))
         why = f"a bulk copy has a tile of constant size, and {stage} has [{shape}]"

@@ -34,7 +34,8 @@ def check_tensor_name(name: Any) -> str:
 def check_read(name: str, rank: int, index: tuple[Any, ...]) -> tuple[Expr, ...]:
     """Return the index of a read as expressions, after checking its rank and its integer dtype."""
     if len(index) != rank:
-        raise DefinitionError(f"{name} has {rank} dimensions, indexed with {len(index)}", caller())
+        hint = "" if index else "; index it where an element is wanted; topi has functions of whole tensors (topi.cast)"
+        raise DefinitionError(f"{name} has {rank} dimensions, indexed with {len(index)}{hint}", caller())
     parts = tuple(as_expr(i) for i in index)
     for part in parts:
         if not dtypes.info(part.dtype).is_integer:

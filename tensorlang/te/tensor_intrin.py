@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from tensorlang.errors import DefinitionError
@@ -79,9 +80,17 @@ def intrin(name: str) -> TensorIntrin:
     """Return the intrinsic declared last under a name, or one of tensorlang's own (`x86.avx512.vpdpbusd`)."""
     declared = _DECLARED.get(name) or _own(name)
     if not declared:
-        known = sorted({*_DECLARED, *own_names()})
-        raise DefinitionError(f"no intrinsic {name!r}; there are {', '.join(known)}", caller())
+        raise DefinitionError(f"no intrinsic {name!r}; {_offered(name)}", caller())
     return list(declared.values())[-1]
+
+
+def _offered(name: str) -> str:
+    """The families of the intrinsics there are, by their first two words, and the names nearest to `name`."""
+    known = sorted({*_DECLARED, *own_names()})
+    words = [".".join(each.split(".")[:2]) for each in known]
+    families = dict.fromkeys(family if family in known else f"{family}..." for family in words)
+    near = get_close_matches(name, known, n=4)
+    return f"there are {', '.join(families)}" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
 def find_intrin(name: str, key: str) -> TensorIntrin | None:

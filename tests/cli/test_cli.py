@@ -145,6 +145,13 @@ def test_target_shows_what_was_detected_and_measured(capsys: pytest.CaptureFixtu
     assert "peak" not in capsys.readouterr().out
 
 
+def test_target_shows_the_limits_of_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["target", "cuda -arch=sm_90a"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^device +\S", out, re.MULTILINE) and "vectors" not in out
+    assert re.search(r"^threads a block +1024\n.*\n^shared memory +227 KiB a block$", out, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -31,6 +31,13 @@ def turned() -> Case:
     return Case(te.create_schedule(C.op), (A, C))
 
 
+def neighbours() -> Case:
+    """C adds two elements of each row of A."""
+    A = te.placeholder((8, 64), name="A")
+    C = te.compute((8, 62), lambda i, j: A[i, j] + A[i, j + 2], name="C")
+    return Case(te.create_schedule(C.op), (A, C))
+
+
 def masked() -> Case:
     """T is A below the diagonal, and zero elsewhere."""
     A = te.placeholder((64, 64), name="A")
@@ -77,6 +84,13 @@ REFUSALS = {
     ),
     "zeros inside of the array": Refusal(
         masked, (), of("T"), ("a bulk copy has zeros outside of A, and T also where not j <= i",)
+    ),
+    "only what is new of a tile": Refusal(
+        neighbours,
+        (*tiled(1, 16), lambda s: s["A.shared"].rolling_buffer()),
+        COPY,
+        ("the tile of A.shared is folded, or not in one piece",),
+        legal=("s['A.shared'].pipeline(stages) in place of rolling_buffer or fold_storage",),
     ),
     "a copy elsewhere": Refusal(
         doubled,

@@ -104,13 +104,14 @@ def one(depth: int, stages: int, ahead: int, run: int = 0) -> tuple[Schedule, li
     return s, [*product[:2], out]
 
 
-def two() -> tuple[Schedule, list[Tensor]]:
-    first, second = multiply("1", 128), multiply("2", 128)
+def two(depth: int = 128, stages: int = 1, ahead: int = 0, run: int = 0) -> tuple[Schedule, list[Tensor]]:
+    """The sum of two products; tiles of the first one are kept as given."""
+    first, second = multiply("1", depth), multiply("2", depth)
     out = te.compute((64, 64), lambda i, j: first[2][i, j] + second[2][i, j], name="out")
     s = te.create_schedule(out.op)
     at = by_lanes(s, out)
-    for product in (first, second):
-        place(s, product, out, at, 1, 0)
+    place(s, first, out, at, stages, ahead, run)
+    place(s, second, out, at, 1, 0)
     return s, [*first[:2], *second[:2], out]
 
 
@@ -149,6 +150,13 @@ def test_what_a_loop_fills_before_it_runs_again_is_waited_for() -> None:
     arrays = {**given, "out": np.zeros((64, 64), np.float32)}
     threads.run(kernel, arrays)
     np.testing.assert_array_equal(arrays["out"], np.full((64, 64), 257))
+
+
+def test_a_barrier_in_front_of_the_loop_is_waited_at() -> None:
+    """It stands in the body of another loop than the code that it waits for, which runs twice."""
+    found = events(lowered(two(256, 2, 1, run=2)))
+    assert found.count("2 update") == found.count("1 update") == 1
+    assert found[0] == "1 wait 0" and found[1].endswith("barrier")
 
 
 def test_code_beside_other_statements_of_its_region_waits_for_itself() -> None:

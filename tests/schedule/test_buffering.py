@@ -158,6 +158,20 @@ def test_tiles_ahead_of_tiles_find_their_elements(k: int, tile: int, stages: tup
     check_schedule(s, [a, c])
 
 
+@pytest.mark.parametrize(("steps", "stages"), [(1, 4), (2, 5), (3, 4)])
+def test_more_stages_than_steps_in_another_layout(steps: int, stages: int) -> None:
+    """The digits of an index in the first iterations, which begin before the loop, are those of the tiles computed."""
+    a, r = te.placeholder((8, 16 * steps), name="A"), te.reduce_axis((0, 16 * steps), "k")
+    c = te.compute((8,), lambda i: te.sum(a[i, r], axis=r), name="C")
+    s = te.create_schedule(c.op)
+    copy = s.cache_read(a, "local", [c])
+    outer, _ = s[c].split(r, 16)
+    s[copy].transform_layout(lambda i, k: [k // 16, i, k % 16])
+    s[copy].compute_at(s[c], outer)
+    s[copy].pipeline(stages)
+    check_schedule(s, [a, c])
+
+
 def test_buffers_need_a_place() -> None:
     s, _, b, _ = blur()
     for how in ("rolling_buffer", "double_buffer"):

@@ -80,9 +80,12 @@ def test_keys_are_the_same_in_every_process() -> None:
     assert keys == {te.intrin("x86.avx512.vpdpbusd").key}
 
 
-def test_a_name_that_nobody_declared_lists_those_there_are() -> None:
-    with pytest.raises(DefinitionError, match=r"no intrinsic 'x86.vpdp'; there are .*aarch64.neon.sdot, .*vpdpbusd"):
+def test_a_name_that_nobody_declared_lists_the_families_and_the_nearest_names() -> None:
+    families = r"no intrinsic 'x86.vpdp'; there are aarch64\.neon\.\.\., cuda\.ldmatrix\.\.\., .*x86\.avx512\.\.\."
+    with pytest.raises(DefinitionError, match=families + r"; did you mean x86\.avx2\.vpdpbusd"):
         te.intrin("x86.vpdp")
+    with pytest.raises(DefinitionError, match=r"x86\.avx512\.\.\.\n"):
+        te.intrin("wmma_16x16x16")
 
 
 def test_importing_te_does_not_declare_tensorlangs_own_intrinsics() -> None:
