@@ -23,10 +23,11 @@ from tensorlang import dtypes
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir.device.clock import Array, Clock
 from tensorlang.ir.device.copies import Copies
+from tensorlang.ir.device.device_statements import device_statement
 from tensorlang.ir.device.lanes import Code, Compiler, Mask
 from tensorlang.ir.device.memory import Memory, Storage
 from tensorlang.ir.device.sites import Sites
-from tensorlang.ir.device.statements import Block, Run, StatementCompiler, device_statement
+from tensorlang.ir.device.statements import Block, Run, StatementCompiler
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import (
     AsyncCopy,

@@ -1,4 +1,4 @@
-"""The operator library: what each operator computes, its NumPy reference, and a schedule for CPUs."""
+"""The operator library: what each operator computes, its NumPy reference, and schedules for CPUs and GPUs."""
 
 from __future__ import annotations
 

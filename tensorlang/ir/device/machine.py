@@ -7,18 +7,15 @@ too, since a device may let any of them read it.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensorlang.ir.device.clock import WARP, Array
 from tensorlang.ir.device.lanes import Mask, narrowed
+from tensorlang.ir.device.statements import Block, Run, StatementCompiler
 from tensorlang.ir.expr import Const
 from tensorlang.ir.loops import constant_extent, uses
 from tensorlang.ir.stmt import CallMachine, For, If, Seq, Stmt, Store
-
-if TYPE_CHECKING:
-    from tensorlang.ir.device.statements import Block, Run, StatementCompiler
 
 
 def compile_machine(compiler: StatementCompiler, stmt: CallMachine) -> Run:
