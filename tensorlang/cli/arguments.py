@@ -66,7 +66,9 @@ def task_options(function: F) -> F:
                 show_default=True,
                 help="llvm is this CPU; opencl, cuda, or with options: 'opencl -device=NAME'.",
             ),
-            click.option("--threads", type=click.IntRange(1), help="Threads of the kernel on a CPU (default: all cores)."),
+            click.option(
+                "--threads", type=click.IntRange(1), help="Threads of the kernel on a CPU (default: all cores)."
+            ),
         )
     ):
         function = decorate(function)

@@ -21,11 +21,12 @@ _DEFAULT_CACHES = (32768, 1048576, 33554432)
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _FOREIGN_TRIPLE = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 _GENERIC = {"x86_64": "x86-64", "aarch64": "generic"}
+_BLOCK = ("-max_num_threads", "-max_shared_memory_per_block")
 _OPTIONS = {
     "llvm": ("-mcpu", "-mattr", "-mtriple", "-num-cores"),
-    "interpreter": ("-num-cores",),
-    "cuda": ("-arch", "-max_num_threads", "-max_shared_memory_per_block"),
-    "opencl": ("-device", "-max_num_threads", "-max_shared_memory_per_block"),
+    "interpreter": ("-num-cores", *_BLOCK),
+    "cuda": ("-arch", *_BLOCK),
+    "opencl": ("-device", *_BLOCK),
 }
 """The options that a kind of target takes."""
 
@@ -37,7 +38,8 @@ def parse(text: str | Target | None = None) -> Target:
     CPU, `-mattr=+a,-b` changes its features, `-mtriple=TRIPLE` another system, `-num-cores=N` the threads of a parallel
     loop (default: TENSORLANG_NUM_THREADS, else the CPUs this process may use, at most OMP_NUM_THREADS of them).
     `"cuda"` and `"opencl"` are GPUs: `-arch=sm_90a` names the architecture to compile for, `-device=TEXT` the device by
-    a part of its name, and `-max_num_threads=N` and `-max_shared_memory_per_block=BYTES` lower what a block may use.
+    a part of its name, and `-max_num_threads=N` and `-max_shared_memory_per_block=BYTES` lower what a block may use;
+    they set it for the interpreter, whose blocks have 1024 threads and 48 KB otherwise.
     TargetError names what is wrong.
     """
     if text is None:
@@ -55,7 +57,9 @@ def parse(text: str | Target | None = None) -> Target:
     if kind in ("cuda", "opencl"):
         return _gpu(kind, options)
     cores = _cores(options.get("-num-cores"))
-    return Target("interpreter", cores=cores, gpu=GpuLimits()) if kind == "interpreter" else _llvm(options, cores)
+    if kind == "interpreter":
+        return Target("interpreter", cores=cores, gpu=_limited(GpuLimits(), options))
+    return _llvm(options, cores)
 
 
 @cache
@@ -133,9 +137,12 @@ def _gpu(kind: str, options: dict[str, str]) -> Target:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise TargetError(f"unknown architecture -arch={name}; known: {', '.join(CUDA)}{hint}")
     limits = OPENCL if kind == "opencl" else CUDA[name or DEFAULT_CUDA]
-    threads = _limit(options, "-max_num_threads", limits.max_threads)
-    shared = _limit(options, "-max_shared_memory_per_block", limits.shared_bytes)
-    return Target(kind, cpu=name, gpu=replace(limits, max_threads=threads, shared_bytes=shared))
+    return Target(kind, cpu=name, gpu=_limited(limits, options))
+
+
+def _limited(limits: GpuLimits, options: dict[str, str]) -> GpuLimits:
+    threads, shared = (_limit(options, n, m) for n, m in zip(_BLOCK, (limits.max_threads, limits.shared_bytes)))
+    return replace(limits, max_threads=threads, shared_bytes=shared)
 
 
 def _limit(options: dict[str, str], name: str, otherwise: int) -> int:

@@ -39,6 +39,7 @@ from tensorlang.topi.attention_schedule import (
     query_tile,
     schedule_attention,
 )
+from tensorlang.topi.gpu.attention_tensor_cores import fits
 from tensorlang.topi.gpu.tensor_cores import multiplies
 from tensorlang.topi.operator import Operator, Rule, extent_of
 from tensorlang.topi.softmax import LOG2_E, greatest_number
@@ -61,8 +62,8 @@ def attention(
     Dtypes are float16, bfloat16, float32 or float64, the same of all three; of the output too, unless `out_dtype` is
     given. Of 16 bits, scores and sums are in float32. In a block `with tensorlang.target.Target("cuda"):` (sm_80 and
     later) such products are declared for tensor cores: blocks of 64 keys, whose weights are rounded to the dtype of
-    `value`; there d and v have to be multiples of 16. In a block of keys that a query sees some of, a value that is
-    infinite or not a number reaches this query even if it does not see it.
+    `value`; there d and v have to be multiples of 16, and fit the registers (up to 192 both do). In a block of keys
+    that a query sees some of, a value that is infinite or not a number reaches this query even if it does not see it.
 
     `scale` is 1 / sqrt(d) unless given. `is_causal`: query i sees key j only if `j <= i + m - n`, so that the last one
     sees all; m may not be below n. The matrix of scores is never in memory as a whole: of some queries at a time, all
@@ -274,10 +275,12 @@ def _whole_rows(asked: _Asked) -> tuple[Tensor, Expr]:
 
 
 def _is_for_tensor_cores(query: Tensor, value: Tensor) -> bool:
-    """Whether the target in use has tensor cores for both products."""
-    target, widths = Target.current(), (extent_of(query.shape[-1]), extent_of(value.shape[-1]))
-    fitting = all(width is not None and width % TENSOR_CORE_WIDTH == 0 for width in widths)
-    return fitting and target is not None and multiplies(target, query.dtype, value.dtype, "float32")
+    """Whether the target in use has tensor cores for both products, and room for what they need."""
+    target, depth, width = Target.current(), extent_of(query.shape[-1]), extent_of(value.shape[-1])
+    if target is None or not depth or not width or depth % TENSOR_CORE_WIDTH or width % TENSOR_CORE_WIDTH:
+        return False
+    taken = multiplies(target, query.dtype, value.dtype, "float32")
+    return taken and fits(target, extent_of(query.shape[-2]), depth, width)
 
 
 def _seen_only(score: Expr, seen: Expr | None) -> Expr:

@@ -28,7 +28,7 @@ _ACCESS, _STEP = 16, 32
 _FEWEST = 16
 """Output channels of a group, with fewer of which most of a tile would be computed for nothing."""
 _TOGETHER = 8
-"""Output channels that lie in the registers of the same lanes: a tile of several groups would have others in its last."""
+"""Output channels that fragments of sums have side by side: lanes would hold other ones behind a group with a rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def conv2d_product(
 
     They take data and weights of one dtype, with sums of 32 bits, whose channels lie side by side: input channels of a
     group in multiples of 16 bytes, those of a window of 32 bytes; output channels in multiples of 16 bytes where it is
-    these that lie side by side in the weights, which they must not for bytes. Of several groups each has a multiple of 8
-    output channels.
+    these that lie side by side in the weights, which they must not for bytes. Several groups have a multiple of 8
+    output channels each.
     """
     data, images = slide.data, slide.images
     known = [extent_of(e) for e in (images.extent(data, "C"), features, slide.rows, slide.columns)]

@@ -359,6 +359,11 @@ LIMITS = {
         "cuda",
         "needs 262144 bytes of shared memory in a block, and cuda allows",
     ),
+    "shared memory of the interpreter": (
+        *on_a_plane(256, (128, 8), *inside("j_o", "shared"), lambda s: s["B"].storage_align("i", 512, 0)),
+        "interpreter",
+        "narrower elements, or 'interpreter -max_shared_memory_per_block=262144'",
+    ),
     "registers": (
         lambda: rows(256, 256),
         (

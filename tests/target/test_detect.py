@@ -96,7 +96,7 @@ def test_caches_grow_outwards() -> None:
 
 def test_the_interpreter_takes_no_cpu() -> None:
     assert parse("interpreter").gpu == GpuLimits()
-    with pytest.raises(TargetError, match="unknown target option '-mcpu=haswell'; target interpreter takes -num-cores"):
+    with pytest.raises(TargetError, match="unknown target option '-mcpu=haswell'; target interpreter takes -num"):
         parse("interpreter -mcpu=haswell")
 
 
@@ -156,3 +156,9 @@ def test_the_target_in_use() -> None:
     with parse("opencl") as used:
         assert Spec.current(allow_none=False) is used
     assert Spec.current() is None
+
+
+def test_blocks_of_the_interpreter_are_as_large_as_asked() -> None:
+    usual, large = parse("interpreter"), parse("interpreter -max_num_threads=2048 -max_shared_memory_per_block=232448")
+    assert (usual.max_num_threads, usual.max_shared_memory_per_block) == (1024, 49152)
+    assert (large.max_num_threads, large.max_shared_memory_per_block) == (2048, 232448)

@@ -85,7 +85,7 @@ def _stores(stmt: Stmt, name: str, ranges: Ranges, tests: tuple[Expr, ...]) -> I
                 yield from _stores(stmt.orelse, name, ranges, (*tests, ~stmt.cond))
             return
         case For():
-            ranges, tests = inside(stmt, ranges), (*tests, stmt.var < stmt.upper)
+            ranges = inside(stmt, ranges)
         case Let():
             ranges = {**ranges, stmt.var.name: range_of(stmt.value, ranges)}
     for child in children(stmt):

@@ -96,9 +96,11 @@ def _check_strides(declared: TileBuffer, plan: BufferPlan, view: TileView, varia
             if not same(known, have):
                 raise Mismatch(f"the stride {wanted.name} of the intrinsic would be {known} and {have}")
         elif not same(wanted, have):
+            first = () if plan.is_argument else (f"s[{view.array!r}].compute_at(...) first, if it is to hold one tile",)
             raise Mismatch(
                 f"neighbours along dimension {k} of the tile of {view.array} are {have} elements apart, the intrinsic "
                 f"declares {wanted} for {declared.name}",
+                *first,
                 f"pack {view.array} so that the tile is contiguous (cache_read, transform_layout)",
                 f"or declare {declared.name} with strides=[te.var('stride'), ...] in te.decl_buffer",
             )

@@ -32,7 +32,7 @@ class KernelReport:
     def __str__(self) -> str:
         spilled = f", {self.spill_stores} + {self.spill_loads} bytes spilled" if self.spills else ""
         stack = f", {self.stack} bytes of stack" if self.stack else ""
-        return f"{self.name}: {self.registers} registers, {self.shared} bytes shared{stack}{spilled}"
+        return f"{self.name}: {self.registers} registers, {self.shared} bytes of static shared memory{stack}{spilled}"
 
 
 @dataclass(frozen=True, slots=True)

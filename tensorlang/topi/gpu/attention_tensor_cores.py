@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorlang import dtypes, te
+from tensorlang import te
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import loads
 from tensorlang.topi.attention_schedule import (
@@ -35,7 +36,7 @@ from tensorlang.topi.attention_schedule import (
     query_tile,
 )
 from tensorlang.topi.gpu.block_tile import Threads, copied_together
-from tensorlang.topi.gpu.blocks import limits
+from tensorlang.topi.gpu.blocks import WARP, limits
 from tensorlang.topi.gpu.tensor_cores import ELEMENTS, by_fragments, load_fragments, multiplies
 from tensorlang.topi.operator import Anchor, axes_of, compute_op, extent_of
 
@@ -51,15 +52,28 @@ _AT_ONCE = (32, 16)
 """Columns of values that are mixed and merged at a time: their accumulators are free for the next ones then."""
 _STAGES = 2
 """Blocks of keys and values that are in shared memory at once."""
+_BYTES = 2
+"""Bytes of an element."""
+_HELD = 144
+"""Registers for queries and for sums, beside which scores, weights and addresses fit the 255 of a thread."""
+
+
+def fits(target: Target, n: int | None, depth: int, width: int) -> bool:
+    """Whether a target has threads, registers and shared memory for n queries of a depth, and values of a width."""
+    rows, most = query_tile(n), limits(target)
+    held = depth * _ROWS // (2 * WARP) + width * _ROWS // WARP
+    wanted = rows // _ROWS * WARP, _shared_bytes(rows, depth, width, 1)
+    return held <= _HELD and wanted[0] <= most.max_threads and wanted[1] <= most.shared_bytes
 
 
 def takes(s: Schedule, anchor: Anchor, part: Mapping[str, str]) -> bool:
-    """Whether an attention was declared for tensor cores, and the target has them."""
+    """Whether an attention was declared for tensor cores, and the target has them, and room for it."""
     if ROUNDED not in part:
         return False
-    score = compute_op(s, part[SCORE])
+    score, main = compute_op(s, part[SCORE]), compute_op(s, anchor.main)
     (dtype,) = {load.buffer.dtype for load in loads(score)}
-    return multiplies(anchor.target, dtype, dtype, score.dtype)
+    n, width, depth = (extent_of(axis.extent) for axis in (*main.axes[-2:], score.reduce_axes[0]))
+    return multiplies(anchor.target, dtype, dtype, score.dtype) and fits(anchor.target, n, depth or 0, width or 0)
 
 
 def schedule_on_tensor_cores(s: Schedule, anchor: Anchor, part: Mapping[str, str]) -> None:
@@ -89,9 +103,10 @@ def schedule_on_tensor_cores(s: Schedule, anchor: Anchor, part: Mapping[str, str
     held.compute_at(s[anchor.output], threads.loop)
     load_fragments(held, f"cuda.ldmatrix.a.{_element(s, query)}")
     _copied(s, query, s[anchor.output], threads.blocks[QUERIES], threads)
+    depth, width = (extent_of(s.program.buffers[copy].shape[-1]) or 0 for copy in (keys, values))
     for copy in (keys, values):
         _copied(s, copy, merged, block, threads)
-        if _fits_twice(s, (query, keys, values), warps * _ROWS, limits(anchor.target).shared_bytes):
+        if _shared_bytes(warps * _ROWS, depth, width, _STAGES) <= limits(anchor.target).shared_bytes:
             s[copy].pipeline(_STAGES)
     if main.attrs[CAUSAL]:
         made = [part[word] for word in (SCORE, GREATEST, TOTAL, ROUNDED, MIXED)]
@@ -106,12 +121,20 @@ def _leave_out_unseen(s: Schedule, stages: Sequence[str], loops: tuple[str, str]
         s[name].set_store_predicate(b * TENSOR_CORE_KEYS <= i * rows + (rows - 1) + (m - n))
 
 
-def _fits_twice(s: Schedule, copies: Sequence[str], rows: int, shared: int) -> bool:
-    """Whether two blocks of keys and of values fit into shared memory beside the rows of queries."""
-    query, *others = (s.program.buffers[name] for name in copies)
-    widths = [extent_of(buffer.shape[-1]) or 0 for buffer in others]
-    elements = rows * (extent_of(query.shape[-1]) or 0) + _STAGES * TENSOR_CORE_KEYS * sum(widths)
-    return elements * dtypes.info(query.dtype).bytes <= shared
+def _shared_bytes(rows: int, depth: int, width: int, stages: int) -> int:
+    """Shared memory for so many queries, and for so many blocks of keys and of values."""
+    keys = stages * TENSOR_CORE_KEYS
+    return _BYTES * ((rows + keys) * _length(depth) + keys * _length(width))
+
+
+def _length(width: int) -> int:
+    """Elements from one row of a tile to the next: some more than the row has where it is not swizzled."""
+    return width if _is_swizzled(width) else width + _CHUNK
+
+
+def _is_swizzled(width: int) -> bool:
+    """Whether turning the chunks of rows lets eight down a column lie in other banks."""
+    return not width % _LINE or width in (_LINE // 2, _LINE // 4)
 
 
 def _copied(s: Schedule, copy: str, host: Stage, place: Axis, threads: Threads) -> None:
@@ -119,10 +142,10 @@ def _copied(s: Schedule, copy: str, host: Stage, place: Axis, threads: Threads) 
     *_, row, column = s[copy].op.axis
     s[copy].compute_at(host, place)
     width = extent_of(s.program.buffers[copy].shape[-1]) or 0
-    if width % _LINE and width not in (_LINE // 2, _LINE // 4):
+    if not _is_swizzled(width):
         s[copy].storage_align(row, 2 * _CHUNK, _CHUNK)
     copied_together(s[copy], (row, column), threads, _CHUNK, wide=True)
-    if not width % _LINE or width in (_LINE // 2, _LINE // 4):
+    if _is_swizzled(width):
         s[copy].swizzle()
 
 

@@ -21,7 +21,8 @@ def schedule_conv2d_product(s: Schedule, anchor: Anchor) -> None:
     Without tensor cores, or where the windows do not suit them, they are laid out in global memory first.
     """
     main = product_before(s, anchor.main)
-    tile = fragment_tile(s, Anchor(main, main, anchor.target))
+    in_groups_of_channels = len(axes_of(s, main)) > 2  # whose ends tiles of warp groups would have to be cut at
+    tile = fragment_tile(s, Anchor(main, main, anchor.target), by_warps=in_groups_of_channels)
     if tile is None:
         schedule_product(s, Anchor(main, main, anchor.target))
         schedule_points(s, anchor)

@@ -62,8 +62,8 @@ _ACCESS = 16
 """Bytes of one copy to shared memory."""
 
 
-def fragment_tile(s: Schedule, anchor: Anchor) -> WarpTile | None:
-    """The tile of a product on tensor cores; None where they do not take it.
+def fragment_tile(s: Schedule, anchor: Anchor, by_warps: bool = False) -> WarpTile | None:
+    """The tile of a product on tensor cores, `by_warps` alone or in warp groups too; None where they do not take it.
 
     They take products of one dtype of `ELEMENTS` on sm_80 and later, and of float32 where tf32 is allowed: A given as
     [m, k] and B as [n, k], or either one the other way round if its elements have 16 bits or are tf32. The number of
@@ -79,7 +79,7 @@ def fragment_tile(s: Schedule, anchor: Anchor) -> WarpTile | None:
     across = ((product.a_transposed, product.m), (not product.b_transposed, product.n))
     if element != TF32 and any(lies and (extent is None or extent * size % _ACCESS) for lies, extent in across):
         return None
-    in_groups = element != TF32 and architecture == _HOPPER and depth * size % GROUP_BYTES == 0
+    in_groups = not by_warps and element != TF32 and architecture == _HOPPER and depth * size % GROUP_BYTES == 0
     extents = Extents(product.m, product.n, product.batches, depth * size, size)
     return warp_tile(extents, anchor.target, in_groups, in_parts=not product.batch)
 

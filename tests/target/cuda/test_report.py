@@ -45,7 +45,7 @@ def test_each_kernel_has_its_own_numbers() -> None:
     assert report["second"] == KernelReport("second", "sm_80", 32, 1, 416, 864, 892, 400, 364)
     assert report["second"].spills == 1756
     assert str(report["second"]) == (
-        "second: 32 registers, 400 bytes shared, 416 bytes of stack, 864 + 892 bytes spilled"
+        "second: 32 registers, 400 bytes of static shared memory, 416 bytes of stack, 864 + 892 bytes spilled"
     )
     assert not report.clean
 

@@ -20,6 +20,7 @@ from tensorlang.target.cuda.sass import disassembler
 from tensorlang.te.operation import Tensor
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tensorlang.topi.attention import attention_reference
+from tensorlang.topi.gpu.attention_tensor_cores import fits
 from tests.target.cuda.compiled import ARCHITECTURES, needs_nvrtc
 from tests.topi.gpu.device_runs import GPU
 from tests.topi.programs import Array, close, given
@@ -111,7 +112,18 @@ def test_what_follows_is_computed_in_the_registers_of_the_output() -> None:
     assert text.count("launch") == 1 and "cuda.mma.m16n8k16.bf16" in text
 
 
-@pytest.mark.parametrize(("dtype", "depth", "target"), [("float16", 24, GPU), ("float16", 16, "")])
+def test_what_a_block_needs_fits_the_target() -> None:
+    large, small = parse(GPU), parse("cuda -arch=sm_86")
+    for widths in ((128, 128), (192, 192), (64, 256)):
+        assert fits(large, 128, *widths) and fits(small, 128, *widths)
+    assert fits(large, 128, 512, 32) and not fits(small, 128, 512, 32), "shared memory"
+    assert not fits(large, 128, 256, 256), "registers"
+    assert not fits(parse(f"{GPU} -max_num_threads=64"), 128, 64, 64), "threads"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "depth", "target"), [("float16", 24, GPU), ("float16", 256, GPU), ("float16", 16, "")]
+)
 def test_other_forms_are_declared_for_threads(dtype: str, depth: int, target: str) -> None:
     q, k, v = (te.placeholder((1, 64, depth), dtype, name=name) for name in "qkv")
     if target:

@@ -103,6 +103,13 @@ def test_a_symbolic_number_of_images() -> None:
     check_schedule(scheduled(args), args, {"n": 3}, targets=("interpreter",))
 
 
+def test_groups_of_channels_are_made_by_warps() -> None:
+    args = layer(te.var("n"), 5, 5, 64, 48, 2, kernel="OHWI", groups=2)
+    s = scheduled(args, "sm_90a")
+    assert "cuda.mma" in str(s.trace) and "cuda.wgmma" not in str(s.trace)
+    check_schedule(s, args, {"n": 1}, targets=("interpreter",))
+
+
 def test_terms_in_parts() -> None:
     args = residual(layer(1, 4, 4, 16, 16, 3, padding=1))
     s = scheduled(args, tile=WarpTile((32, 32), (16, 16), depth=16, stages=2, parts=3))
