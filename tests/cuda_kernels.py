@@ -30,6 +30,8 @@ from tensorlang.target.c_source.dialect import CUDA, Dialect
 from tensorlang.target.c_source.source import Module
 from tensorlang.target.cuda import nvrtc
 from tensorlang.target.cuda.intrinsics import check_machine_code
+from tensorlang.target.cuda.nvrtc import Compiled
+from tensorlang.target.cuda.spills import compile_without_spills
 from tests.target.cuda.compiled import ARCHITECTURES
 
 _MARKER = "not_for_nvrtc"
@@ -59,10 +61,13 @@ class CudaKernels:
                 if not _claimed(place, len(kernels)):
                     continue
                 try:
-                    nvrtc.compile_cuda(text, arch)
+                    made = compile_without_spills(text, arch)
                 except TensorlangError as error:
                     place.unlink()
                     pytest.fail(f"a device program of this test does not compile for {arch}: {error}", pytrace=False)
+                if spilled := _spilled_products(kernels, made):
+                    place.unlink()
+                    pytest.fail(f"a product of this test spills on {arch}: {spilled}", pytrace=False)
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Texts and kernels compiled so far, by architecture."""
@@ -104,6 +109,16 @@ def architectures(kernels: Sequence[DeviceKernel]) -> tuple[str, ...]:
             check_machine_code(kernels, arch)
             found.append(arch)
     return tuple(found)
+
+
+def _spilled_products(kernels: Sequence[DeviceKernel], made: Compiled) -> str:
+    """What the assembler says of kernels that spill although they multiply on tensor cores."""
+    products = {
+        kernel.name
+        for kernel in kernels
+        if any(isinstance(s, CallMachine) and "mma" in s.code.name for s in walk(kernel.body))
+    }
+    return "; ".join(str(k) for k in made.report.kernels if k.spills and k.name in products)
 
 
 def watch(kernels: CudaKernels) -> None:
