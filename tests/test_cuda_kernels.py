@@ -16,7 +16,8 @@ from tensorlang.ir.stmt import CallMachine, DeviceKernel, MachineCode, Seq
 from tensorlang.lowering import pipeline
 from tensorlang.lowering.device import split
 from tensorlang.target.c_source import OPENCL, device_source, kernel
-from tensorlang.target.cuda import nvrtc
+from tensorlang.target.cuda.nvrtc import Compiled
+from tests import cuda_kernels
 from tests.cuda_kernels import CudaKernels, architectures
 from tests.programs import row_sum
 from tests.target.c_source.device_programs import TX, device_kernel
@@ -63,13 +64,41 @@ def test_what_is_printed_or_lowered_is_noticed(request: pytest.FixtureRequest) -
 @needs_nvrtc
 def test_a_text_is_compiled_once_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    monkeypatch.setattr(nvrtc, "compile_cuda", lambda text, arch: compiled.append(arch))
+
+    def compile_text(text: str, arch: str) -> Compiled:
+        compiled.append(arch)
+        return told(0)
+
+    monkeypatch.setattr(cuda_kernels, "compile_without_spills", compile_text)
     for _ in range(2):  # two processes of a run
         net = CudaKernels(tmp_path)
         net.notice((RIGHT, RIGHT), "two kernels")
         net.compile()
     assert compiled == list(ARCHITECTURES)
     assert net.counts() == dict.fromkeys(ARCHITECTURES, (1, 2))
+
+
+def told(spilled: int) -> Compiled:
+    """What a compiler says of a kernel that keeps so many bytes in local memory."""
+    lines = (
+        "ptxas info    : Compiling entry function 'right' for 'sm_80'",
+        "ptxas info    : Function properties for right",
+        f"    0 bytes stack frame, {spilled} bytes spill stores, 0 bytes spill loads",
+    )
+    return Compiled("", "sm_80", (), b"", "\n".join(lines))
+
+
+@needs_nvrtc
+def test_only_products_on_tensor_cores_may_not_spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_kernels, "compile_without_spills", lambda text, arch: told(8))
+    code = MachineCode("cuda.mma.m16n8k16.bf16", (), Seq(()), "cuda", ("sm_80",))
+    product = device_kernel((A,), CallMachine(code, (), Seq(())), (), (32,), name="right")
+    net = CudaKernels(tmp_path)
+    net.notice((RIGHT,), "a kernel")
+    net.compile()
+    net.notice((product,), "a product")
+    with pytest.raises(pytest.fail.Exception, match=r"spills on sm_80: right: .* 8 \+ 0 bytes spilled"):
+        net.compile()
 
 
 @needs_nvrtc
