@@ -26,7 +26,7 @@ from tensorlang.lowering.device.limits import check_limits
 from tensorlang.lowering.device.one_thread import warn_of_one_thread
 from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
 from tensorlang.lowering.dump import Dump
-from tensorlang.lowering.implemented import check_implemented
+from tensorlang.lowering.implemented import check_implemented, parts_of
 from tensorlang.lowering.kernel import make_kernel
 from tensorlang.lowering.passes.first_products import first_products
 from tensorlang.lowering.passes.guard_tails import guard_tails
@@ -38,8 +38,10 @@ from tensorlang.lowering.passes.unfuse import unfuse
 from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.passes.wide_copies import wide_copies
-from tensorlang.lowering.tensorize import Scanned, with_tiles
+from tensorlang.lowering.stripped import stripped
+from tensorlang.lowering.tensorize import with_tiles
 from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.statement import Scop
 from tensorlang.schedule.check import check_placed, too_complex
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import Derived
@@ -99,7 +101,7 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
         derived, _ = _in_regions(state, derived, target)
     scanned = with_tiles(state, derived)
     kernel = make_kernel(state, derived, scanned, params, name)
-    _check(derived, scanned, name, DEVICE_LOOP_PASSES if on_device else LOOP_PASSES, order=checking)
+    parts = parts_of(kernel)
     if checking:
         verify(kernel, lanes=False)
     dump.write("scan", "loops", partial(kernel_text, kernel))
@@ -116,11 +118,13 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
         if logging:
             _log(word, start, kernel_text(kernel) != kernel_text(before))
     if not on_device:
-        return kernel
+        _check(derived.scop, kernel, parts, order=checking)
+        return stripped(kernel)
     kernel = to_device(kernel, reducers(state, derived.scop.gathered), python=target.kind not in GPU_KINDS)
     check_limits(kernel, target)
     dump.write("device", "loops", partial(kernel_text, kernel))
-    return kernel
+    _check(derived.scop, kernel, parts, order=False)
+    return stripped(kernel)
 
 
 def barriers_of(state: ScheduleState, target: Target) -> tuple[BarrierNote, ...]:
@@ -135,16 +139,13 @@ def _in_regions(state: ScheduleState, derived: Derived, target: Target) -> tuple
     return with_boxes(state, made, bulk), placed
 
 
-def _check(derived: Derived, scanned: Scanned, name: str, passes: Sequence[tuple[str, Pass]], order: bool) -> None:
-    """Prove that isl's loops, after the passes that reshape them, run what they should.
-
-    A wrong loop would be a silently wrong answer.
-    """
+def _check(scop: Scop, kernel: Kernel, parts: frozenset[tuple[int, int]], order: bool) -> None:
+    """Prove that the kernel runs what it should. A wrong loop would be a silently wrong answer."""
     try:
         with isl.budget(config.get("budget")):
-            check_implemented(derived, scanned, [function for _, function in passes], order)
+            check_implemented(kernel, scop, parts, order)
     except isl.BudgetExceeded:
-        raise too_complex(f"lower {name}", "the check of the generated loops") from None
+        raise too_complex(f"lower {kernel.name}", "the check of the generated loops") from None
 
 
 def _log(word: str, start: float, changed: bool) -> None:

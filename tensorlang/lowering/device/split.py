@@ -95,7 +95,7 @@ class _Host:
                 then = self.visit(stmt.then, self._wrapping(scope, stmt, stmt.cond, stmt))
                 if stmt.orelse is None:
                     return then
-                unless = If(~stmt.cond, stmt.orelse)
+                unless = If(~stmt.cond, stmt.orelse, is_guard=stmt.is_guard)
                 return Seq((then, self.visit(stmt.orelse, self._wrapping(scope, unless, stmt.cond, stmt))))
             case If():
                 return map_children(stmt, lambda s: self.visit(s, scope))
@@ -190,7 +190,7 @@ class _Host:
                 )
         for outer in reversed(scope.inner):
             if isinstance(outer, If):
-                stmt = If(outer.cond, stmt)
+                stmt = replace(outer, then=stmt, orelse=None)
             elif any(outer.var.name in variables(e) for e in stmt_exprs(stmt)):
                 stmt = Let(outer.var, outer.value, stmt)
         name = re.sub(r"\W", "_", f"{self.kernel.name}_kernel{self.launches}", flags=re.ASCII)
