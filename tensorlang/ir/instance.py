@@ -20,6 +20,7 @@ class Instance:
     `part` counts the leaves that run one instance together, as the stores of a tuple do. A leaf that does several at
     once, as one call for a tile does, runs an instance for each value of the variables `over` (name, first, behind the
     last) where the conditions hold. Threads that differ along the axes `combined` put together what each of them finds.
+    `moved`: a pass declares that it runs at another time, before and after the same statements that touch its arrays.
     """
 
     statement: int
@@ -28,6 +29,7 @@ class Instance:
     over: tuple[tuple[str, int, int], ...] = ()
     conditions: tuple[Expr, ...] = ()
     combined: tuple[str, ...] = ()
+    moved: bool = False
 
     def map(self, function: Callable[[Expr], Expr]) -> Instance:
         """The instance with a function applied to its expressions."""

@@ -8,12 +8,14 @@ affine sums over the loops, with each inner loop at the end of its range that is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tensorlang.ir.affine import Affine, add, affine, is_constant, scale
 from tensorlang.ir.expr import Binary, Expr
+from tensorlang.lowering.device.arrays import used, written
+from tensorlang.lowering.reversed_pairs import are_reversed
 from tensorlang.lowering.runs import Run, is_branch
 from tensorlang.polyhedral.statement import Scop, Statement
 
@@ -30,7 +32,7 @@ class _Placed:
 
     run: Run
     statement: Statement
-    unordered: frozenset[str]
+    scop: Scop
 
     @cached_property
     def when(self) -> tuple[Affine | None, ...]:
@@ -51,7 +53,7 @@ class _Placed:
 
     def is_free(self, entry: int) -> bool:
         """Whether an entry of the time proves no order."""
-        return self.statement.time[entry] in self.unordered
+        return self.statement.time[entry] in self.scop.unordered
 
 
 _SIGNS = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
@@ -77,7 +79,7 @@ def _number(value: int) -> Affine:
 
 def disorder(runs: Sequence[Run], scop: Scop) -> tuple[Run, Run] | None:
     """Return two runs, in the order of the code, that are not seen to be in that of the schedule; None if all are."""
-    placed = [_Placed(run, scop.statements[run.statement], scop.unordered) for run in runs]
+    placed = [_Placed(run, scop.statements[run.statement], scop) for run in runs]
     for k, first in enumerate(placed):
         if not _may_run_at_once(first):
             return first.run, first.run
@@ -88,6 +90,8 @@ def disorder(runs: Sequence[Run], scop: Scop) -> tuple[Run, Run] | None:
 
 
 def _in_order(first: _Placed, then: _Placed) -> bool:
+    if (first.run.moved or then.run.moved) and not _touch(first, then):
+        return True
     shared, exclusive = _shared(first.run, then.run)
     around = first.run.time[:shared]
     if not exclusive and not _precedes(_Pair(first, then, _loops(around), "")):
@@ -98,6 +102,19 @@ def _in_order(first: _Placed, then: _Placed) -> bool:
             if not _precedes(_Pair(first, then, outer, name)) or not _precedes(_Pair(then, first, outer, name)):
                 return False
     return True
+
+
+def _touch(first: _Placed, then: _Placed) -> bool:
+    """Whether one of two leaves, of different statements, writes an array that the other reads or writes."""
+    a, b = first.statement, then.statement
+    if a is b:
+        return False
+    writes = [{access.array for access in s.writes} for s in (a, b)]
+    uses = [{access.array for access in (*s.writes, *s.reads)} for s in (a, b)]
+    if not (writes[0] & uses[1] or uses[0] & writes[1]):
+        return False
+    one, other = first.run.leaf, then.run.leaf
+    return bool(written(one) & used(other) or used(one) & written(other))
 
 
 def _loops(place: Sequence[int | str]) -> frozenset[str]:
@@ -119,7 +136,7 @@ def _may_run_at_once(placed: _Placed) -> bool:
         if name in run.unordered or name in run.lanes:
             for part, form in zip(statement.time, placed.when, strict=True):
                 if form is None or name in form:
-                    if part not in placed.unordered and not (name in run.lanes and part in statement.lanes):
+                    if part not in placed.scop.unordered and not (name in run.lanes and part in statement.lanes):
                         return False
                     break
     return True
@@ -162,6 +179,10 @@ class _Pair:
             return True
         pairs = ((self.first, self.then), (self.then, self.first))
         return any(self._apart(a, b, name, 0) for name in self.common for a, b in pairs)
+
+    def is_reversed(self) -> bool:
+        """Whether some instances are reversed: exact, and dear."""
+        return are_reversed(self.first.run, self.then.run, self.common, self.stepped, self.first.scop)
 
     def _apart(self, low: _Placed, high: _Placed, name: str, distance: int) -> bool:
         """Whether a loop that is at least as one run has it is not so much less than the other has it at most."""
@@ -224,7 +245,7 @@ def _precedes(pair: _Pair) -> bool:
             if pair.differs(distance, least):
                 return True
         elif least is None or least < 0:
-            return pair.is_impossible()
+            return pair.is_impossible() or not pair.is_reversed()
         elif least > 0:
             return True
     return True

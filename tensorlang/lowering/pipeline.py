@@ -118,12 +118,12 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
         if logging:
             _log(word, start, kernel_text(kernel) != kernel_text(before))
     if not on_device:
-        _check(derived.scop, kernel, parts, order=checking)
+        _check(derived.scop, kernel, parts)
         return stripped(kernel)
     kernel = to_device(kernel, reducers(state, derived.scop.gathered), python=target.kind not in GPU_KINDS)
     check_limits(kernel, target)
     dump.write("device", "loops", partial(kernel_text, kernel))
-    _check(derived.scop, kernel, parts, order=False)
+    _check(derived.scop, kernel, parts)
     return stripped(kernel)
 
 
@@ -139,11 +139,11 @@ def _in_regions(state: ScheduleState, derived: Derived, target: Target) -> tuple
     return with_boxes(state, made, bulk), placed
 
 
-def _check(scop: Scop, kernel: Kernel, parts: frozenset[tuple[int, int]], order: bool) -> None:
+def _check(scop: Scop, kernel: Kernel, parts: frozenset[tuple[int, int]]) -> None:
     """Prove that the kernel runs what it should. A wrong loop would be a silently wrong answer."""
     try:
         with isl.budget(config.get("budget")):
-            check_implemented(kernel, scop, parts, order)
+            check_implemented(kernel, scop, parts)
     except isl.BudgetExceeded:
         raise too_complex(f"lower {kernel.name}", "the check of the generated loops") from None
 

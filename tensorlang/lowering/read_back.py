@@ -53,7 +53,7 @@ from tensorlang.ir.stmt import (
 from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.lowering.passes.full_tile import operands
 from tensorlang.lowering.rolled import Place, rolled
-from tensorlang.lowering.runs import ORELSE, THEN, Run
+from tensorlang.lowering.runs import Run, branch
 
 _ZERO = Const(0, INDEX)
 UNKNOWN = "unknown "
@@ -155,13 +155,13 @@ def _runs(stmt: Stmt, around: _Around) -> Iterator[Run]:
         case For():
             yield from _runs(stmt.body, around.inside(stmt))
         case If(is_guard=True):
-            yield from _runs(stmt.then, around.at(THEN))
+            yield from _runs(stmt.then, around.at(branch(0)))
             if stmt.orelse is not None:
-                yield from _runs(stmt.orelse, around.at(ORELSE))
+                yield from _runs(stmt.orelse, around.at(branch(1)))
         case If():
-            yield from _runs(stmt.then, around.at(THEN).under(stmt.cond))
+            yield from _runs(stmt.then, around.at(branch(0)).under(stmt.cond))
             if stmt.orelse is not None:
-                yield from _runs(stmt.orelse, around.at(ORELSE).under(negated(stmt.cond)))
+                yield from _runs(stmt.orelse, around.at(branch(1)).under(negated(stmt.cond)))
         case Allocate():
             yield from _runs(stmt.body, around)
         case Let():
@@ -172,7 +172,7 @@ def _runs(stmt: Stmt, around: _Around) -> Iterator[Run]:
         case _:
             instances: Runs = getattr(stmt, "runs", ())
             for k, instance in enumerate(instances):
-                yield from _run(instance, around.at(k) if len(instances) > 1 else around, is_private(stmt))
+                yield from _run(instance, around.at(branch(k)) if len(instances) > 1 else around, stmt)
 
 
 def is_private(stmt: Stmt) -> bool:
@@ -187,8 +187,9 @@ def is_private(stmt: Stmt) -> bool:
     return False
 
 
-def _run(instance: Instance, around: _Around, private: bool) -> Iterator[Run]:
-    """The run of an instance, with every choice made."""
+def _run(instance: Instance, around: _Around, leaf: Stmt) -> Iterator[Run]:
+    """The run of an instance by a leaf, with every choice made."""
+    private = is_private(leaf)
     for name, lower, end in instance.over:
         around = around._over(name, Const(lower, INDEX), Const(end, INDEX))
     for condition in instance.conditions:
@@ -208,6 +209,8 @@ def _run(instance: Instance, around: _Around, private: bool) -> Iterator[Run]:
             where.gathered,
             instance.part,
             threads,
+            instance.moved,
+            leaf,
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TypeAlias
 
 from tensorlang.ir.affine import add, affine
@@ -42,7 +43,7 @@ class Place:
 def rolled(row: Sequence[Sequence[Run]], place: Place) -> list[Run]:
     """Return the runs of statements in a row, one after the other, with copies joined."""
     items = [_item(runs, place) for runs in row if runs]
-    return _placed(_rolled(items, place, 0), place)
+    return _placed(_rolled(items, place, frozenset()), place)
 
 
 def _item(runs: Sequence[Run], place: Place) -> Item:
@@ -51,7 +52,7 @@ def _item(runs: Sequence[Run], place: Place) -> Item:
     for run in runs:
         forms = [_form(value) for value in run.values]
         forms += [_form_of_condition(condition) for condition in run.conditions[place.conditions :]]
-        kinds = (run.unordered, run.lanes, run.gathered, run.threads, run.loops[place.loops :])
+        kinds = (run.unordered, run.lanes, run.gathered, run.threads, run.moved, run.loops[place.loops :])
         alike.append((run.statement, run.part, kinds, run.time[place.time + 1 :], tuple(form for form, _ in forms)))
         offsets += [offset for _, offset in forms]
     return Item(tuple(runs), tuple(alike), tuple(offsets))
@@ -79,7 +80,7 @@ def _form_of_condition(condition: Expr) -> tuple[object, int]:
     return to_text(condition), 0
 
 
-def _rolled(items: list[Item], place: Place, depth: int) -> list[Item]:
+def _rolled(items: list[Item], place: Place, taken: frozenset[str]) -> list[Item]:
     """The row with repeated groups as loops, until nothing repeats."""
     while len(items) > 1:
         made: list[Item] = []
@@ -87,13 +88,13 @@ def _rolled(items: list[Item], place: Place, depth: int) -> list[Item]:
         while at < len(items):
             length, times = _repeated(items, at)
             if times > 1:
-                made.append(_loop(items[at : at + length * times], length, place, depth))
+                made.append(_loop(items[at : at + length * times], length, place, taken))
             else:
                 made.append(items[at])
             at += length * times
         if len(made) == len(items):
             break
-        items, depth = made, depth + 1
+        items = made
     return items
 
 
@@ -109,7 +110,7 @@ def _repeated(items: Sequence[Item], at: int) -> tuple[int, int]:
 
 def _times(items: Sequence[Item], at: int, length: int) -> int:
     """How often an item is repeated at a distance, with offsets that grow by the same steps."""
-    count, step = 1, None
+    times, step = 1, None
     for k in range(at + length, len(items), length):
         before, after = items[k - length], items[k]
         if before.alike != after.alike:
@@ -117,16 +118,17 @@ def _times(items: Sequence[Item], at: int, length: int) -> int:
         found = tuple(b - a for a, b in zip(before.offsets, after.offsets, strict=True))
         if step is not None and found != step:
             break
-        count, step = count + 1, found
-    return count
+        times, step = times + 1, found
+    return times
 
 
-def _loop(items: Sequence[Item], length: int, place: Place, depth: int) -> Item:
-    """The loop of which some items are the iterations, `length` of them each."""
+def _loop(items: Sequence[Item], length: int, place: Place, taken: frozenset[str]) -> Item:
+    """The loop of which some items are the iterations, `length` of them each; its name is none of those `taken`."""
     times = len(items) // length
-    copy = Var(f"copy {place.time}.{depth}", INDEX)
-    first = [_moved(items[k], items[k + length], copy, place) for k in range(length)]
-    body = _placed(_rolled(first, place, depth + 1) if length > 1 else first, place)
+    taken = taken.union(*(run.loops for item in items[:length] for run in item.runs))
+    copy = Var(next(name for n in count() if (name := f"copy {n}") not in taken), INDEX)
+    inside = [_moved(items[k], items[k + length], copy, place) for k in range(length)]
+    body = _placed(_rolled(inside, place, taken | {copy.name}) if length > 1 else inside, place)
     within = tuple(
         replace(
             run,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tensorlang.ir.expr import Expr
+from tensorlang.ir.stmt import Seq, Stmt
 
 
-THEN, ORELSE = -1, -2
-"""Entries of times for the branches of a test, of which an iteration runs one."""
+def branch(number: int) -> int:
+    """The entry of a time for one of several things between which there is no order: branches, or parts of a leaf."""
+    return -1 - number
 
 
 def is_branch(entry: int | str) -> bool:
-    """Whether an entry of a time is a branch of a test."""
+    """Whether an entry of a time is one of several between which there is no order."""
     return isinstance(entry, int) and entry < 0
 
 
@@ -21,7 +23,7 @@ class Run:
     """A leaf: which statement it runs, at which values of its loops, in which loops and under which conditions.
 
     `time` is made of positions and loops in turn; loop names are unique within it. `threads` are the loops over threads
-    each of which runs it for itself.
+    each of which runs it for itself. `moved`: as `Instance` has it; `leaf` is the statement.
     """
 
     statement: int
@@ -34,3 +36,5 @@ class Run:
     gathered: tuple[str, ...] = ()
     part: int = 0
     threads: tuple[str, ...] = ()
+    moved: bool = False
+    leaf: Stmt = field(default=Seq(()), repr=False)

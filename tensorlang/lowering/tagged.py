@@ -61,5 +61,3 @@ def _of_part(part: Covered, statement: Statement, values: Mapping[str, Expr]) ->
     known: dict[str, Expr] = {**values, **{loop.name: Var(loop.name, INDEX) for loop in part.inner}}
     over = tuple((loop.name, loop.lower, loop.lower + loop.extent) for loop in part.inner)
     return Instance(part.statement, tuple([known[name] for name in statement.loops]), 0, over)
-
-

@@ -147,7 +147,9 @@ class Exchanges:
         cond = reads.rewritten(stmt.cond)
         if not (around.varies(cond) or reads.found) or not any(self._foreign(s, around) for s in children(stmt)):
             orelse = None if stmt.orelse is None else self.visit(stmt.orelse, around.tested(~stmt.cond))
-            return reads.before(replace(stmt, cond=cond, then=self.visit(stmt.then, around.tested(stmt.cond)), orelse=orelse))
+            return reads.before(
+                replace(stmt, cond=cond, then=self.visit(stmt.then, around.tested(stmt.cond)), orelse=orelse)
+            )
         if reads_memory(cond) or reads.found:  # the branches may change what it reads
             cond = reads.named(select(conjunction(around.pending), cond, False) if around.pending else cond)
         parts = [self.visit(stmt.then, around.asking(cond, stmt.is_guard))]

@@ -318,9 +318,7 @@ def _reduction(
     return ThreadReduce(into, tuple(Load(b, (ZERO,)) for b in values), combiner, taking)
 
 
-def _accumulated(
-    stmt: Stmt, parts: Mapping[str, Buffer], done: Buffer | None, combined: tuple[str, ...]
-) -> Stmt:
+def _accumulated(stmt: Stmt, parts: Mapping[str, Buffer], done: Buffer | None, combined: tuple[str, ...]) -> Stmt:
     """The updates of elements as updates of a thread's own values, which those along some axes combine."""
 
     def load(node: Expr) -> Expr | None:

@@ -217,7 +217,7 @@ def _for_all(stmt: Stmt, loop: For) -> Stmt:
             return map_children(s, visit)
         moved = map_runs(s.runs, substitution({loop.var.name: every}))
         count = constant_extent(loop) or 0
-        return replace(s, runs=tuple(replace(r, over=(*r.over, (every.name, 0, count))) for r in moved))
+        return replace(s, runs=tuple(replace(r, over=(*r.over, (every.name, 0, count)), moved=True) for r in moved))
 
     return visit(stmt)
 

@@ -127,7 +127,7 @@ def _merged(start: Stmt, then: Stmt, array: str) -> Stmt | None:
     meaning = Seq((If(first, cleared) if steps else cleared, add.call.meaning))
     flag = cast(later, ACCUMULATES.dtype) if steps else Const(0, ACCUMULATES.dtype)
     moved_runs = map_runs(reset.call.runs, substitution(renamed))
-    begun = tuple(replace(r, conditions=(*r.conditions, *((first,) if steps else ()))) for r in moved_runs)
+    begun = tuple(replace(r, conditions=(*r.conditions, *((first,) if steps else ())), moved=True) for r in moved_runs)
     runs = (*begun, *add.call.runs)
     return _replaced(then, add.call, replace(add.call, meaning=meaning, accumulates=flag, runs=runs))
 
