@@ -380,6 +380,23 @@ Stmt: TypeAlias = (
 )
 
 
+Leaf: TypeAlias = (
+    Store
+    | AtomicUpdate
+    | CallPython
+    | CallMachine
+    | MachineCommit
+    | MachineWait
+    | Barrier
+    | AsyncCopy
+    | BoxCopy
+    | AsyncCommit
+    | AsyncWait
+    | Mark
+)
+"""Statements that run instances."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One function: `params` are the caller's arrays in order, `sizes` int64 scalars bound from their shapes.
@@ -566,11 +583,8 @@ def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
 
 def marks(stmt: Stmt) -> Stmt | None:
     """What is left of a statement that does nothing: the instances that it runs, where it runs them."""
-    runs: Runs = getattr(stmt, "runs", ())
-    if runs:
-        return Mark(runs)
-    if isinstance(stmt, CallMachine):
-        return None
+    if isinstance(stmt, Leaf):
+        return Mark(stmt.runs) if stmt.runs else None
     if isinstance(stmt, If):
         then, orelse = marks(stmt.then), None if stmt.orelse is None else marks(stmt.orelse)
         if then is None and orelse is None:

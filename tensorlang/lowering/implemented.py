@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import to_text
-from tensorlang.ir.stmt import Kernel, walk
+from tensorlang.ir.stmt import Kernel, Leaf, walk
 from tensorlang.lowering.code_order import disorder
 from tensorlang.lowering.instances import check_instances
 from tensorlang.lowering.read_back import runs_of
@@ -37,7 +37,7 @@ def check_implemented(kernel: Kernel, scop: Scop, parts: frozenset[tuple[int, in
 
 def parts_of(kernel: Kernel) -> frozenset[tuple[int, int]]:
     """The statements that leaves run, by number, and the parts of them."""
-    return frozenset((run.statement, run.part) for s in walk(kernel.body) for run in getattr(s, "runs", ()))
+    return frozenset((run.statement, run.part) for s in walk(kernel.body) if isinstance(s, Leaf) for run in s.runs)
 
 
 def _shown(run: Run, scop: Scop) -> str:

@@ -26,7 +26,7 @@ from tensorlang.ir.expr import (
     variables,
     walk,
 )
-from tensorlang.ir.instance import Instance, Runs
+from tensorlang.ir.instance import Instance
 from tensorlang.ir.loops import THREAD_REDUCE
 from tensorlang.ir.simplify.conditions import negated
 from tensorlang.ir.stmt import (
@@ -41,6 +41,7 @@ from tensorlang.ir.stmt import (
     If,
     Kernel,
     Launch,
+    Leaf,
     Let,
     LoopKind,
     MachineCommit,
@@ -96,10 +97,9 @@ class _Around:
     def on_device(self, kernel: DeviceKernel) -> _Around:
         """What is around the code of all threads of a launch."""
         within = self
-        for tags, extents in ((BLOCKS, kernel.grid), (THREADS, kernel.block)):
-            for tag, extent in zip(tags, extents, strict=True):
-                count = Const(extent, INDEX) if isinstance(extent, int) else self.meaning(extent)
-                within = within._over(tag, _ZERO, count)
+        threads = (Const(extent, INDEX) for extent in kernel.block)
+        for tag, extent in zip((*BLOCKS, *THREADS), (*map(self.meaning, kernel.grid), *threads), strict=True):
+            within = within._over(tag, _ZERO, extent)
         return replace(within, unordered=(*self.unordered, *BLOCKS, *THREADS))
 
     def _seen(self, condition: Expr) -> Expr:
@@ -169,10 +169,9 @@ def _runs(stmt: Stmt, around: _Around) -> Iterator[Run]:
             yield from _runs(stmt.body, replace(around, names=names) if stmt.var.dtype == INDEX else around)
         case Launch(kernel):
             yield from _runs(kernel.body, around.on_device(kernel))
-        case _:
-            instances: Runs = getattr(stmt, "runs", ())
-            for k, instance in enumerate(instances):
-                yield from _run(instance, around.at(branch(k)) if len(instances) > 1 else around, stmt)
+        case _ if isinstance(stmt, Leaf):
+            for k, instance in enumerate(stmt.runs):
+                yield from _run(instance, around.at(branch(k)) if len(stmt.runs) > 1 else around, stmt)
 
 
 def is_private(stmt: Stmt) -> bool:

@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorlang.ir.simplify.conditions import negated
-from tensorlang.ir.stmt import Allocate, For, If, Kernel, Launch, Let, Mark, Seq, Stmt, children, map_children, walk
+from tensorlang.ir.stmt import (
+    Allocate,
+    CallMachine,
+    For,
+    If,
+    Kernel,
+    Launch,
+    Leaf,
+    Let,
+    Mark,
+    Seq,
+    Stmt,
+    children,
+    map_children,
+    walk,
+)
 
 
 def stripped(kernel: Kernel) -> Kernel:
@@ -37,6 +52,6 @@ def _plain(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Launch):
         kernel = stmt.kernel
         return replace(stmt, kernel=replace(kernel, body=_stripped(kernel.body) or Seq(())))
-    if children(stmt):
+    if children(stmt) and not isinstance(stmt, CallMachine):
         return map_children(stmt, _plain)
-    return replace(stmt, runs=()) if getattr(stmt, "runs", ()) else stmt  # type: ignore[call-arg]
+    return replace(stmt, runs=()) if isinstance(stmt, Leaf) and stmt.runs else stmt

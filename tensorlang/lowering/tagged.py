@@ -8,7 +8,7 @@ from itertools import count
 
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.ir.instance import Instance, Runs
-from tensorlang.ir.stmt import INDEX, Fail, If, Let, Mark, Prefetch, Seq, Stmt, map_children
+from tensorlang.ir.stmt import INDEX, Fail, If, Leaf, Let, Mark, Prefetch, Seq, Stmt, map_children
 from tensorlang.polyhedral.statement import Statement
 from tensorlang.schedule.tiles.plan import Covered
 
@@ -32,6 +32,7 @@ def with_runs(stmt: Stmt, runs: Runs) -> Stmt:
                 return map_children(s, visit)
             case Fail() | Prefetch():
                 return s
+        assert isinstance(s, Leaf)
         part = next(parts)
         return replace(s, runs=tuple(replace(r, part=part) for r in runs))
 
@@ -49,7 +50,7 @@ def _is_straight(stmt: Stmt) -> bool:
             return stmt.is_guard and _is_straight(stmt.then) and (stmt.orelse is None or _is_straight(stmt.orelse))
         case Let():
             return _is_straight(stmt.body)
-    return hasattr(stmt, "runs") or isinstance(stmt, Fail | Prefetch)
+    return isinstance(stmt, Leaf | Fail | Prefetch)
 
 
 def of_tile(covered: Sequence[Covered], statements: Sequence[Statement], values: Mapping[str, Expr]) -> Runs:

@@ -61,8 +61,8 @@ _OTHER_SCOPE = "use scope 'shared'"
 class Around:
     """What is around a statement: ranges of variables, tests that hold, and variables that differ between lanes.
 
-    Of the tests the `pending` ones are asked by what is made of the statement, not around it: all lanes come there. They
-    are part of it where it `is_guarded`.
+    Of the tests the `pending` ones are asked by what is made of the statement, not around it: all lanes come there.
+    They are part of it where it `is_guarded`.
     """
 
     ranges: Ranges
