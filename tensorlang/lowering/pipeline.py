@@ -48,7 +48,7 @@ from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.schedule.tiles.plan import finished_later, run_by_lanes
-from tensorlang.target.spec import GPU_KINDS, Target
+from tensorlang.target.spec import Target
 
 LOOP_PASSES: tuple[Pass[Kernel], ...] = (
     ("unfuse", unfuse),
@@ -111,10 +111,10 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     start = time.perf_counter()
     check_placed(state)
     derived = derive(state)
-    on_device = target.kind in GPU_KINDS or (target.kind == "interpreter" and has_threads(derived.tree))
+    on_device = target.can.device or (target.can.blocks and has_threads(derived.tree))
     if on_device:
         check_structure(state, derived)
-        if target.kind in GPU_KINDS:
+        if target.can.device:
             warn_of_one_thread(state, derived)
         derived, _ = _in_regions(state, derived, target)
     scanned = with_tiles(state, derived)
@@ -127,7 +127,7 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     if not on_device:
         return kernel
     combined = reducers(state, derived.scop.gathered)
-    kernel = _on_device(kernel, combined, python=target.kind not in GPU_KINDS, dump=dump)
+    kernel = _on_device(kernel, combined, python=target.can.python_calls, dump=dump)
     check_limits(kernel, target)
     return kernel
 
