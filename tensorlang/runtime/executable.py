@@ -17,7 +17,7 @@ from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
 from tensorlang.runtime.timer import Stopwatch, TimeEvaluator, host_clock
-from tensorlang.target.spec import GPU_KINDS, Target
+from tensorlang.target.spec import Target
 
 
 class Launch(Protocol):
@@ -119,8 +119,7 @@ class Executable(Explained):
     @property
     def imported_modules(self) -> list[DeviceModule]:
         """What runs on a device, as classic modules show it: the kernels of a GPU, and nothing for a CPU."""
-        kind = str(self.target.kind)
-        return [DeviceModule(kind, self.source)] if kind in GPU_KINDS else []
+        return [DeviceModule(str(self.target.kind), self.source)] if self.target.can.device else []
 
     def memory(self, **sizes: int) -> Memory:
         """The scratch memory that a call has in use at most, for the values of its symbolic sizes: `f.memory(n=100)`.

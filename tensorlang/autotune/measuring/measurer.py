@@ -212,7 +212,7 @@ class Measurer:
         device = is_device(self.task.target)
         on_device: Json = {"driver": self._driver} if device else {}
         return on_device | {
-            "flush": self.task.target.kind == "cuda" if device else self.limits.flush,
+            "flush": self.task.target.can.cold_timing if device else self.limits.flush,
             "rejected": result.timing.rejected,
             "spread": round(result.timing.spread, 4),
             "priority": result.priority,
