@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.target.kinds import capabilities
-
 if TYPE_CHECKING:
     from tensorlang.autotune import Log
     from tensorlang.autotune.importers.importing import Imported
@@ -99,6 +97,8 @@ def _indented(reason: str) -> str:
 
 def _elsewhere(imported: Imported) -> str:
     """How many records are for machines that tensorlang does not compile for."""
+    from tensorlang.target.kinds import capabilities
+
     named = (str(r.target["kind"]) for r in imported.records)
     kinds = Counter(kind for kind in named if not capabilities(kind).native)
     many = [f"{count} for {kind}, which cannot run here" for kind, count in kinds.items()]
