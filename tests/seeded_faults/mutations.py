@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 
 from tensorlang.ir.expr import Var, binary
 from tensorlang.ir.loops import with_value
@@ -21,6 +22,7 @@ from tensorlang.ir.stmt import (
     Mark,
     Seq,
     Stmt,
+    children,
     map_children,
     walk,
 )
@@ -132,9 +134,12 @@ def mutants(stmt: Stmt, rule: Rule) -> Iterator[Stmt]:
     found = rule(stmt)
     if found is not None:
         yield found
-    parts: list[Stmt] = []
-    map_children(stmt, lambda s: parts.append(s) or s)
-    for k, part in enumerate(parts):
+    for k, part in enumerate(children(stmt)):
         for mutant in mutants(part, rule):
-            made = iter([mutant if n == k else p for n, p in enumerate(parts)])
-            yield map_children(stmt, lambda _, made=made: next(made))  # type: ignore[misc]
+            yield _with_child(stmt, k, mutant)
+
+
+def _with_child(stmt: Stmt, number: int, child: Stmt) -> Stmt:
+    """A statement with one of its direct sub-statements replaced."""
+    numbers = count()
+    return map_children(stmt, lambda s: child if next(numbers) == number else s)
