@@ -58,6 +58,7 @@ def lower(
     accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
     """
     params, _ = _signature(_check_schedule(s), args)
+    _check_name(name)
     chosen = parse(target)
     return Lowered(_lowered(s, params, name, chosen, Dump(name)), s, tuple(args), chosen)
 
@@ -113,6 +114,7 @@ def build(
     Raises DefinitionError when `args` do not fit the program, TargetError when the target cannot run it, and
     RecordError when there is no best schedule; it names the nearest record, or those that were refused.
     """
+    _check_name(name)
     if isinstance(s, Lowered):
         args = args or s.args
         s = s.schedule
@@ -168,6 +170,12 @@ def _facts(s: Schedule, signature: Sequence[Buffer | Var]) -> list[FactCheck]:
 def _schedule_tree(s: Schedule) -> str:
     derived = derive(s.state)
     return nest_text(derived.tree, derived.scop)
+
+
+def _check_name(name: object) -> None:
+    """A kernel may have any name that can be written down: half a character of UTF-16 cannot."""
+    if not isinstance(name, str) or any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise DefinitionError(f"the name of a kernel is text that UTF-8 can hold, got {shown(name)}", caller())
 
 
 def _check_schedule(s: object) -> Schedule:

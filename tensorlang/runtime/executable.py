@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tensorlang import config
 from tensorlang.errors import ArgumentError, TargetError
+from tensorlang.ir.overflow import SizeCheck
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
 from tensorlang.names import Explained
@@ -49,7 +50,8 @@ class Executable(Explained):
     what does not fit.
     `signature` is what the caller passes, if not `kernel.params`. `sources` gives the text of each stage by name,
     besides `loops`; `fast` an entry that does the checks of plain NumPy arguments itself; `memory`
-    counts scratch memory; `convert` makes an array of an argument; `stopwatch` times calls.
+    counts scratch memory; `convert` makes an array of an argument; `stopwatch` times calls; `exact` tells sizes that
+    are too large, if not the kernel itself.
     """
 
     # The slot of the entry is named so that a call finds it without a Python function between.
@@ -68,6 +70,7 @@ class Executable(Explained):
         memory: MemoryOf | None = None,
         convert: Callable[[Any], CheckedArray] = as_array,
         stopwatch: Stopwatch = host_clock,
+        exact: SizeCheck | None = None,
     ) -> None:
         self.kernel = kernel
         self.target = target
@@ -75,7 +78,15 @@ class Executable(Explained):
         self._sources = dict(sources or {})
         self._memory = memory
         self._stopwatch = stopwatch
-        check = ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs, convert)
+        check = ArgumentCheck(
+            kernel.name,
+            self.signature,
+            kernel.params,
+            kernel.sizes,
+            kernel.outputs,
+            convert,
+            exact or SizeCheck(kernel),
+        )
         # By text: a size is an int32 where the caller declared it, and an index in the kernel.
         quick = fast if list(map(str, self.signature)) == list(map(str, kernel.params)) else None
         self.__call__ = _entry(launch, check, quick)
@@ -153,12 +164,12 @@ class Executable(Explained):
 def _tested(entry: Callable[..., None], facts: Sequence[FactCheck]) -> Callable[..., None]:
     """An entry that tests facts first; arguments of the wrong number or kind are left to the entry to refuse."""
 
-    def tested(*args: Any) -> None:
+    def tested(*args: Any, **named: Any) -> None:
         if config.get("check"):
             for fact in facts:
                 if fact.position < len(args):
                     fact(args[fact.position])
-        entry(*args)
+        entry(*args, **named)
 
     return tested
 
@@ -166,13 +177,17 @@ def _tested(entry: Callable[..., None], facts: Sequence[FactCheck]) -> Callable[
 def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[..., None]:
     """What a call runs. With a fast entry, other kinds of arrays become plain ones and try it once more."""
 
-    def checked(*args: Any) -> None:
+    def checked(*args: Any, **named: Any) -> None:
+        if named:
+            check.refuse_names(named)
         launch(*check(args))
 
     if fast is None:
         return checked
 
-    def converted(*args: Any) -> None:
+    def converted(*args: Any, **named: Any) -> None:
+        if named:
+            check.refuse_names(named)
         plain = plain_arrays(args)
         if plain is None:
             checked(*args)
