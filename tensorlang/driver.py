@@ -22,6 +22,7 @@ from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.history import build_best, build_in_use
+from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.target.backend import backend, with_limits
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
@@ -70,14 +71,17 @@ def _lowered(s: Schedule, params: Sequence[str], name: str, target: Target, dump
     except ScheduleError as error:
         if error.asked:
             raise
-        asked, steps, legal = f"build {name} for {target}", s.trace.to_python().splitlines(), partial(_legal, error)
+        asked, steps, found = f"build {name} for {target}", s.trace.to_python().splitlines(), error
+        wanted = Refusal(s.again(), "", then=lambda other: _lowered(other, params, name, target, dump))
         raise type(error)(
-            asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=legal
+            asked,
+            error.why,
+            where=caller(),
+            witness=error.witness,
+            schedule=steps,
+            suggested=lambda: found.suggested,
+            replay=wanted.sorted,
         ) from None
-
-
-def _legal(error: ScheduleError) -> Sequence[str]:
-    return error.legal
 
 
 def create_prim_func(ops: Sequence[Tensor]) -> Lowered:

@@ -1,7 +1,8 @@
 """Arithmetic of sizes: exact values of shape expressions, and up to which sizes a kernel's index arithmetic is exact.
 
 Compiled code computes bounds, extents, strides and byte counts in 64 bits, which wrap around. For sizes up to a limit,
-found once for a kernel from the ranges of its loops, nothing wraps; beyond it each call is looked at with its own sizes.
+found once for a kernel from the ranges of its loops, nothing wraps; beyond it each call is looked at with its own
+sizes.
 """
 
 from __future__ import annotations
@@ -156,38 +157,45 @@ def _bytes(buffer: Buffer, ranges: Ranges) -> None:
 def _visit(stmt: Stmt, ranges: Ranges, count: int) -> None:
     """Look at what runs; `count` is how many iterations the parallel loops around have together."""
     match stmt:
-        case For(var, lower, upper, kind, body):
-            low, high = _range(lower, ranges), _range(upper, ranges)
-            if low is None or high is None:
-                return _visit(body, {**ranges, var.name: None}, 1)
-            if high[1] <= low[0]:
-                return None
-            count = count * (high[1] - low[0]) if kind is LoopKind.PARALLEL else 1
-            if count > MOST:
-                raise Overflow(f"the number of iterations of {var.name}", count)
-            return _visit(body, {**ranges, var.name: (low[0], high[1] - 1)}, count)
+        case For():
+            _visit_loop(stmt, ranges, count)
+            return
         case Let(var, value, body):
             _looked(value, ranges)
-            return _visit(body, {**ranges, var.name: _range(value, ranges)}, 1)
+            _visit(body, {**ranges, var.name: _range(value, ranges)}, 1)
+            return
         case Allocate(buffer):
-            for extent in buffer.shape:
-                _range(extent, ranges)
+            _all_looked(buffer.shape, ranges)
         case If(cond):
             _looked(cond, ranges)
         case Launch():
-            return _visit(stmt.kernel.body, _launched(stmt, ranges), 1)
+            _visit(stmt.kernel.body, _launched(stmt, ranges), 1)
         case Store() | AtomicUpdate():
-            for expr in stmt.index:
-                _range(expr, ranges)
-                _looked(expr, ranges)
+            _all_looked(stmt.index, ranges)
             _looked(stmt.value, ranges)
         case _ if not children(stmt):
-            for expr in stmt_exprs(stmt):
-                _range(expr, ranges)
-                _looked(expr, ranges)
+            _all_looked(stmt_exprs(stmt), ranges)
     for child in children(stmt):
         _visit(child, ranges, 1)
-    return None
+
+
+def _visit_loop(loop: For, ranges: Ranges, count: int) -> None:
+    """Look at the bounds, and at the body where it runs at all."""
+    low, high = _range(loop.lower, ranges), _range(loop.upper, ranges)
+    if low is None or high is None:
+        return _visit(loop.body, {**ranges, loop.var.name: None}, 1)
+    if high[1] <= low[0]:
+        return None
+    count = count * (high[1] - low[0]) if loop.kind is LoopKind.PARALLEL else 1
+    if count > MOST:
+        raise Overflow(f"the number of iterations of {loop.var.name}", count)
+    return _visit(loop.body, {**ranges, loop.var.name: (low[0], high[1] - 1)}, count)
+
+
+def _all_looked(indices: Iterable[Expr], ranges: Ranges) -> None:
+    for index in indices:
+        _range(index, ranges)
+        _looked(index, ranges)
 
 
 def _launched(stmt: Launch, ranges: Ranges) -> Ranges:
@@ -260,7 +268,7 @@ def _combined(op: str, a: Range, b: Range) -> Range | None:
     if op == "sub":
         return a[0] - b[1], a[1] - b[0]
     if op == "floordiv":
-        divisors = {d for d in (b[0], b[1], -1 if b[0] <= -1 <= b[1] else 0, 1 if b[0] <= 1 <= b[1] else 0)}
+        divisors = {b[0], b[1], *(d for d in (-1, 0, 1) if b[0] <= d <= b[1])}
         corners = [_floordiv(x, d) for x in a for d in divisors]
         return min(corners), max(corners)
     if op == "floormod":

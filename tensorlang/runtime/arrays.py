@@ -46,7 +46,7 @@ def as_array(value: Any) -> Array:
 
 @contextmanager
 def protocol_errors(value: Any) -> Iterator[None]:
-    """Whatever another library's array raises when it is asked for its memory becomes an UnusableArray that names it."""
+    """What another library's array raises when it is asked for its memory becomes an UnusableArray that names it."""
     try:
         yield
     except (UnusableArray, TensorlangError):

@@ -1,4 +1,4 @@
-"""Machine code as a Python builtin: a function of METH_FASTCALL | METH_KEYWORDS that reads NumPy's array structs itself.
+"""Machine code as a Python builtin (METH_FASTCALL | METH_KEYWORDS) that reads NumPy's array structs itself.
 
 Offsets follow from `object.__basicsize__`; `layout_is_known` compares them with this interpreter's arrays, and
 where they differ calls take the slower road through ctypes.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tensorlang import te
 from tensorlang.errors import BadArgument, ScheduleError
 from tensorlang.schedule import Schedule
 from tensorlang.testing.check import check_schedule
@@ -22,7 +23,8 @@ class Refusal:
     """A program, legal steps, and one that must be refused.
 
     `why`: texts that the reason holds. `pair`: the witness's source and sink instances; `element`: what they share;
-    `sizes`: the witness's symbolic sizes. `legal`: the repairs, or None when the test does not name them all.
+    `sizes`: the witness's symbolic sizes. `legal`, `advice`: the repairs, as Python and in words, or None when the test
+    does not name them all.
     """
 
     make: Callable[[], Case]
@@ -34,6 +36,7 @@ class Refusal:
     element: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
     legal: tuple[str, ...] | None = None
+    advice: tuple[str, ...] | None = None
 
 
 def refused(case: Refusal) -> ScheduleError:
@@ -53,9 +56,9 @@ def refused(case: Refusal) -> ScheduleError:
     _check_witness(case, error)
     if case.legal is not None:
         assert error.legal == case.legal
+    assert case.advice is None or error.advice == case.advice
     for repair in error.legal:
-        if is_call(repair):
-            _apply(case, repair)
+        _apply(case, repair)
     return error
 
 
@@ -80,8 +83,9 @@ def is_call(repair: str) -> bool:
 def _apply(case: Refusal, repair: str) -> None:
     """A repair is accepted in place of the refused step, and keeps the meaning of the program."""
     s, args = prepared(case)
-    exec(repair, {"s": s})
-    check_schedule(s, args, {v.name: 5 for v in s.original.sizes}, targets=("interpreter",))
+    names = {"s": s, "te": te, "outputs": s.outputs}
+    exec(repair, names)
+    check_schedule(names["s"], args, {v.name: 5 for v in s.original.sizes}, targets=("interpreter",))
 
 
 def _check_witness(case: Refusal, error: ScheduleError) -> None:

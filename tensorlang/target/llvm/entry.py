@@ -27,7 +27,8 @@ _SHORT = 1000
 def emit_entry(emitted: Emitted, kernel: Kernel, limit: int) -> str | None:
     """Add the fast entry of a kernel to its module; return its symbol, or None when it cannot have one.
 
-    `limit`: up to which sizes its index arithmetic is exact (`exact_limit`). Kernels that call Python have none, nor those with a size that is not itself a dimension of an array.
+    `limit`: up to which sizes its index arithmetic is exact (`exact_limit`). Kernels that call Python have none, nor
+    those with a size that is not itself a dimension of an array.
     """
     bare = {e.name for p in kernel.params for e in p.shape if isinstance(e, Var)}
     if emitted.calls or not {v.name for v in kernel.sizes} <= bare:
