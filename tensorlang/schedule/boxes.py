@@ -63,7 +63,7 @@ def boxed_tile(state: ScheduleState, derived: Derived, stage: str) -> BoxedTile:
     plan = derived.plans[target.name]
     if plan.buffer.scope != "shared" or plan.is_argument:
         why = f"bulk copies go to shared memory, and {stage} is in {plan.buffer.scope} memory"
-        raise BadArgument("", why, suggested=[f"s[{stage!r}].set_scope('shared')"])
+        raise BadArgument("", why, suggested=[f"s[{stage!r}].set_scope('shared'); ..."])
     sides = _sides(stage, plan)
     corners = {axis.name: base for axis, base in zip(op.axes, plan.base, strict=True)}
     corner = tuple(simplify(substitute(i, corners), {}) for i in index)
@@ -181,7 +181,7 @@ def _inner(buffer: Buffer, side: int, whole: str) -> int:
     if buffer.swizzled and row not in SPANS:
         why = f"rows of {whole} are {row} bytes, and a swizzled bulk copy takes {', '.join(map(str, SPANS))}"
         tiles = f"tiles of {SPANS[-1] // size} {buffer.dtype} along the last dimension"
-        raise BadArgument("", why, suggested=[tiles, f"s[{buffer.name!r}].swizzle(panels=True)"])
+        raise BadArgument("", why, suggested=[tiles, f"s[{buffer.name!r}].swizzle(panels=True); ..."])
     if side > MOST_SIDE:
         why = f"rows of {whole} are {side} elements, and a bulk copy takes at most {MOST_SIDE}"
         raise BadArgument("", why, suggested=["smaller tiles along the last dimension"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,16 +67,6 @@ def prepared(case: Refusal) -> Case:
     for step in case.before:
         step(made.s)
     return made
-
-
-def is_call(repair: str) -> bool:
-    """True for a repair that is whole calls on `s`, not words or a form to fill in."""
-    try:
-        lines = ast.parse(repair).body
-    except SyntaxError:
-        return False
-    calls = all(isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) for line in lines)
-    return calls and "..." not in repair
 
 
 def _apply(case: Refusal, repair: str) -> None:

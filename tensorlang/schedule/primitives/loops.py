@@ -134,7 +134,7 @@ class Split:
         if self.nparts is not None:
             parts = positive(self.nparts, state, "nparts")
             if extent is None:
-                _require_opaque(state, self.stage, axis, "nparts", f"s[{self.stage!r}].split({axis!r}, factor=...)")
+                _require_opaque(state, self.stage, axis, "nparts", f"s[{self.stage!r}].split({axis!r}, factor=4)")
             self._check_perfect(axis, extent, parts)
             return PartsRelation(axis, outer, inner, parts, self.tail)
         assert self.factor is not None
