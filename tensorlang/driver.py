@@ -177,9 +177,9 @@ def _schedule_tree(s: Schedule) -> str:
 
 
 def _check_name(name: object) -> None:
-    """A kernel may have any name that can be written down: half a character of UTF-16 cannot."""
-    if not isinstance(name, str) or any("\ud800" <= letter <= "\udfff" for letter in name):
-        raise DefinitionError(f"the name of a kernel is text that UTF-8 can hold, got {shown(name)}", caller())
+    """A kernel may have any name that C can hold: neither half a character of UTF-16 nor a NUL."""
+    if not isinstance(name, str) or any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in name):
+        raise DefinitionError(f"the name of a kernel is text in UTF-8 without a NUL, got {shown(name)}", caller())
 
 
 def _check_schedule(s: object) -> Schedule:

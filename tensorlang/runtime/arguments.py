@@ -46,7 +46,7 @@ class ArgumentCheck:
     convert: Callable[[Any], CheckedArray] = as_array
     exact: SizeCheck | None = None
 
-    def __call__(self, args: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    def __call__(self, args: Sequence[Any]) -> tuple[list[CheckedArray], list[int]]:
         """Return arrays and sizes in the kernel's order; ArgumentError names the argument at fault."""
         if len(args) != len(self.signature):
             wanted = ", ".join(_kind(p) for p in self.signature)
@@ -62,6 +62,10 @@ class ArgumentCheck:
         self._check_overlap(arrays)
         self._check_exact(known)
         return [arrays[p.name] for p in self.params], [known.values[v.name] for v in self.sizes]
+
+    def writes_nothing(self, arrays: Sequence[CheckedArray]) -> bool:
+        """Whether no output has an element, of arrays in the kernel's order."""
+        return not any(a.nbytes for p, a in zip(self.params, arrays, strict=True) if p.name in self.outputs)
 
     def refuse_names(self, named: Iterable[str]) -> NoReturn:
         """Refuse arguments that are given by keyword."""

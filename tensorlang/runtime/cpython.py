@@ -106,12 +106,12 @@ def builtin(address: int, slow: Callable[..., None], fail: Callable[[int], None]
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.POINTER(MethodDef), ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
-    owner = _Owner(slow, fail, definition)
+    owner = Owner(slow, fail, definition)
     made: Callable[..., None] = make(ctypes.byref(definition), owner, None)
     return made
 
 
-class _Owner:
+class Owner:
     """Keeps a method definition alive for as long as its function, and passes calls on."""
 
     __slots__ = ("definition", "fail", "slow")

@@ -27,6 +27,9 @@ class Launch(Protocol):
     def __call__(self, arrays: Sequence[Any], sizes: Sequence[int]) -> None: ...
 
 
+_LONG = 2**31
+"""Loops of so many iterations are not begun where there is nothing to write: most of a day may pass in empty ones."""
+
 Fast = Callable[[Callable[..., None]], Callable[..., None]]
 """Makes a quicker entry from the one that checks in Python, which it calls with whatever it does not take."""
 
@@ -180,7 +183,9 @@ def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[
     def checked(*args: Any, **named: Any) -> None:
         if named:
             check.refuse_names(named)
-        launch(*check(args))
+        arrays, sizes = check(args)
+        if max(sizes, default=0) < _LONG or not check.writes_nothing(arrays):
+            launch(arrays, sizes)
 
     if fast is None:
         return checked

@@ -37,6 +37,9 @@ from tensorlang.lowering.device.ranges import Ranges, inside, range_of
 from tensorlang.lowering.device.threads import bound_loops, is_block_loop, is_thread_loop
 from tensorlang.te.program import unique
 
+_LONGEST = 64
+"""Characters of a kernel's name that those of its launches begin with."""
+
 
 def to_device(kernel: Kernel, reducers: Mapping[str, Combiner] | None = None, *, python: bool = False) -> Kernel:
     """Return the host program of a kernel in region form: a Launch in the place of every nest on blocks or threads.
@@ -193,10 +196,11 @@ class _Host:
                 stmt = If(outer.cond, stmt)
             elif any(outer.var.name in variables(e) for e in stmt_exprs(stmt)):
                 stmt = Let(outer.var, outer.value, stmt)
-        name = re.sub(r"\W", "_", f"{self.kernel.name}_kernel{self.launches}", flags=re.ASCII)
+        word = re.sub(r"^(?=[0-9])|\W", "_", self.kernel.name[:_LONGEST], flags=re.ASCII)
+        name = f"{word}_kernel{self.launches}"
         self.launches += 1
         arrays = {**{b.name: b for b in self.kernel.params}, **scope.arrays}
-        nest = Nest(f"_{name}" if name[0].isdigit() else name, stmt, arrays, scope.ranges)
+        nest = Nest(name, stmt, arrays, scope.ranges)
         device = device_kernel(nest, self.reducers)
         return Launch(device, device.scalars)
 
