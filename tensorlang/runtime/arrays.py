@@ -63,10 +63,7 @@ class UnusableArray(TypeError):
 def _by_protocol(value: Any) -> Array:
     """The memory of another library's array, by `__array_interface__` or DLPack."""
     if hasattr(value, "__array_interface__"):
-        view = np.asarray(value)
-        if view.size and address(view) == 0:
-            raise UnusableArray(f"expected an array with memory, got a {type(value).__name__} at address 0")
-        return view
+        return np.asarray(value)
     if not hasattr(value, "__dlpack__"):
         raise UnusableArray(f"expected an array, got {type(value).__name__}; np.asarray makes one")
     device = int(value.__dlpack_device__()[0]) if hasattr(value, "__dlpack_device__") else _CPU

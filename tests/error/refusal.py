@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def prepared(case: Refusal) -> Case:
 def _apply(case: Refusal, repair: str) -> None:
     """A repair is accepted in place of the refused step, and keeps the meaning of the program."""
     s, args = prepared(case)
-    names = {"s": s, "te": te, "outputs": s.outputs}
+    names: dict[str, Any] = {"s": s, "te": te, "outputs": s.outputs}
     exec(repair, names)
     check_schedule(names["s"], args, {v.name: 5 for v in s.original.sizes}, targets=("interpreter",))
 

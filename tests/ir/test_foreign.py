@@ -49,11 +49,13 @@ def test_what_is_named_is_there() -> None:
 def test_numbers_of_numpy_may_come_first() -> None:
     made = te.compute((8,), lambda i: np.float32(2) * A[i] + (np.int64(1) - i) // np.int32(3), name="C")
     assert str(made.op.body[0]) == str(te.compute((8,), lambda i: 2.0 * A[i] + (1 - i) // 3, name="C").op.body[0])
-    for compare in (lambda i: np.int32(3) < i, lambda i: np.int64(3) >= i):
-        assert te.compute((8,), compare).dtype == "bool"
+    compared: list[Callable[[Any], Any]] = [lambda i: np.int32(3) < i, lambda i: np.int64(3) >= i]
+    for body in compared:
+        assert te.compute((8,), body).dtype == "bool"
 
 
 def test_operators_of_whole_tensors_take_tensors() -> None:
-    for call in (lambda: topi.add(A, 1.0), lambda: topi.multiply(3, A)):
+    add: Any = topi.add
+    for left, right in ((A, 1.0), (3, A)):
         with pytest.raises(DefinitionError, match=r"takes tensors, got .*; for a number write te\.compute\(A\.shape"):
-            call()
+            add(left, right)
