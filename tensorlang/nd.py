@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -200,7 +201,7 @@ def empty(
     if device is not None and device.kind != _CPU:
         made = _memory(device).empty(extents, element, device.device_id)
         return NDArray(made, device, dtypes.canonical(element))
-    size = int(np.prod(extents, dtype=np.int64)) * element.itemsize
+    size = prod(extents) * element.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return NDArray(memory[start : start + size].view(element).reshape(extents), device)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tensorlang import config
 from tensorlang.errors import ArgumentError, TargetError
+from tensorlang.ir.overflow import SizeCheck
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
 from tensorlang.names import Explained
@@ -25,6 +26,9 @@ class Launch(Protocol):
 
     def __call__(self, arrays: Sequence[Any], sizes: Sequence[int]) -> None: ...
 
+
+_LONG = 2**31
+"""Loops of so many iterations are not begun where there is nothing to write: most of a day may pass in empty ones."""
 
 Fast = Callable[[Callable[..., None]], Callable[..., None]]
 """Makes a quicker entry from the one that checks in Python, which it calls with whatever it does not take."""
@@ -49,7 +53,8 @@ class Executable(Explained):
     what does not fit.
     `signature` is what the caller passes, if not `kernel.params`. `sources` gives the text of each stage by name,
     besides `loops`; `fast` an entry that does the checks of plain NumPy arguments itself; `memory`
-    counts scratch memory; `convert` makes an array of an argument; `stopwatch` times calls.
+    counts scratch memory; `convert` makes an array of an argument; `stopwatch` times calls; `exact` tells sizes that
+    are too large, if not the kernel itself.
     """
 
     # The slot of the entry is named so that a call finds it without a Python function between.
@@ -68,6 +73,7 @@ class Executable(Explained):
         memory: MemoryOf | None = None,
         convert: Callable[[Any], CheckedArray] = as_array,
         stopwatch: Stopwatch = host_clock,
+        exact: SizeCheck | None = None,
     ) -> None:
         self.kernel = kernel
         self.target = target
@@ -75,7 +81,15 @@ class Executable(Explained):
         self._sources = dict(sources or {})
         self._memory = memory
         self._stopwatch = stopwatch
-        check = ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs, convert)
+        check = ArgumentCheck(
+            kernel.name,
+            self.signature,
+            kernel.params,
+            kernel.sizes,
+            kernel.outputs,
+            convert,
+            exact or SizeCheck(kernel),
+        )
         # By text: a size is an int32 where the caller declared it, and an index in the kernel.
         quick = fast if list(map(str, self.signature)) == list(map(str, kernel.params)) else None
         self.__call__ = _entry(launch, check, quick)
@@ -152,12 +166,12 @@ class Executable(Explained):
 def _tested(entry: Callable[..., None], facts: Sequence[FactCheck]) -> Callable[..., None]:
     """An entry that tests facts first; arguments of the wrong number or kind are left to the entry to refuse."""
 
-    def tested(*args: Any) -> None:
+    def tested(*args: Any, **named: Any) -> None:
         if config.get("check"):
             for fact in facts:
                 if fact.position < len(args):
                     fact(args[fact.position])
-        entry(*args)
+        entry(*args, **named)
 
     return tested
 
@@ -165,13 +179,19 @@ def _tested(entry: Callable[..., None], facts: Sequence[FactCheck]) -> Callable[
 def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[..., None]:
     """What a call runs. With a fast entry, other kinds of arrays become plain ones and try it once more."""
 
-    def checked(*args: Any) -> None:
-        launch(*check(args))
+    def checked(*args: Any, **named: Any) -> None:
+        if named:
+            check.refuse_names(named)
+        arrays, sizes = check(args)
+        if max(sizes, default=0) < _LONG or not check.writes_nothing(arrays):
+            launch(arrays, sizes)
 
     if fast is None:
         return checked
 
-    def converted(*args: Any) -> None:
+    def converted(*args: Any, **named: Any) -> None:
+        if named:
+            check.refuse_names(named)
         plain = plain_arrays(args)
         if plain is None:
             checked(*args)

@@ -59,7 +59,7 @@ class OutOfReach:
             "",
             f"{self.statement.name} reads {self.read.array} {where}",
             witness=first_instance(self.scop, self.statement, self.read),
-            legal=_searched(partial(legal_places, state, self.producer.name)),
+            suggested=_searched(partial(legal_places, state, self.producer.name)),
         )
 
 
@@ -77,7 +77,7 @@ class Renewed:
         assert attach is not None
         where = f"the loop {attach.axis} of {attach.stage}"
         why = f"{self.updater} updates {self.array} in place, which {where} would compute anew in each iteration"
-        return BadArgument("", why, legal=[f"s[{self.producer.name!r}].compute_root()"])
+        return BadArgument("", why, suggested=[f"s[{self.producer.name!r}].compute_root()"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Uncovered:
         if state.stages[producer].predicates:
             word, legal = "store", lambda: [f"a predicate that holds for {element}"]
         why = f"{self.gap.reader} reads {element}, which {producer} does not {word}"
-        return UncoveredRead("", why, witness=self.gap.witness, legal=legal)
+        return UncoveredRead("", why, witness=self.gap.witness, suggested=legal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Incomplete:
         """The error to raise."""
         element = self.gap.witness.element
         why = f"{element} would not be written, and all of {self.gap.array} is needed"
-        return UncoveredRead("", why, witness=self.gap.witness, legal=["compute and store all of it"])
+        return UncoveredRead("", why, witness=self.gap.witness, suggested=["compute and store all of it"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Untiled:
 
     def error(self, state: ScheduleState) -> ScheduleError:
         """The error to raise."""
-        return BadArgument("", self.mismatch.why, legal=self.mismatch.legal)
+        return BadArgument("", self.mismatch.why, suggested=self.mismatch.suggested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Lost:
             "",
             f"{lost.writer} overwrites the memory of {lost.witness.element} before {lost.reader} has read it",
             witness=lost.witness,
-            legal=["keep more of the array in memory, or leave the loop around it sequential"],
+            suggested=["keep more of the array in memory, or leave the loop around it sequential"],
         )
 
 
@@ -163,7 +163,7 @@ def check_placed(state: ScheduleState) -> None:
             why = f"{name} is to be computed at {axis} of {host}, but {readers}, which reads it, is not computed there"
             last_first = reversed(others)
             inside = "; ".join(f"s[{r!r}].compute_at(s[{host!r}], {axis!r})" for r in last_first)
-            raise BadArgument("", why, legal=[inside, f"s[{name!r}].compute_root()"])
+            raise BadArgument("", why, suggested=[inside, f"s[{name!r}].compute_root()"])
 
 
 def verify(state: ScheduleState) -> None:
@@ -191,7 +191,7 @@ def too_complex(asked: str, what: str) -> TooComplex:
     return TooComplex(
         asked,
         f"{what} needs more than {config.get('budget')} isl operations",
-        legal=["use fewer nested splits, or constant instead of symbolic sizes; or raise TENSORLANG_BUDGET"],
+        suggested=["use fewer nested splits, or constant instead of symbolic sizes; or raise TENSORLANG_BUDGET"],
     )
 
 
@@ -316,7 +316,7 @@ def _refusal(state: ScheduleState, derived: Derived, broken: Sequence[Violation]
     def others() -> list[str]:
         return [f"s[{stage!r}].{word}({a!r}{thread})" for a in _free_axes(state, stage, axis)]
 
-    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, legal=_searched(others))
+    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, suggested=_searched(others))
 
 
 def _searched(search: Callable[[], list[str]]) -> Callable[[], list[str]]:

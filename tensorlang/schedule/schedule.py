@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,12 +24,16 @@ from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
 from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
 from tensorlang.schedule.proposals.repair import Refused, repaired
+from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.schedule.stage import AxisLike, Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
 from tensorlang.te.declared import declared
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
 from tensorlang.te.program import Program, canonical
+
+_MOST_SHOWN_AGAIN = 6
+"""Steps of a call that was undone as a whole, which a line repeats."""
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], strict: bool = False) -> Schedule:
@@ -79,6 +84,7 @@ class Schedule:
         self._stood_for: Sequence[tuple[Operation, Operation]] = ()
         self._state = initial_state(program)
         self._trace = Trace()
+        self._undone_to: tuple[ScheduleState, Trace] | None = None
         self.origin = ""  # the tuned record that the first steps are from, as text
         fresh = _proven_at_the_end.get()
         self._proves_each_step = fresh is None
@@ -140,7 +146,7 @@ class Schedule:
             name = self.program.producer.get(name) or self.program.producer.get(f"{name}.v0", name)
         if name not in self.program.by_name:
             why = f"no stage {name!r} (inlined?); {nearest(name, self.program.by_name)}"
-            raise _completed(BadArgument("", why), f"s[{name!r}]", self._trace)
+            raise self._completed(BadArgument("", why), f"s[{name!r}]")
         return name
 
     def buffer_of(self, key: Any) -> str:
@@ -210,7 +216,7 @@ class Schedule:
         try:
             return Group(self, members_between(self.program, ends, starts, include_inputs))
         except ScheduleError as error:
-            raise _completed(error, f"s.create_group({ends}, {starts})", self._trace) from None
+            raise self._completed(error, f"s.create_group({ends}, {starts})") from None
 
     def rfactor(self, tensor: Any, axis: AxisLike, factor_axis: int = 0) -> Any:
         """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results."""
@@ -260,7 +266,7 @@ class Schedule:
         try:
             verify(self._state)
         except ScheduleError as error:
-            raise _completed(error, asked, self._trace) from None
+            raise self._completed(error, asked) from None
 
     def replay(self, trace: Trace, check: str = "every") -> None:
         """Apply the steps of a trace; `check` is `every` step, or the `final` state only. All or nothing."""
@@ -279,7 +285,7 @@ class Schedule:
                 verify(state)
         except ScheduleError as error:
             found = repaired(Refused(step, self._state, self._trace.steps, self._original), error)
-            raise _completed(found, step.text(), self._trace) from None
+            raise self._completed(found, step) from None
         self._state, self._trace = state, self._trace.then(step)
         return made
 
@@ -307,7 +313,7 @@ class Schedule:
         except ScheduleError as error:
             if error.asked:
                 raise
-            raise type(error)("s.explain(...)", error.why, where=caller(), legal=error.legal) from None
+            raise type(error)("s.explain(...)", error.why, where=caller(), suggested=error.suggested) from None
 
     def compose(self, asked: str, plan: Callable[[ScheduleState], Sequence[Primitive]]) -> list[Outputs]:
         """Apply the steps that a plan makes of the current state, all of them or none; `asked` names the plan."""
@@ -315,17 +321,59 @@ class Schedule:
             with self.all_or_none():
                 return [self.apply(step) for step in plan(self._state)]
         except ScheduleError as error:
-            raise _completed(error, asked, self._trace) from None
+            raise self._completed(error, asked) from None
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
         """Several steps as one: the first that is refused leaves the schedule as it was before all of them."""
-        before = self._state, self._trace
+        before, outermost = (self._state, self._trace), self._undone_to is None
+        self._undone_to = self._undone_to or before
         try:
             yield
         except TensorlangError:
             self._state, self._trace = before
             raise
+        finally:
+            if outermost:
+                self._undone_to = None
+
+    def again(self, fresh: bool = False) -> Schedule:
+        """A copy that goes its own way and proves each step; `fresh`: of the program as declared, without a step."""
+        made = copy.copy(self)
+        made._proves_each_step, made._undone_to = True, None
+        if fresh:
+            made._state, made._trace = initial_state(self._original), Trace()
+        return made
+
+    def _completed(self, error: ScheduleError, asked: Primitive | str) -> ScheduleError:
+        """The error with what was asked, where, after which steps, and suggestions that were tried."""
+        if error.asked:
+            return error
+        text = asked if isinstance(asked, str) else asked.text()
+        return type(error)(
+            text,
+            error.why,
+            where=caller(),
+            witness=error.witness,
+            schedule=self._trace.to_python().splitlines(),
+            suggested=lambda: error.suggested,
+            replay=self._refusal(asked).sorted,
+        )
+
+    def _refusal(self, asked: Primitive | str) -> Refusal:
+        """A refused step, on the schedule that the user has afterwards.
+
+        Of several steps as one, few are shown again; after many, lines are for the schedule that the error shows.
+        """
+        base = self.again()
+        if self._undone_to is None:
+            return Refusal(base, asked)
+        state, trace = self._undone_to
+        done = Trace(self._trace.steps[len(trace.steps) :]).to_python().splitlines()
+        if len(done) > _MOST_SHOWN_AGAIN:
+            return Refusal(base, asked)
+        base._state, base._trace = state, trace
+        return Refusal(base, asked, tuple(done))
 
     def auto_order(self, parallel: bool = False, tile: int | None = None) -> AutoOrder:
         """Bring every stage into the order that isl's scheduler proposes, by steps of the trace like any other.
@@ -392,12 +440,3 @@ def proven_at_the_end(asked: str) -> Iterator[None]:
     for schedule in fresh:
         if schedule.trace.steps:
             schedule.require_legal(asked)
-
-
-def _completed(error: ScheduleError, asked: str, trace: Trace) -> ScheduleError:
-    if error.asked:
-        return error
-    steps = trace.to_python().splitlines()
-    return type(error)(
-        asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=lambda: error.legal
-    )

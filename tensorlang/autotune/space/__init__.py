@@ -75,7 +75,7 @@ def _require_iterations(task: Task) -> None:
         raise ScheduleError(
             "autotune",
             f"{', '.join(empty) or task.workload} has no iterations: there is nothing to tune",
-            legal=["give it extents of at least 1"],
+            suggested=["give it extents of at least 1"],
         )
 
 

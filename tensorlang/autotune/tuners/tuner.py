@@ -299,7 +299,7 @@ class Tuner(ABC):
         raise ScheduleError(
             f"tuning template {self.task.name!r}",
             "\n".join([f"no configuration is legal: {tried} tried were refused before any build", *reasons]),
-            legal=["change the knobs, so that some of the space is left"],
+            suggested=["change the knobs, so that some of the space is left"],
         )
 
     def _best_seconds(self) -> float | None:

@@ -39,6 +39,9 @@ from tensorlang.lowering.device.ranges import Ranges, inside, range_of
 from tensorlang.lowering.device.threads import bound_loops, is_block_loop, is_thread_loop
 from tensorlang.te.program import unique
 
+_LONGEST = 64
+"""Characters of a kernel's name that those of its launches begin with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -220,9 +223,9 @@ class _Host:
                 stmt = replace(outer, then=stmt, orelse=None)
             elif any(outer.var.name in variables(e) for e in stmt_exprs(stmt)):
                 stmt = Let(outer.var, outer.value, stmt)
-        name = re.sub(r"\W", "_", f"{self.kernel.name}_kernel{len(self.nests)}", flags=re.ASCII)
+        word = re.sub(r"^(?=[0-9])|\W", "_", self.kernel.name[:_LONGEST], flags=re.ASCII)
         arrays = {**{b.name: b for b in self.kernel.params}, **scope.arrays}
-        nest = Nest(f"_{name}" if name[0].isdigit() else name, stmt, arrays, scope.ranges, self.reducers)
+        nest = Nest(f"{word}_kernel{len(self.nests)}", stmt, arrays, scope.ranges, self.reducers)
         self.nests.append(nest)
         return Launch(DeviceKernel(nest.name, (), (), nest.grid, nest.block, (), Seq(())), ())
 

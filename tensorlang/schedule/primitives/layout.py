@@ -44,7 +44,7 @@ class TransformLayout:
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.compute_op(self.stage)
-        require_internal(state, self.stage, "transform_layout")
+        require_internal(state, self.stage, "transform_layout", self.text())
         if len(self.axes) != len(op.axes):
             raise BadArgument("", f"{self.stage} has {len(op.axes)} dimensions, the map takes {len(self.axes)}")
         stage = state.stages[self.stage]

@@ -93,7 +93,7 @@ def _strided(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     kind = state.stages[stage].kind(axis)
     if kind is not LoopKind.PARALLEL:
         why = f"{STRIDED} says how threads share a parallel loop, and {axis} is {kind.value}"
-        raise BadArgument("", why, legal=[f"s[{stage!r}].parallel({axis!r}) first"])
+        raise BadArgument("", why, suggested=[f"s[{stage!r}].parallel({axis!r}); ..."])
     return _flag(state, stage, axis, value)
 
 
@@ -103,7 +103,7 @@ def _blocks(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     note = state.stages[stage].annotations.get(axis)
     if note is None or not is_block(note.thread):
         why = f"{BLOCKS_PER_CORE} is for loops over the blocks of a GPU, and {axis} of {stage} is not bound to blockIdx"
-        raise BadArgument("", why, legal=[f"s[{stage!r}].bind({axis!r}, 'blockIdx.x') first"])
+        raise BadArgument("", why, suggested=[f"s[{stage!r}].bind({axis!r}, 'blockIdx.x'); ..."])
     return value
 
 
@@ -114,7 +114,7 @@ def _tree(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
         raise BadArgument(
             "",
             f"{REDUCE_TREE} changes the order of floating-point updates of {stage}, and the schedule is strict",
-            legal=["te.create_schedule(..., strict=False)"],
+            suggested=["te.create_schedule(..., strict=False)"],
         )
     return _flag(state, stage, axis, value)
 
@@ -129,7 +129,7 @@ def _partition(state: ScheduleState, stage: str, axis: str, value: Value) -> int
     if axis not in outer:
         legal = [f"s[{stage!r}].pragma({a!r}, {PARTITION_HINT!r})" for a in outer]
         raise BadArgument(
-            "", f"no tile of {stage} that a guard may cut starts at {axis}: split makes such axes", legal=legal
+            "", f"no tile of {stage} that a guard may cut starts at {axis}: split makes such axes", suggested=legal
         )
     return _flag(state, stage, axis, value)
 

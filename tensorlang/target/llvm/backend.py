@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tensorlang.errors import TargetError
+from tensorlang.ir.overflow import SizeCheck, exact_limit
 from tensorlang.ir.stmt import CallPython, Kernel, Seq
 from tensorlang.runtime import cpython, openmp, threads
 from tensorlang.runtime.arguments import Signature
@@ -54,7 +55,8 @@ class LlvmBackend:
         """An executable without sources."""
         found: _Object = pickle.loads(packed)
         launch, fast = _load(found, target)
-        return Executable(found.kernel, target, launch, fast=fast)
+        exact = SizeCheck(found.kernel, found.limit, whole=False)
+        return Executable(found.kernel, target, launch, fast=fast, exact=exact)
 
 
 BACKEND = LlvmBackend()
@@ -62,12 +64,16 @@ BACKEND = LlvmBackend()
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """A compiled kernel, as data: the kernel without its body, the object, and what its symbols are."""
+    """A compiled kernel, as data: the kernel without its body, the object, and what its symbols are.
+
+    `limit`: up to which sizes its index arithmetic is exact.
+    """
 
     kernel: Kernel
     code: bytes
     symbol: str
     entry: str | None
+    limit: int
     calls: tuple[CallPython, ...]
     imports: frozenset[str]
     messages: tuple[str, ...]
@@ -75,7 +81,8 @@ class _Object:
 
 def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Object:
     """Compile or find the object, with the fast entry if the kernel has one."""
-    entry = emit_entry(emitted, kernel) if cpython.layout_is_known() else None
+    limit = exact_limit(kernel)
+    entry = emit_entry(emitted, kernel, limit) if cpython.layout_is_known() else None
     module = emitted.module
     text = module.text()
     tag = sys.implementation.cache_tag or ""
@@ -89,7 +96,8 @@ def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Objec
     key = (text, *sources, engine.fingerprint(machine), tag)
     code = cached(key, lambda: engine.compile_object(text, machine, sources))
     bare = replace(kernel, body=Seq(()))
-    return _Object(bare, code, emitted.symbol, entry, emitted.calls, frozenset(module.imports), tuple(module.messages))
+    imports, messages = frozenset(module.imports), tuple(module.messages)
+    return _Object(bare, code, emitted.symbol, entry, limit, emitted.calls, imports, messages)
 
 
 def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:
@@ -100,7 +108,7 @@ def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:
     launch = CompiledLaunch(found.kernel, library, found.symbol, found.calls, found.messages)
     if entry is None:
         return launch, None
-    return launch, lambda checked: cpython.builtin(library.addresses[entry], launch.slow(checked), found.kernel.name)
+    return launch, lambda checked: cpython.builtin(library.addresses[entry], checked, launch.fail, found.kernel.name)
 
 
 def _imports(symbols: frozenset[str], cores: int) -> dict[str, int]:
