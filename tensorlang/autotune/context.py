@@ -23,6 +23,7 @@ from tensorlang.errors import DefinitionError, RecordError, shown
 from tensorlang.location import caller
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.history import Attempts, Known, history, in_use, say
+from tensorlang.schedule.recorded import argument_bytes
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, buffers
 from tensorlang.te.program import Program
@@ -153,7 +154,7 @@ def _choose(function: TemplateFunction, args: tuple[Any, ...]) -> Scheduled | No
     task = collect(function, args)
     contexts = [records for records in in_use() if isinstance(records, ApplyHistoryBest)]
     work = task.task.workload
-    attempts = Attempts("template", str(work))
+    attempts = Attempts("template", str(work), argument_bytes(task.task.program))
     for context in contexts:
         found = context.ranked(work.key, task.target, task.task.threads)
         made = attempts.first(found, described, partial(_scheduled, task))

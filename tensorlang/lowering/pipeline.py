@@ -17,6 +17,7 @@ from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify.statements import simplify_kernel
 from tensorlang.ir.stmt import Kernel
 from tensorlang.ir.verify import verify
+from tensorlang.limits import check_time
 from tensorlang.lowering.asynchronous import copied_ahead
 from tensorlang.lowering.barrier_notes import BarrierNote, barrier_notes
 from tensorlang.lowering.barriers import Placed, with_barriers
@@ -38,6 +39,7 @@ from tensorlang.lowering.passes.unfuse import unfuse
 from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.passes.wide_copies import wide_copies
+from tensorlang.lowering.size import check_arrays, check_size
 from tensorlang.lowering.tensorize import Scanned, with_tiles
 from tensorlang.polyhedral import isl
 from tensorlang.schedule.check import check_placed, too_complex
@@ -103,18 +105,23 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     if checking:
         verify(kernel, lanes=False)
     dump.write("scan", "loops", partial(kernel_text, kernel))
+    check_size(kernel, "the loops")
     if logging:
         _log("scan", start, True)
     tails_done = False
     for word, function in DEVICE_PASSES if on_device else PASSES[target.kind]:
         start, before = time.perf_counter(), kernel
+        check_time()
         kernel = function(kernel)
+        if kernel is not before:
+            check_size(kernel, word)
         tails_done = tails_done or word == "vector_tails"
         if checking:
             verify(kernel, lanes=tails_done)
         dump.write(word, "loops", partial(kernel_text, kernel))
         if logging:
             _log(word, start, kernel_text(kernel) != kernel_text(before))
+    check_arrays(kernel)
     if not on_device:
         return kernel
     kernel = to_device(kernel, reducers(state, derived.scop.gathered), python=target.kind not in GPU_KINDS)
