@@ -16,6 +16,7 @@ from tensorlang.autotune.importers.programs import Program, Source, source_of, t
 from tensorlang.autotune.importers.targets import target_of
 from tensorlang.autotune.records.log import Log, LogPath
 from tensorlang.autotune.records.record import Status, TuningRecord, Verdict
+from tensorlang.autotune.records.regular import read_regular
 from tensorlang.autotune.task import Task, task_of
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.entity import Entity, SplitEntity
@@ -94,7 +95,7 @@ def import_log(
 def _numbered(path: Path) -> list[tuple[int, str]]:
     """The lines of a file that are not blank, with their numbers."""
     try:
-        content = path.read_bytes().decode(errors="replace")
+        content = read_regular(path).decode(errors="replace")
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
     return [(number, text.strip()) for number, text in enumerate(content.split("\n"), 1) if text.strip()]

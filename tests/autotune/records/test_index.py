@@ -163,7 +163,7 @@ def test_a_log_of_the_same_ends_is_noticed_by_its_records(tmp_path: Path, record
     Index(log).close()
     before = log.stat()
     middle = _of(record, "y" * 8, 4.0)
-    log.write_bytes(b"".join(b"\n" + record_line(r) + b"\n" for r in (ends[0], middle, ends[1])))
+    log.write_bytes(b"".join(record_line(r) + b"\n" for r in (ends[0], middle, ends[1])))
     assert log.stat().st_size == before.st_size
     os.utime(log, ns=(before.st_atime_ns, before.st_mtime_ns))
     with Index(log) as index:

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tensorlang.autotune.records import log as logs
 from tensorlang.autotune.records.log import LogWriter, best_record, best_records, read_log, record_line
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.errors import RecordError
+
+from .hand import FullDisk
 
 
 def _write(path: Path, *records: TuningRecord) -> Path:
@@ -93,9 +96,11 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
         LogWriter(tmp_path / "no" / "folder")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_an_error_not_a_loss_in_silence(record: TuningRecord) -> None:
-    with LogWriter("/dev/full") as writer, pytest.raises(RecordError, match="No space left"):
+def test_a_full_disk_is_an_error_not_a_loss_in_silence(
+    tmp_path: Path, record: TuningRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "os", FullDisk())
+    with LogWriter(tmp_path / "log") as writer, pytest.raises(RecordError, match="No space left"):
         writer.append(record)
 
 
@@ -117,7 +122,7 @@ except RecordError as error:
 
 def test_a_log_that_cannot_grow_keeps_its_whole_records(tmp_path: Path, record: TuningRecord) -> None:
     path = tmp_path / "log"
-    line = len(record_line(record)) + 2
+    line = len(record_line(record)) + 1
     command = [sys.executable, "-c", _SMALL_FILES, str(path), json.dumps(record.to_json()), str(3 * line + 100)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"cannot write {path}: 100 of {line} bytes fit, is the disk full? the records before" in printed
