@@ -126,6 +126,12 @@ def test_registered_workloads_are_known(tmp_path: Path) -> None:
 REFUSED = {
     "it is a comment": "# kept for demonstration",
     "it is torn": ANSOR["tiled"][:100],
+    "it is torn, or no JSON at all": "llvm\tgASVFAAAAAAAAACMAm9zlIwFYWJvcnSUk5QpUpQu\tgAR9lC4=\tgAR9lC4=\t0.1\t0.7",
+    "it has lists in lists, deeper than any log": f'{{"i": {"[" * 80}{"]" * 80}}}',
+    "its workload key has lists in lists": ansor("v0.6", "[" * 80 + "]" * 80, []),
+    "step 0 of the log line, ['SP', 2, 0, 8, [1000000": ansor(
+        "v0.6", ["matmul", 8, 8, 8], [["SP", 2, 0, 8, [10**40], 1]]
+    ),
     "its workload 'relu' is unknown; say where": ansor("v0.6", ["relu", 8], []),
     "the hash of a graph": ansor("v0.6", "0123456789abcdef0123456789abcdef", []),
     "failed: it gave a wrong answer": ansor("v0.6", ["matmul", 8, 8, 8], [], costs=[1e10], error=5),
