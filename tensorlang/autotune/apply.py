@@ -69,7 +69,10 @@ class Opened:
         return next((near for near in found if near is not None), None)
 
     def missing(self, task: Task) -> str:
-        """Why there is no record of a task, and what comes nearest."""
+        """Why there is no record of a task, and what comes nearest; safe to print."""
+        return printable(self._missing(task))
+
+    def _missing(self, task: Task) -> str:
         wanted, sources = task.workload, (*self.own, *self.others())
         places = dict.fromkeys(_place(r) for source in sources for r in source.bests(wanted.key))
         if places:

@@ -250,7 +250,7 @@ def import_(
     """
     from tensorlang.autotune.records.importing import append_missing
     from tensorlang.cli.imports import Options, outputs, read_files
-    from tensorlang.words import format_count
+    from tensorlang.words import format_count, printable
 
     parts = read_files(files, form, Options(programs, target, verify))
     _warn(part.log.skipped for part in parts)
@@ -258,7 +258,7 @@ def import_(
         _print_json(entry for part in parts for entry in part.entries)
     else:
         for text in (text for part in parts for text in part.texts):
-            click.echo(text)
+            click.echo(printable(text))
     for path, there in outputs(parts, output).items():
         _, added, known = append_missing(path, [record for part in there for record in part.log.records])
         if as_json:

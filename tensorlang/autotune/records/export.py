@@ -86,7 +86,12 @@ def python_module(schedules: Iterable[tuple[TuningRecord, Schedule | str]]) -> s
     """A Python module with one function a record, which applies its steps to a schedule of its program.
 
     Every record comes with its schedule, proven again, or with the reason why it has none: then it is a comment.
+    RecordError when none has one.
     """
+    schedules = list(schedules)
+    reasons = [made for _, made in schedules if isinstance(made, str)]
+    if reasons and len(reasons) == len(schedules):
+        raise RecordError(f"no schedule of these records can be proven here; the first is {_line(reasons[0])}")
     taken: set[str] = set()
     parts = [_HEAD]
     for record, made in schedules:
