@@ -125,6 +125,7 @@ def build(
     s, args = (_check_schedule(s), args) if schedule is None else _without_steps(s, args, schedule)
     if args is None:
         raise DefinitionError("build needs args: the inputs and outputs of the schedule", caller())
+    _signature(s, args)  # what is wrong with the arguments is no fault of any record
     chosen = parse(target)
     compiled = partial(_compiled, args=args, target=chosen, name=name)
     return build_in_use(s, chosen, compiled) if schedule is None else build_best(s, chosen, compiled)
@@ -142,7 +143,7 @@ def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Ex
     for form in executable.source_forms:
         if form != "loops":
             dump.write("target", form, partial(executable.source, form))
-    return executable.require(_facts(s, signature))
+    return executable.require(_facts(s, signature), always=s.tests_assumptions)
 
 
 def _without_steps(s: Any, args: Sequence[Any] | None, schedule: str) -> tuple[Schedule, Sequence[Any] | None]:

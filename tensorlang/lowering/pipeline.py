@@ -16,6 +16,7 @@ from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify.statements import simplify_kernel
 from tensorlang.ir.stmt import Combiner, Kernel
 from tensorlang.ir.verify import verify
+from tensorlang.limits import check_time
 from tensorlang.lowering.asynchronous import copied_ahead
 from tensorlang.lowering.barrier_notes import BarrierNote, barrier_notes
 from tensorlang.lowering.barriers import Placed, with_barriers
@@ -40,6 +41,7 @@ from tensorlang.lowering.passes.unfuse import unfuse
 from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.passes.wide_copies import wide_copies
+from tensorlang.lowering.size import check_arrays, check_size
 from tensorlang.lowering.stripped import stripped
 from tensorlang.lowering.tensorize import with_tiles
 from tensorlang.lowering.watch import Pass, Watch
@@ -123,9 +125,10 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     kernel = make_kernel(state, derived, scanned, params, name)
     parts = parts_of(kernel)
     passes = DEVICE_PASSES if on_device else CPU_PASSES
-    watch = Watch(dump, kernel_text, (_verifier(passes),) if checking else ())
+    watch = Watch(dump, kernel_text, (_check_limits, *((_verifier(passes),) if checking else ())))
     watch.done("scan", start, kernel)
     kernel = watch.run(passes, kernel)
+    check_arrays(kernel)
     if on_device:
         combined = reducers(state, derived.scop.gathered)
         kernel = _on_device(kernel, combined, python=target.can.python_calls, dump=dump)
@@ -170,6 +173,12 @@ def _verify_nests(_: str, program: Split) -> None:
 
 def _verify_host(_: str, kernel: Kernel) -> None:
     verify(kernel)
+
+
+def _check_limits(word: str, kernel: Kernel) -> None:
+    """TooComplex where a pass took too long, or made too much."""
+    check_time()
+    check_size(kernel, word)
 
 
 def _verifier(passes: Sequence[Pass[Kernel]]) -> Callable[[str, Kernel], None]:

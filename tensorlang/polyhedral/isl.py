@@ -12,6 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import islpy
 
+from tensorlang.limits import LARGEST, check_time
+
 T = TypeVar("T")
 Set: TypeAlias = Any
 Map: TypeAlias = Any
@@ -48,8 +50,16 @@ class BudgetExceeded(Exception):
     """isl needed more operations than allowed."""
 
 
+class NumberTooLarge(BudgetExceeded):
+    """A coefficient is larger than what loops may compute with."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"its loops would compute with a number of {number.bit_length()} bits; they have 64")
+
+
 def make_set(text: str) -> Set:
     """Parse a set."""
+    check_time()
     return islpy.Set(text)
 
 
@@ -60,6 +70,7 @@ def as_set(points: Any) -> Set:
 
 def make_map(text: str) -> Map:
     """Parse a map."""
+    check_time()
     return islpy.Map(text)
 
 
@@ -82,6 +93,7 @@ def map_of_rows(space: Any, columns: int, zero: Sequence[Entries], positive: Seq
 
     Columns are the constant, parameters, inputs, outputs, then further dims of which any value will do.
     """
+    check_time()
     order = DIM.cst, DIM.param, DIM.in_, DIM.out, DIM.div
     rows = _matrix(columns, zero), _matrix(columns, positive)
     return islpy.Map.from_basic_map(islpy.BasicMap.from_constraint_matrices(space, *rows, *order))
@@ -97,6 +109,8 @@ def _matrix(columns: int, rows: Sequence[Entries]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _value(number: int) -> Any:
+    if abs(number) >= LARGEST:
+        raise NumberTooLarge(number)
     return islpy.Val(number)
 
 
@@ -186,7 +200,7 @@ def number(value: Any) -> int:
 
 def plus(value: PwAff, number: int) -> PwAff:
     """Return a piecewise affine function with a number added."""
-    return value.add_constant_val(islpy.Val(number))
+    return value.add_constant_val(_value(number))
 
 
 def nonnegative_rows(distances: Set) -> Set:

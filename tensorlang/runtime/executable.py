@@ -94,10 +94,10 @@ class Executable(Explained):
         quick = fast if list(map(str, self.signature)) == list(map(str, kernel.params)) else None
         self.__call__ = _entry(launch, check, quick)
 
-    def require(self, facts: Sequence[FactCheck]) -> Executable:
-        """Test facts about arguments on each call that runs with TENSORLANG_CHECK=1; returns the kernel itself."""
+    def require(self, facts: Sequence[FactCheck], always: bool = False) -> Executable:
+        """Test facts about arguments on each call, or those that run with TENSORLANG_CHECK=1; returns the kernel."""
         if facts:
-            self.__call__ = _tested(self.__call__, tuple(facts))
+            self.__call__ = _tested(self.__call__, tuple(facts), always)
         return self
 
     def __getitem__(self, name: str) -> Executable:
@@ -163,11 +163,11 @@ class Executable(Explained):
         return f"Executable({self.entry_name}({params}), target={str(self.target)!r})"
 
 
-def _tested(entry: Callable[..., None], facts: Sequence[FactCheck]) -> Callable[..., None]:
+def _tested(entry: Callable[..., None], facts: Sequence[FactCheck], always: bool) -> Callable[..., None]:
     """An entry that tests facts first; arguments of the wrong number or kind are left to the entry to refuse."""
 
     def tested(*args: Any, **named: Any) -> None:
-        if config.get("check"):
+        if always or config.get("check"):
             for fact in facts:
                 if fact.position < len(args):
                     fact(args[fact.position])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -20,6 +21,7 @@ from tensorlang.errors import (
 )
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.limits import DEEPEST
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered, unwritten
 from tensorlang.polyhedral.folding import Overwritten, overwritten
@@ -168,13 +170,32 @@ def check_placed(state: ScheduleState) -> None:
 
 def verify(state: ScheduleState) -> None:
     """Prove a state legal; raise the ScheduleError that shows why it is not, and what would be."""
-    try:
-        with isl.budget(config.get("budget")):
-            fault = _fault(state)
-    except isl.BudgetExceeded:
-        raise too_complex("", "the proof") from None
+    _check_depth(state)
+    with within_budget("the proof"):
+        fault = _fault(state)
     if fault is not None:
         raise _explained(fault, state)
+
+
+@contextmanager
+def within_budget(what: str) -> Iterator[None]:
+    """Bound an analysis, of which `what` is the name: TooComplex, or BadArgument for numbers beyond 64 bits."""
+    try:
+        with isl.budget(config.get("budget")):
+            yield
+    except isl.NumberTooLarge as error:
+        raise BadArgument("", str(error)) from None
+    except isl.BudgetExceeded:
+        raise too_complex("", what) from None
+
+
+def _check_depth(state: ScheduleState) -> None:
+    for stage in state.stages.values():
+        deepest = max(map(len, stage.places.values()), default=0)
+        if deepest > DEEPEST:
+            raise TooComplex(
+                "", f"{stage.name} would run in {deepest} loops, one in the other; at most {DEEPEST} can be"
+            )
 
 
 def _explained(fault: Fault, state: ScheduleState) -> ScheduleError:

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from tensorlang import config
 from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError, shown
+from tensorlang.limits import check_time
 from tensorlang.location import caller
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
-from tensorlang.schedule.check import too_complex, verify
+from tensorlang.schedule.check import too_complex, verify, within_budget
 from tensorlang.schedule.explain import checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import host_of, member_of
 from tensorlang.schedule.names import absent, nearest
 from tensorlang.schedule.picture import draw
-from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
+from tensorlang.schedule.primitive import Decision, Outputs, Primitive, check_numbers, whole
 from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
 from tensorlang.schedule.proposals.repair import Refused, repaired
 from tensorlang.schedule.proposals.replayed import Refusal
@@ -86,6 +87,7 @@ class Schedule:
         self._trace = Trace()
         self._undone_to: tuple[ScheduleState, Trace] | None = None
         self.origin = ""  # the tuned record that the first steps are from, as text
+        self.tests_assumptions = False  # on every call: a record has stated them, and nobody answers for it
         fresh = _proven_at_the_end.get()
         self._proves_each_step = fresh is None
         if fresh is not None:
@@ -280,7 +282,10 @@ class Schedule:
     def advance(self, step: Primitive, check: bool) -> Outputs:
         """Apply one step, proving the result only if `check` (a caller that skips it must `verify` later)."""
         try:
-            state, made = step.apply(self._state)
+            check_time()
+            check_numbers(step)
+            with within_budget("the step"):
+                state, made = step.apply(self._state)
             if check:
                 verify(state)
         except ScheduleError as error:

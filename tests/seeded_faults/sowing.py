@@ -42,7 +42,7 @@ def tiled() -> Case:
 
 
 def of_any_size() -> Case:
-    """Sizes that are known at a call, guarded tails, a fused loop on threads."""
+    """Sizes that are known at a call, guarded tails."""
     n, m = te.var("n"), te.var("m")
     case = matmul(n, m, 4)
     s = case.s["C"]
@@ -51,7 +51,18 @@ def of_any_size() -> Case:
     s.reorder(i_o, j_o, "k", i_i, j_i)
     s.unroll(i_i)
     s.vectorize(j_i)
+    s.parallel(i_o)
+    return case
+
+
+def fused() -> Case:
+    """A fused loop on threads, a reduction that is unrolled by a pragma."""
+    case = matmul(12, 16, 6)
+    s = case.s["C"]
+    i_o, j_o, i_i, j_i = s.tile("i", "j", 3, 8)
+    s.reorder(i_o, j_o, "k", i_i, j_i)
     s.parallel(s.fuse(i_o, j_o))
+    s.pragma("k", "auto_unroll_max_step", 200)
     return case
 
 
@@ -93,6 +104,7 @@ def rotation() -> Case:
 PROGRAMS: dict[str, tuple[Callable[[], Case], str]] = {
     "tiled": (tiled, "llvm"),
     "of any size": (of_any_size, "llvm"),
+    "fused": (fused, "llvm"),
     "shared tiles": (lambda: shared_matmul(12, 9, 20), "interpreter"),
     "virtual threads": (virtual_threads, "interpreter"),
     "reduced by threads": (lambda: reduced_by_threads(row_sum(7, 50), "B", 16), "interpreter"),

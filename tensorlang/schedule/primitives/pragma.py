@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tensorlang import dtypes
+from tensorlang import config, dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.ir.loops import BLOCKS_PER_CORE, MOST_UNROLLED, REDUCE_TREE, STRIDED, UNROLL_EXPLICIT
 from tensorlang.ir.stmt import LoopKind
@@ -68,6 +68,11 @@ class Pragma:
         asked = state.with_stage(replace(current, pragmas=pragmas))
         return replace(asked, reassociated=(*state.reassociated, *([self.stage] if changed else []))), ()
 
+    @property
+    def code(self) -> str:
+        """Code that the step brings along: only a program that allows it may take that from a record."""
+        return self.value if self.pragma == IMPORT_LLVM and isinstance(self.value, str) else ""
+
     def text(self) -> str:
         value = "" if self.value is None else f", {self.value!r}"
         return f"s[{self.stage!r}].pragma({self.axis!r}, {self.pragma!r}{value})"
@@ -80,6 +85,12 @@ Check = Callable[[ScheduleState, str, str, Value], int | str]
 def _step(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadArgument("", f"{MOST_UNROLLED} takes a number of stores, 0 or more; got {value!r}")
+    most = config.get("statements")
+    if value > most:
+        why = (
+            f"{MOST_UNROLLED} takes at most {most} stores, what a kernel may have (TENSORLANG_STATEMENTS); got {value}"
+        )
+        raise BadArgument("", why)
     return value
 
 

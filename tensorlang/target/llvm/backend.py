@@ -21,6 +21,7 @@ from tensorlang.target.llvm.entry import emit_entry
 from tensorlang.target.llvm.kernel import Emitted, emit_kernel
 from tensorlang.target.llvm.launch import CompiledLaunch
 from tensorlang.target.llvm.storage.scratch import scratch_memory
+from tensorlang.target.llvm.text import Module
 from tensorlang.target.spec import Target
 
 
@@ -37,7 +38,7 @@ class LlvmBackend:
         machine = engine.Machine(*machine_options(target))
         sources: dict[str, Callable[[], str]] = {
             "ll": lambda: text,
-            "asm": lambda: engine.assembly(text, machine, emitted.module.sources),
+            "asm": lambda: engine.assembly(text, machine, emitted.module.sources, emitted.module.externs),
         }
         launch: Launch = _elsewhere(target)
         fast = None
@@ -87,17 +88,30 @@ def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Objec
     text = module.text()
     tag = sys.implementation.cache_tag or ""
     sources = module.sources
-    missing = engine.missing_symbols(module.externs, sources) if module.externs else []
+    _check_externs(module)
+    key = (text, *sources, *sorted(module.externs), engine.fingerprint(machine), tag)
+    code = cached(key, lambda: engine.compile_object(text, machine, sources, module.externs))
+    bare = replace(kernel, body=Seq(()))
+    imports, messages = frozenset(module.imports), tuple(module.messages)
+    return _Object(bare, code, emitted.symbol, entry, limit, emitted.calls, imports, messages)
+
+
+def _check_externs(module: Module) -> None:
+    """TargetError for C functions that nobody has, and for a source that would give the kernel other ones than its own.
+
+    What a source defines is called by the bodies that name it, never by the code around them.
+    """
+    missing = engine.missing_symbols(module.externs, module.sources) if module.externs else []
     if missing:
         raise TargetError(
             f"no C function {' or '.join(missing)} is loaded; give its LLVM IR as source= of te.decl_tensor_intrin or "
             "by the pragma import_llvm, or load its library first: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)"
         )
-    key = (text, *sources, engine.fingerprint(machine), tag)
-    code = cached(key, lambda: engine.compile_object(text, machine, sources))
-    bare = replace(kernel, body=Seq(()))
-    imports, messages = frozenset(module.imports), tuple(module.messages)
-    return _Object(bare, code, emitted.symbol, entry, limit, emitted.calls, imports, messages)
+    both = module.externs & module.own
+    replaced = sorted(both & engine.defined_by(module.sources)) if both else []
+    if replaced:
+        taken = f"the LLVM IR that was given as source defines {replaced[0]}, which the kernel calls itself"
+        raise TargetError(f"{taken}: name it otherwise")
 
 
 def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +17,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tensorlang.errors import InternalError, TargetError
+from tensorlang.target.llvm.sources import RULE, check_source, defined, link_apart
 
 _SPEED_LEVEL = 2
 _CODEGEN_LEVEL = 3
@@ -59,26 +60,30 @@ def fingerprint(machine: Machine) -> str:
     """Everything on this side of the IR text that can change the object made from it."""
     version = f"llvmlite {llvmlite.__version__} llvm {llvm.llvm_version_info}"
     triple = machine.triple or llvm.get_process_triple()
-    return f"{version} O{_SPEED_LEVEL} codegen {_CODEGEN_LEVEL} {triple} {machine.cpu} {machine.features}"
+    return f"{version} O{_SPEED_LEVEL} codegen {_CODEGEN_LEVEL} {RULE} {triple} {machine.cpu} {machine.features}"
 
 
-def compile_object(text: str, machine: Machine, sources: Sequence[str] = ()) -> bytes:
-    """Optimise LLVM IR text, with the modules of `sources` linked to it, and return an object file."""
+def compile_object(text: str, machine: Machine, sources: Sequence[str] = (), called: Collection[str] = ()) -> bytes:
+    """Optimise LLVM IR text, and return an object file. It may call the functions `called` of the texts `sources`."""
     target_machine = _target_machine(machine)
-    return bytes(target_machine.emit_object(_optimised(text, target_machine, sources)))
+    return bytes(target_machine.emit_object(_optimised(text, target_machine, sources, called)))
 
 
-def assembly(text: str, machine: Machine, sources: Sequence[str] = ()) -> str:
-    """Optimise LLVM IR text, with the modules of `sources` linked to it, and return assembly."""
+def assembly(text: str, machine: Machine, sources: Sequence[str] = (), called: Collection[str] = ()) -> str:
+    """Optimise LLVM IR text, and return assembly. It may call the functions `called` of the texts `sources`."""
     target_machine = _target_machine(machine)
-    return str(target_machine.emit_assembly(_optimised(text, target_machine, sources)))
+    return str(target_machine.emit_assembly(_optimised(text, target_machine, sources, called)))
 
 
 def missing_symbols(names: Iterable[str], sources: Sequence[str]) -> list[str]:
     """The functions that neither LLVM IR text defines nor a library of this process holds."""
-    process = ctypes.CDLL(None)
-    defined = {f.name for text in sources for f in _parsed_source(text).functions if not f.is_declaration}
-    return sorted(n for n in names if n not in defined and not hasattr(process, n))
+    process, given = ctypes.CDLL(None), defined_by(sources)
+    return sorted(n for n in names if n not in given and not hasattr(process, n))
+
+
+def defined_by(sources: Sequence[str]) -> frozenset[str]:
+    """The names that LLVM IR texts define; TargetError for one that cannot be read or linked."""
+    return defined(map(_parsed_source, sources))
 
 
 def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Library:
@@ -120,12 +125,14 @@ def _native() -> tuple[str, str]:
 
 def _parsed_source(text: str) -> Any:
     try:
-        return llvm.parse_assembly(text)
-    except RuntimeError as error:
+        module = llvm.parse_assembly(text)
+    except (RuntimeError, ValueError) as error:
         raise TargetError(f"LLVM cannot read the LLVM IR that was given as source: {error}") from None
+    check_source(module)
+    return module
 
 
-def _optimised(text: str, target_machine: Any, sources: Sequence[str]) -> Any:
+def _optimised(text: str, target_machine: Any, sources: Sequence[str], called: Collection[str]) -> Any:
     try:
         module = llvm.parse_assembly(text)
         module.triple = target_machine.triple
@@ -133,13 +140,13 @@ def _optimised(text: str, target_machine: Any, sources: Sequence[str]) -> Any:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM refuses the generated code: {error}") from error
-    for source in sources:
-        other = _parsed_source(source)
+    others = [_parsed_source(source) for source in sources]
+    for other in others:
         other.triple, other.data_layout = module.triple, module.data_layout
-        try:
-            module.link_in(other)
-        except RuntimeError as error:
-            raise TargetError(f"the LLVM IR that was given as source does not link to the kernel: {error}") from None
+    try:
+        link_apart(module, others, called)
+    except RuntimeError as error:
+        raise TargetError(f"the LLVM IR that was given as source does not link to the kernel: {error}") from None
     options = llvm.create_pipeline_tuning_options(speed_level=_SPEED_LEVEL)
     options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
     options.loop_unrolling = True

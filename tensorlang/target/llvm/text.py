@@ -108,7 +108,8 @@ def identifier(name: str) -> str:
 class Module:
     """A module under construction: functions, declarations, symbols bound at load time, messages of Fail.
 
-    `sources` are modules to link to it; `externs` the C functions that it calls, from those or from the process.
+    `sources` are modules to link to it; `externs` the C functions that it calls, from those or from the process; `own`
+    what the code that is made for a kernel calls by itself.
     """
 
     target: Target
@@ -120,9 +121,17 @@ class Module:
     names: set[str] = field(default_factory=set)
     sources: list[str] = field(default_factory=list)
     externs: set[str] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)
+
+    def declare_extern(self, name: str, result: str, arguments: str) -> str:
+        """Declare a C function that a body calls by its name, once; return its name with the sigil."""
+        self.externs.add(name)
+        self.declarations.setdefault(name, f"declare {result} @{name}({arguments})")
+        return f"@{name}"
 
     def declare(self, name: str, result: str, arguments: str) -> str:
         """Declare an external function once; return its name with the sigil."""
+        self.own.add(name)
         self.declarations.setdefault(name, f"declare {result} @{name}({arguments})")
         return f"@{name}"
 
