@@ -10,17 +10,20 @@ import ctypes
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from tensorlang.errors import InternalError, TargetError
 
 _SPEED_LEVEL = 2
 _CODEGEN_LEVEL = 3
 _libraries = itertools.count()
+_LIBRARIES_OF_A_LINKER = 32
+"""A linker never forgets a library that was unloaded, 9 KiB each; it goes when all of its libraries have gone."""
 
 # All targets: assembly for other machines comes from the same wheel.
 llvm.initialize_all_targets()
@@ -77,7 +80,8 @@ def assembly(text: str, machine: Machine, sources: Sequence[str] = ()) -> str:
 def missing_symbols(names: Iterable[str], sources: Sequence[str]) -> list[str]:
     """The functions that neither LLVM IR text defines nor a library of this process holds."""
     process = ctypes.CDLL(None)
-    defined = {f.name for text in sources for f in _parsed_source(text).functions if not f.is_declaration}
+    context = llvm.create_context()
+    defined = {f.name for text in sources for f in _parsed_source(text, context).functions if not f.is_declaration}
     return sorted(n for n in names if n not in defined and not hasattr(process, n))
 
 
@@ -88,8 +92,9 @@ def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Lib
         builder.export_symbol(name)
     for name, address in imports.items():
         builder.import_symbol(name, address)
+    number = next(_libraries)
     try:
-        tracker = builder.link(_linker(), f"tensorlang{next(_libraries)}")
+        tracker = builder.link(_linker(number // _LIBRARIES_OF_A_LINKER), f"tensorlang{number}")
     except RuntimeError as error:
         raise InternalError(f"a compiled kernel does not link: {error}") from error
     return Library({name: tracker[name] for name in exports}, tracker)
@@ -107,8 +112,8 @@ def _target_machine(machine: Machine) -> Any:
     )
 
 
-@cache
-def _linker() -> Any:
+@lru_cache(maxsize=1)
+def _linker(number: int) -> Any:
     native = Machine("", *_native())
     return llvm.create_lljit_compiler(_target_machine(native), use_jit_link=False, suppress_errors=False)
 
@@ -118,23 +123,24 @@ def _native() -> tuple[str, str]:
     return name, ",".join(f"+{f}" for f in sorted(features))
 
 
-def _parsed_source(text: str) -> Any:
+def _parsed_source(text: str, context: Any) -> Any:
     try:
-        return llvm.parse_assembly(text)
+        return llvm.parse_assembly(text, context)
     except RuntimeError as error:
         raise TargetError(f"LLVM cannot read the LLVM IR that was given as source: {error}") from None
 
 
 def _optimised(text: str, target_machine: Any, sources: Sequence[str]) -> Any:
+    context = llvm.create_context()  # the global one would keep every constant and every loop's name
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, context)
         module.triple = target_machine.triple
         module.data_layout = str(target_machine.target_data)
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM refuses the generated code: {error}") from error
     for source in sources:
-        other = _parsed_source(source)
+        other = _parsed_source(source, context)
         other.triple, other.data_layout = module.triple, module.data_layout
         try:
             module.link_in(other)
@@ -143,6 +149,11 @@ def _optimised(text: str, target_machine: Any, sources: Sequence[str]) -> Any:
     options = llvm.create_pipeline_tuning_options(speed_level=_SPEED_LEVEL)
     options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
     options.loop_unrolling = True
-    passes = llvm.create_pass_builder(target_machine, options)
-    passes.getModulePassManager().run(module, passes)
+    builder = llvm.create_pass_builder(target_machine, options)
+    passes = builder.getModulePassManager()
+    try:
+        passes.run(module, builder)
+    finally:  # what llvmlite would do, were its classes derived from in another order: 60 KiB of passes a build
+        NewPassManager._dispose(passes)
+        passes.detach()
     return module
