@@ -69,7 +69,12 @@ def make_union_map(text: str) -> UnionMap:
 
 
 def map_of_rows(
-    parameters: Sequence[str], inputs: int, outputs: int, columns: int, zero: Sequence[Entries], positive: Sequence[Entries]
+    parameters: Sequence[str],
+    inputs: int,
+    outputs: int,
+    columns: int,
+    zero: Sequence[Entries],
+    positive: Sequence[Entries],
 ) -> Map:
     """The map for which some sums are 0 and others at least 0, in next to no text.
 

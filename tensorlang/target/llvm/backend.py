@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from tensorlang.errors import TargetError
 from tensorlang.ir.stmt import CallPython, Kernel, Seq
@@ -21,6 +22,8 @@ from tensorlang.target.llvm.kernel import Emitted, emit_kernel
 from tensorlang.target.llvm.launch import CompiledLaunch
 from tensorlang.target.llvm.storage.scratch import scratch_memory
 from tensorlang.target.spec import Target
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,14 @@ class LlvmBackend:
         launch: Launch = _elsewhere(target)
         fast = None
         if runs_here(target):
-            launch, fast = _load(_object(kernel, emitted, machine), target)
+            launch, fast = _object(kernel, emitted, machine, lambda found: _load(found, target))
         memory = partial(scratch_memory, kernel, cores=target.cores)
         return Executable(kernel, target, launch, sources=sources, fast=fast, signature=signature, memory=memory)
 
     def pack(self, kernel: Kernel, target: Target) -> bytes:
         """Compile a kernel, and return all that another process of this machine needs to call it."""
         emitted = emit_kernel(kernel, target)
-        return pickle.dumps(_object(kernel, emitted, engine.Machine(*machine_options(target))))
+        return _object(kernel, emitted, engine.Machine(*machine_options(target)), pickle.dumps)
 
     def unpack(self, packed: bytes, target: Target) -> Executable:
         """An executable without sources."""
@@ -73,8 +76,8 @@ class _Object:
     messages: tuple[str, ...]
 
 
-def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Object:
-    """Compile or find the object, with the fast entry if the kernel has one."""
+def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine, use: Callable[[_Object], T]) -> T:
+    """What `use` makes of the object, compiled or found, with the fast entry if the kernel has one."""
     entry = emit_entry(emitted, kernel) if cpython.layout_is_known() else None
     module = emitted.module
     text = module.text()
@@ -87,9 +90,10 @@ def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Objec
             "by the pragma import_llvm, or load its library first: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)"
         )
     key = (text, *sources, engine.fingerprint(machine), tag)
-    code = cached(key, lambda: engine.compile_object(text, machine, sources))
     bare = replace(kernel, body=Seq(()))
-    return _Object(bare, code, emitted.symbol, entry, emitted.calls, frozenset(module.imports), tuple(module.messages))
+    names = emitted.symbol, entry, emitted.calls, frozenset(module.imports), tuple(module.messages)
+    make = partial(engine.compile_object, text, machine, sources)
+    return cached(key, make, lambda code: use(_Object(bare, code, *names)))
 
 
 def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:
