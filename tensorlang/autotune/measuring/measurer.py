@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -46,6 +45,7 @@ from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task, operator_of, options_of
 from tensorlang.errors import TensorlangError
+from tensorlang.runtime.temporary import TemporaryFolder
 
 PEAK_LIMIT = 30.0
 URGENT_RUNS = 20
@@ -65,7 +65,7 @@ class Measurer:
     task: Task
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
-    _folder: tempfile.TemporaryDirectory[str] = field(init=False)
+    _folder: TemporaryFolder = field(init=False)
     _builders: list[Worker] = field(init=False, default_factory=list)
     _runner: Worker = field(init=False)
     _shares: Shares = field(init=False)
@@ -77,7 +77,7 @@ class Measurer:
     def __enter__(self) -> Measurer:
         require_timed(self.task.target)
         self._tensors = pickle.dumps(self.task.tensors)
-        self._folder = tempfile.TemporaryDirectory(prefix="tensorlang-tune-")
+        self._folder = TemporaryFolder("tune")
         self._shares = share_cpus(self.task.threads, allowed_cpus(), self.limits.builders)
         extra = {"TENSORLANG_CACHE": "0"}  # every candidate is built once, and travels as it is
         memory = self.limits.memory or _memory_limit()
