@@ -51,6 +51,10 @@ class OneThread(UserWarning):
     """A stage runs on a single thread of a GPU: none of its loops is bound to blocks or threads."""
 
 
+class CacheRefused(UserWarning):
+    """The cache of compiled kernels is left alone, as other users can change it; builds go on without it."""
+
+
 class InternalError(TensorlangError, RuntimeError):
     """A bug in tensorlang, not in the user's program."""
 

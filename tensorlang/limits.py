@@ -60,15 +60,15 @@ def check_time() -> None:
     allowance = _allowance.get()
     if allowance.deadline != math.inf and time.thread_time() > allowance.deadline:
         why = f"proving and building this record takes more than {allowance.seconds:g} s of processor time"
-        raise TooComplex("", why, legal=["raise TENSORLANG_RECORD_SECONDS"])
+        raise TooComplex("", why, suggested=["raise TENSORLANG_RECORD_SECONDS"])
 
 
 def check_statements(count: int, what: str) -> None:
     """TooComplex for more statements than one kernel may have."""
     most = config.get("statements")
     if count > most:
-        legal = ["unroll less", "raise TENSORLANG_STATEMENTS"]
-        raise TooComplex("", f"{what} makes {count:,} statements, and a kernel has at most {most:,}", legal=legal)
+        advice = ["unroll less", "raise TENSORLANG_STATEMENTS"]
+        raise TooComplex("", f"{what} makes {count:,} statements, and a kernel has at most {most:,}", suggested=advice)
 
 
 def check_scratch(name: str, size: int) -> None:
@@ -77,7 +77,7 @@ def check_scratch(name: str, size: int) -> None:
     most = min(_memory() if asked is None else asked, _allowance.get().scratch)
     if size > most:
         why = f"{name} takes {size:,} bytes inside the kernel, and an array there has at most {most:,.0f}"
-        raise TooComplex("", why, legal=["compute it in smaller tiles (compute_at)", "raise TENSORLANG_SCRATCH"])
+        raise TooComplex("", why, suggested=["compute it in smaller tiles (compute_at)", "raise TENSORLANG_SCRATCH"])
 
 
 def _memory() -> float:

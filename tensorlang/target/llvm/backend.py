@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from tensorlang.errors import TargetError
 from tensorlang.ir.overflow import SizeCheck, exact_limit
@@ -23,6 +24,8 @@ from tensorlang.target.llvm.launch import CompiledLaunch
 from tensorlang.target.llvm.storage.scratch import scratch_memory
 from tensorlang.target.llvm.text import Module
 from tensorlang.target.spec import Target
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,14 @@ class LlvmBackend:
         launch: Launch = _elsewhere(target)
         fast = None
         if runs_here(target):
-            launch, fast = _load(_object(kernel, emitted, machine), target)
+            launch, fast = _object(kernel, emitted, machine, lambda found: _load(found, target))
         memory = partial(scratch_memory, kernel, cores=target.cores)
         return Executable(kernel, target, launch, sources=sources, fast=fast, signature=signature, memory=memory)
 
     def pack(self, kernel: Kernel, target: Target) -> bytes:
         """Compile a kernel, and return all that another process of this machine needs to call it."""
         emitted = emit_kernel(kernel, target)
-        return pickle.dumps(_object(kernel, emitted, engine.Machine(*machine_options(target))))
+        return _object(kernel, emitted, engine.Machine(*machine_options(target)), pickle.dumps)
 
     def unpack(self, packed: bytes, target: Target) -> Executable:
         """An executable without sources."""
@@ -80,8 +83,8 @@ class _Object:
     messages: tuple[str, ...]
 
 
-def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Object:
-    """Compile or find the object, with the fast entry if the kernel has one."""
+def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine, use: Callable[[_Object], T]) -> T:
+    """What `use` makes of the object, compiled or found, with the fast entry if the kernel has one."""
     limit = exact_limit(kernel)
     entry = emit_entry(emitted, kernel, limit) if cpython.layout_is_known() else None
     module = emitted.module
@@ -90,10 +93,10 @@ def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Objec
     sources = module.sources
     _check_externs(module)
     key = (text, *sources, *sorted(module.externs), engine.fingerprint(machine), tag)
-    code = cached(key, lambda: engine.compile_object(text, machine, sources, module.externs))
     bare = replace(kernel, body=Seq(()))
-    imports, messages = frozenset(module.imports), tuple(module.messages)
-    return _Object(bare, code, emitted.symbol, entry, limit, emitted.calls, imports, messages)
+    names = emitted.symbol, entry, limit, emitted.calls, frozenset(module.imports), tuple(module.messages)
+    make = partial(engine.compile_object, text, machine, sources, module.externs)
+    return cached(key, make, lambda code: use(_Object(bare, code, *names)))
 
 
 def _check_externs(module: Module) -> None:

@@ -10,11 +10,12 @@ import ctypes
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.target.llvm.sources import RULE, check_source, defined, link_apart
@@ -22,6 +23,8 @@ from tensorlang.target.llvm.sources import RULE, check_source, defined, link_apa
 _SPEED_LEVEL = 2
 _CODEGEN_LEVEL = 3
 _libraries = itertools.count()
+_LIBRARIES_OF_A_LINKER = 32
+"""A linker never forgets a library that was unloaded, 9 KiB each; it goes when all of its libraries have gone."""
 
 # All targets: assembly for other machines comes from the same wheel.
 llvm.initialize_all_targets()
@@ -83,7 +86,8 @@ def missing_symbols(names: Iterable[str], sources: Sequence[str]) -> list[str]:
 
 def defined_by(sources: Sequence[str]) -> frozenset[str]:
     """The names that LLVM IR texts define; TargetError for one that cannot be read or linked."""
-    return defined(map(_parsed_source, sources))
+    context = llvm.create_context()
+    return defined([_parsed_source(text, context) for text in sources])
 
 
 def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Library:
@@ -93,8 +97,9 @@ def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Lib
         builder.export_symbol(name)
     for name, address in imports.items():
         builder.import_symbol(name, address)
+    number = next(_libraries)
     try:
-        tracker = builder.link(_linker(), f"tensorlang{next(_libraries)}")
+        tracker = builder.link(_linker(number // _LIBRARIES_OF_A_LINKER), f"tensorlang{number}")
     except RuntimeError as error:
         raise InternalError(f"a compiled kernel does not link: {error}") from error
     return Library({name: tracker[name] for name in exports}, tracker)
@@ -112,8 +117,8 @@ def _target_machine(machine: Machine) -> Any:
     )
 
 
-@cache
-def _linker() -> Any:
+@lru_cache(maxsize=1)
+def _linker(number: int) -> Any:
     native = Machine("", *_native())
     return llvm.create_lljit_compiler(_target_machine(native), use_jit_link=False, suppress_errors=False)
 
@@ -123,9 +128,9 @@ def _native() -> tuple[str, str]:
     return name, ",".join(f"+{f}" for f in sorted(features))
 
 
-def _parsed_source(text: str) -> Any:
+def _parsed_source(text: str, context: Any) -> Any:
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, context)
     except (RuntimeError, ValueError) as error:
         raise TargetError(f"LLVM cannot read the LLVM IR that was given as source: {error}") from None
     check_source(module)
@@ -133,14 +138,15 @@ def _parsed_source(text: str) -> Any:
 
 
 def _optimised(text: str, target_machine: Any, sources: Sequence[str], called: Collection[str]) -> Any:
+    context = llvm.create_context()  # the global one would keep every constant and every loop's name
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, context)
         module.triple = target_machine.triple
         module.data_layout = str(target_machine.target_data)
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM refuses the generated code: {error}") from error
-    others = [_parsed_source(source) for source in sources]
+    others = [_parsed_source(source, context) for source in sources]
     for other in others:
         other.triple, other.data_layout = module.triple, module.data_layout
     try:
@@ -150,6 +156,11 @@ def _optimised(text: str, target_machine: Any, sources: Sequence[str], called: C
     options = llvm.create_pipeline_tuning_options(speed_level=_SPEED_LEVEL)
     options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
     options.loop_unrolling = True
-    passes = llvm.create_pass_builder(target_machine, options)
-    passes.getModulePassManager().run(module, passes)
+    builder = llvm.create_pass_builder(target_machine, options)
+    passes = builder.getModulePassManager()
+    try:
+        passes.run(module, builder)
+    finally:  # what llvmlite would do, were its classes derived from in another order: 60 KiB of passes a build
+        NewPassManager._dispose(passes)
+        passes.detach()
     return module
