@@ -179,7 +179,12 @@ def parse_schedule(text: str) -> Any:
     return islpy.Schedule.read_from_str(islpy.DEFAULT_CONTEXT, text)
 
 
-def loops_of_schedule(schedule: str, context: str, as_given: bool = False) -> tuple[AstNode, bool]:
+def loops_of_schedule(schedule: str, context: str) -> AstNode:
+    """The AST of a schedule tree."""
+    return AstBuild.from_context(make_set(context)).node_from_schedule(parse_schedule(schedule))
+
+
+def whole_loops_of_schedule(schedule: str, context: str, as_given: bool) -> tuple[AstNode, bool]:
     """The AST of a schedule tree, and whether isl means to run all instances of the domain in it.
 
     `as_given`: loops have the values of their bands; otherwise isl may divide those that are some steps apart.

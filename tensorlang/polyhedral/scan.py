@@ -23,7 +23,7 @@ from tensorlang.polyhedral.ast_expr import convert
 from tensorlang.polyhedral.nest import Loop, Tree
 from tensorlang.polyhedral.nest import loops as loops_of
 from tensorlang.polyhedral.numbered import is_numbered, numbered
-from tensorlang.polyhedral.schedule_text import Spaces, schedule_text, wide_unit
+from tensorlang.polyhedral.schedule_text import Spaces, is_simple, schedule_text, wide_unit
 from tensorlang.polyhedral.statement import Scop, Statement
 
 LeafBuilder = Callable[[int, Mapping[str, Expr]], Stmt]
@@ -50,19 +50,27 @@ def _made(tree: Tree, scop: Scop) -> tuple[isl.AstNode, Spaces]:
     any factor, which leaves no such `i`.
     """
     text, spaces = schedule_text(tree, scop)
-    node, whole = _loops(text, spaces.context(), False)
-    unit = wide = 1 if whole else wide_unit(scop.statements)
-    while not whole and unit <= wide**3:
+    node, whole = _loops(text, spaces.context(), 1, is_simple(scop.statements))
+    if whole:
+        return node, spaces
+    wide = wide_unit(scop.statements)
+    for unit in (wide, wide**2, wide**3):
         text, spaces = schedule_text(tree, scop, unit)
-        node, whole = _loops(text, spaces.context(), True)
-        unit *= wide
+        node, whole = _loops(text, spaces.context(), unit, False)
+        if whole:
+            break
     return node, spaces
 
 
 @lru_cache(maxsize=4)
-def _loops(schedule: str, context: str, as_given: bool) -> tuple[isl.AstNode, bool]:
-    """The AST of a schedule tree: asked for twice in a row, for the kernel and for the check of its loops."""
-    return isl.loops_of_schedule(schedule, context, as_given)
+def _loops(schedule: str, context: str, unit: int, simple: bool) -> tuple[isl.AstNode, bool]:
+    """The AST of a schedule tree, and whether it is whole; asked for twice in a row, for the kernel and for the check.
+
+    Nothing can be lost where the domain is `simple`.
+    """
+    if simple:
+        return isl.loops_of_schedule(schedule, context), True
+    return isl.whole_loops_of_schedule(schedule, context, as_given=unit > 1)
 
 
 def invisible(statement: Statement, sizes: frozenset[str]) -> list[Expr]:

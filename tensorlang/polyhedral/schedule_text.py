@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorlang.ir.expr import Binary, Const, walk
+from tensorlang.ir.affine import affine
+from tensorlang.ir.expr import Binary, Const, Expr, Var, variables, walk
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, leaves
 from tensorlang.polyhedral.nest import Sequence as Branches
@@ -33,6 +34,24 @@ def wide_unit(statements: Sequence[Statement]) -> int:
     nodes = (node for s in statements for condition in scanned(s) for node in walk(condition))
     factors = [abs(int(n.value)) for node in nodes if isinstance(node, Binary) for n in _factors(node)]
     return 1 << max(2, *factors).bit_length()
+
+
+def is_simple(statements: Sequence[Statement]) -> bool:
+    """Whether all conditions are lower bounds of single loops, or upper bounds of what grows with all loops.
+
+    Without any of its loops such a domain is where that loop is least: nothing has to be divided.
+    """
+    return all(_bounds_one_way(c, frozenset(s.loops)) for s in statements for c in scanned(s))
+
+
+def _bounds_one_way(condition: Expr, loops: frozenset[str]) -> bool:
+    match condition:
+        case Binary("ge", Var(), Const()):
+            return True
+        case Binary("lt" | "le", total, limit):
+            form = affine(total)
+            return form is not None and not loops & set(variables(limit)) and all(form.get(v, 0) >= 0 for v in loops)
+    return False
 
 
 def _factors(node: Binary) -> Iterator[Const]:
@@ -86,8 +105,16 @@ class Spaces:
 
     def domain(self, number: int) -> str:
         """The instances of a statement."""
-        where, _ = conditions_text(scanned(self.statements[number]), self.names(number), self.namer)
+        conditions = [c for c in scanned(self.statements[number]) if not self._is_met(c)]
+        where, _ = conditions_text(conditions, self.names(number), self.namer)
         return f"{self.instance(number)} : {where}"
+
+    def _is_met(self, condition: Expr) -> bool:
+        """Whether a condition is a bound of a plain loop."""
+        match condition:
+            case Binary("ge" | "lt", Var(name), Const()):
+                return name in self.plain
+        return False
 
     def node(self, tree: Tree, path: tuple[str, ...]) -> str:
         """A schedule tree inside some bands, as text."""
@@ -111,7 +138,8 @@ class Spaces:
         return self.node(body, path)
 
     def _band(self, loop: Loop, path: tuple[str, ...]) -> str:
-        maps = [f"{self.instance(k)} -> [{self.unit}*{self.names(k)[loop.name]}]" for k in leaves(loop)]
+        apart = "" if self.unit == 1 else f"{self.unit}*"
+        maps = [f"{self.instance(k)} -> [{apart}{self.names(k)[loop.name]}]" for k in leaves(loop)]
         option = isolate_option(loop, self.statements, path, self.namer, self.unit) if loop.peel else None
         options = f', options: "{option}"' if option else ""
         inside = self.node(loop.body, (*path, loop.name))
