@@ -194,6 +194,33 @@ def parse_schedule(text: str) -> Any:
     return islpy.Schedule.read_from_str(islpy.DEFAULT_CONTEXT, text)
 
 
+def loops_of_schedule(schedule: str, context: str) -> AstNode:
+    """The AST of a schedule tree."""
+    return AstBuild.from_context(make_set(context)).node_from_schedule(parse_schedule(schedule))
+
+
+def whole_loops_of_schedule(schedule: str, context: str, as_given: bool) -> tuple[AstNode, bool]:
+    """The AST of a schedule tree, and whether isl means to run all instances of the domain in it.
+
+    `as_given`: loops have the values of their bands; otherwise isl may divide those that are some steps apart.
+    """
+    tree, known = parse_schedule(schedule), make_set(context)
+    run: list[UnionSet] = []
+
+    def at_leaf(node: AstNode, build: Any) -> AstNode:
+        run.append(build.get_schedule().domain())
+        return node
+
+    build, _ = AstBuild.from_context(known).set_at_each_domain(at_leaf)
+    islpy.DEFAULT_CONTEXT.set_ast_build_scale_strides(int(not as_given))
+    try:
+        node = build.node_from_schedule(tree)
+    finally:
+        islpy.DEFAULT_CONTEXT.set_ast_build_scale_strides(1)
+    wanted = tree.get_domain().intersect_params(known)
+    return node, wanted.is_subset(reduce(lambda a, b: a.union(b), run)) if run else wanted.is_empty()
+
+
 def number(value: Any) -> int:
     """Return an isl integer value as int."""
     return int(value.to_python())
