@@ -8,7 +8,7 @@ from collections import Counter
 from tests.seeded_faults.mutations import MUTATIONS
 from tests.seeded_faults.sowing import PROGRAMS, by_whom, faults, passes_of
 
-PLACES = 3
+PLACES = 2
 
 
 def main() -> int:
