@@ -43,13 +43,9 @@ def parse_index(text: str, lookup: Callable[[str], Expr]) -> Expr:
         raise BadArgument("", f"cannot read the index expression {shown(text)}: {_reason(error)}") from None
 
 
-def is_index(text: str) -> bool:
-    """Whether a text is an index expression, of whatever names."""
-    try:
-        _convert(_tree(text), Var)
-    except _FAULTS:
-        return False
-    return True
+def check_index(text: str) -> None:
+    """BadArgument unless a text is an index expression, of whatever names."""
+    parse_index(text, Var)
 
 
 def _tree(text: str) -> ast.expr:

@@ -16,7 +16,7 @@ import numpy as np
 from tensorlang.errors import BadArgument, RecordError, shown
 from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.limits import LARGEST
-from tensorlang.schedule.index_text import is_index
+from tensorlang.schedule.index_text import check_index
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.state import ScheduleState
 
@@ -148,7 +148,7 @@ def _decode(value: Any, depth: int = 0) -> Any:
             return Decision(name, number)
         case list() if depth < _DEEPEST:
             return tuple(_decode(v, depth + 1) for v in value)
-        case None | int():
+        case None | int() | float():
             return value
         case str() if len(value) <= _LONGEST:
             try:
@@ -184,8 +184,21 @@ def from_json(data: Mapping[str, Any]) -> Primitive:
     for name, value in given.items():
         if not _FITS[wanted[name]](value):
             raise RecordError(f"field {name} of step {key} is {wanted[name]}, got {shown(value)}")
+        if wanted[name] in _INDICES:
+            _check_indices(key, (value,) if isinstance(value, str) else value)
     made: Primitive = cls(**given)
     return made
+
+
+def _check_indices(key: str, texts: tuple[str, ...]) -> None:
+    for text in texts:
+        try:
+            check_index(text)
+        except BadArgument as error:
+            raise RecordError(f"step {key}: {error.why}") from None
+
+
+_INDICES = ("IndexText", "tuple[IndexText, ...]")
 
 
 def _is_int(value: Any) -> bool:
@@ -202,9 +215,9 @@ def _are(fits: Callable[[Any], bool], value: Any) -> bool:
 
 _FITS: dict[Any, Callable[[Any], bool]] = {
     "Identifier": lambda v: isinstance(v, str) and is_identifier(v),
-    "IndexText": lambda v: isinstance(v, str) and is_index(v),
+    "IndexText": lambda v: isinstance(v, str),
     "tuple[Identifier, ...]": lambda v: _are(is_identifier, v),
-    "tuple[IndexText, ...]": lambda v: _are(is_index, v),
+    "tuple[IndexText, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
     "str": lambda v: isinstance(v, str),
     "int": _is_int,
     "bool": lambda v: isinstance(v, bool),

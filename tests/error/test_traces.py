@@ -34,6 +34,18 @@ UNREADABLE: dict[str, tuple[Any, str]] = {
         [{"step": "sample_choice", "name": "f", "candidates": ["2"], "decision": 2}],
         r"field candidates of step sample_choice is tuple\[int, ...\], got \('2',\)",
     ),
+    "code in an index": (
+        [SPLIT, {"step": "transform_layout", "stage": "B", "axes": ["i"], "index": ["exit(3)"]}],
+        r"step transform_layout: cannot read the index expression 'exit\(3\)'",
+    ),
+    "half an index": (
+        [SPLIT, {"step": "transform_layout", "stage": "B", "axes": ["i"], "index": ["i +"]}],
+        r"cannot read the index expression 'i \+': invalid syntax",
+    ),
+    "code for a name": (
+        [{"step": "sample_choice", "name": "x = 1; y", "candidates": [2], "decision": 2}],
+        "field name of step sample_choice is Identifier, got 'x = 1; y'",
+    ),
 }
 
 
@@ -52,15 +64,10 @@ MISFITS: dict[str, tuple[list[dict[str, Any]], type[ScheduleError], str]] = {
         BadArgument,
         "no decision 't' was sampled; there are kept",
     ),
-    "code in an index": (
-        [SPLIT, {"step": "transform_layout", "stage": "B", "axes": ["i"], "index": ["exit(3)"]}],
+    "an unknown name in an index": (
+        [{"step": "transform_layout", "stage": "B", "axes": ["i"], "index": ["i + j"]}],
         BadArgument,
-        r"cannot read the index expression 'exit\(3\)'",
-    ),
-    "half an index": (
-        [SPLIT, {"step": "transform_layout", "stage": "B", "axes": ["i"], "index": ["i +"]}],
-        BadArgument,
-        r"cannot read the index expression 'i \+': invalid syntax",
+        r"cannot read the index expression 'i \+ j': j is neither an axis, a decision nor a size",
     ),
 }
 

@@ -32,9 +32,8 @@ class SampleChoice:
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         if not is_identifier(self.name):
-            raise BadArgument(
-                "", f"a decision is named like a Python variable, none of s and te; got {shown(self.name)}"
-            )
+            why = f"a decision is named like a Python variable, got {shown(self.name)}; keywords, s and te are taken"
+            raise BadArgument("", why)
         if self.name in state.decisions:
             raise BadArgument("", f"there is a decision {self.name} already")
         if not self.candidates:
