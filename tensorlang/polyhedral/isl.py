@@ -5,7 +5,7 @@ islpy's `==` is mathematical while its `hash` is structural: never key a dict by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import Any, TypeAlias, TypeVar
@@ -90,29 +90,28 @@ def map_of_rows(
     """The map for which some sums are 0 and others at least 0, in next to no text.
 
     Columns are the constant, parameters, inputs, outputs, then further dims of which any value will do. Read from one
-    table, as PolyLib writes them: islpy loses some memory in each call that takes a matrix, and elements are many.
+    table in PolyLib's order (outputs, inputs, further dims, parameters, the constant): islpy loses some memory in each
+    call that takes a matrix, and elements are many.
     """
     check_time()
-    parts = (1, len(parameters), inputs, outputs, columns - 1 - len(parameters) - inputs - outputs)
-    begin = [sum(parts[:k]) for k in range(5)]
-    order = [column for part in (3, 2, 4, 1, 0) for column in range(begin[part], begin[part] + parts[part])]
-    places = {column: place for place, column in enumerate(order, 1)}
-    lines = [f"{len(zero) + len(positive)} {columns + 1} {outputs} {inputs} {parts[4]} {parts[1]}"]
-    lines += [_line("0", places, row) for row in zero] + [_line("1", places, row) for row in positive]
-    made = islpy.Map("\n".join(lines))
+    more = columns - 1 - len(parameters) - inputs - outputs
+    begin = inputs + outputs + 1
+    places = [columns, *range(begin + more, columns), *range(outputs + 1, begin), *range(1, outputs + 1)]
+    places += range(begin, begin + more)
+    words = [str(n) for n in (len(zero) + len(positive), columns + 1, outputs, inputs, more, len(parameters))]
+    at = len(words)
+    words += ["\n0", *("0",) * columns] * len(zero) + ["\n1", *("0",) * columns] * len(positive)
+    for rows in (zero, positive):
+        for row in rows:
+            for column, number in row:
+                if abs(number) >= LARGEST:
+                    raise NumberTooLarge(number)
+                words[at + places[column]] = str(number)
+            at += columns + 1
+    made = islpy.Map(" ".join(words))
     for k, parameter in enumerate(parameters):
         made = made.set_dim_name(DIM.param, k, parameter)
     return made
-
-
-def _line(kind: str, places: Mapping[int, int], row: Entries) -> str:
-    """A sum; `kind`: 0 where it is 0, 1 where it is at least 0."""
-    words = [kind, *("0",) * len(places)]
-    for column, number in row:
-        if abs(number) >= LARGEST:
-            raise NumberTooLarge(number)
-        words[places[column]] = str(number)
-    return " ".join(words)
 
 
 def union(maps: Sequence[UnionMap]) -> UnionMap:
