@@ -111,6 +111,21 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def workers(environment: None) -> Iterator[None]:
+    """Fork the workers of tuners from one process."""
+    from tests import forked_workers
+
+    if sys.platform != "linux":
+        yield
+        return
+    spawner = forked_workers.Spawner()
+    with pytest.MonkeyPatch.context() as patch:
+        forked_workers.install(patch, spawner)
+        yield
+    spawner.close()
+
+
 @pytest.fixture
 def emulated_cuda(monkeypatch: pytest.MonkeyPatch) -> EmulatedCupy:
     """A CUDA device in place of this machine's, with one Hopper that runs CUDA texts on the CPU."""
