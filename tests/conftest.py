@@ -26,7 +26,9 @@ _PACKAGES = ("tensorlang", "examples", "benchmarks")
 _ELSEWHERE = re.compile(r".*\.__main__|benchmarks\.peers\..*")  # scripts; those of peers run beside other libraries
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("default", deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW)
+settings.register_profile(
+    "default", deadline=None, max_examples=40, derandomize=True, database=None, suppress_health_check=_SLOW
+)
 settings.register_profile("nightly", deadline=None, max_examples=2000, database=None, suppress_health_check=_SLOW)
 settings.load_profile(thoroughness.PROFILE)
 

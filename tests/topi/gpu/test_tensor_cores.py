@@ -126,7 +126,8 @@ def case(name: str) -> Schedule:
 @cache
 def lowered(name: str) -> Lowered:
     """The program of a case."""
-    return tensorlang.lower(case(name), CASES[name][0], target=f"cuda -arch={architecture(name)}")
+    found: Lowered = tensorlang.lower(case(name), CASES[name][0], target=f"cuda -arch={architecture(name)}")
+    return found
 
 
 @CASE
