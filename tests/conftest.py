@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tensorlang.runtime import openmp
+from tests import thoroughness
 
 if TYPE_CHECKING:
     from tests.target.cuda.emulated import EmulatedCupy
@@ -26,9 +26,13 @@ _PACKAGES = ("tensorlang", "examples", "benchmarks")
 _ELSEWHERE = re.compile(r".*\.__main__|benchmarks\.peers\..*")  # scripts; those of peers run beside other libraries
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("default", deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW)
+settings.register_profile(
+    "default", deadline=None, max_examples=40, derandomize=True, database=None, suppress_health_check=_SLOW
+)
 settings.register_profile("nightly", deadline=None, max_examples=2000, database=None, suppress_health_check=_SLOW)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.load_profile(thoroughness.PROFILE)
+
+pytest_collection_modifyitems = thoroughness.by_day
 
 Golden = Callable[..., None]
 _RUN = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -44,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Name a folder that the processes of a run share, and the markers."""
     config.addinivalue_line("markers", "cuda_device: runs on a CUDA device, and is skipped where there is none")
     config.addinivalue_line("markers", "not_for_nvrtc(reason): makes CUDA texts that are wrong on purpose")
+    config.addinivalue_line(
+        "markers", "covering(strength): by day, cases in which all combinations of so many values are"
+    )
     if not hasattr(config, "workerinput"):
         config.stash[_RUN] = tempfile.TemporaryDirectory(prefix="tensorlang-tests-")
 
@@ -109,6 +116,21 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         for name in ("TENSORLANG_DUMP", "TENSORLANG_LOG", "TENSORLANG_BUDGET", "TENSORLANG_CACHE"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers(environment: None) -> Iterator[None]:
+    """Fork the workers of tuners from one process."""
+    from tests import forked_workers
+
+    if sys.platform != "linux":
+        yield
+        return
+    spawner = forked_workers.Spawner()
+    with pytest.MonkeyPatch.context() as patch:
+        forked_workers.install(patch, spawner)
+        yield
+    spawner.close()
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ that NVRTC refuses is an error of that test. Programs of other processes (builde
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -46,14 +47,35 @@ class CudaKernels:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.waiting: dict[str, Sequence[DeviceKernel]] = {}
+        self._made: dict[tuple[int, ...], tuple[DeviceKernel, ...]] = {}
+        self._printed: set[tuple[int, ...]] = set()
 
-    def notice(self, kernels: Sequence[DeviceKernel], text: str) -> None:
-        """Have a text compiled when the running test ends."""
-        self.waiting.setdefault(text, tuple(kernels))
+    def notice(self, kernels: Sequence[DeviceKernel], text: str | None = None) -> None:
+        """Have kernels compiled when the running test ends: their text, which is printed then if nobody has before."""
+        same = tuple(map(id, kernels))
+        self._made[same] = tuple(kernels)  # and with them their ids
+        if text is not None:
+            self._printed.add(same)
+            self.waiting.setdefault(text, tuple(kernels))
+
+    def texts(self) -> Mapping[str, Sequence[DeviceKernel]]:
+        """What waits, with the kernels that were lowered and that nobody printed; those CUDA C cannot say are left."""
+        module_source = inspect.unwrap(printing.module_source)
+        for same, kernels in self._made.items():
+            if same not in self._printed:
+                with suppress(TargetError):
+                    self.waiting.setdefault(module_source(kernels, CUDA).text, kernels)
+        self._made, self._printed = {}, set()
+        return self.waiting
+
+    def forget(self) -> None:
+        """Let nothing wait."""
+        self.waiting, self._made, self._printed = {}, {}, set()
 
     def compile(self) -> None:
         """Compile what waits and no process of the run has compiled; fails with the log of what NVRTC refuses."""
-        waiting, self.waiting = self.waiting, {}
+        waiting = self.texts()
+        self.forget()
         for text, kernels in waiting.items():
             for arch in architectures(kernels):
                 place = self.folder / f"{arch}-{hashlib.sha256(text.encode()).hexdigest()}"
@@ -83,9 +105,11 @@ class CudaKernels:
         """Compile what a test made, when all that it put in place of ours is gone."""
         result = yield
         if item.get_closest_marker(_MARKER):
-            self.waiting.clear()
+            self.forget()
         elif nvrtc.is_available():
             self.compile()
+        else:
+            self.forget()
         return result
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -124,21 +148,17 @@ def watch(kernels: CudaKernels) -> None:
     """Have every module's printer and lowering tell of what they make."""
     module_source, lower_state, to_device = printing.module_source, pipeline.lower_state, pipeline.to_device
 
-    def notice(made: Sequence[DeviceKernel]) -> None:
-        with suppress(TargetError):  # what CUDA C cannot say
-            kernels.notice(made, module_source(made, CUDA).text)
-
     @wraps(module_source)
     def printed(made: Sequence[DeviceKernel], dialect: Dialect) -> Module:
         found = module_source(made, dialect)
-        notice(made)
+        kernels.notice(made, found.text if dialect is CUDA else None)
         return found
 
     def telling(lower: Callable[..., Kernel]) -> Callable[..., Kernel]:
         def lowered(*args: Any, **options: Any) -> Kernel:
             found = lower(*args, **options)
             if made := device_kernels(found):
-                notice(made)
+                kernels.notice(made)
             return found
 
         # Warnings name the first line outside of the package, which is not to be this one.

@@ -51,13 +51,13 @@ def test_every_module_tells_what_it_makes() -> None:
 def test_what_is_printed_or_lowered_is_noticed(request: pytest.FixtureRequest) -> None:
     net = net_of(request)
     device_source(RIGHT, OPENCL)
-    assert [text for text in net.waiting if " right(" in text]
+    assert [text for text in net.texts() if " right(" in text]
     s, args = row_sum(7, 5)
     tensorlang.lower(s, args, target="interpreter", name="on_no_thread")
     s["B"].bind("i", "threadIdx.x")
     tensorlang.lower(s, args, target="interpreter", name="on_threads")
-    assert [text for text in net.waiting if "on_threads_kernel0(" in text]
-    assert not [text for text in net.waiting if "on_no_thread" in text]
+    assert [text for text in net.texts() if "on_threads_kernel0(" in text]
+    assert not [text for text in net.texts() if "on_no_thread" in text]
 
 
 @needs_nvrtc

@@ -31,6 +31,7 @@ from tensorlang.target.backend import backend
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, buffers
 from tensorlang.te.reference import evaluate, tolerance
+from tests.thoroughness import draws
 
 OPERATORS = str(Path(__file__).with_name("operators.py"))
 TASKS: dict[str, tuple[str, tuple[int | str, ...]]] = {
@@ -120,7 +121,7 @@ def test_candidates_are_legal_and_right(name: str, threads: int) -> None:
     task, rng = _task(name, threads), np.random.default_rng(1)
     sketches = sketches_of(task)
     assert sketches
-    for sketch in _chosen(sketches, 4 if threads > 1 else 1):
+    for sketch in _chosen(sketches, draws(2, 4) if threads > 1 else 1):
         rows = sketch.sample(rng, 64)
         assert len(rows), f"{sketch.name} has no candidate"
         trace = sketch.trace.with_decisions(sketch.decisions(rows[0]))

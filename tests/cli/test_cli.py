@@ -246,6 +246,7 @@ def _wait_for_records(log: Path, count: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.usefixtures("own_caches")
 def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with _start(log) as process:

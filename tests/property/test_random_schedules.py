@@ -48,7 +48,7 @@ def part_of(number: int) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("part", range(5))
 def test_schedules_keep_meaning(part: int) -> None:
     @part_of(part)
-    @settings(max_examples=max(CASES, 100))
+    @settings(max_examples=CASES)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         case, schedule = drawn(data, programs())
@@ -58,7 +58,7 @@ def test_schedules_keep_meaning(part: int) -> None:
     run()
 
 
-@settings(max_examples=max(CASES // 2, 50))
+@settings(max_examples=CASES // 2)
 @given(data=st.data())
 def test_bound_schedules_keep_meaning(data: st.DataObject) -> None:
     case, schedule = drawn(data, programs(max_stages=2), threads=True)

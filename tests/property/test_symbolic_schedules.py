@@ -64,7 +64,7 @@ PROGRAMS: dict[str, Callable[[], tuple[te.Tensor, ...]]] = {
 @pytest.mark.parametrize("part", range(2))
 def test_schedules_of_any_size_keep_meaning(part: int) -> None:
     @part_of(part)
-    @settings(max_examples=max(CASES // 2, 50))
+    @settings(max_examples=CASES // 2)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(PROGRAMS)))

@@ -34,7 +34,7 @@ def test_stages_keep_meaning() -> None:
 
 
 def test_ordered_statements_keep_meaning() -> None:
-    @settings(max_examples=max(CASES // 4, 20))
+    @settings(max_examples=CASES // 4)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         ordered = data.draw(ordered_programs(data=data.draw(st.booleans())))

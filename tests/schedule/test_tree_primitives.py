@@ -399,7 +399,7 @@ def test_legal_schedules_keep_meaning(part: int) -> None:
     """Part 0 over programs with order in them, part 1 over stages of te.compute."""
 
     @part_of(part)
-    @settings(max_examples=max(CASES // 3, 30))
+    @settings(max_examples=CASES // 3)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         if part == 0:

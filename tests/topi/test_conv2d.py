@@ -43,6 +43,7 @@ def test_residual_network(name: str) -> None:
     np.testing.assert_array_equal(made, np.maximum(wanted, 0))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "NCHW4c"])
 @pytest.mark.parametrize("window", [(1, 1, 0, 1), (3, 1, 1, 1), (3, 2, 1, 1), (3, 1, 2, 2), (5, 2, (1, 2, 0, 3), 1)])
 def test_layouts(layout: str, window: tuple[int, int, int, int]) -> None:
@@ -144,6 +145,7 @@ def test_what_comes_before_is_computed_once() -> None:
     np.testing.assert_array_equal(run(conv, data, weight), conv2d_reference(data[1], weight[1], 1, 1))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("symbol", ["images", "channels"])
 def test_symbolic_sizes(layout: str, symbol: str) -> None:

@@ -77,6 +77,7 @@ def test_named_shapes(m: int, n: int, k: int) -> None:
     check(m, n, k, transpose_a=False, transpose_b=False)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("m", "n", "k", "shared"),
     [(300, 512, 100, "columns"), (1200, 20, 60, "rows"), (500, 20, 6000, "rows"), (40, 40, 40, "")],
@@ -91,6 +92,7 @@ def test_threads_share_the_longer_side(m: int, n: int, k: int, shared: str, tran
     np.testing.assert_array_equal(run(c, (a, x), (b, y), target=machine), exact)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize(
@@ -134,6 +136,7 @@ def test_sums_may_be_wider_than_factors() -> None:
     np.testing.assert_array_equal(made, x.astype("int32") @ y.T.astype("int32"))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("q", "m", "n", "k"), [(12, 128, 128, 64), (12, 128, 64, 128), (3, 1, 50, 70), (2, 37, 41, 3000)]
 )
@@ -152,6 +155,7 @@ def test_one_matrix_serves_a_batch() -> None:
     np.testing.assert_array_equal(made, x.transpose(0, 2, 1) @ y)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(1, 300, 200), (1, 300, 64), (32, 100, 700), (128, 96, 300), (37, 61, 4000), (5, 9, 33)]
 )
@@ -286,6 +290,7 @@ def innermost(kernel: Executable, multiply: str) -> list[str]:
     return max(found, key=lambda body: sum(multiply in inner for inner in body))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("target", "multiply"), CPUS)
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize(("m", "n", "k"), [(1024, 1024, 1024), (1000, 300, 700), (100, 1000, 800)])

@@ -88,18 +88,21 @@ OTHERS = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("case", RESNET, ids=str)
 def test_shapes_of_resnet(case: Case, layout: str) -> None:
     case.check(layout, "int8" if layout == "NCHW" else "uint8")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("dtype", "layout"), [("int8", "NCHW"), ("uint8", "NHWC"), ("bfloat16", "NHWC")])
 @pytest.mark.parametrize("case", OTHERS, ids=str)
 def test_strides_dilations_and_groups(case: Case, dtype: str, layout: str) -> None:
     case.check(layout, dtype)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
     ("dtype", "zero", "weight_zero"), [("int8", -128, 3), ("int8", 5, 0), ("uint8", 0, 3), ("uint8", 128, -7)]
@@ -142,6 +145,7 @@ def test_extremes(d: int, w: int) -> None:
     assert (made == 2000 * d * w).all()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("case", [RESNET[0], Case(3, 5, 30, 30, 30, 3), Case(1, 512, 7, 7, 64, 3), OTHERS[3]], ids=str)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_threads(case: Case, layout: str) -> None:
@@ -149,6 +153,7 @@ def test_threads(case: Case, layout: str) -> None:
     case.check(layout, "int8", target="llvm -num-cores=2")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["interpreter", *PLAIN])
 @pytest.mark.parametrize(("dtype", "weight"), PAIRS)
 def test_other_machines(dtype: str, weight: str, target: str) -> None:
@@ -216,6 +221,7 @@ def test_single_pixels_of_whole_words_are_read_as_they_are() -> None:
     assert kernel.memory().total < 14 * 14 * 64
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("sizes", [(1, 12, 9, 10, 20, 3), (2, 8, 6, 7, 40, 1)])
 @pytest.mark.parametrize("name", ["conv2d_int8", "conv2d_int8_packed"])
 def test_the_named_operators(name: str, sizes: tuple[int, ...]) -> None:

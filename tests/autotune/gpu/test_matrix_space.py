@@ -17,6 +17,7 @@ from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task, arguments_of, create_task
 from tensorlang.ir.stmt import CallMachine, DeviceKernel, Launch, walk
 from tensorlang.lowering.device.limits import buffer_bytes
+from tensorlang.schedule import Schedule
 from tensorlang.testing import check_schedule
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tests.target.cuda.compiled import needs_nvrtc
@@ -50,10 +51,9 @@ def sketch_of(case: str, task: Task) -> Sketch:
     return found
 
 
-def kernels(case: str, decisions: dict[str, int], sketch: Sketch) -> list[DeviceKernel]:
+def kernels(task: Task, made: Schedule) -> list[DeviceKernel]:
     """The kernels of a candidate, for its target."""
-    task = task_of(case)
-    lowered = tensorlang.lower(scheduled(task, sketch, decisions), arguments_of(task.tensors), target=task.target)
+    lowered = tensorlang.lower(made, arguments_of(task.tensors), target=task.target)
     return [stmt.kernel for stmt in walk(lowered.kernel.body) if isinstance(stmt, Launch)]
 
 
@@ -66,11 +66,11 @@ def test_candidates_are_legal_within_the_limits_and_right(case: str) -> None:
     candidates = drawn(sketch, 2, 0)
     assert candidates
     for decisions in candidates:
-        found = kernels(case, decisions, sketch)
+        made = scheduled(task, sketch, decisions)
+        found = kernels(task, made)
         assert any(isinstance(stmt, CallMachine) for kernel in found for stmt in walk(kernel.body))
         assert all(prod(kernel.block) <= limits.max_threads for kernel in found)
         assert all(sum(map(buffer_bytes, kernel.shared)) <= limits.shared_bytes for kernel in found)
-    made = scheduled(task, sketch, candidates[-1])
     check_schedule(made, arguments_of(task.tensors), targets=("interpreter",))
 
 

@@ -9,6 +9,7 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,15 @@ import tensorlang
 from tensorlang.autotune.measuring.pool import Shares, Worker, WorkerSettings, share_cpus, thread_environment, wait_any
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
+
+
+@pytest.fixture
+def as_users_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh interpreters, and no forks of one of these tests."""
+    monkeypatch.setattr("tensorlang.autotune.measuring.pool.subprocess", subprocess)
+
+
+fresh = pytest.mark.usefixtures("as_users_have_them")
 
 
 @pytest.fixture
@@ -38,6 +48,7 @@ def test_a_call_returns_its_value(worker: Worker) -> None:
     assert worker.starts == 1
 
 
+@fresh
 def test_a_worker_finds_this_package_wherever_it_lies(worker: Worker) -> None:
     first, *_ = worker.run(30, os.getenv, "PYTHONPATH").value.split(os.pathsep)
     assert tensorlang.__file__ == str(Path(first, "tensorlang", "__init__.py"))
@@ -51,6 +62,7 @@ def test_an_exception_is_a_status_and_the_worker_stays(worker: Worker) -> None:
     assert worker.starts == 1
 
 
+@fresh
 def test_a_segmentation_fault_is_a_crash_by_name(worker: Worker) -> None:
     reply = worker.run(30, ctypes.string_at, 0)
     assert reply.status is Status.CRASH
@@ -74,6 +86,7 @@ def test_a_hang_is_killed_at_its_limit(worker: Worker) -> None:
     assert _alive(worker)
 
 
+@fresh
 def test_too_much_memory_is_a_status(worker: Worker) -> None:
     assert worker.run(30, bytearray, 8 << 30).status is Status.MEMORY
     assert worker.starts == 1
@@ -155,6 +168,7 @@ def test_a_worker_that_somebody_stopped_is_given_up_at_its_limit(worker: Worker,
     assert _alive(worker)
 
 
+@fresh
 def test_a_worker_that_does_not_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tensorlang.autotune.measuring.pool.START_LIMIT", 0.3)
     with Worker() as worker, _no_longer_than(30):
@@ -163,6 +177,7 @@ def test_a_worker_that_does_not_start_is_given_up(monkeypatch: pytest.MonkeyPatc
         assert (reply.status, reply.error) == (Status.TIMEOUT, "not started after 0.3 s")
 
 
+@fresh
 def test_a_worker_that_dies_at_its_start_is_a_crash() -> None:
     with Worker(WorkerSettings(memory_bytes=1 << 20)) as worker, _no_longer_than(60):
         assert worker.run(30, len, bytes(MORE_THAN_FITS)).status is Status.CRASH
@@ -228,6 +243,7 @@ def test_closing_ends_the_process() -> None:
     assert not psutil.pid_exists(pid)
 
 
+@fresh
 def test_a_worker_leaves_ctrl_c_to_its_parent_and_writes_no_core(worker: Worker) -> None:
     assert worker.run(30, resource.getrlimit, resource.RLIMIT_CORE).value == (0, 0)
     pid = worker.run(30, os.getpid).value

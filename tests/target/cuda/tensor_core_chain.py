@@ -31,31 +31,32 @@ def chained() -> Kernel:
     P = te.compute((ROWS, KEYS), lambda i, j: (S[i, j] * 0.5).astype("bfloat16"), name="P")
     O = te.compute((ROWS, COLUMNS), element(P, V, n), name="O")  # noqa: E741
     s = te.create_schedule(O.op)
-    OW = s.cache_write(O, "warp")
-    shared = AS, BS, VS = [s.cache_read(x, "shared", [user]) for x, user in ((A, S), (B, S), (V, OW))]
-    AW, BW, VW = (s.cache_read(x, "warp", [user]) for x, user in ((AS, S), (BS, S), (VS, OW)))
-    for tensor in (S, P):
-        s[tensor].set_scope("warp")
+    with s.proven_together("two products"):
+        OW = s.cache_write(O, "warp")
+        shared = AS, BS, VS = [s.cache_read(x, "shared", [user]) for x, user in ((A, S), (B, S), (V, OW))]
+        AW, BW, VW = (s.cache_read(x, "warp", [user]) for x, user in ((AS, S), (BS, S), (VS, OW)))
+        for tensor in (S, P):
+            s[tensor].set_scope("warp")
 
-    i, j = s[O].op.axis
-    block, i = s[O].split(i, ROWS)
-    warp, i = s[O].split(i, 16)
-    inside = lanes(s[O], (block, warp), i, j)
-    s[O].bind(block, te.thread_axis("blockIdx.x"))
-    s[O].bind(warp, te.thread_axis("threadIdx.y"))
-    s[O].vectorize(inside)
-    for tensor in (OW, P, S):
-        s[tensor].compute_at(s[O], warp)
-    lanes(s[P], (), *s[P].op.axis)
-    for tensor, loads in ((OW, ((VW, "b"),)), (S, ((AW, "a"), (BW, "b")))):
-        step = product(s[tensor])
-        for held, word in loads:
-            s[held].compute_at(s[tensor], step)
-            fragments(s[held], f"cuda.ldmatrix.{word}.bf16")
-    for tensor in shared:
-        s[tensor].compute_at(s[O], block)
-        copy(s[tensor], (32, 2, 1), 8)
-        s[tensor].swizzle()
+        i, j = s[O].op.axis
+        block, i = s[O].split(i, ROWS)
+        warp, i = s[O].split(i, 16)
+        inside = lanes(s[O], (block, warp), i, j)
+        s[O].bind(block, te.thread_axis("blockIdx.x"))
+        s[O].bind(warp, te.thread_axis("threadIdx.y"))
+        s[O].vectorize(inside)
+        for tensor in (OW, P, S):
+            s[tensor].compute_at(s[O], warp)
+        lanes(s[P], (), *s[P].op.axis)
+        for tensor, loads in ((OW, ((VW, "b"),)), (S, ((AW, "a"), (BW, "b")))):
+            step = product(s[tensor])
+            for held, word in loads:
+                s[held].compute_at(s[tensor], step)
+                fragments(s[held], f"cuda.ldmatrix.{word}.bf16")
+        for tensor in shared:
+            s[tensor].compute_at(s[O], block)
+            copy(s[tensor], (32, 2, 1), 8)
+            s[tensor].swizzle()
     found: Kernel = tensorlang.lower(s, [A, B, V, O], target="cuda -arch=sm_80", name="chain").kernel
     return found
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -112,31 +114,32 @@ def program(p: Product) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return A, B, bias, C, D
 
 
-def scheduled(p: Product) -> tuple[Schedule, tuple[Tensor, ...]]:
-    """The program on tensor cores."""
+def scheduled(p: Product, stepwise: bool = False) -> tuple[Schedule, tuple[Tensor, ...]]:
+    """The program on tensor cores; `stepwise`: proven after each step, and not at the end."""
     A, B, bias, C, D = program(p)
     s = te.create_schedule(D.op)
-    if p.epilogue:
-        s["x"].compute_inline()
-    if D is not C:
-        s[C].set_scope("warp")
-    CW = s.cache_write(C, "warp") if D is C else C
-    AS, BS = s.cache_read(A, "shared", [CW]), s.cache_read(B, "shared", [CW])
-    AW, BW = s.cache_read(AS, "warp", [CW]), s.cache_read(BS, "warp", [CW])
-    warps = (p.block[0] // p.warp[0], p.block[1] // p.warp[1])
-    output(s[D], p)
-    s[CW].compute_at(s[D], s[D].leaf_iter_vars[3])
-    at = product(s[CW], p)
-    for tile, name in ((AW, "at" if p.a_turned else "a"), (BW, "bt" if p.turned else "b")):
-        s[tile].compute_at(s[CW], at[1])
-        fragments(s[tile], f"cuda.ldmatrix.{name}.{p.element.partition('.')[0]}{p.loads}")
-    for tile in (AS, BS):
-        s[tile].compute_at(s[CW], at[0])
-        copy(s[tile], (p.copying, warps[1], warps[0]), 16 // dtypes.info(p.dtype).bytes)
-        if p.swizzled:
-            s[tile].swizzle()
-        if p.stages > 1:
-            s[tile].pipeline(p.stages)
+    with nullcontext() if stepwise else s.proven_together("a product of warps"):
+        if p.epilogue:
+            s["x"].compute_inline()
+        if D is not C:
+            s[C].set_scope("warp")
+        CW = s.cache_write(C, "warp") if D is C else C
+        AS, BS = s.cache_read(A, "shared", [CW]), s.cache_read(B, "shared", [CW])
+        AW, BW = s.cache_read(AS, "warp", [CW]), s.cache_read(BS, "warp", [CW])
+        warps = (p.block[0] // p.warp[0], p.block[1] // p.warp[1])
+        output(s[D], p)
+        s[CW].compute_at(s[D], s[D].leaf_iter_vars[3])
+        at = product(s[CW], p)
+        for tile, name in ((AW, "at" if p.a_turned else "a"), (BW, "bt" if p.turned else "b")):
+            s[tile].compute_at(s[CW], at[1])
+            fragments(s[tile], f"cuda.ldmatrix.{name}.{p.element.partition('.')[0]}{p.loads}")
+        for tile in (AS, BS):
+            s[tile].compute_at(s[CW], at[0])
+            copy(s[tile], (p.copying, warps[1], warps[0]), 16 // dtypes.info(p.dtype).bytes)
+            if p.swizzled:
+                s[tile].swizzle()
+            if p.stages > 1:
+                s[tile].pipeline(p.stages)
     return s, (A, B, *((bias,) if D is not C else ()), D)
 
 
@@ -248,32 +251,34 @@ def scheduled_groups(p: GroupProduct) -> tuple[Schedule, tuple[Tensor, ...]]:
     if p.relu:
         D = te.compute((p.m, p.n), lambda i, j: te.max(C[i, j] + bias[j], 0.0), name="D")
     s = te.create_schedule(D.op)
-    if p.relu:
-        s[C].set_scope("warp")
-    CW = C if p.relu else s.cache_write(C, "warp")
-    shared = [s.cache_read(x, "shared", [CW]) for x in (A, B)]
-    group, pair = on_groups(s[D], p.groups, p.columns)
-    s[D].vectorize(pair)
-    s[CW].compute_at(s[D], group)
-    i, j = s[CW].op.axis
-    step, k = s[CW].split(s[CW].op.reduce_axis[0], p.depth)
-    if p.wide:
-        columns, j = s[CW].split(j, p.wide)
-        s[CW].reorder(step, columns, i, j, k)
-    else:
-        s[CW].reorder(step, i, j, k)
-    for x, panels in zip(shared, (p.a_turned, not p.turned), strict=True):
-        s[x].compute_at(s[CW], step)
-        copy(s[x], (128, p.groups, 1), 16 // dtypes.info(x.dtype).bytes)
-        s[x].swizzle(panels)
-        if p.stages > 1:
-            s[x].pipeline(p.stages, p.ahead)
-    s[CW].tensorize(i, te.intrin(f"cuda.wgmma.m64n{p.wide or p.columns}k{p.depth}.{p.element}{turns(p)}"))
+    with s.proven_together("a product of warp groups"):
+        if p.relu:
+            s[C].set_scope("warp")
+        CW = C if p.relu else s.cache_write(C, "warp")
+        shared = [s.cache_read(x, "shared", [CW]) for x in (A, B)]
+        group, pair = on_groups(s[D], p.groups, p.columns)
+        s[D].vectorize(pair)
+        s[CW].compute_at(s[D], group)
+        i, j = s[CW].op.axis
+        step, k = s[CW].split(s[CW].op.reduce_axis[0], p.depth)
+        if p.wide:
+            columns, j = s[CW].split(j, p.wide)
+            s[CW].reorder(step, columns, i, j, k)
+        else:
+            s[CW].reorder(step, i, j, k)
+        for x, panels in zip(shared, (p.a_turned, not p.turned), strict=True):
+            s[x].compute_at(s[CW], step)
+            copy(s[x], (128, p.groups, 1), 16 // dtypes.info(x.dtype).bytes)
+            s[x].swizzle(panels)
+            if p.stages > 1:
+                s[x].pipeline(p.stages, p.ahead)
+        s[CW].tensorize(i, te.intrin(f"cuda.wgmma.m64n{p.wide or p.columns}k{p.depth}.{p.element}{turns(p)}"))
     return s, (A, B, *((bias,) if p.relu else ()), D)
 
 
+@cache
 def kernel(p: Product | GroupProduct) -> Kernel:
-    """The program lowered for the oldest GPU that has the instruction."""
+    """The program, proven at its end and once for all tests, lowered for the oldest GPU that has the instruction."""
     made = scheduled(p) if isinstance(p, Product) else scheduled_groups(p)
     arch = "sm_90a" if isinstance(p, GroupProduct) else "sm_89" if "float8" in p.dtype else "sm_80"
     found: Kernel = tensorlang.lower(made[0], list(made[1]), target=f"cuda -arch={arch}", name="gemm").kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,6 +49,7 @@ CASES: dict[str, Product | GroupProduct] = {
 }
 
 
+@cache
 def kernel(p: Product | GroupProduct) -> Kernel:
     """The program with its operands copied in bulk."""
     s, args = scheduled(p) if isinstance(p, Product) else scheduled_groups(p)
@@ -75,21 +77,22 @@ def padded(m: int, n: int, k: int) -> tuple[Any, tuple[Any, ...]]:
         name="C",
     )
     s = te.create_schedule(C.op)
-    CW = s.cache_write(C, "warp")
-    for axis in s[CW].op.axis:
-        s[CW].pad(axis, 128)
-    group, _ = on_groups(s[C], p.groups, p.columns)
-    s[CW].compute_at(s[C], group)
-    i, j = s[CW].op.axis
-    step, inner = s[CW].split(s[CW].op.reduce_axis[0], p.depth)
-    s[CW].reorder(step, i, j, inner)
-    for x in shared:
-        s[x].set_scope("shared")
-        s[x].compute_at(s[CW], step)
-        s[x].swizzle()
-        s[x].pipeline(p.stages)
-        s[x].bulk_copy()
-    s[CW].tensorize(i, te.intrin("cuda.wgmma.m64n128k64.bf16.bt"))
+    with s.proven_together("a product of padded tiles"):
+        CW = s.cache_write(C, "warp")
+        for axis in s[CW].op.axis:
+            s[CW].pad(axis, 128)
+        group, _ = on_groups(s[C], p.groups, p.columns)
+        s[CW].compute_at(s[C], group)
+        i, j = s[CW].op.axis
+        step, inner = s[CW].split(s[CW].op.reduce_axis[0], p.depth)
+        s[CW].reorder(step, i, j, inner)
+        for x in shared:
+            s[x].set_scope("shared")
+            s[x].compute_at(s[CW], step)
+            s[x].swizzle()
+            s[x].pipeline(p.stages)
+            s[x].bulk_copy()
+        s[CW].tensorize(i, te.intrin("cuda.wgmma.m64n128k64.bf16.bt"))
     return s, (A, B, C)
 
 

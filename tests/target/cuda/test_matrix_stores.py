@@ -55,38 +55,39 @@ def stored(p: Product | GroupProduct, store: str) -> tuple[Schedule, tuple[Tenso
 
     D = te.compute((p.n, p.m) if turned else (p.m, p.n), narrow, name="D")
     s = te.create_schedule(D.op)
-    s[C].set_scope("warp")
-    DS = s.cache_write(D, "shared")
-    DW = s.cache_write(DS, "warp")
-    AS, BS = (s.cache_read(x, "shared", [C]) for x in (A, B))
-    if isinstance(p, GroupProduct):
-        block, warp, along = (64 * p.groups, p.columns), (64, p.columns), (128, p.groups, 1)
-    else:
-        block, warp = p.block, p.warp
-        along = (32, block[1] // warp[1], block[0] // warp[0])
-    bi, bj, *_ = s[D].tile(*s[D].op.axis, *(block[::-1] if turned else block))
-    s[D].bind(bi, te.thread_axis("blockIdx.y"))
-    s[D].bind(bj, te.thread_axis("blockIdx.x"))
-    inner = s[D].leaf_iter_vars[2:]
-    rest, lanes = s[D].split(s[D].fuse(*inner), 8)
-    s[D].vectorize(lanes)
-    bound(s, D, rest, along)
-    s[DS].compute_at(s[D], bj)
-    s[DS].swizzle()
-    i, j = s[DS].op.axis[::-1] if turned else s[DS].op.axis
-    wi, i = s[DS].split(i, warp[0])
-    wj, j = s[DS].split(j, warp[1])
-    io, ii = s[DS].split(i, 64 if groups else 16)
-    jo, jj = s[DS].split(j, 16)
-    s[DS].reorder(wi, wj, io, jo, *((jj, ii) if turned else (ii, jj)))
-    s[DS].bind(wi, te.thread_axis("threadIdx.y" if groups else "threadIdx.z"))
-    if not groups:
-        s[DS].bind(wj, te.thread_axis("threadIdx.y"))
-    for stage in (DW, C):
-        s[stage].compute_at(s[DS], wj)
-    held(s, DW, groups, turned)
-    s[DS].tensorize(jj if turned else ii, te.intrin(f"cuda.stmatrix.{store}"))
-    multiplied(s, C, (AS, BS), p, along)
+    with s.proven_together("a product that is stored by rows"):
+        s[C].set_scope("warp")
+        DS = s.cache_write(D, "shared")
+        DW = s.cache_write(DS, "warp")
+        AS, BS = (s.cache_read(x, "shared", [C]) for x in (A, B))
+        if isinstance(p, GroupProduct):
+            block, warp, along = (64 * p.groups, p.columns), (64, p.columns), (128, p.groups, 1)
+        else:
+            block, warp = p.block, p.warp
+            along = (32, block[1] // warp[1], block[0] // warp[0])
+        bi, bj, *_ = s[D].tile(*s[D].op.axis, *(block[::-1] if turned else block))
+        s[D].bind(bi, te.thread_axis("blockIdx.y"))
+        s[D].bind(bj, te.thread_axis("blockIdx.x"))
+        inner = s[D].leaf_iter_vars[2:]
+        rest, lanes = s[D].split(s[D].fuse(*inner), 8)
+        s[D].vectorize(lanes)
+        bound(s, D, rest, along)
+        s[DS].compute_at(s[D], bj)
+        s[DS].swizzle()
+        i, j = s[DS].op.axis[::-1] if turned else s[DS].op.axis
+        wi, i = s[DS].split(i, warp[0])
+        wj, j = s[DS].split(j, warp[1])
+        io, ii = s[DS].split(i, 64 if groups else 16)
+        jo, jj = s[DS].split(j, 16)
+        s[DS].reorder(wi, wj, io, jo, *((jj, ii) if turned else (ii, jj)))
+        s[DS].bind(wi, te.thread_axis("threadIdx.y" if groups else "threadIdx.z"))
+        if not groups:
+            s[DS].bind(wj, te.thread_axis("threadIdx.y"))
+        for stage in (DW, C):
+            s[stage].compute_at(s[DS], wj)
+        held(s, DW, groups, turned)
+        s[DS].tensorize(jj if turned else ii, te.intrin(f"cuda.stmatrix.{store}"))
+        multiplied(s, C, (AS, BS), p, along)
     return s, (A, B, D)
 
 

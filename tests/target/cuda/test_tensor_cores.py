@@ -148,6 +148,11 @@ SMALL = Product(32, 32, 96, block=(32, 32), warp=(16, 16), stages=3)
 """For the interpreter."""
 
 
+def test_every_step_is_legal() -> None:
+    each, _ = scheduled(SMALL, stepwise=True)
+    assert each.trace.steps == scheduled(SMALL)[0].trace.steps
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_the_interpreter_finds_no_race(late: bool) -> None:
     programs: list[Product | GroupProduct] = [SMALL, replace(SMALL, n=32, turned=True, epilogue=True, stages=2)]
@@ -220,7 +225,8 @@ def test_a_warp_holds_the_arrays_that_its_code_works_on() -> None:
 )
 def test_tiles_that_are_not_whole_are_refused(p: Product, message: str) -> None:
     with pytest.raises(BadArgument, match=message):
-        kernel(p)
+        s, args = scheduled(p, stepwise=True)
+        tensorlang.lower(s, list(args), target="cuda -arch=sm_80")
 
 
 def test_blocks_and_warps_need_not_divide() -> None:

@@ -16,6 +16,7 @@ from tensorlang.ir.verify import verify
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import parse
 from tensorlang.testing.loop_ir import kernels, trace
+from tests.thoroughness import draws
 
 _LOOPS = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -24,7 +25,7 @@ def _compiled(kernel: Kernel) -> Callable[..., None]:
     return backend("llvm").compile(kernel, parse("llvm"), (*kernel.params, *kernel.sizes))
 
 
-@settings(max_examples=100)
+@settings(max_examples=draws(40, 2000))
 @given(kernels(_LOOPS), st.integers(0, 9))
 def test_serial_kernels_mean_the_same(kernel: Kernel, n: int) -> None:
     log, notes = np.zeros(2, np.int64), np.arange(16, dtype=np.int32)
@@ -112,7 +113,7 @@ def vector_kernels(draw: st.DrawFn) -> Kernel:
     return Kernel("lanes", (A, B, OUT), (size,), ("out",), body)
 
 
-@settings(max_examples=150)
+@settings(max_examples=draws(60, 3000))
 @given(vector_kernels(), st.integers(0, 3), st.integers(0, 2**32 - 1))
 def test_vector_kernels_mean_the_same(kernel: Kernel, n: int, seed: int) -> None:
     verify(kernel)

@@ -30,6 +30,7 @@ def check(target: str, args: list[Tensor], **sizes: int) -> None:
     check_schedule(s, args, sizes, targets=(target,))
 
 
+@pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(("n", "m", "d", "is_causal"), [(40, 50, 24, False), (20, 33, 16, True), (1, 70, 36, False)])
 def test_all_scores_at_once(n: int, m: int, d: int, is_causal: bool, target: str) -> None:

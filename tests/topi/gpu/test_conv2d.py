@@ -54,6 +54,7 @@ CASES: dict[str, tuple[tuple[int, int, tuple[int, int], int, int], dict[str, Any
 }
 
 
+@pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize("case", CASES)
 def test_values(case: str, target: str) -> None:

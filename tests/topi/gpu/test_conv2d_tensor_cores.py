@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import tensorlang
 from tensorlang import config, te, topi
+from tensorlang.ir.stmt import Kernel
 from tensorlang.schedule import Schedule
 from tensorlang.target import parse
 from tensorlang.target.cuda.sass import disassembler
@@ -90,10 +92,25 @@ CASES: dict[str, tuple[list[Tensor], WarpTile | None]] = {
 }
 
 
+@cache
+def case(name: str) -> Schedule:
+    """The schedule of a case, once for all tests."""
+    args, tile = CASES[name]
+    return scheduled(args, "sm_80" if tile is None else "sm_90a", tile)
+
+
+@cache
+def lowered(name: str) -> Kernel:
+    """The program of a case."""
+    args, tile = CASES[name]
+    target = "cuda -arch=sm_80" if tile is None else "cuda -arch=sm_90a"
+    found: Kernel = tensorlang.lower(case(name), args, target=target).kernel
+    return found
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_interpreter_finds_the_values_and_no_race(name: str) -> None:
-    args, tile = CASES[name]
-    s = scheduled(args, "sm_80" if tile is None else "sm_90a", tile)
+    args, s = CASES[name][0], case(name)
     assert "cuda.mma" in str(s.trace) or "cuda.wgmma" in str(s.trace)
     check_schedule(s, args, targets=("interpreter",))
 
@@ -123,9 +140,7 @@ def test_terms_in_parts() -> None:
     ("name", "seed"), [*(("padded", seed) for seed in (1, 2, 3)), ("bytes", 3), ("groups", 3), ("warp groups", 3)]
 )
 def test_the_text_computes_the_convolution(name: str, mode: Literal["late", "at_once"], seed: int) -> None:
-    args, tile = CASES[name]
-    arch = "sm_80" if tile is None else "sm_90a"
-    program = tensorlang.lower(scheduled(args, arch, tile), args, target=f"cuda -arch={arch}").kernel
+    args, program = CASES[name][0], lowered(name)
     data, weight, made = (numbers(tensor) for tensor in args)
     words = (x.view(np.uint16) if x.dtype.itemsize == 2 else x for x in (data, weight, made))
     emulate_program(program, dict(zip((p.name for p in program.params), words, strict=True)), mode=mode, seed=seed)

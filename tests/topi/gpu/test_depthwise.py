@@ -35,6 +35,7 @@ def layer(
     return [data, weight, function(data, weight, **options)]
 
 
+@pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(
     ("args", "options"),

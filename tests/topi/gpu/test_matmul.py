@@ -38,6 +38,7 @@ def check(target: str, args: list[Tensor], **sizes: int) -> None:
     check_schedule(s, args, sizes, targets=(target,))
 
 
+@pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(
     ("m", "n", "k", "transpose_a", "transpose_b"),
@@ -47,12 +48,14 @@ def test_layouts(m: int, n: int, k: int, transpose_a: bool, transpose_b: bool, t
     check(target, product(m, n, k, transpose_a, transpose_b))
 
 
+@pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 70, 300), (70, 1, 33), (3, 9, 1)])
 def test_few_rows_or_columns(m: int, n: int, k: int, target: str) -> None:
     check(target, product(m, n, k, transpose_b=True))
 
 
+@pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(
     ("dtype", "out"), [("float16", "float32"), ("float64", ""), ("int8", "int16"), ("bfloat16", "bfloat16")]
@@ -90,6 +93,7 @@ def test_symbolic_sizes(target: str) -> None:
     check(target, product(te.var("m"), te.var("n"), te.var("k")), m=17, n=30, k=21)
 
 
+@pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_batches(transpose_b: bool, target: str) -> None:

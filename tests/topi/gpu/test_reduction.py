@@ -27,6 +27,7 @@ CASES: list[tuple[str, tuple[int, ...], Any, str]] = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("name", "shape", "axis", "dtype"), CASES)
 def test_values(target: str, name: str, shape: tuple[int, ...], axis: Any, dtype: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import tensorlang
 from tensorlang import config, te, topi
+from tensorlang.driver import Lowered
 from tensorlang.errors import DefinitionError
 from tensorlang.schedule import Schedule
 from tensorlang.target import GpuLimits, parse
@@ -66,10 +68,11 @@ def scheduled(args: list[Tensor], tile: WarpTile | None = None, arch: str = "sm_
     s: Schedule = te.create_schedule(args[-1].op)
     computed = [stage for stage in s.stages if isinstance(stage.op, te.ComputeOp)]
     (main,) = (stage.name for stage in computed if stage.op.reduce_axis)
-    for stage in computed:
-        if stage.name not in (main, args[-1].op.name):
-            stage.compute_inline()
-    schedule_fragments(s, Anchor(main, args[-1].op.name, target), tile)
+    with s.proven_together("a tile of our own"):
+        for stage in computed:
+            if stage.name not in (main, args[-1].op.name):
+                stage.compute_inline()
+        schedule_fragments(s, Anchor(main, args[-1].op.name, target), tile)
     return s
 
 
@@ -114,10 +117,22 @@ def architecture(name: str) -> str:
     return "sm_90a" if tile is not None and tile.lanes > 32 else newer
 
 
+@cache
+def case(name: str) -> Schedule:
+    """The schedule of a case, once for all tests."""
+    return scheduled(*CASES[name], architecture(name))
+
+
+@cache
+def lowered(name: str) -> Lowered:
+    """The program of a case."""
+    found: Lowered = tensorlang.lower(case(name), CASES[name][0], target=f"cuda -arch={architecture(name)}")
+    return found
+
+
 @CASE
 def test_the_interpreter_finds_the_values_and_no_race(name: str) -> None:
-    args, tile = CASES[name]
-    check_schedule(scheduled(args, tile, architecture(name)), args, targets=(ROOMY,))
+    check_schedule(case(name), CASES[name][0], targets=(ROOMY,))
 
 
 def test_a_symbolic_number_of_rows() -> None:
@@ -144,9 +159,7 @@ def test_a_symbolic_number_of_rows() -> None:
     ],
 )
 def test_the_text_computes_the_product(name: str, mode: Literal["late", "at_once"]) -> None:
-    args, tile = CASES[name]
-    target = f"cuda -arch={architecture(name)}"
-    program = tensorlang.lower(scheduled(args, tile, architecture(name)), args, target=target).kernel
+    args, program = CASES[name][0], lowered(name).kernel
     a, b, made = (numbers(tensor) for tensor in args)
     words = (x.view(f"u{x.itemsize}") if x.itemsize < 4 else x for x in (a, b, made))
     emulate_program(program, dict(zip((p.name for p in program.params), words, strict=True)), mode=mode, seed=3)

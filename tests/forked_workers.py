@@ -1,0 +1,179 @@
+"""Workers of tuners that begin as forks of one process, which has imported all that they need.
+
+A fresh interpreter takes a second to import this package, and tests of tuners start two hundred. What a worker does,
+and how it ends, is the same; `tests/autotune/measuring/test_pool.py` starts some as users have them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tensorlang.autotune.measuring import pool, worker
+from tensorlang.target import detect
+
+_ROOT = str(Path(__file__).parents[1])
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_FEW_THREADS = "1"  # of the libraries that a spawner has loaded
+_lock = threading.Lock()
+SMALL_CACHES = (32 << 10, 1 << 20, 8 << 20)
+"""To measure bandwidths, and to flush, takes seconds where the last cache holds half a gigabyte."""
+
+
+class Spawner:
+    """A process that forks workers."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = socket.socketpair()
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), _FEW_THREADS)
+        environment = {**os.environ, **threads, "PYTHONPATH": _ROOT}
+        with theirs:
+            command = [sys.executable, "-m", "tests.forked_workers", str(theirs.fileno())]
+            nothing = subprocess.DEVNULL
+            self._process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], env=environment, stdin=nothing, stdout=nothing, stderr=nothing
+            )
+
+    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
+        """Start the program of a worker, whose first argument is a descriptor of this process; it is a child of it."""
+        asked = json.dumps([os.getpid(), *arguments[1:], dict(environment)]).encode()
+        with _lock, _adopting():
+            socket.send_fds(self._connection, [len(asked).to_bytes(8, "little")], [int(arguments[0])])
+            self._connection.sendall(asked)
+            return Forked(int.from_bytes(self._connection.recv(8), "little"))
+
+    def close(self) -> None:
+        """End the process; workers live on."""
+        self._connection.close()
+        self._process.wait()
+
+
+@contextmanager
+def _adopting() -> Iterator[None]:
+    """Orphans among the descendants of this process become its children."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        libc.prctl(_SUBREAPER, 0)
+
+
+class Forked:
+    """A child, with what `Worker` takes of `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended; 0 where somebody else has asked for it, as `Popen` says."""
+        if self.returncode is None:
+            try:
+                ended, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                ended, status = self.pid, 0
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; TimeoutExpired after `timeout` seconds without one."""
+        if self.poll() is None:
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                with selectors.DefaultSelector() as selector:
+                    selector.register(descriptor, selectors.EVENT_READ)
+                    selector.select(timeout)
+            finally:
+                os.close(descriptor)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired("a worker", timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if there is somebody to get it."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(9)
+
+
+def install(patch: pytest.MonkeyPatch, spawner: Spawner) -> None:
+    """Let pools fork their workers, but for those whose libraries are to have several threads."""
+
+    def start(command: list[str], *, pass_fds: Sequence[int], env: Mapping[str, str], **options: Any) -> Any:
+        if env.get("OPENBLAS_NUM_THREADS", _FEW_THREADS) != _FEW_THREADS:
+            return subprocess.Popen(command, pass_fds=pass_fds, env=env, **options)
+        return spawner.start(command[3:], env)
+
+    timeout, nothing = subprocess.TimeoutExpired, subprocess.DEVNULL
+    patch.setattr(pool, "subprocess", SimpleNamespace(Popen=start, TimeoutExpired=timeout, DEVNULL=nothing))
+
+
+def serve(connection: socket.socket, path: Sequence[str]) -> None:
+    """Fork a worker for each request, until the other end closes; `path`: where modules are beside PYTHONPATH."""
+    while True:
+        length, descriptors, *_ = socket.recv_fds(connection, 8, 1)
+        if not length:
+            return
+        asked = b""
+        while len(asked) < int.from_bytes(length, "little"):
+            asked += connection.recv(1 << 20)
+        parent, *arguments, environment = json.loads(asked)
+        ours, theirs = os.pipe()
+        if not (between := os.fork()):  # ends at once, so that the process above adopts what it forks
+            if pid := os.fork():
+                os.write(theirs, pid.to_bytes(8, "little"))
+                os._exit(0)
+            connection.close()
+            os.close(ours)
+            os.close(theirs)
+            _run(parent, [str(descriptors[0]), *arguments], environment, path)
+        os.waitpid(between, 0)
+        connection.sendall(os.read(ours, 8))
+        for descriptor in (ours, theirs, *descriptors):
+            os.close(descriptor)
+
+
+def _run(parent: int, arguments: list[str], environment: Mapping[str, str], path: Sequence[str]) -> None:
+    """Be a worker."""
+    try:
+        while os.getppid() != parent:
+            time.sleep(0.0002)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:] = [*filter(None, environment["PYTHONPATH"].split(os.pathsep)), *path]
+        worker.main(arguments)
+    finally:
+        os._exit(0 if sys.exc_info()[0] is None else 1)
+
+
+def main(descriptor: int) -> None:
+    """Import what workers need, and serve. They measure bandwidths as on a machine with small caches, in short."""
+    import tensorlang.target.interpreter.backend
+    import tensorlang.target.llvm.backend  # noqa: F401 - and with it the compiler
+
+    setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
+
+    with socket.socket(fileno=descriptor) as connection:
+        serve(connection, [entry for entry in sys.path if entry != _ROOT])
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

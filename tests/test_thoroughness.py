@@ -1,0 +1,52 @@
+"""What a run by day leaves out: no value of a parameter, and no case that is asked for by name."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tests.thoroughness import covering
+
+pytest_plugins = ("pytester",)
+
+CASES = [dict(zip("abc", map(str, case), strict=True)) for case in product(range(4), range(3), range(2))]
+
+
+@pytest.mark.parametrize(("strength", "most"), [(1, 4), (2, 14), (3, 24)])
+def test_all_combinations_of_so_many_values_are_chosen(strength: int, most: int) -> None:
+    names = ["abc"] if strength == 3 else ["ab", "ac", "bc"] if strength == 2 else ["a", "b", "c"]
+    chosen = [CASES[n] for n in covering(CASES, strength)]
+    for of in names:
+        assert {tuple(c[x] for x in of) for c in chosen} == {tuple(c[x] for x in of) for c in CASES}
+    assert len(chosen) <= most
+
+
+def test_values_are_taken_equally_often() -> None:
+    chosen = [CASES[n] for n in covering(CASES, 1)]
+    assert sorted(case["c"] for case in chosen) == ["0", "0", "1", "1"]
+
+
+def test_what_occurs_in_no_case_is_not_missed() -> None:
+    assert covering([{"a": "0", "b": "0"}, {"a": "0", "b": "0"}, {"a": "1", "b": "1"}], 2) == [0, 2]
+    assert covering([], 1) == []
+
+
+TESTS = """
+import pytest
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("b", [0, pytest.param(1, marks=pytest.mark.skipif(True, reason="absent"))])
+@pytest.mark.parametrize("a", [0, 1])
+@pytest.mark.parametrize("c", ["x", "y"])
+def test_it(a, b, c):
+    pass
+"""
+
+
+def test_skipped_cases_stand_for_none_and_named_ones_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=TESTS)
+    pytester.makeconftest("from tests.thoroughness import by_day as pytest_collection_modifyitems")
+    pytester.makeini("[pytest]\nmarkers = covering(strength): see there")
+    pytester.runpytest().assert_outcomes(passed=2, skipped=4, deselected=2)
+    pytester.runpytest("test_it.py::test_it[x-0-0]").assert_outcomes(passed=1)

@@ -1,0 +1,72 @@
+"""How much of what could be drawn a run draws: a sample that covers, or all of it with HYPOTHESIS_PROFILE=nightly."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import pytest
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
+NIGHTLY = PROFILE == "nightly"
+MARKER = "covering"
+"""`covering(2)`: of a test with several parameters, cases in which all pairs of values occur; others wait a night."""
+
+Values: TypeAlias = tuple[tuple[str, str], ...]
+"""Some parameters of a test, and the value of each."""
+
+
+def draws(few: int, all_: int) -> int:
+    """How many to draw of a large space."""
+    return all_ if NIGHTLY else few
+
+
+def covering(cases: Sequence[dict[str, str]], strength: int) -> list[int]:
+    """The places of cases in which every combination of values of so many parameters occurs that occurs at all.
+
+    Those that cover the most come first, of them those whose values have been taken least.
+    """
+    left = [set(_combinations(case, strength)) for case in cases]
+    wanted: set[Values] = set().union(*left)
+    taken: Counter[tuple[str, str]] = Counter()
+    chosen = []
+
+    def worth(n: int) -> tuple[int, int, int]:
+        return len(left[n] & wanted), -sum(taken[value] for value in cases[n].items()), -n
+
+    while wanted:
+        best = max(range(len(cases)), key=worth)
+        chosen.append(best)
+        wanted -= left[best]
+        taken.update(cases[best].items())
+    return sorted(chosen)
+
+
+def _combinations(case: dict[str, str], strength: int) -> Iterator[Values]:
+    return combinations(sorted(case.items()), min(strength, len(case)))
+
+
+def left_for_the_night(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Of tests with the marker, the cases that need not run by day; those that are skipped here stand for none."""
+    families: dict[str, list[Any]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker(MARKER) and not any(mark.args[0] for mark in item.iter_markers("skipif")):
+            families[item.nodeid.partition("[")[0]].append(item)
+    found: set[pytest.Item] = set()
+    for family in families.values():
+        strength = family[0].get_closest_marker(MARKER).args[0]
+        by_day = set(covering([{n: repr(v) for n, v in item.callspec.params.items()} for item in family], strength))
+        found |= {item for n, item in enumerate(family) if n not in by_day}
+    return found
+
+
+def by_day(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A hook of pytest: leave cases for the night, unless one is asked for by its name."""
+    if NIGHTLY or any("[" in argument for argument in config.args):
+        return
+    left = left_for_the_night(items)
+    config.hook.pytest_deselected(items=[item for item in items if item in left])
+    items[:] = [item for item in items if item not in left]
