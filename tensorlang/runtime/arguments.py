@@ -172,9 +172,9 @@ class ArgumentCheck:
 
 
 def evaluate_shape(buffer: Buffer, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The shape of a buffer for given sizes."""
+    """The shape of a buffer for given sizes; an extent below 0 is 0, as loops over it run not at all."""
     known = _Sizes(sizes)
-    return tuple(_evaluate(extent, known) for extent in buffer.shape)
+    return tuple(max(0, _evaluate(extent, known)) for extent in buffer.shape)
 
 
 def _kind(param: Buffer | Var) -> str:
