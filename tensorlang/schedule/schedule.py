@@ -17,8 +17,9 @@ from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import too_complex, verify
 from tensorlang.schedule.explain import checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
-from tensorlang.schedule.members import host_of, member_of
+from tensorlang.schedule.members import host_of, member_of, objects
 from tensorlang.schedule.names import absent, nearest
+from tensorlang.schedule.ownership import Declared, foreign, is_of, owned, owners
 from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
 from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
@@ -26,6 +27,7 @@ from tensorlang.schedule.proposals.repair import Refused, repaired
 from tensorlang.schedule.stage import AxisLike, Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
+from tensorlang.te.axis import Axis
 from tensorlang.te.declared import declared
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
 from tensorlang.te.program import Program, canonical
@@ -76,6 +78,8 @@ class Schedule:
         self._original = program
         self._names = names
         self._keep_alive = tuple(outputs)
+        self._asked = tuple(o.op if isinstance(o, Tensor) else o for o in outputs)
+        self._declared = Declared(outputs, names)
         self._stood_for: Sequence[tuple[Operation, Operation]] = ()
         self._state = initial_state(program)
         self._trace = Trace()
@@ -119,6 +123,7 @@ class Schedule:
         """
         self._names = {**self._names, **{id(old): self._names[id(new)] for old, new in taken}}
         self._stood_for, self._keep_alive = tuple(taken), (*self._keep_alive, *outputs)
+        self._declared = Declared(self._keep_alive, self._names)
 
     @property
     def stages(self) -> list[Stage]:
@@ -156,8 +161,23 @@ class Schedule:
         buffer = name if key.op.num_outputs == 1 else f"{name}.v{key.value_index}"
         return buffer if buffer in self.program.buffers else self.name_of(key)
 
+    def hand_out(self, stage: str, axis: str) -> Axis:
+        """Return an axis of a stage, which knows whose it is."""
+        return owned(self._state.axis(stage, axis), stage, self._asked)
+
+    def require_axis(self, asked: str, axis: Axis, stage: str) -> None:
+        """Raise BadArgument unless an axis object belongs to a stage, or for no name to any of this schedule."""
+        found = owners(axis, self._asked, self._declared, self.program)
+        fused = {n for x in self._trace.steps if isinstance(x, p.FuseWith) for n in (x.stage, x.second)}
+        if found is None or (stage and not is_of(stage, found, fused - self.program.by_name.keys())):
+            own = list(self._state.stages[stage].leaves) if stage in self._state.stages else []
+            raise _completed(foreign(axis, stage, found, own), asked, self._trace)
+
     def __getitem__(self, key: Any) -> Stage:
         if isinstance(key, Stage):
+            if key.schedule is not self:
+                why = f"{key.name} is a stage of another schedule; s[{key.name!r}] is that of this one"
+                raise BadArgument(f"s[{key.name!r}]", why, where=caller())
             return key
         name = self.name_of(key)
         return Stage(self, name, None if key == name else member_of(self.program[name], key))
@@ -214,7 +234,10 @@ class Schedule:
 
     def rfactor(self, tensor: Any, axis: AxisLike, factor_axis: int = 0) -> Any:
         """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results."""
-        made = self._tensor(self.apply(p.RFactor(self.name_of(tensor), str(axis), factor_axis))[0])
+        name = self.name_of(tensor)
+        for one in objects(axis):
+            self.require_axis(f"s.rfactor({name!r}, {str(axis)!r})", one, name)
+        made = self._tensor(self.apply(p.RFactor(name, str(axis), factor_axis))[0])
         return [made.op.output(k) for k in range(made.op.num_outputs)] if made.op.num_outputs > 1 else made
 
     def assume(self, fact: str, array: Any, low: int | None = None, high: int | None = None) -> None:
