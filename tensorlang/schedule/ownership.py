@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensorlang.errors import BadArgument
 from tensorlang.te.axis import Axis
-from tensorlang.te.operation import HybridOp, Operation, Tensor
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Tensor
 from tensorlang.te.program import Program
 
 
@@ -41,7 +41,7 @@ class Declared:
                 pending += [tensor.op for tensor in op.input_tensors if isinstance(tensor, Tensor)]
 
     def _note(self, op: Operation, stage: str) -> None:
-        for axis in (*op.axis, *op.reduce_axis):
+        for axis in _axes(op):
             self._found.setdefault(id(axis), set()).add(stage)
 
     def stages(self, axis: Axis) -> set[str]:
@@ -60,10 +60,12 @@ def owners(axis: Axis, asked: tuple[Operation, ...], declared: Declared, program
 
 
 def _axes(op: Operation) -> Iterator[Axis]:
-    """The axes of an operation, and of those that run inside it."""
+    """The axes of an operation, and of those that run inside it; of a scan also time."""
     several: tuple[Operation, ...] = (op, *(m.op for m in op.members)) if isinstance(op, HybridOp) else (op,)
     for own in several:
         yield from (*own.axis, *own.reduce_axis)
+    if isinstance(op, HybridOp) and op.time is not None:
+        yield op.time
 
 
 def is_of(stage: str, found: Iterable[str], merged: Collection[str]) -> bool:
@@ -78,3 +80,22 @@ def foreign(axis: Axis, stage: str, found: Iterable[str] | None, own: Sequence[s
         f", and one of {stage} is wanted: {', '.join(own)}, as an object of s[{stage!r}], or by name" if stage else ""
     )
     return BadArgument("", f"{whose}{wanted}")
+
+
+def is_operation(key: object) -> bool:
+    """Whether a key of a schedule is an operation."""
+    return isinstance(key, PlaceholderOp | ComputeOp | ExternOp | HybridOp)
+
+
+def came_from(op: Operation, known: Iterable[Operation]) -> bool:
+    """Whether an operation is one of some, or one that they read."""
+    seen: set[int] = set()
+    pending = list(known)
+    while pending:
+        one = pending.pop()
+        if one is op:
+            return True
+        if id(one) not in seen:
+            seen.add(id(one))
+            pending += [tensor.op for tensor in one.input_tensors if isinstance(tensor, Tensor)]
+    return False

@@ -19,7 +19,7 @@ from tensorlang.schedule.explain import checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import host_of, member_of, objects
 from tensorlang.schedule.names import absent, nearest
-from tensorlang.schedule.ownership import Declared, foreign, is_of, owned, owners
+from tensorlang.schedule.ownership import Declared, came_from, foreign, is_of, is_operation, owned, owners
 from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
 from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
@@ -79,7 +79,8 @@ class Schedule:
         self._names = names
         self._keep_alive = tuple(outputs)
         self._asked = tuple(o.op if isinstance(o, Tensor) else o for o in outputs)
-        self._declared = Declared(outputs, names)
+        self._handed_out: dict[int, Operation] = {}
+        self._declared: Declared | None = None
         self._stood_for: Sequence[tuple[Operation, Operation]] = ()
         self._state = initial_state(program)
         self._trace = Trace()
@@ -112,7 +113,7 @@ class Schedule:
     @property
     def outputs(self) -> list[Any]:
         """The operations that the schedule was made for; `in` also knows them as they were declared."""
-        made = _Outputs(declared(self.program, name) for name in self.program.outputs)
+        made = _Outputs(map(self.operation, self.program.outputs))
         made.asked = [o.op if isinstance(o, Tensor) else o for o in self._keep_alive]
         return made
 
@@ -123,7 +124,7 @@ class Schedule:
         """
         self._names = {**self._names, **{id(old): self._names[id(new)] for old, new in taken}}
         self._stood_for, self._keep_alive = tuple(taken), (*self._keep_alive, *outputs)
-        self._declared = Declared(self._keep_alive, self._names)
+        self._declared = None
 
     @property
     def stages(self) -> list[Stage]:
@@ -139,6 +140,10 @@ class Schedule:
         else:
             op = key.op if isinstance(key, Tensor) else key
             name = self._names.get(id(op), getattr(op, "name", repr(key)))
+            known = id(op) in self._names or not is_operation(op) or name not in self.program.by_name
+            if not known and not came_from(op, self._handed_out.values()):
+                why = f"this {name} is an operation of another program; {name!r} names that of this schedule"
+                raise _completed(BadArgument("", why), f"s[{name}]", self._trace)
         if name not in self.program.by_name:
             name = host_of(self.program.by_name, key) or name
         if name not in self.program.by_name:  # its arrays may live on in a stage that it was fused with
@@ -167,6 +172,7 @@ class Schedule:
 
     def require_axis(self, asked: str, axis: Axis, stage: str) -> None:
         """Raise BadArgument unless an axis object belongs to a stage, or for no name to any of this schedule."""
+        self._declared = self._declared or Declared(self._keep_alive, self._names)
         found = owners(axis, self._asked, self._declared, self.program)
         fused = {n for x in self._trace.steps if isinstance(x, p.FuseWith) for n in (x.stage, x.second)}
         if found is None or (stage and not is_of(stage, found, fused - self.program.by_name.keys())):
@@ -380,7 +386,13 @@ class Schedule:
             self._proves_each_step = outermost
 
     def _tensor(self, name: str) -> Tensor:
-        return declared(self.program, name).output(0)
+        made: Tensor = self.operation(name).output(0)
+        return made
+
+    def operation(self, name: str) -> Any:
+        """Return the operation of a stage, as the steps have rewritten it."""
+        op = declared(self.program, name)
+        return self._handed_out.setdefault(id(op), op)
 
     def __str__(self) -> str:
         return self._trace.to_python()

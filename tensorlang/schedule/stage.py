@@ -18,7 +18,6 @@ from tensorlang.schedule.primitive import Outputs, Primitive, whole
 from tensorlang.schedule.relation import ShiftRelation
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis
-from tensorlang.te.declared import declared
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.operation import HybridOp, Member
 from tensorlang.te.program import Program
@@ -42,6 +41,8 @@ class Scheduled(Protocol):
     def all_or_none(self) -> AbstractContextManager[None]: ...
 
     def name_of(self, key: Any) -> str: ...
+
+    def operation(self, name: str) -> Any: ...
 
     def hand_out(self, stage: str, axis: str) -> Axis: ...
 
@@ -77,7 +78,7 @@ class Stage:
     @property
     def op(self) -> Any:
         """The operation, as the steps have rewritten it; its input tensors are those of other stages."""
-        return declared(self.schedule.program, self.name) if self.member is None else self.member.op
+        return self.schedule.operation(self.name) if self.member is None else self.member.op
 
     @property
     def leaf_iter_vars(self) -> list[Axis]:

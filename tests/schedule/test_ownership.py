@@ -139,3 +139,19 @@ def test_stages_of_another_schedule_are_refused() -> None:
     other = chain()[0]
     with pytest.raises(BadArgument, match="C is a stage of another schedule"):
         s[B].compute_at(other[C.op.name], "i")
+
+
+def test_operations_of_another_program_are_refused() -> None:
+    s, _, B, _ = chain()
+    other = chain()[2]
+    with pytest.raises(BadArgument, match="this B is an operation of another program; 'B' names that of this schedule"):
+        s[other].split("i", factor=2)
+    with pytest.raises(BadArgument, match="this B is an operation of another program; 'B' names that of this schedule"):
+        s.cache_write(other, "local")
+    s["B"].split("i", factor=2)
+    copy = s.cache_write(B, "local")
+    s[B].op.input_tensors[0].op.name
+    s[s[B].op.input_tensors[0]].compute_root()
+    s[copy].compute_at(s[B], "i_o")
+    s[copy.op].split("j", factor=3)
+    s[s.outputs[0]].parallel("i")
