@@ -85,7 +85,7 @@ def _rows() -> tuple[Intrinsic, ...]:
         Intrinsic("ceil", 1, "float", np.ceil, "The smallest integer that is not below x."),
         Intrinsic("round", 1, "float", np.rint, "The nearest integer, halves to even."),
         Intrinsic("trunc", 1, "float", np.trunc, "x without its fraction."),
-        Intrinsic("pow", 2, "float", np.power, "x to the power y."),
+        Intrinsic("pow", 2, "float", own.power, "x to the power y."),
         Intrinsic("atan2", 2, "float", np.arctan2, "The angle of the point (y, x), given as y, x; radians."),
         Intrinsic("hypot", 2, "float", np.hypot, "sqrt(x * x + y * y) without overflow."),
         Intrinsic("copysign", 2, "float", np.copysign, "The magnitude of x with the sign of y."),

@@ -51,6 +51,12 @@ def rsqrt(x: Array) -> Array:
     return x.dtype.type(1) / np.sqrt(x)
 
 
+def power(x: Array, y: Array) -> Array:
+    """x to the power y, as C has it: NumPy takes a root, of another sign, where the exponent is one number of 0.5."""
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    return np.power(x, np.ascontiguousarray(np.broadcast_to(y, shape))).reshape(shape)[()]
+
+
 def fma(a: Array, b: Array, c: Array) -> Array:
     """a * b + c of one dtype, narrow floats included, rounded once."""
     if a.dtype == np.float64:
