@@ -61,7 +61,7 @@ def test_heavy_packages_are_found_when_used() -> None:
 def test_the_version_is_one(setup: configparser.ConfigParser) -> None:
     assert setup["metadata"]["version"] == "attr: tensorlang.version.VERSION"
     assert re.fullmatch(r"\d+\.\d+\.\d+", tensorlang.__version__)
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None
     assert newest[1] == tensorlang.__version__
 

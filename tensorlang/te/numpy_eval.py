@@ -65,7 +65,7 @@ def value(expr: Expr, grid: Grid, mask: Array | None = None) -> Array:
         case Binary():
             return np.asarray(_BINARY[expr.op](value(expr.a, grid, mask), value(expr.b, grid, mask)))
         case Cast():
-            return converted(value(expr.value, grid, mask), expr.dtype)
+            return np.asarray(converted(value(expr.value, grid, mask), expr.dtype))
         case Call():
             args = (value(a, grid, mask) for a in expr.args)
             return np.asarray(TABLE[expr.name].numpy(*args))
