@@ -26,9 +26,17 @@ offer(
         "ndarray": "tensorlang.nd",
         "register_func": "tensorlang.te.packed:register_func",
         "threads": "tensorlang.runtime.threads:threads",
-        "DefinitionError": "tensorlang.errors:DefinitionError",
-        "ScheduleError": "tensorlang.errors:ScheduleError",
-        "TargetError": "tensorlang.errors:TargetError",
+        **{
+            name: f"tensorlang.errors:{name}"
+            for name in (
+                "ArgumentError",
+                "DefinitionError",
+                "KernelError",
+                "RecordError",
+                "ScheduleError",
+                "TargetError",
+            )
+        },
         "TVMError": "tensorlang.errors:TensorlangError",
         "TensorlangError": "tensorlang.errors:TensorlangError",
     },

@@ -100,6 +100,21 @@ SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
             Setting("log", "", _topics, f"some of {', '.join(_TOPICS)}", "print what these parts do"),
             Setting("check", "0", _switch, "0 or 1", "verify the loop IR after every pass, and the order of the loops"),
             Setting("budget", "20000000", _count, "a whole number >= 1", "isl operations allowed to one analysis"),
+            Setting("statements", "100000", _count, "a whole number >= 1", "statements of a kernel, unrolled ones too"),
+            Setting(
+                "scratch",
+                "",
+                _optional_count,
+                "a whole number >= 1",
+                "bytes that an array inside a kernel may take; without it what the machine has",
+            ),
+            Setting(
+                "record_seconds",
+                "30",
+                _count,
+                "a whole number >= 1",
+                "processor seconds that proving and building one record of a log may take",
+            ),
         )
     }
 )
@@ -110,9 +125,9 @@ _overrides: ContextVar[MappingProxyType[str, Any]] = ContextVar("overrides", def
 @overload
 def get(name: Literal["cache", "check"]) -> bool: ...
 @overload
-def get(name: Literal["num_threads"]) -> int | None: ...
+def get(name: Literal["num_threads", "scratch"]) -> int | None: ...
 @overload
-def get(name: Literal["budget"]) -> int: ...
+def get(name: Literal["budget", "statements", "record_seconds"]) -> int: ...
 @overload
 def get(name: Literal["cache_dir", "store"]) -> Path: ...
 @overload

@@ -22,6 +22,7 @@ from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.history import build_best, build_in_use
+from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.target.backend import backend, with_limits
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
@@ -58,6 +59,7 @@ def lower(
     accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
     """
     params, _ = _signature(_check_schedule(s), args)
+    _check_name(name)
     chosen = parse(target)
     return Lowered(_lowered(s, params, name, chosen, Dump(name)), s, tuple(args), chosen)
 
@@ -69,14 +71,17 @@ def _lowered(s: Schedule, params: Sequence[str], name: str, target: Target, dump
     except ScheduleError as error:
         if error.asked:
             raise
-        asked, steps, legal = f"build {name} for {target}", s.trace.to_python().splitlines(), partial(_legal, error)
+        asked, steps, found = f"build {name} for {target}", s.trace.to_python().splitlines(), error
+        wanted = Refusal(s.again(), "", then=lambda other: _lowered(other, params, name, target, dump))
         raise type(error)(
-            asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=legal
+            asked,
+            error.why,
+            where=caller(),
+            witness=error.witness,
+            schedule=steps,
+            suggested=lambda: found.suggested,
+            replay=wanted.sorted,
         ) from None
-
-
-def _legal(error: ScheduleError) -> Sequence[str]:
-    return error.legal
 
 
 def create_prim_func(ops: Sequence[Tensor]) -> Lowered:
@@ -113,12 +118,14 @@ def build(
     Raises DefinitionError when `args` do not fit the program, TargetError when the target cannot run it, and
     RecordError when there is no best schedule; it names the nearest record, or those that were refused.
     """
+    _check_name(name)
     if isinstance(s, Lowered):
         args = args or s.args
         s = s.schedule
     s, args = (_check_schedule(s), args) if schedule is None else _without_steps(s, args, schedule)
     if args is None:
         raise DefinitionError("build needs args: the inputs and outputs of the schedule", caller())
+    _signature(s, args)  # what is wrong with the arguments is no fault of any record
     chosen = parse(target)
     compiled = partial(_compiled, args=args, target=chosen, name=name)
     return build_in_use(s, chosen, compiled) if schedule is None else build_best(s, chosen, compiled)
@@ -136,7 +143,7 @@ def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Ex
     for form in executable.source_forms:
         if form != "loops":
             dump.write("target", form, partial(executable.source, form))
-    return executable.require(_facts(s, signature))
+    return executable.require(_facts(s, signature), always=s.tests_assumptions)
 
 
 def _without_steps(s: Any, args: Sequence[Any] | None, schedule: str) -> tuple[Schedule, Sequence[Any] | None]:
@@ -168,6 +175,12 @@ def _facts(s: Schedule, signature: Sequence[Buffer | Var]) -> list[FactCheck]:
 def _schedule_tree(s: Schedule) -> str:
     derived = derive(s.state)
     return nest_text(derived.tree, derived.scop)
+
+
+def _check_name(name: object) -> None:
+    """A kernel may have any name that C can hold: neither half a character of UTF-16 nor a NUL."""
+    if not isinstance(name, str) or any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in name):
+        raise DefinitionError(f"the name of a kernel is text in UTF-8 without a NUL, got {shown(name)}", caller())
 
 
 def _check_schedule(s: object) -> Schedule:

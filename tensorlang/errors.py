@@ -6,8 +6,10 @@ except `InternalError` tells the user what was got, what was wanted and what to 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tensorlang.location import Location
 
@@ -47,6 +49,10 @@ class MissingDependency(TensorlangError, ImportError):
 
 class OneThread(UserWarning):
     """A stage runs on a single thread of a GPU: none of its loops is bound to blocks or threads."""
+
+
+class CacheRefused(UserWarning):
+    """The cache of compiled kernels is left alone, as other users can change it; builds go on without it."""
 
 
 class InternalError(TensorlangError, RuntimeError):
@@ -92,11 +98,33 @@ class Witness:
     sizes_text: str = ""
 
 
+class Replayed(NamedTuple):
+    """What became of suggestions: lines of Python that were run and proven, and words."""
+
+    legal: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+def _words(suggested: Sequence[str]) -> Replayed:
+    """Without a schedule no line can be tried: what is left are words."""
+    return Replayed((), tuple(text for text in suggested if not _is_python(text)))
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
 class ScheduleError(TensorlangError, ValueError):
     """A schedule step was refused; the schedule is as it was.
 
-    Five parts: `asked` (what, and `where`), `why`, `witness`, `schedule` (steps so far), `legal`; the last may be
-    given as a search, which runs when somebody reads it.
+    Six parts: `asked` (what, and `where`), `why`, `witness`, `schedule` (steps so far), `legal` and `advice`: lines of
+    Python that do something instead, and words. Who refuses a step gives both as `suggested`, or a search for them,
+    which runs when somebody reads it; the schedule that was asked gives `replay`, which runs each line and keeps what
+    is legal.
     """
 
     def __init__(
@@ -107,22 +135,40 @@ class ScheduleError(TensorlangError, ValueError):
         where: Location | None = None,
         witness: Witness | None = None,
         schedule: Sequence[str] = (),
-        legal: Sequence[str] | Callable[[], Sequence[str]] = (),
+        suggested: Sequence[str] | Callable[[], Sequence[str]] = (),
+        replay: Callable[[Sequence[str]], Replayed] = _words,
     ) -> None:
         self.asked = asked
         self.why = why
         self.where = where
         self.witness = witness
         self.schedule = tuple(schedule)
-        self._legal = legal
+        self._suggested = suggested
+        self._replay = replay
+        self._replayed: Replayed | None = None
         super().__init__(asked, why)
 
     @property
+    def suggested(self) -> tuple[str, ...]:
+        """What may be done instead: nobody has tried it."""
+        if callable(self._suggested):
+            self._suggested = self._suggested()
+        return tuple(self._suggested)
+
+    @property
     def legal(self) -> tuple[str, ...]:
-        """What could be done instead."""
-        if callable(self._legal):
-            self._legal = self._legal()
-        return tuple(self._legal)
+        """What could be done instead: lines of Python on the schedule `s`, each of which was run and proven."""
+        return self._sorted().legal
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What could be done instead, in words."""
+        return self._sorted().advice
+
+    def _sorted(self) -> Replayed:
+        if self._replayed is None:
+            self._replayed = self._replay(self.suggested)
+        return self._replayed
 
     def __str__(self) -> str:
         place = f"          {self.where}" if self.where else ""
@@ -131,12 +177,13 @@ class ScheduleError(TensorlangError, ValueError):
         if self.schedule:
             lines += ["  schedule", *(f"    {n:>3}  {step}" for n, step in enumerate(self.schedule, 1))]
             lines += [f" -> {len(self.schedule) + 1:>3}  {self.asked}"]
-        if self.legal:
-            lines += [f"  legal: {self.legal[0]}", *(f"         {text}" for text in self.legal[1:])]
+        for word, texts in (("legal", self.legal), ("advice", self.advice)):
+            if texts:
+                lines += [f"  {word}: {texts[0]}", *(f"  {' ' * len(word)}  {text}" for text in texts[1:])]
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        state = {"where": self.where, "witness": self.witness, "schedule": self.schedule, "_legal": self.legal}
+        state = {"where": self.where, "witness": self.witness, "schedule": self.schedule, "_replayed": self._sorted()}
         return type(self), (self.asked, self.why), state
 
 

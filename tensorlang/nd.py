@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,27 +13,27 @@ from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.names import lookup
 from tensorlang.runtime.device_memory import DeviceMemory, device_memory
+from tensorlang.target.kinds import KINDS, capabilities
 
 _ALIGNMENT = 64
-_CPU_KINDS = ("cpu", "llvm", "interpreter")
-_GPU_KINDS = ("cuda", "opencl")
+_CPU = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device by kind and number: the CPU, or a device of target cuda or opencl."""
 
-    kind: str = "cpu"
+    kind: str = _CPU
     device_id: int = 0
 
     @property
     def exist(self) -> bool:
         """Whether this machine has the device."""
-        return 0 <= self.device_id < (1 if self.kind == "cpu" else _memory(self).count())
+        return 0 <= self.device_id < (1 if self.kind == _CPU else _memory(self).count())
 
     def sync(self) -> None:
         """Return when all kernels have finished that were called; on the CPU they have when their call returns."""
-        if self.kind != "cpu":
+        if self.kind != _CPU:
             _memory(self).synchronize(self.device_id)
 
     def __str__(self) -> str:
@@ -46,16 +47,14 @@ def device(dev_type: str, dev_id: int = 0) -> Device:
     `.exist`.
     """
     kind = str(dev_type).split()[0] if str(dev_type).split() else ""
-    if kind in _GPU_KINDS:
-        return Device(kind, dev_id)
-    if kind not in _CPU_KINDS:
-        raise TargetError(f"unknown device {dev_type!r}; known: {', '.join((*_CPU_KINDS, *_GPU_KINDS))}")
-    return Device("cpu", dev_id)
+    if kind not in (_CPU, *KINDS):
+        raise TargetError(f"unknown device {dev_type!r}; known: {', '.join((_CPU, *KINDS))}")
+    return Device(kind if capabilities(kind).device else _CPU, dev_id)
 
 
 def cpu(dev_id: int = 0) -> Device:
     """Return the CPU."""
-    return Device("cpu", dev_id)
+    return Device(_CPU, dev_id)
 
 
 def cuda(dev_id: int = 0) -> Device:
@@ -199,10 +198,10 @@ def empty(
     if any(n < 0 for n in extents):
         raise ArgumentError(f"empty: extents are zero or more, got {extents}")
     element = dtypes.info(dtypes.canonical(dtype)).numpy
-    if device is not None and device.kind != "cpu":
+    if device is not None and device.kind != _CPU:
         made = _memory(device).empty(extents, element, device.device_id)
         return NDArray(made, device, dtypes.canonical(element))
-    size = int(np.prod(extents, dtype=np.int64)) * element.itemsize
+    size = prod(extents) * element.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return NDArray(memory[start : start + size].view(element).reshape(extents), device)

@@ -23,7 +23,6 @@ import pytest
 from tensorlang.errors import TargetError, TensorlangError
 from tensorlang.ir.stmt import CallMachine, DeviceKernel, Kernel, walk
 from tensorlang.lowering import pipeline
-from tensorlang.lowering.device import split
 from tensorlang.runtime.host_program import device_kernels
 from tensorlang.target.c_source import kernel as printing
 from tensorlang.target.c_source.dialect import CUDA, Dialect
@@ -123,7 +122,7 @@ def _spilled_products(kernels: Sequence[DeviceKernel], made: Compiled) -> str:
 
 def watch(kernels: CudaKernels) -> None:
     """Have every module's printer and lowering tell of what they make."""
-    module_source, lower_state, to_device = printing.module_source, pipeline.lower_state, split.to_device
+    module_source, lower_state, to_device = printing.module_source, pipeline.lower_state, pipeline.to_device
 
     def notice(made: Sequence[DeviceKernel]) -> None:
         with suppress(TargetError):  # what CUDA C cannot say
@@ -148,15 +147,14 @@ def watch(kernels: CudaKernels) -> None:
 
     _replace(module_source, printed)
     _replace(lower_state, telling(lower_state))
-    # What `lower_state` asks it for may still be refused.
-    _replace(to_device, telling(to_device), but=pipeline)
+    _replace(to_device, telling(to_device))
 
 
-def _replace(function: Callable[..., Any], by: Callable[..., Any], but: Any = None) -> None:
-    """Put a function in place of another one in all modules there are, but one."""
+def _replace(function: Callable[..., Any], by: Callable[..., Any]) -> None:
+    """Put a function in place of another one in all modules there are."""
     for module in list(sys.modules.values()):
         for name, value in list(vars(module).items()):
-            if value is function and module is not but:
+            if value is function:
                 setattr(module, name, by)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tensorlang.target.kinds import KINDS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tensorlang"
@@ -23,6 +26,10 @@ IMPORTERS = {
     "cupy": {"target/cuda/runtime.py"},
 }
 """Packages that one file alone may import."""
+ROOMS = tuple(f"target/{kind}/" for kind in KINDS)
+"""Where a kind of target is known by its name."""
+FOREIGN = {"autotune/importers/targets.py": {"cuda", "opencl"}}
+"""Files that read names of targets which somebody else has given: those of GPUs in logs of TVM."""
 
 
 def sources() -> Iterator[Path]:
@@ -63,17 +70,27 @@ def test_modules_say_what_they_are() -> None:
     assert [path for path, module in modules.items() if module.body and ast.get_docstring(module) is None] == []
 
 
-@pytest.mark.parametrize("package", IMPORTERS)
-def test_one_file_imports_a_heavy_package(package: str) -> None:
-    found = set()
+@cache
+def importers() -> Mapping[str, frozenset[str]]:
+    """The files of the package that import a package, by its name."""
+    found: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(parsed(path)):
             match node:
-                case ast.Import(names=names) if any(a.name.partition(".")[0] == package for a in names):
-                    found.add(path.relative_to(PACKAGE).as_posix())
-                case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == package:
-                    found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == IMPORTERS[package]
+                case ast.Import(names=names):
+                    modules = [alias.name for alias in names]
+                case ast.ImportFrom(module=str(module)):
+                    modules = [module]
+                case _:
+                    continue
+            for module in modules:
+                found.setdefault(module.partition(".")[0], set()).add(path.relative_to(PACKAGE).as_posix())
+    return {package: frozenset(files) for package, files in found.items()}
+
+
+@pytest.mark.parametrize("package", IMPORTERS)
+def test_one_file_imports_a_heavy_package(package: str) -> None:
+    assert importers()[package] == IMPORTERS[package]
 
 
 def test_every_room_is_on_a_floor() -> None:
@@ -82,3 +99,57 @@ def test_every_room_is_on_a_floor() -> None:
     floors = set(re.findall(r"tensorlang\.(\w+)", contract))
     rooms = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert rooms - floors == {"__init__", "version"}
+
+
+def words_in(node: ast.AST) -> set[str]:
+    """The texts in an expression that name a kind of target, or an architecture of one."""
+    texts = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return {text for text in texts if text in KINDS or re.match(r"sm_\d", text)}
+
+
+def names_tested(module: ast.Module) -> set[str]:
+    """The names of kinds and architectures that a file compares something with, in place or by a table of its own."""
+    tables = {
+        target.id: words_in(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    found: set[str] = set()
+    for node in ast.walk(module):
+        match node:
+            case ast.Compare():
+                found |= words_in(node)
+                found |= {word for n in ast.walk(node) if isinstance(n, ast.Name) for word in tables.get(n.id, ())}
+            case ast.MatchValue() | ast.Call(func=ast.Attribute(attr="startswith" | "endswith" | "removeprefix")):
+                found |= words_in(node)
+    return found
+
+
+def test_targets_are_asked_what_they_can_do() -> None:
+    """Outside of a kind's own room nobody asks for its name, nor for that of an architecture (`target.can` instead)."""
+    tested = {
+        path.relative_to(PACKAGE).as_posix(): names_tested(parsed(path))
+        for path in PACKAGE.rglob("*.py")
+        if not path.relative_to(PACKAGE).as_posix().startswith(ROOMS)
+    }
+    assert {file: names for file, names in tested.items() if names} == FOREIGN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t.kind == 'cuda'",
+        "'llvm' != t.kind",
+        "t.kind in ('cuda', 'metal')",
+        "dialect.name == 'opencl'",
+        "t.cpu != 'sm_75'",
+        "t.cpu.startswith('sm_9')",
+        "GPUS = ['cuda']\nf(t.kind in GPUS)",
+        "match t.kind:\n    case 'interpreter' | 'x': pass",
+    ],
+)
+def test_questions_for_a_name_are_found(text: str) -> None:
+    assert names_tested(ast.parse(text))
+    assert not names_tested(ast.parse(re.sub("cuda|opencl|llvm|interpreter|sm_", "other", text)))

@@ -12,7 +12,7 @@ import tensorlang
 from tensorlang import te
 from tensorlang.config import override
 from tensorlang.errors import DefinitionError, TargetError
-from tensorlang.lowering.pipeline import PASSES
+from tensorlang.lowering.pipeline import CPU_PASSES
 from tests.programs import Case, chain, matmul, with_extern
 
 
@@ -39,7 +39,7 @@ def test_dump_shows_every_stage_from_trace_to_assembly(tmp_path: Path) -> None:
         kernel = tensorlang.build(s, args, target="llvm", name="mm")
     files = stages(tmp_path / "mm")
     assert [int(name[:2]) for name in files] == list(range(len(files)))
-    passes = [name for name, _ in PASSES["llvm"]]
+    passes = [name for name, _ in CPU_PASSES]
     order = [name[3:].split(".")[0] for name in files]
     assert order == ["trace", "program", "schedule", "scan", *passes, "target", "target"]
     text = {name.split("_", 1)[1]: content for name, content in files.items()}
@@ -90,7 +90,7 @@ def test_log_of_passes(capsys: pytest.CaptureFixture[str]) -> None:
     with override(log="passes"):
         tensorlang.lower(s, args)
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split()[0] for line in lines] == ["scan", *(name for name, _ in PASSES["llvm"])]
+    assert [line.split()[0] for line in lines] == ["scan", *(name for name, _ in CPU_PASSES)]
     assert all(re.search(r"\d+\.\d\d ms( +\(unchanged\))?$", line) for line in lines)
     assert any(line.endswith("(unchanged)") for line in lines) and not lines[0].endswith("(unchanged)")
 

@@ -40,6 +40,7 @@ from tensorlang.autotune.tuners.measure import (
 from tensorlang.autotune.tuners.run import tune_template
 from tensorlang.names import lookup
 from tensorlang.schedule.history import RecordSkipped
+from tensorlang.schedule.recorded import allow_in_records
 
 __all__ = [
     "AnnotateEntity",
@@ -75,6 +76,7 @@ __all__ = [
     "TemplateTask",
     "TuningOptions",
     "TuningRecord",
+    "allow_in_records",
     "apply_best",
     "apply_history_best",
     "bench_best",

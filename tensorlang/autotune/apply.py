@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from tensorlang.autotune.records.log import Log
 from tensorlang.autotune.records.lookup import Loaded, Nearest, Source, nearest_record
@@ -17,16 +18,19 @@ from tensorlang.autotune.records.record import TuningRecord, WorkloadId, place_o
 from tensorlang.autotune.records.store import default_store, logs_to_read, open_source
 from tensorlang.autotune.task import Task, task_of
 from tensorlang.errors import RecordError, ScheduleError
-from tensorlang.schedule import Schedule, Trace, create_schedule
+from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.history import Attempts, warn_skipped
+from tensorlang.schedule.recorded import argument_bytes, replay_recorded
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
-from tensorlang.words import format_count, format_threads
+from tensorlang.words import format_count, format_threads, printable
 
+T = TypeVar("T")
 LogPath = str | os.PathLike[str]
 Records = LogPath | Sequence[TuningRecord] | None
 """Where records are looked up: a log, records at hand, or None for the default store."""
 
+_LONGEST = 300  # signs of the text of one record
 _SHOWN = 5  # workloads that a message names
 _MOST_TRIED = 8  # schedules of a program, where the fastest are refused
 _MOST_READ = 64  # records of a log among which they are: a schedule may have been measured often
@@ -65,7 +69,10 @@ class Opened:
         return next((near for near in found if near is not None), None)
 
     def missing(self, task: Task) -> str:
-        """Why there is no record of a task, and what comes nearest."""
+        """Why there is no record of a task, and what comes nearest; safe to print."""
+        return printable(self._missing(task))
+
+    def _missing(self, task: Task) -> str:
         wanted, sources = task.workload, (*self.own, *self.others())
         places = dict.fromkeys(_place(r) for source in sources for r in source.bests(wanted.key))
         if places:
@@ -170,9 +177,10 @@ def _place_text(target: str, threads: int) -> str:
 
 
 def described(record: TuningRecord) -> str:
-    """A record as the origin of a schedule."""
+    """A record as the origin of a schedule, in a line that is safe to print."""
     sketch = f" ({record.sketch})" if record.sketch else ""
-    return f"the record of {record.time}: {record.gflops:.1f} GFLOP/s, {record.median * 1e3:.3g} ms{sketch}"
+    text = f"the record of {record.time}: {record.gflops:.1f} GFLOP/s, {record.median * 1e3:.3g} ms{sketch}"
+    return printable(" ".join(text.split()), _LONGEST)
 
 
 def replay(record: TuningRecord, task: Task) -> Schedule:
@@ -193,20 +201,20 @@ def replayed(record: TuningRecord, task: Task) -> Schedule:
             f"the record is of {record.workload} ({record.workload.key}), "
             f"not of {task.workload} ({task.workload.key}): the programs differ"
         )
-    made = Trace.from_json(record.trace).apply(create_schedule([t.op for t in task.outputs]), check="final")
+    made = replay_recorded(create_schedule([t.op for t in task.outputs]), record.trace)
     made.origin = described(record)
     return made
 
 
-def best_that_works(log: Records, task: Task, asked: str) -> tuple[TuningRecord, Schedule]:
-    """The fastest record of a task that is not refused, and its schedule, proven legal again.
+def best_that_works(log: Records, task: Task, asked: str, use: Callable[[TuningRecord, Schedule], T]) -> T:
+    """What `use` makes of the fastest record of a task that neither is refused, and of its schedule, proven again.
 
     Those before it are skipped with a warning. RecordError when there is none; it names what was refused.
     """
-    attempts = Attempts(asked, str(task.workload))
+    attempts = Attempts(asked, str(task.workload), argument_bytes(task.program))
     with open_records(log) as opened:
         found = opened.ranked(task.workload.key, place_of(task.target.to_json(), task.threads))
-        made = attempts.first(found, described, lambda record: (record, replayed(record, task)))
+        made = attempts.first(found, described, lambda record: use(record, replayed(record, task)))
         if made is not None:
             return made
         raise attempts.error() if attempts.refused else RecordError(opened.missing(task))
@@ -225,4 +233,4 @@ def apply_best(
     program, target and thread count (it names the nearest), or holds illegal ones only.
     """
     task = tensors if isinstance(tensors, Task) else task_of(tensors, target=target, threads=threads)
-    return best_that_works(log, task, "apply_best")[1]
+    return best_that_works(log, task, "apply_best", lambda record, made: made)

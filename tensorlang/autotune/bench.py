@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from tensorlang.autotune.apply import best_that_works
+from tensorlang.autotune.apply import best_that_works, find_best
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.measuring.measurer import Measurer
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task
+from tensorlang.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,15 @@ class Bench:
 def bench_best(log: str | os.PathLike[str], task: Task) -> Bench:
     """Apply the best record of a task again and time it beside NumPy, in turn, in a fresh process.
 
+    A record that is refused, or does not run, gives way to the next best, with a warning.
     Raises RecordError as `apply_best` does, TargetError when this machine cannot run the target.
     """
-    record, _ = best_that_works(log, task, "bench_best")
-    with Measurer(task, record.seed) as measurer:
+    seed = find_best(log, task).seed
+    with Measurer(task, seed) as measurer:
         peak = measurer.peak_gflops()
-        comparison = measurer.compare(record.trace)
+
+        def run(record: TuningRecord, _: Schedule) -> tuple[TuningRecord, Comparison]:
+            return record, measurer.compare(record.trace)
+
+        record, comparison = best_that_works(log, task, "bench_best", run)
     return Bench(replace(record, seconds=comparison.tensorlang), peak, comparison)

@@ -21,8 +21,9 @@ from tensorlang.autotune.templates.registry import Scheduled, TemplateFunction, 
 from tensorlang.autotune.templates.task import TemplateTask, collect
 from tensorlang.errors import DefinitionError, RecordError, shown
 from tensorlang.location import caller
-from tensorlang.schedule import Schedule
+from tensorlang.schedule import Schedule, Trace
 from tensorlang.schedule.history import Attempts, Known, history, in_use, say
+from tensorlang.schedule.recorded import argument_bytes
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, buffers
 from tensorlang.te.program import Program
@@ -153,10 +154,10 @@ def _choose(function: TemplateFunction, args: tuple[Any, ...]) -> Scheduled | No
     task = collect(function, args)
     contexts = [records for records in in_use() if isinstance(records, ApplyHistoryBest)]
     work = task.task.workload
-    attempts = Attempts("template", str(work))
+    attempts = Attempts("template", str(work), argument_bytes(task.task.program))
     for context in contexts:
         found = context.ranked(work.key, task.target, task.task.threads)
-        made = attempts.first(found, described, partial(_scheduled, task))
+        made = attempts.first(found, described, partial(scheduled, task))
         if made is not None:
             return made
     if attempts.refused:
@@ -165,12 +166,12 @@ def _choose(function: TemplateFunction, args: tuple[Any, ...]) -> Scheduled | No
     return None
 
 
-def _scheduled(task: TemplateTask, record: TuningRecord) -> Scheduled:
+def scheduled(task: TemplateTask, record: TuningRecord) -> Scheduled:
     """The schedule of a record by its template, where that still gives these steps; else by the steps alone."""
     chosen = task.config_of(record)
     if chosen is not None:
         s, tensors = task.instantiate(chosen)
-        if s.trace.key == record.trace_key:
+        if s.trace.key == Trace.from_json(record.trace).key:
             s.origin = described(record)
             return s, tensors
     say(f"{task.name} has no such configuration (any more); the steps of the record are replayed")

@@ -59,15 +59,16 @@ class Explanation:
         return asdict(self)
 
 
-def explain(log: LogPath | Iterable[TuningRecord], count: int = 5) -> list[Explanation]:
+def explain(log: LogPath | Iterable[TuningRecord], count: int = 5, run_files: bool = False) -> list[Explanation]:
     """Explain records of a log, or those given: the fastest of every workload, then those that are misjudged most.
 
-    `default` is the default store. Records of several targets or numbers of threads are explained apart.
+    `default` is the default store. Files that records name are run with `run_files` only.
+    Records of several targets or numbers of threads are explained apart.
     RecordError when the log has no timed record of a program that can be made again here.
     """
     if isinstance(log, str | os.PathLike):
         log = [record for path in logs_to_read(log) for record in read_log(path).records]
-    described = describe_records(log)
+    described = describe_records(log, run_files)
     if not described:
         raise RecordError("there is no timed record of a program that can be made again here")
     groups: dict[tuple[str, str], list[Described]] = {}

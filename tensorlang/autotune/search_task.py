@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from tensorlang import topi
-from tensorlang.autotune.apply import apply_best, find_best, records_of
+from tensorlang.autotune.apply import apply_best, records_of
 from tensorlang.autotune.arguments import spelt
 from tensorlang.autotune.machines import LOCAL, Machines
 from tensorlang.autotune.measuring.harness import Harness
@@ -22,7 +22,7 @@ from tensorlang.autotune.tuner import tune
 from tensorlang.autotune.tuners.measure import Builder, MeasureOption, Runner, measure_option
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.location import caller
-from tensorlang.schedule import Schedule, Trace
+from tensorlang.schedule import Schedule
 from tensorlang.schedule.names import nearest
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
@@ -199,8 +199,8 @@ class SearchTask:
         return apply_best(log_file, self.task), arguments_of(self.task.tensors)
 
     def print_best(self, log_file: str | os.PathLike[str] | None) -> str:
-        """Return the best schedule of a log as Python text."""
-        return Trace.from_json(find_best(log_file, self.task).trace).to_python()
+        """Return the best schedule of a log, proven legal again, as Python text."""
+        return str(apply_best(log_file, self.task))
 
 
 def print_progress(options: TuningOptions) -> Callable[[Progress], None]:

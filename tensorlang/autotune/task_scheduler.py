@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -24,6 +23,7 @@ from tensorlang.autotune.measuring.harness import BATCH, Harness, Limits
 from tensorlang.autotune.result import Result
 from tensorlang.autotune.search_task import RecordToFile, SearchTask, TuningOptions
 from tensorlang.errors import DefinitionError
+from tensorlang.runtime.temporary import TemporaryFolder
 
 GOLDEN = 1.618
 Objective = Callable[[Sequence[float]], float]
@@ -149,7 +149,7 @@ class TaskScheduler:
         """
         check_budget(tune_option.num_measure_trials, tune_option.seconds, tune_option.early_stopping)
         deadline = None if tune_option.seconds is None else time.monotonic() + tune_option.seconds
-        with tempfile.TemporaryDirectory(prefix="tensorlang-tasks-") as folder:
+        with TemporaryFolder("tasks") as folder:
             own = RecordToFile(Path(folder, "log.jsonl"))
             options = tune_option
             if not options.logs:  # rounds of a task go on from what earlier ones have measured

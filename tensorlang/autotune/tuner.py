@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tensorlang.autotune.apply import records_of
+from tensorlang.autotune.apply import records_of, replay
 from tensorlang.autotune.budget import check_budget, checked_seed
 from tensorlang.autotune.machines import LOCAL, Machines, machines_of
 from tensorlang.autotune.measuring.harness import Harness, Limits, Measurement, WorkersLost, record_of
@@ -22,6 +23,7 @@ from tensorlang.autotune.records.log import LogWriter, read_log
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Interrupted, Progress, Result, count_failures
+from tensorlang.autotune.resuming import resumable
 from tensorlang.autotune.search.described import learn_model
 from tensorlang.autotune.search.evolution import Candidate
 from tensorlang.autotune.search.knowledge import Knowledge, make_scorer
@@ -73,7 +75,7 @@ def tune(
         rng = np.random.default_rng(seed)
         log = None if log is None else log_path(log)
         space = require_candidates(sketches_of(task) if sketches is None else sketches, rng)
-        earlier = [] if log is None else records_of(log, task)
+        earlier = [] if log is None else _earlier(log, task)
         knowledge = Knowledge(space, make_scorer(task, seed, chosen_model(model, task.target)))
         run = _Run(task, knowledge, rng, seed, tuple(callbacks), start, len(earlier), early_stopping)
         run.knowledge.resume(earlier)
@@ -93,14 +95,22 @@ def tune(
             return run.result(ended=str(lost))
 
 
-def train_model(logs: Sequence[str | os.PathLike[str]], path: str | os.PathLike[str], seed: int = 0) -> int:
+def _earlier(log: Path, task: Task) -> list[TuningRecord]:
+    """The records of a task that a log has, the fastest of them proven."""
+    return resumable(records_of(log, task), task.program, str(task.workload), lambda record: replay(record, task))
+
+
+def train_model(
+    logs: Sequence[str | os.PathLike[str]], path: str | os.PathLike[str], seed: int = 0, run_files: bool = False
+) -> int:
     """Learn from the records of some logs, and write the model to a file for `tune(..., model=path)`.
 
-    Records of any programs count that can be made again by name. Returns how many workloads the logs have; RecordError
+    Records of any programs count that can be made again by name; with `run_files`, by running the files that records
+    name. Returns how many workloads the logs have; RecordError
     when too few records can be described, or a file cannot be read.
     """
     records = [record for log in logs for record in read_log(log_path(log)).records]
-    learn_model(records, seed).save(path)
+    learn_model(records, seed, run_files).save(path)
     return len({record.workload.key for record in records})
 
 

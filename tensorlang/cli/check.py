@@ -60,7 +60,9 @@ def check(
 
 
 def _refusal(error: ScheduleError) -> dict[str, Any]:
-    return {"error": type(error).__name__, "asked": error.asked, "why": error.why, "legal_steps": list(error.legal)}
+    steps, words = list(error.legal), list(error.advice)
+    said = {"error": type(error).__name__, "asked": error.asked, "why": error.why}
+    return {**said, "legal_steps": steps, "advice": words}
 
 
 def _schedules(file: str, arguments: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -14,7 +14,6 @@ from rich.text import Text
 from tensorlang.autotune import Progress, Task, TuningRecord
 from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.curve import draw_curve
-from tensorlang.target.spec import GPU_KINDS
 from tensorlang.words import format_clock, format_seconds, format_speed, format_threads, printable
 
 PLAIN_INTERVAL = 5.0
@@ -35,7 +34,7 @@ def open_display(
     if silent:
         yield lambda progress: None
         return
-    threads = "" if task.target.kind in GPU_KINDS else f", {format_threads(task.threads)}"
+    threads = "" if task.target.can.device else f", {format_threads(task.threads)}"
     console.print(f"tuning {task.workload} for {task.target}{threads}", markup=False, soft_wrap=True)
     if not console.is_terminal:
         yield plain_lines(console, trials, seconds)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tensorlang.cli.log import read_logs
+from tensorlang.cli.log import RUN_FILES, read_logs
 from tensorlang.cli.tables import wrapped
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("log", type=click.Path())
 @click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Records of each workload.")
+@RUN_FILES
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
-def explain(log: str, count: int, as_json: bool) -> None:
+def explain(log: str, count: int, run_files: bool, as_json: bool) -> None:
     """Explain records of LOG: the fastest of each workload, and those that the estimate misjudges most.
 
     Shown are the measured, the estimated and the learned time, the terms of the estimate, its stages, and the features
@@ -28,7 +29,7 @@ def explain(log: str, count: int, as_json: bool) -> None:
     from tensorlang.autotune.explanation import explain as explain_log
 
     records = [record for part in read_logs([log]) for record in part.records]
-    for found in explain_log(records, count):
+    for found in explain_log(records, count, run_files):
         click.echo(json.dumps(found.to_json()) if as_json else _text(found))
 
 

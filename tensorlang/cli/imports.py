@@ -97,7 +97,10 @@ def _indented(reason: str) -> str:
 
 def _elsewhere(imported: Imported) -> str:
     """How many records are for machines that tensorlang does not compile for."""
-    kinds = Counter(str(r.target["kind"]) for r in imported.records if r.target["kind"] != "llvm")
+    from tensorlang.target.kinds import capabilities
+
+    named = (str(r.target["kind"]) for r in imported.records)
+    kinds = Counter(kind for kind in named if not capabilities(kind).native)
     many = [f"{count} for {kind}, which cannot run here" for kind, count in kinds.items()]
     return "".join(f"; {text}" for text in many)
 

@@ -20,6 +20,18 @@ FILES = click.argument("files", nargs=-1, required=True, type=click.Path())
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 
 
+PROGRAMS = click.option(
+    "--program",
+    "programs",
+    multiple=True,
+    metavar="[NAME=]FILE.py[:FUNCTION]",
+    help="Where a function or template is that records name; once for each, or a file for all that it has.",
+)
+RUN_FILES = click.option(
+    "--run-files", is_flag=True, help="Run the files that records name, to make their programs: trust them first."
+)
+
+
 @click.group()
 def log() -> None:
     """Show, search, verify, merge and convert tuning logs.
@@ -44,21 +56,32 @@ def show(files: Sequence[str], limit: int | None, as_json: bool) -> None:
 
 @log.command()
 @FILES
+@PROGRAMS
+@RUN_FILES
 @AS_JSON
-def best(files: Sequence[str], as_json: bool) -> None:
-    """Print the fastest schedule of every workload in FILES."""
-    from tensorlang.cli.outcome import schedule_python
+def best(files: Sequence[str], programs: Sequence[str], run_files: bool, as_json: bool) -> None:
+    """Print the fastest schedule of every workload in FILES, proven legal again.
+
+    Steps that cannot be proven here are printed as comments: those of a program in a file of yours need --program or
+    --run-files.
+    """
+    from tensorlang.autotune.importers.programs import sources_from
+    from tensorlang.autotune.records.export import unproven_text
+    from tensorlang.autotune.validation import proven
     from tensorlang.words import format_seconds, format_threads, printable
 
     found = _bests(files)
     if as_json:
         _print_json(record.to_json() for record in found)
         return
-    for record in found:
+    for record, made in proven(found, sources_from(programs), run_files):
         speed = f"{format_seconds(record.median)}, {record.gflops:.1f} GFLOP/s"
         place = f"{record.target.get('cpu', '')}, {format_threads(record.threads)}"
-        click.echo(printable(f"# {record.workload}, {place}: {speed} ({record.time})"))
-        click.echo(printable(schedule_python(record)))
+        click.echo(f"# {_one_line(f'{record.workload}, {place}: {speed} ({record.time})')}")
+        if isinstance(made, str):
+            click.echo(f"# not proven here: {_one_line(made)}\n{unproven_text(record)}")
+        else:
+            click.echo(printable(str(made)))
 
 
 @log.command()
@@ -100,19 +123,14 @@ def split(file: str, output: str, by: str, as_json: bool) -> None:
 @click.option(
     "--all", "all_records", is_flag=True, help="Verify all records that claim to be legal, not only the best."
 )
-@click.option(
-    "--program",
-    "programs",
-    multiple=True,
-    metavar="[NAME=]FILE.py[:FUNCTION]",
-    help="Where a function or template is now that records name; once for each, or a file for all that it has.",
-)
+@PROGRAMS
+@RUN_FILES
 @AS_JSON
-def validate(files: Sequence[str], all_records: bool, programs: Sequence[str], as_json: bool) -> None:
+def validate(files: Sequence[str], all_records: bool, programs: Sequence[str], run_files: bool, as_json: bool) -> None:
     """Prove the best records of FILES legal again, each on its program, made from the operator or file it names.
 
     Ends with 1 when a record is refused, damaged, or of a program that its operator does not make any more. Files
-    that records name are run, or those of --program instead: verify logs of strangers with care.
+    that records name are run with --run-files only, or those of --program instead.
     """
     from tensorlang.autotune.importers.programs import sources_from
     from tensorlang.autotune.validation import Outcome
@@ -124,7 +142,7 @@ def validate(files: Sequence[str], all_records: bool, programs: Sequence[str], a
         records = [r for part in read_logs(files) for r in part.records if r.verdict.legal]
     else:
         records = _bests(files)
-    found = list(verify(records, sources))
+    found = list(verify(records, sources, run_files))
     if as_json:
         _print_json(outcome.to_json() for outcome in found)
     else:
@@ -168,16 +186,30 @@ def diff(first: str, second: str, as_json: bool) -> None:
 @click.option(
     "--best", "best_only", is_flag=True, help="Only the fastest record of every workload (always for python)."
 )
-def export(files: Sequence[str], form: str, output: str | None, best_only: bool) -> None:
-    """Write the records of FILES as a CSV table, a JSON array, or a Python module of schedules."""
-    from tensorlang.autotune.records.export import to_csv, to_json, to_python
+@PROGRAMS
+@RUN_FILES
+def export(
+    files: Sequence[str], form: str, output: str | None, best_only: bool, programs: Sequence[str], run_files: bool
+) -> None:
+    """Write the records of FILES as a CSV table, a JSON array, or a Python module of schedules.
+
+    The module has what is proven legal again: a program in a file of yours needs --program or --run-files.
+    """
+    from tensorlang.autotune.importers.programs import sources_from
+    from tensorlang.autotune.records.export import python_module, to_csv, to_json
+    from tensorlang.autotune.validation import proven
     from tensorlang.errors import TensorlangError
 
     if best_only or form == "python":
         records = _bests(files)
     else:
         records = [record for part in read_logs(files) for record in part.records]
-    text = {"csv": to_csv, "json": to_json, "python": to_python}[form](records)
+    if form == "python":
+        found = list(proven(records, sources_from(programs), run_files))
+        _warn(f"{record.workload} is left out: {why}" for record, why in found if isinstance(why, str))
+        text = python_module(found)
+    else:
+        text = {"csv": to_csv, "json": to_json}[form](records)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -218,7 +250,7 @@ def import_(
     """
     from tensorlang.autotune.records.importing import append_missing
     from tensorlang.cli.imports import Options, outputs, read_files
-    from tensorlang.words import format_count
+    from tensorlang.words import format_count, printable
 
     parts = read_files(files, form, Options(programs, target, verify))
     _warn(part.log.skipped for part in parts)
@@ -226,7 +258,7 @@ def import_(
         _print_json(entry for part in parts for entry in part.entries)
     else:
         for text in (text for part in parts for text in part.texts):
-            click.echo(text)
+            click.echo(printable(text))
     for path, there in outputs(parts, output).items():
         _, added, known = append_missing(path, [record for part in there for record in part.log.records])
         if as_json:
@@ -299,12 +331,19 @@ def _bests(files: Iterable[str]) -> list[TuningRecord]:
 
 def _warn(skipped: Iterable[str]) -> None:
     for text in filter(None, skipped):
-        click.echo(f"warning: {text}", err=True)
+        click.echo(f"warning: {_one_line(text)}", err=True)
 
 
 def _print_json(entries: Iterable[Any]) -> None:
     for entry in entries:
         click.echo(json.dumps(entry))
+
+
+def _one_line(text: str) -> str:
+    """Text of a log in one line that is safe to print."""
+    from tensorlang.words import printable
+
+    return printable(" ".join(text.split()))
 
 
 def _first_line(text: str) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 from tensorlang.autotune import Result, TuningRecord
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.schedule.trace import Trace
-from tensorlang.target.spec import GPU_KINDS
+from tensorlang.target.kinds import capabilities
 from tensorlang.words import format_seconds, format_threads, printable
 
 LONGEST_MESSAGE = 300
@@ -53,7 +53,7 @@ def first_messages(result: Result) -> dict[str, str]:
 
 def speed_table(best: TuningRecord, peak: float, comparison: Comparison | None) -> Table:
     """Time, speed and share of the peak, one line a competitor."""
-    place = best.target_text if best.target.get("kind") in GPU_KINDS else format_threads(best.threads)
+    place = best.target_text if capabilities(str(best.target.get("kind", ""))).device else format_threads(best.threads)
     table = Table(title=escape(f"{best.workload}, {place}"), title_justify="left")
     for name, justify in (("", "left"), ("time", "right"), ("GFLOP/s", "right"), ("of peak", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]

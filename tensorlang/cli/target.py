@@ -20,15 +20,14 @@ def target(name: str, threads: int, as_json: bool) -> None:
     from tensorlang.autotune.devices import named_device
     from tensorlang.target import measure_peak, parse
     from tensorlang.target.detect import runs_here
-    from tensorlang.target.spec import GPU_KINDS
 
     found = named_device(parse(name))
-    native = found.kind == "llvm" and runs_here(found)
+    native = found.can.native and runs_here(found)
     peak = measure_peak(threads) if native else {}
     if as_json:
         click.echo(json.dumps({"target": found.to_json(), "threads": threads, "measured": peak}, indent=2))
         return
-    lines = [("target", str(found)), *(_gpu_lines(found) if found.kind in GPU_KINDS else _cpu_lines(found))]
+    lines = [("target", str(found)), *(_gpu_lines(found) if found.can.device else _cpu_lines(found))]
     if native:
         lines += [
             ("threads measured", str(threads)),

@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
+from tensorlang.ir.foreign import NO_TRUTH, ForeignFunctions
 from tensorlang.location import caller
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
@@ -33,7 +34,7 @@ class AsExpr(Protocol):
     def as_expr(self) -> Expr: ...
 
 
-class ExprOperators:
+class ExprOperators(ForeignFunctions):
     """The operator overloads of everything that can stand in an expression."""
 
     __slots__ = ()
@@ -158,8 +159,7 @@ class Expr(ExprOperators):
 
     def __bool__(self) -> bool:
         raise DefinitionError(
-            f"an expression of dtype {self.dtype} has no truth value while the program is being written; "
-            "use te.if_then_else, te.all, te.any or ~ instead of Python's if, and, or, not",
+            f"an expression of dtype {self.dtype} has no truth value while the program is being written; {NO_TRUTH}",
             caller(),
         )
 

@@ -8,12 +8,13 @@ running it serially in order gives the right result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, cast, const, rewrite
 from tensorlang.ir.fragment import Fragment
+from tensorlang.ir.instance import Runs, map_runs
 
 INDEX = "int64"
 
@@ -54,6 +55,7 @@ class Store:
     buffer: Buffer
     index: tuple[Expr, ...]
     value: Expr
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class AtomicUpdate:
     index: tuple[Expr, ...]
     op: str
     value: Expr
+    runs: Runs = field(default=(), compare=False, repr=False)
 
     @property
     def stored(self) -> Store:
@@ -81,11 +84,15 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`if cond: then else: orelse`."""
+    """`if cond: then else: orelse`.
+
+    `is_guard`: the test is part of what the statements inside do, not of whether they are reached.
+    """
 
     cond: Expr
     then: Stmt
     orelse: Stmt | None = None
+    is_guard: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,13 @@ class Seq:
     """Statements one after the other."""
 
     body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Nothing: of the instances that it runs, other statements do all there is to do. Gone before a target sees it."""
+
+    runs: Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +147,7 @@ class CallPython:
 
     name: str
     buffers: tuple[Buffer, ...]
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +208,7 @@ class CallMachine:
     views: tuple[View, ...]
     meaning: Stmt
     accumulates: Expr | None = None
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +219,7 @@ class MachineCommit:
     """
 
     group: str
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +228,7 @@ class MachineWait:
 
     group: str
     pending: int
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +239,7 @@ class Barrier:
     """
 
     scope: str = "block"
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +256,7 @@ class AsyncCopy:
     source_index: tuple[Expr, ...]
     elements: int
     valid: Expr | None = None
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +275,7 @@ class BoxCopy:
     source_index: tuple[Expr, ...]
     box: tuple[int, ...]
     barriers: Buffer
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +286,7 @@ class AsyncCommit:
     """
 
     barriers: Buffer | None = None
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +298,7 @@ class AsyncWait:
 
     pending: int
     barriers: Buffer | None = None
+    runs: Runs = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +362,7 @@ Stmt: TypeAlias = (
     | Prefetch
     | If
     | Seq
+    | Mark
     | Allocate
     | Let
     | Fail
@@ -354,6 +378,23 @@ Stmt: TypeAlias = (
     | ThreadReduce
     | Launch
 )
+
+
+Leaf: TypeAlias = (
+    Store
+    | AtomicUpdate
+    | CallPython
+    | CallMachine
+    | MachineCommit
+    | MachineWait
+    | Barrier
+    | AsyncCopy
+    | BoxCopy
+    | AsyncCommit
+    | AsyncWait
+    | Mark
+)
+"""Statements that run instances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +427,7 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
             return stmt.body
         case CallMachine():
             return (stmt.meaning,)
-        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch():
+        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch() | Mark():
             return ()
         case Barrier() | AsyncCopy() | BoxCopy() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():
             return ()
@@ -411,12 +452,12 @@ def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
             return Let(stmt.var, stmt.value, function(stmt.body))
         case If():
             orelse = None if stmt.orelse is None else function(stmt.orelse)
-            return If(stmt.cond, function(stmt.then), orelse)
+            return If(stmt.cond, function(stmt.then), orelse, stmt.is_guard)
         case Seq():
             return Seq(tuple(function(s) for s in stmt.body))
         case CallMachine():
             return replace(stmt, meaning=function(stmt.meaning))
-        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch():
+        case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch() | Mark():
             return stmt
         case Barrier() | AsyncCopy() | BoxCopy() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():
             return stmt
@@ -433,29 +474,36 @@ def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
             case Let():
                 return Let(s.var, function(s.value), visit(s.body))
             case If():
-                return If(function(s.cond), visit(s.then), None if s.orelse is None else visit(s.orelse))
+                orelse = None if s.orelse is None else visit(s.orelse)
+                return If(function(s.cond), visit(s.then), orelse, s.is_guard)
             case Store():
-                return Store(s.buffer, tuple(function(i) for i in s.index), function(s.value))
+                index = tuple([function(i) for i in s.index])
+                return Store(s.buffer, index, function(s.value), map_runs(s.runs, function))
             case AtomicUpdate():
-                return replace(s, index=tuple(function(i) for i in s.index), value=function(s.value))
+                index, runs = tuple([function(i) for i in s.index]), map_runs(s.runs, function)
+                return replace(s, index=index, value=function(s.value), runs=runs)
             case Prefetch():
                 return Prefetch(s.buffer, tuple(function(i) for i in s.index))
             case CallMachine():
                 views = (View(v.buffer, tuple(function(i) for i in v.index), v.dims, v.steps) for v in s.views)
                 accumulates = None if s.accumulates is None else function(s.accumulates)
-                return CallMachine(s.code, tuple(views), visit(s.meaning), accumulates)
+                runs = map_runs(s.runs, function)
+                return CallMachine(s.code, tuple(views), visit(s.meaning), accumulates, runs)
             case BoxCopy():
                 index, source = (tuple(function(i) for i in at) for at in (s.index, s.source_index))
-                return replace(s, index=index, source_index=source)
+                return replace(s, index=index, source_index=source, runs=map_runs(s.runs, function))
             case AsyncCopy():
                 index, source = (tuple(function(i) for i in at) for at in (s.index, s.source_index))
                 valid = None if s.valid is None else function(s.valid)
-                return replace(s, index=index, source_index=source, valid=valid)
+                runs = map_runs(s.runs, function)
+                return replace(s, index=index, source_index=source, valid=valid, runs=runs)
             case ThreadReduce():
                 targets = tuple((b, tuple(function(i) for i in index)) for b, index in s.targets)
                 return replace(s, targets=targets, values=tuple(function(v) for v in s.values))
             case Launch():
                 return replace(s, scalars=tuple(function(v) for v in s.scalars))
+            case CallPython() | Barrier() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait() | Mark():
+                return replace(s, runs=map_runs(s.runs, function)) if s.runs else s
             case _:
                 return map_children(s, visit)
 
@@ -513,7 +561,7 @@ def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
     def visit(s: Stmt) -> Stmt:
         match s:
             case Store():
-                return Store(place(s.buffer), s.index, s.value)
+                return Store(place(s.buffer), s.index, s.value, s.runs)
             case AtomicUpdate() | Prefetch():
                 return replace(s, buffer=place(s.buffer))
             case Allocate():
@@ -523,7 +571,7 @@ def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
             case ThreadReduce():
                 return replace(s, targets=tuple((place(b), index) for b, index in s.targets))
             case CallPython():
-                return CallPython(s.name, tuple(place(b) for b in s.buffers))
+                return CallPython(s.name, tuple(place(b) for b in s.buffers), s.runs)
             case CallMachine():
                 views = tuple(View(place(v.buffer), v.index, v.dims, v.steps) for v in s.views)
                 return replace(s, views=views, meaning=visit(s.meaning))
@@ -531,3 +579,19 @@ def with_buffers(stmt: Stmt, place: Callable[[Buffer], Buffer]) -> Stmt:
                 return map_children(s, visit)
 
     return visit(map_exprs(stmt, lambda e: rewrite(e, load)))
+
+
+def marks(stmt: Stmt) -> Stmt | None:
+    """What is left of a statement that does nothing: the instances that it runs, where it runs them."""
+    if isinstance(stmt, Leaf):
+        return Mark(stmt.runs) if stmt.runs else None
+    if isinstance(stmt, If):
+        then, orelse = marks(stmt.then), None if stmt.orelse is None else marks(stmt.orelse)
+        if then is None and orelse is None:
+            return None
+        return If(stmt.cond, then or Seq(()), orelse, stmt.is_guard)
+    left = [found for child in children(stmt) if (found := marks(child)) is not None]
+    if not left:
+        return None
+    inside = left[0] if len(left) == 1 else Seq(tuple(left))
+    return inside if isinstance(stmt, Seq | Allocate) else map_children(stmt, lambda _: inside)

@@ -45,7 +45,7 @@ LANES = (2, 4, 8, 16)
 _WINDOW = 12  # lines of the faulty statement that a message shows
 
 
-def verify_device(kernel: DeviceKernel) -> None:
+def verify_device(kernel: DeviceKernel, *, own: bool = True, together: bool = True, lanes: bool = True) -> None:
     """Raise InternalError, with the place printed, unless a device kernel is well formed.
 
     Checked: variables and arrays are declared, once on a path, and used as such; indices are int64 and as many as
@@ -54,8 +54,12 @@ def verify_device(kernel: DeviceKernel) -> None:
     registers, come there together; and where
     all threads of a block must come, at barriers, waits and reductions, none of the tests and loops around depends on
     the thread. What is read from an array that the kernel writes counts as different in each thread.
+
+    A draft of a kernel may be less: with `own=False` arrays of a block, and a copy for each thread, may be allocated
+    inside; `together=False` leaves out who comes to barriers and to code of several threads, `lanes=False` the lengths
+    of vectors and unrolled loops.
     """
-    checker = _Checker(kernel)
+    checker = _Checker(kernel, own, together, lanes)
     if any(extent < 1 for extent in kernel.block):
         checker.fault(kernel.body, f"the block has {kernel.block} threads")
     for scalar in kernel.scalars:
@@ -74,8 +78,9 @@ def verify_device(kernel: DeviceKernel) -> None:
 
 
 class _Checker:
-    def __init__(self, kernel: DeviceKernel) -> None:
+    def __init__(self, kernel: DeviceKernel, own: bool, together: bool, lanes: bool) -> None:
         self.kernel = kernel
+        self.owned, self.together, self.lanes = own, together, lanes
         self.variables: dict[str, str] = {}
         counts = {s.code.lanes for s in statements(kernel.body) if isinstance(s, CallMachine)} - {0}
         block = dict(zip(THREADS, kernel.block, strict=True))
@@ -136,9 +141,10 @@ class _Checker:
                 self.stmt(stmt.body, divergent, lane)
                 self._leave(stmt.var)
             case Allocate():
-                if stmt.threads:
+                if stmt.threads and self.owned:
                     self.fault(stmt, f"array {stmt.buffer.name} still has a copy for each of {', '.join(stmt.threads)}")
-                self.declare(stmt.buffer, WARP if stmt.buffer.scope == WARP else "local", stmt)
+                inside = (WARP,) if self.owned else (WARP, "shared")
+                self.declare(stmt.buffer, stmt.buffer.scope if stmt.buffer.scope in inside else "local", stmt)
                 self.stmt(stmt.body, divergent, lane)
                 del self.buffers[stmt.buffer.name]
             case Barrier() | AsyncWait() | ThreadReduce() if divergent or lane:
@@ -187,9 +193,9 @@ class _Checker:
         if stmt.kind in (LoopKind.BOUND, LoopKind.PARALLEL):
             self.fault(stmt, f"a {stmt.kind.value} loop is left")
         extent = constant_extent(stmt)
-        if stmt.kind is LoopKind.VECTORIZED and (extent not in LANES or lane):
+        if stmt.kind is LoopKind.VECTORIZED and self.lanes and (extent not in LANES or lane):
             self.fault(stmt, f"a vectorized loop has {extent} lanes{' inside another one' if lane else ''}")
-        if stmt.kind is LoopKind.UNROLLED and extent is None:
+        if stmt.kind is LoopKind.UNROLLED and self.lanes and extent is None:
             self.fault(stmt, "an unrolled loop has no constant extent")
         for bound in (stmt.lower, stmt.upper):
             self.expr(bound, stmt, INDEX)
@@ -212,7 +218,8 @@ class _Checker:
 
     def _parts_lanes(self, expr: Expr) -> bool:
         """Whether lanes that run machine code together may see different values of an expression."""
-        return bool(variables(expr) & self.own) or (bool(self.own) and self._reads_written(expr))
+        parts = bool(variables(expr) & self.own) or (bool(self.own) and self._reads_written(expr))
+        return self.together and parts
 
     def _leave(self, var: Var) -> None:
         del self.variables[var.name]
@@ -284,7 +291,7 @@ class _Checker:
 
     def _varies(self, expr: Expr) -> bool:
         """Whether threads of a block may see different values of an expression."""
-        return bool(variables(expr) & self.varying) or self._reads_written(expr)
+        return self.together and (bool(variables(expr) & self.varying) or self._reads_written(expr))
 
     def _reads_written(self, expr: Expr) -> bool:
         """Whether an expression reads an array that the kernel writes."""

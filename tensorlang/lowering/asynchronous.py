@@ -117,9 +117,9 @@ def begun(stmt: Stmt) -> Stmt:
     """The statement with its stores as copies that it begins."""
     match stmt:
         case Store(value=Load() as load):
-            return AsyncCopy(stmt.buffer, stmt.index, load.buffer, load.index, 1)
+            return AsyncCopy(stmt.buffer, stmt.index, load.buffer, load.index, 1, runs=stmt.runs)
         case Store(value=Select(cond=cond, then=Load() as load)):
-            return AsyncCopy(stmt.buffer, stmt.index, load.buffer, load.index, 1, cond)
+            return AsyncCopy(stmt.buffer, stmt.index, load.buffer, load.index, 1, cond, stmt.runs)
         case If() | Seq():
             return map_children(stmt, begun)
     return stmt

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from tensorlang import config
 
+_LONGEST = 64
+"""Characters of a kernel's name in that of a folder."""
+
 
 class Dump:
     """Writes the stages of one build; does nothing when the setting is empty."""
@@ -20,7 +23,7 @@ class Dump:
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                self.folder = _new_folder(folder, re.sub(r"[^\w.-]", "_", name))
+                self.folder = _new_folder(folder, re.sub(r"[^\w.-]", "_", name)[:_LONGEST])
             except OSError as error:
                 raise config.SettingError(f"TENSORLANG_DUMP={folder}: cannot write there ({error.strerror})") from None
 

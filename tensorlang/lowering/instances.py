@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, same, substitute, variables, walk
 from tensorlang.ir.stmt import INDEX
+from tensorlang.lowering.read_back import unknowns
+from tensorlang.lowering.runs import Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, dims
 from tensorlang.polyhedral.rows import Rows
@@ -20,29 +22,19 @@ from tensorlang.polyhedral.statement import Bounds, Scop, Statement, constant_bo
 from tensorlang.polyhedral.tiles import scanned
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One marker in the generated code: which statement, at which values of its loops, under which loops and guards."""
-
-    statement: int
-    values: tuple[Expr, ...]
-    loops: tuple[str, ...]
-    conditions: tuple[Expr, ...]
-    time: tuple[int | str, ...]
-    unordered: tuple[str, ...]
-    lanes: tuple[str, ...]
-    gathered: tuple[str, ...] = ()
-
-
 def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> None:
-    """Raise InternalError unless the runs of a statement are the wanted instances, each of them once."""
-    namer, bounds = Namer(scop.sizes), constant_bounds(statement.domain, statement.loops)
+    """Raise InternalError unless the runs of a part of a statement are the wanted instances, each of them once.
+
+    What threads run for themselves, each of them runs once, if at all.
+    """
+    namer, bounds = Namer(scop.sizes | unknowns(runs)), constant_bounds(statement.domain, statement.loops)
     alike = _alike(statement, bounds, runs)
     divisors = {name: found for name, found in _divisors(statement, bounds).items() if name not in alike}
     wanted = _wanted(statement, bounds, alike, divisors, namer)
     runs = [_compared(run, statement, alike, divisors) for run in runs]
     telling = _telling(runs)
-    pieces = [_piece(run, telling, namer) for run in runs]
+    threads = tuple(dict.fromkeys(name for run in runs for name in run.threads))
+    pieces = [_piece(run, telling, threads, namer) for run in runs]
     context = isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}")
     wanted = wanted.intersect_params(context)
     if not pieces:
@@ -50,7 +42,10 @@ def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> No
             raise InternalError(f"no code runs {statement.name}, though {wanted} should run")
         return
     made = isl.union_of(pieces).intersect_params(context)
-    instances = made.range().coalesce()
+    instances = made.range()
+    if threads:
+        instances = instances.project_out(isl.DIM.set, instances.dim(isl.DIM.set) - len(threads), len(threads))
+    instances = instances.coalesce()
     for word, these, those in (("runs", instances, wanted), ("does not run", wanted, instances)):
         if not these.is_subset(those):
             found = these.subtract(those).sample_point()
@@ -149,6 +144,7 @@ def _compared(run: Run, statement: Statement, alike: Mapping[str, Expr], divisor
         loops=tuple(name for name in run.loops if name not in gone),
         conditions=tuple(substitute(c, gone) for c in run.conditions),
         time=tuple(0 if part in gone else part for part in run.time),
+        threads=tuple(name for name in run.threads if name not in gone),
     )
 
 
@@ -163,8 +159,8 @@ def _padded(run: Run, length: int) -> tuple[int | str, ...]:
     return (*run.time, *(0 for _ in range(length - len(run.time))))
 
 
-def _piece(run: Run, telling: Sequence[int], namer: Namer) -> isl.Map:
-    """The times of a run -> its instances."""
+def _piece(run: Run, telling: Sequence[int], threads: Sequence[str], namer: Namer) -> isl.Map:
+    """The times of a run -> its instances, and the threads that run them for themselves."""
     bounds = constant_bounds(run.conditions, run.loops)
     names = dims(run.loops)
     rows = Rows(names, namer, {names[name]: (low, end - 1) for name, (low, end, _) in bounds.items()})
@@ -176,6 +172,7 @@ def _piece(run: Run, telling: Sequence[int], namer: Namer) -> isl.Map:
         if isinstance(entry, int):
             rows.equate(when[-1], {"": entry} if entry else {})
     values = {f"v{k}": rows.form(value) for k, value in enumerate(run.values)}
+    values |= {f"w{k}": {names[tag]: 1} if tag in run.threads else {} for k, tag in enumerate(threads)}
     for dim, row in values.items():
         rows.exact &= row is not None
         rows.equate(dim, row or {})

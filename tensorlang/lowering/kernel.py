@@ -11,6 +11,7 @@ from tensorlang.lowering.bulk import box_copies
 from tensorlang.lowering.leaf import build_leaf
 from tensorlang.lowering.prefetch import prefetches
 from tensorlang.lowering.storage import Storage
+from tensorlang.lowering.tagged import tagged
 from tensorlang.lowering.tensorize import Scanned, tile_calls
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.scan import LeafBuilder, scan
@@ -49,21 +50,24 @@ def _streamed(state: ScheduleState, derived: Derived) -> Iterator[str]:
 
 
 def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Storage) -> LeafBuilder:
-    sizes = state.sizes
+    statements = derived.scop.statements
 
     def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:
-        if number in scanned.tiles:
-            return tile_calls(scanned.tiles[number], state, derived, values, storage)
-        if number in derived.waits:
-            return derived.waits[number]
         if number in derived.prefetches:
             return prefetches(derived.prefetches[number], values, storage)
+        if number in scanned.tiles:
+            return tile_calls(scanned.tiles[number], state, derived, values, storage)
+        return tagged(body(number, values), number, statements[number], values)
+
+    def body(number: int, values: Mapping[str, Expr]) -> Stmt:
+        if number in derived.waits:
+            return derived.waits[number]
         if number in derived.boxes:
             return box_copies(number, derived, values, storage)
-        statement = derived.scop.statements[number]
+        statement = statements[number]
         op = state.program[statement.stage]
         shared = statement.stage in derived.scop.atomic and bool(derived.scop.unordered & set(statement.loops))
-        made = build_leaf(op, statement, values, storage, sizes, atomic=shared)
+        made = build_leaf(op, statement, values, storage, state.sizes, atomic=shared)
         return begun(made) if statement.stage in derived.asynchronous else made
 
     return leaf

@@ -101,7 +101,7 @@ def _ordered(
 def _guarded(stmt: Stmt, conditions: Iterable[Expr]) -> Stmt:
     """The statement under conditions, the first one tested first: a later one may read what it decides."""
     for condition in reversed(list(conditions)):
-        stmt = If(condition, stmt)
+        stmt = If(condition, stmt, is_guard=True)
     return stmt
 
 
@@ -172,5 +172,5 @@ def _checked(owner: str, loads: Iterable[GuardedLoad], word: str, stores: Stmt, 
         for condition in reversed(conditions):
             inside = Binary("or", Unary("not", condition, "bool"), inside, "bool")
         message = f"{owner} {word} {to_text(load)} out of bounds of {load.buffer.name}"
-        stores = If(localized(inside), stores, Fail(message))
+        stores = If(localized(inside), stores, Fail(message), is_guard=True)
     return stores

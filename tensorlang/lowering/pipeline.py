@@ -1,32 +1,35 @@
 """The passes from a schedule state to target-ready loop IR: one page.
 
-The loops that isl made are always compared with the instances wanted; with `TENSORLANG_CHECK=1` their order is
-proven again too, and the kernel is verified after every pass. With `TENSORLANG_LOG=passes` every pass prints its
-time and whether it changed anything.
+The kernel that a target gets is always read back: it runs the instances wanted, each once, in the order of the schedule
+(lowering.implemented). With `TENSORLANG_CHECK=1` what every pass has made is verified, too. With
+`TENSORLANG_LOG=passes` every pass prints its time and whether it changed anything.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tensorlang import config
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify.statements import simplify_kernel
-from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.stmt import Combiner, Kernel
 from tensorlang.ir.verify import verify
+from tensorlang.limits import check_time
 from tensorlang.lowering.asynchronous import copied_ahead
 from tensorlang.lowering.barrier_notes import BarrierNote, barrier_notes
 from tensorlang.lowering.barriers import Placed, with_barriers
 from tensorlang.lowering.bulk import copied_in_bulk, with_boxes
-from tensorlang.lowering.device import to_device
+from tensorlang.lowering.device import kernel as device
+from tensorlang.lowering.device.kernel import verify_nest
 from tensorlang.lowering.device.limits import check_limits
+from tensorlang.lowering.device.nest import Nest
 from tensorlang.lowering.device.one_thread import warn_of_one_thread
+from tensorlang.lowering.device.split import Split, split
 from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
 from tensorlang.lowering.dump import Dump
-from tensorlang.lowering.implemented import check_implemented
+from tensorlang.lowering.implemented import check_implemented, parts_of
 from tensorlang.lowering.kernel import make_kernel
 from tensorlang.lowering.passes.first_products import first_products
 from tensorlang.lowering.passes.guard_tails import guard_tails
@@ -38,18 +41,20 @@ from tensorlang.lowering.passes.unfuse import unfuse
 from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.passes.wide_copies import wide_copies
-from tensorlang.lowering.tensorize import Scanned, with_tiles
+from tensorlang.lowering.size import check_arrays, check_size
+from tensorlang.lowering.stripped import stripped
+from tensorlang.lowering.tensorize import with_tiles
+from tensorlang.lowering.watch import Pass, Watch
 from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.statement import Scop
 from tensorlang.schedule.check import check_placed, too_complex
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.schedule.tiles.plan import finished_later, run_by_lanes
-from tensorlang.target.spec import GPU_KINDS, Target
+from tensorlang.target.spec import Target
 
-Pass = Callable[[Kernel], Kernel]
-
-LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
+LOOP_PASSES: tuple[Pass[Kernel], ...] = (
     ("unfuse", unfuse),
     ("unroll_bounds", unroll_bounds),
     ("simplify", simplify_kernel),
@@ -59,12 +64,12 @@ LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify_tails", simplify_kernel),
     ("hoist_tests", hoist_tests),
 )
-COPY_PASSES: tuple[tuple[str, Pass], ...] = (
+COPY_PASSES: tuple[Pass[Kernel], ...] = (
     ("unroll", unroll),
     ("clean", simplify_kernel),
 )
 CPU_PASSES = (*LOOP_PASSES, *COPY_PASSES)
-DEVICE_LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
+DEVICE_LOOP_PASSES: tuple[Pass[Kernel], ...] = (
     ("unfuse", unfuse),
     ("unroll_bounds", unroll_bounds),
     ("simplify", simplify_kernel),
@@ -77,8 +82,27 @@ DEVICE_LOOP_PASSES: tuple[tuple[str, Pass], ...] = (
     ("peel_prologue", peel_prologue),
     ("simplify_peeled", simplify_kernel),
 )
-DEVICE_PASSES = (*DEVICE_LOOP_PASSES, ("wide_copies", wide_copies), ("first_products", first_products))
-PASSES = {"llvm": CPU_PASSES, "interpreter": CPU_PASSES, "cuda": DEVICE_PASSES, "opencl": DEVICE_PASSES}
+DEVICE_COPY_PASSES: tuple[Pass[Kernel], ...] = (
+    ("wide_copies", wide_copies),
+    ("first_products", first_products),
+)
+DEVICE_PASSES = (*DEVICE_LOOP_PASSES, *DEVICE_COPY_PASSES)
+"""Then `split` leaves the host its program, and each device nest in it becomes a kernel:"""
+KERNEL_PASSES: tuple[Pass[Nest], ...] = (
+    ("place_arrays", device.place_arrays),
+    ("count_threads", device.count_threads),
+    ("check_groups", device.check_groups),
+    ("to_threads", device.to_threads),
+    ("own_arrays", device.own_arrays),
+    ("simplify_own", device.simplify),
+    ("drop_unused", device.drop_unused),
+    ("keep_once", device.keep_once),
+    ("legal_kinds", device.legal_kinds),
+    ("simplify_kinds", device.simplify),
+    ("shuffle", device.shuffle),
+    ("check_own", device.check_own),
+    ("narrow_indices", device.narrow_indices),
+)
 
 
 def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:
@@ -87,40 +111,81 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     For a GPU it is the program of the host, with the launches of its kernels. The interpreter runs loops that are bound
     to threads as a GPU does.
     """
-    logging, checking = "passes" in config.get("log"), config.get("check")
+    checking = config.get("check")
     start = time.perf_counter()
     check_placed(state)
     derived = derive(state)
-    on_device = target.kind in GPU_KINDS or (target.kind == "interpreter" and has_threads(derived.tree))
+    on_device = target.can.device or (target.can.blocks and has_threads(derived.tree))
     if on_device:
         check_structure(state, derived)
-        if target.kind in GPU_KINDS:
+        if target.can.device:
             warn_of_one_thread(state, derived)
         derived, _ = _in_regions(state, derived, target)
     scanned = with_tiles(state, derived)
     kernel = make_kernel(state, derived, scanned, params, name)
-    _check(derived, scanned, name, DEVICE_LOOP_PASSES if on_device else LOOP_PASSES, order=checking)
-    if checking:
-        verify(kernel, lanes=False)
-    dump.write("scan", "loops", partial(kernel_text, kernel))
-    if logging:
-        _log("scan", start, True)
-    tails_done = False
-    for word, function in DEVICE_PASSES if on_device else PASSES[target.kind]:
-        start, before = time.perf_counter(), kernel
-        kernel = function(kernel)
-        tails_done = tails_done or word == "vector_tails"
-        if checking:
-            verify(kernel, lanes=tails_done)
-        dump.write(word, "loops", partial(kernel_text, kernel))
-        if logging:
-            _log(word, start, kernel_text(kernel) != kernel_text(before))
-    if not on_device:
-        return kernel
-    kernel = to_device(kernel, reducers(state, derived.scop.gathered), python=target.kind not in GPU_KINDS)
-    check_limits(kernel, target)
-    dump.write("device", "loops", partial(kernel_text, kernel))
-    return kernel
+    parts = parts_of(kernel)
+    passes = DEVICE_PASSES if on_device else CPU_PASSES
+    watch = Watch(dump, kernel_text, (_check_limits, *((_verifier(passes),) if checking else ())))
+    watch.done("scan", start, kernel)
+    kernel = watch.run(passes, kernel)
+    check_arrays(kernel)
+    if on_device:
+        combined = reducers(state, derived.scop.gathered)
+        kernel = _on_device(kernel, combined, python=target.can.python_calls, dump=dump)
+        check_limits(kernel, target)
+    _check(derived.scop, kernel, parts)
+    return stripped(kernel)
+
+
+def to_device(kernel: Kernel, reducers: Mapping[str, Combiner] | None = None, *, python: bool = False) -> Kernel:
+    """Return the host program of a kernel in region form, with its nests on blocks and threads as kernels.
+
+    See `split` for the arguments, and for nests that it refuses. Raises TargetError for what a GPU cannot run: a block
+    loop that is not outermost, a number of threads or a shared array whose size is not constant.
+    """
+    return _on_device(kernel, reducers or {}, python=python, dump=Dump(kernel.name))
+
+
+def _on_device(kernel: Kernel, reducers: Mapping[str, Combiner], *, python: bool, dump: Dump) -> Kernel:
+    """Leave the host its program, and take the nests in it through their passes."""
+    checking = config.get("check")
+    watch = Watch(dump, _draft_text, (_verify_nests,) if checking else ())
+    start = time.perf_counter()
+    program = split(kernel, reducers, python=python)
+    watch.done("split", start, program)
+    program = watch.run([(word, partial(Split.each, function=function)) for word, function in KERNEL_PASSES], program)
+    start = time.perf_counter()
+    made = program.joined()
+    for nest in program.nests:
+        verify_nest(nest)  # whatever the settings: a wrong kernel may hang a device, or write anywhere
+    Watch(dump, kernel_text, (_verify_host,) if checking else ()).done("join", start, made)
+    return made
+
+
+def _draft_text(program: Split) -> str:
+    return kernel_text(program.joined())
+
+
+def _verify_nests(_: str, program: Split) -> None:
+    for nest in program.nests:
+        verify_nest(nest)
+
+
+def _verify_host(_: str, kernel: Kernel) -> None:
+    verify(kernel)
+
+
+def _check_limits(word: str, kernel: Kernel) -> None:
+    """TooComplex where a pass took too long, or made too much."""
+    check_time()
+    check_size(kernel, word)
+
+
+def _verifier(passes: Sequence[Pass[Kernel]]) -> Callable[[str, Kernel], None]:
+    """The check of kernels between passes: what is said of vectorized loops holds after the pass that sees to it."""
+    names = [word for word, _ in passes]
+    legal = names[names.index("vector_tails") :]
+    return lambda word, kernel: verify(kernel, lanes=word in legal)
 
 
 def barriers_of(state: ScheduleState, target: Target) -> tuple[BarrierNote, ...]:
@@ -135,18 +200,10 @@ def _in_regions(state: ScheduleState, derived: Derived, target: Target) -> tuple
     return with_boxes(state, made, bulk), placed
 
 
-def _check(derived: Derived, scanned: Scanned, name: str, passes: Sequence[tuple[str, Pass]], order: bool) -> None:
-    """Prove that isl's loops, after the passes that reshape them, run what they should.
-
-    A wrong loop would be a silently wrong answer.
-    """
+def _check(scop: Scop, kernel: Kernel, parts: frozenset[tuple[int, int]]) -> None:
+    """Prove that the kernel runs what it should. A wrong loop would be a silently wrong answer."""
     try:
         with isl.budget(config.get("budget")):
-            check_implemented(derived, scanned, [function for _, function in passes], order)
+            check_implemented(kernel, scop, parts)
     except isl.BudgetExceeded:
-        raise too_complex(f"lower {name}", "the check of the generated loops") from None
-
-
-def _log(word: str, start: float, changed: bool) -> None:
-    note = "" if changed else "  (unchanged)"
-    print(f"{word:<14} {1e3 * (time.perf_counter() - start):8.2f} ms{note}", file=sys.stderr)
+        raise too_complex(f"lower {kernel.name}", "the check of the generated loops") from None

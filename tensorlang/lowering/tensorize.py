@@ -1,7 +1,7 @@
 """Whole tiles of tensorized stages become calls of their intrinsics; what a tail cuts off stays ordinary code.
 
-isl scans a tree in which the loops of a tile are gone: the tile is one statement, run where it is whole. The check of
-the generated code takes it apart again, so that every instance of the schedule is seen to run once.
+isl scans a tree in which the loops of a tile are gone: the tile is one statement, run where it is whole. Its calls say
+which instances they run, so that every instance of the schedule is seen to run once.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tensorlang.ir.stmt import (
 )
 from tensorlang.lowering.leaf import build_leaf
 from tensorlang.lowering.storage import Storage
+from tensorlang.lowering.tagged import of_tile, with_runs
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence
 from tensorlang.polyhedral.nest import Sequence as Children
 from tensorlang.polyhedral.scan import LeafBuilder
@@ -128,10 +129,13 @@ def tile_calls(
     for variant, parts in _shares(plan):
         views = tuple(_view(plan, name, values, storage) for name in plan.intrin.names(variant))
         meaning = [over_tile(part, values, leaf) for part in parts]
-        calls.append(_call(plan.intrin.code(variant), views, meaning))
-    main = plan.covered[-1].statement
-    if plan.intrin.group and plan.variants != ("reset",) and main not in derived.under_way:
-        calls += [MachineCommit(plan.intrin.group), MachineWait(plan.intrin.group, 0)]
+        call = _call(plan.intrin.code(variant), views, meaning)
+        calls.append(with_runs(call, of_tile(parts, derived.scop.statements, values)))
+    main = plan.covered[-1]
+    if plan.intrin.group and plan.variants != ("reset",) and main.statement not in derived.under_way:
+        (run,) = of_tile([main], derived.scop.statements, values)
+        calls.append(MachineCommit(plan.intrin.group, (replace(run, part=1),)))
+        calls.append(MachineWait(plan.intrin.group, 0, (replace(run, part=2),)))
     return calls[0] if len(calls) == 1 else Seq(tuple(calls))
 
 

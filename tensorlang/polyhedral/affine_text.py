@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from tensorlang import dtypes
 from tensorlang.ir.expr import DIVISION, Binary, Cast, Const, Expr, Unary, Var, substitute, to_text, walk
 from tensorlang.ir.index import to_index
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 
 _COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -27,12 +28,12 @@ class Namer:
     _names: dict[str, str] = field(default_factory=dict)
 
     def parameter(self, expr: Expr) -> str:
-        """Return the parameter of a size expression."""
+        """Return the parameter of a size expression: the same one for all ways to write it that simplify alike."""
         key = to_text(expr)
         if key not in self._names:
-            name = _parameter_name(key)
-            self._names[key] = name
-            self.parameters[name] = to_index(expr)
+            made = to_index(expr) if isinstance(expr, Var) else simplify(to_index(expr))
+            name = self._names[key] = _parameter_name(" * ".join(sorted(_factors(made))))
+            self.parameters.setdefault(name, made)
         return self._names[key]
 
     def is_size(self, expr: Expr) -> bool:
@@ -49,6 +50,16 @@ class Namer:
         """Sizes are never negative, and opaque ones not below what follows from that; empty when nothing is known."""
         known = ((name, least(expr)) for name, expr in self.parameters.items())
         return " and ".join(f"{name} >= {low}" for name, low in known if low is not None)
+
+
+def _factors(expr: Expr) -> list[str]:
+    """The factors of a product, as text."""
+    match expr:
+        case Binary(op="mul"):
+            return [*_factors(expr.a), *_factors(expr.b)]
+        case Binary():
+            return [f"({to_text(expr)})"]
+    return [to_text(expr)]
 
 
 def _parameter_name(text: str) -> str:

@@ -5,12 +5,14 @@ islpy's `==` is mathematical while its `hash` is structural: never key a dict by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any, TypeAlias, TypeVar
 
 import islpy
+
+from tensorlang.limits import LARGEST, check_time
 
 T = TypeVar("T")
 Set: TypeAlias = Any
@@ -48,8 +50,16 @@ class BudgetExceeded(Exception):
     """isl needed more operations than allowed."""
 
 
+class NumberTooLarge(BudgetExceeded):
+    """A coefficient is larger than what loops may compute with."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"its loops would compute with a number of {number.bit_length()} bits; they have 64")
+
+
 def make_set(text: str) -> Set:
     """Parse a set."""
+    check_time()
     return islpy.Set(text)
 
 
@@ -60,6 +70,7 @@ def as_set(points: Any) -> Set:
 
 def make_map(text: str) -> Map:
     """Parse a map."""
+    check_time()
     return islpy.Map(text)
 
 
@@ -68,36 +79,40 @@ def make_union_map(text: str) -> UnionMap:
     return islpy.UnionMap(text)
 
 
-@lru_cache(maxsize=1024)
-def map_space(parameters: tuple[str, ...], inputs: int, outputs: int) -> Any:
-    """The space of maps from vectors to vectors."""
-    space = islpy.Space.alloc(islpy.DEFAULT_CONTEXT, len(parameters), inputs, outputs)
-    for k, parameter in enumerate(parameters):
-        space = space.set_dim_name(DIM.param, k, parameter)
-    return space
+def map_of_rows(
+    parameters: Sequence[str],
+    inputs: int,
+    outputs: int,
+    columns: int,
+    zero: Sequence[Entries],
+    positive: Sequence[Entries],
+) -> Map:
+    """The map for which some sums are 0 and others at least 0, in next to no text.
 
-
-def map_of_rows(space: Any, columns: int, zero: Sequence[Entries], positive: Sequence[Entries]) -> Map:
-    """The map for which some sums are 0 and others at least 0, without reading text.
-
-    Columns are the constant, parameters, inputs, outputs, then further dims of which any value will do.
+    Columns are the constant, parameters, inputs, outputs, then further dims of which any value will do. Read from one
+    table, as PolyLib writes them: islpy loses some memory in each call that takes a matrix, and elements are many.
     """
-    order = DIM.cst, DIM.param, DIM.in_, DIM.out, DIM.div
-    rows = _matrix(columns, zero), _matrix(columns, positive)
-    return islpy.Map.from_basic_map(islpy.BasicMap.from_constraint_matrices(space, *rows, *order))
-
-
-def _matrix(columns: int, rows: Sequence[Entries]) -> Any:
-    made = islpy.Mat.alloc(islpy.DEFAULT_CONTEXT, 0, columns).add_zero_rows(len(rows))
-    for k, row in enumerate(rows):
-        for column, number in row:
-            made = made.set_element_val(k, column, _value(number))
+    check_time()
+    parts = (1, len(parameters), inputs, outputs, columns - 1 - len(parameters) - inputs - outputs)
+    begin = [sum(parts[:k]) for k in range(5)]
+    order = [column for part in (3, 2, 4, 1, 0) for column in range(begin[part], begin[part] + parts[part])]
+    places = {column: place for place, column in enumerate(order, 1)}
+    lines = [f"{len(zero) + len(positive)} {columns + 1} {outputs} {inputs} {parts[4]} {parts[1]}"]
+    lines += [_line("0", places, row) for row in zero] + [_line("1", places, row) for row in positive]
+    made = islpy.Map("\n".join(lines))
+    for k, parameter in enumerate(parameters):
+        made = made.set_dim_name(DIM.param, k, parameter)
     return made
 
 
-@lru_cache(maxsize=1024)
-def _value(number: int) -> Any:
-    return islpy.Val(number)
+def _line(kind: str, places: Mapping[int, int], row: Entries) -> str:
+    """A sum; `kind`: 0 where it is 0, 1 where it is at least 0."""
+    words = [kind, *("0",) * len(places)]
+    for column, number in row:
+        if abs(number) >= LARGEST:
+            raise NumberTooLarge(number)
+        words[places[column]] = str(number)
+    return " ".join(words)
 
 
 def union(maps: Sequence[UnionMap]) -> UnionMap:
@@ -177,6 +192,33 @@ def lex_lt(dims: int) -> Map:
 def parse_schedule(text: str) -> Any:
     """Parse a schedule tree from its YAML text."""
     return islpy.Schedule.read_from_str(islpy.DEFAULT_CONTEXT, text)
+
+
+def loops_of_schedule(schedule: str, context: str) -> AstNode:
+    """The AST of a schedule tree."""
+    return AstBuild.from_context(make_set(context)).node_from_schedule(parse_schedule(schedule))
+
+
+def whole_loops_of_schedule(schedule: str, context: str, as_given: bool) -> tuple[AstNode, bool]:
+    """The AST of a schedule tree, and whether isl means to run all instances of the domain in it.
+
+    `as_given`: loops have the values of their bands; otherwise isl may divide those that are some steps apart.
+    """
+    tree, known = parse_schedule(schedule), make_set(context)
+    run: list[UnionSet] = []
+
+    def at_leaf(node: AstNode, build: Any) -> AstNode:
+        run.append(build.get_schedule().domain())
+        return node
+
+    build, _ = AstBuild.from_context(known).set_at_each_domain(at_leaf)
+    islpy.DEFAULT_CONTEXT.set_ast_build_scale_strides(int(not as_given))
+    try:
+        node = build.node_from_schedule(tree)
+    finally:
+        islpy.DEFAULT_CONTEXT.set_ast_build_scale_strides(1)
+    wanted = tree.get_domain().intersect_params(known)
+    return node, wanted.is_subset(reduce(lambda a, b: a.union(b), run)) if run else wanted.is_empty()
 
 
 def number(value: Any) -> int:

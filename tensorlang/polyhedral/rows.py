@@ -149,10 +149,9 @@ class Rows:
         parameters = tuple(self.namer.parameters)
         columns = ["", *parameters, *inputs, *outputs, *self.quotients.values()]
         places = {column: k for k, column in enumerate(columns)}
-        space = isl.map_space(parameters, len(inputs), len(outputs))
         zero = [[(places[n], c) for n, c in row.items()] for row in self.zero]
         positive = [[(places[n], c) for n, c in row.items()] for row in self.positive]
-        made = isl.map_of_rows(space, len(columns), zero, positive)
+        made = isl.map_of_rows(parameters, len(inputs), len(outputs), len(columns), zero, positive)
         if self.texts:
             where = " and ".join(f"({t})" for t in self.texts)
             made = made.intersect_domain(isl.make_set(f"{self.namer.prefix()}{{ [{', '.join(inputs)}] : {where} }}"))

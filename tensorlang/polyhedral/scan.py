@@ -1,13 +1,12 @@
 """isl AST generation: a tree and its statements become loops and guards.
 
 The tree is handed to isl as one schedule-tree text with a 1-D band and a mark per axis. Statements are
-scanned in axis space, so bands are identities and isl returns the axis values at each leaf.
+scanned in axis space, so isl returns the axis values at each leaf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import groupby
 
@@ -15,17 +14,17 @@ from tensorlang import config
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, same
 from tensorlang.ir.loops import with_wishes
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, For, If, LoopKind, Seq, Stmt
 from tensorlang.ir.thread_tags import is_block
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, condition_text, conditions_text, dims, wraps_quotient
+from tensorlang.polyhedral.affine_text import Namer, condition_text, dims, wraps_quotient
 from tensorlang.polyhedral.ast_expr import convert
-from tensorlang.polyhedral.nest import Leaf, Loop, Tree, leaves
-from tensorlang.polyhedral.nest import Sequence as Branches
+from tensorlang.polyhedral.nest import Loop, Tree
 from tensorlang.polyhedral.nest import loops as loops_of
 from tensorlang.polyhedral.numbered import is_numbered, numbered
-from tensorlang.polyhedral.statement import Scop, Statement, constant_bounds
-from tensorlang.polyhedral.tiles import isolate_option, scanned
+from tensorlang.polyhedral.schedule_text import Spaces, is_simple, schedule_text, wide_unit
+from tensorlang.polyhedral.statement import Scop, Statement
 
 LeafBuilder = Callable[[int, Mapping[str, Expr]], Stmt]
 BodyWrapper = Callable[[str, Stmt], Stmt]
@@ -38,104 +37,40 @@ def scan(tree: Tree, scop: Scop, leaf: LeafBuilder, wrap: BodyWrapper) -> Stmt:
     `leaf(number, values)` makes the body of a statement from the values of its loops; `wrap(loop, body)`
     completes the body of one iteration of a loop (its allocations).
     """
-    text, spaces = schedule_text(tree, scop)
     with isl.budget(config.get("budget")):
-        node = _loops(text, f"{spaces.namer.prefix()}{{ : {spaces.namer.context()} }}")
+        node, spaces = _made(tree, scop)
         return _Walker(tree, scop, spaces, leaf, wrap).run(node)
 
 
-@lru_cache(maxsize=4)
-def _loops(schedule: str, context: str) -> isl.AstNode:
-    """The AST of a schedule tree: asked for twice in a row, for the kernel and for the check of its loops."""
-    return isl.AstBuild.from_context(isl.make_set(context)).node_from_schedule(isl.parse_schedule(schedule))
+def _made(tree: Tree, scop: Scop) -> tuple[isl.AstNode, Spaces]:
+    """The AST of a tree, and what its names mean.
 
-
-def schedule_text(tree: Tree, scop: Scop) -> tuple[str, _Spaces]:
-    """Return the isl schedule tree as YAML text, and what its names mean."""
-    spaces = _Spaces(scop.statements, _plain(tree, scop.statements), Namer(scop.sizes))
-    domains = [spaces.domain(k) for k in range(len(scop.statements))]
-    used = sorted(leaves(tree))
-    body = spaces.node(tree, ())
-    domain = "; ".join(domains[k] for k in used)
-    child = "" if body == "{ }" else f", child: {body}"
-    return f'{{ domain: "{spaces.namer.prefix()}{{ {domain} }}"{child} }}', spaces
-
-
-def _plain(tree: Tree, statements: Sequence[Statement]) -> dict[str, tuple[int, int]]:
-    """The loops from one number up to another, whatever other loops do; those of one iteration may be in conditions.
-
-    isl, whose time grows fast with the number of bands, need not know them. Those to peel stay: isl makes their tiles.
+    isl loses instances of some loops that are divided: it takes `m*i - m*n*q` within `m` of some value, and `i` within
+    `m` values (where it needs `n`), for one value of `i`. So the values of all loops are put further apart then than
+    any factor, which leaves no such `i`.
     """
-    known = [constant_bounds(s.domain, s.loops) for s in statements]
-    found: dict[str, tuple[int, int]] = {}
-    inside: dict[str, set[int]] = {}
-    peeled = {loop.name for loop in loops_of(tree) if loop.peel}
-    for loop in loops_of(tree):
-        inside.setdefault(loop.name, set()).update(leaves(loop))
-    for name, numbers in inside.items():
-        bounds = {known[k].get(name) for k in numbers}
-        if None in bounds or name in peeled or len({bound[:2] for bound in bounds if bound}) != 1:
-            continue
-        lower, upper = next(bound[:2] for bound in bounds if bound)
-        if upper == lower + 1 or (upper > lower and all(bound[2] for bound in bounds if bound)):
-            found[name] = lower, upper
-    return found
+    text, spaces = schedule_text(tree, scop)
+    node, whole = _loops(text, spaces.context(), 1, is_simple(scop.statements))
+    if whole:
+        return node, spaces
+    wide = wide_unit(scop.statements)
+    for unit in (wide, wide**2, wide**3):
+        text, spaces = schedule_text(tree, scop, unit)
+        node, whole = _loops(text, spaces.context(), unit, False)
+        if whole:
+            break
+    return node, spaces
 
 
-@dataclass(frozen=True, slots=True)
-class _Spaces:
-    """The statements as isl sees them: `plain` loops are left out, with their first value in conditions."""
+@lru_cache(maxsize=4)
+def _loops(schedule: str, context: str, unit: int, simple: bool) -> tuple[isl.AstNode, bool]:
+    """The AST of a schedule tree, and whether it is whole; asked for twice in a row, for the kernel and for the check.
 
-    statements: tuple[Statement, ...]
-    plain: Mapping[str, tuple[int, int]]
-    namer: Namer
-
-    def names(self, number: int) -> dict[str, str]:
-        """Loops as dims, or as numbers."""
-        found = dims(self.statements[number].loops)
-        return {name: str(self.plain[name][0]) if name in self.plain else dim for name, dim in found.items()}
-
-    def instance(self, number: int) -> str:
-        """The tuple of a statement."""
-        kept = [dim for name, dim in self.names(number).items() if name not in self.plain]
-        return f"S{number}[{', '.join(kept)}]"
-
-    def domain(self, number: int) -> str:
-        """The instances of a statement."""
-        where, _ = conditions_text(scanned(self.statements[number]), self.names(number), self.namer)
-        return f"{self.instance(number)} : {where}"
-
-    def node(self, tree: Tree, path: tuple[str, ...]) -> str:
-        """A schedule tree inside some bands, as text."""
-        match tree:
-            case Leaf():
-                return "{ }"
-            case Branches():
-                filters = []
-                for child in tree.children:
-                    below = "; ".join(self.instance(k) for k in leaves(child))
-                    filters.append(f'{{ filter: "{{ {below} }}"{_child(self.node(child, path))} }}')
-                return f"{{ sequence: [ {', '.join(filters)} ] }}"
-            case Loop():
-                inside = self._within(tree.body, path) if tree.name in self.plain else self._band(tree, path)
-                return f'{{ mark: "{tree.name}", child: {inside} }}'
-
-    def _within(self, body: Tree, path: tuple[str, ...]) -> str:
-        """What stands below a mark, which isl wants to be something."""
-        if isinstance(body, Leaf):
-            return f'{{ sequence: [ {{ filter: "{{ {self.instance(body.statement)} }}" }} ] }}'
-        return self.node(body, path)
-
-    def _band(self, loop: Loop, path: tuple[str, ...]) -> str:
-        maps = [f"{self.instance(k)} -> [{self.names(k)[loop.name]}]" for k in leaves(loop)]
-        option = isolate_option(loop, self.statements, path, self.namer) if loop.peel else None
-        options = f', options: "{option}"' if option else ""
-        inside = self.node(loop.body, (*path, loop.name))
-        return f'{{ schedule: "[{{ {"; ".join(maps)} }}]"{options}{_child(inside)} }}'
-
-
-def _child(text: str) -> str:
-    return "" if text == "{ }" else f", child: {text}"
+    Nothing can be lost where the domain is `simple`.
+    """
+    if simple:
+        return isl.loops_of_schedule(schedule, context), True
+    return isl.whole_loops_of_schedule(schedule, context, as_given=unit > 1)
 
 
 def invisible(statement: Statement, sizes: frozenset[str]) -> list[Expr]:
@@ -156,12 +91,13 @@ class _Walker:
     of a device stays one: it tells what the device runs from what the host does.
     """
 
-    def __init__(self, tree: Tree, scop: Scop, spaces: _Spaces, leaf: LeafBuilder, wrap: BodyWrapper) -> None:
+    def __init__(self, tree: Tree, scop: Scop, spaces: Spaces, leaf: LeafBuilder, wrap: BodyWrapper) -> None:
         self.loops = {loop.name: loop for loop in loops_of(tree)}
         self.scop = scop
         self.leaf = leaf
         self.wrap = wrap
         self.bounds = spaces.plain
+        self.unit = spaces.unit
         self.plain: dict[str, Expr] = {}
         self.names: dict[str, Expr] = dict(spaces.namer.parameters)
         self.single: list[dict[str, None]] = [{}]
@@ -208,7 +144,7 @@ class _Walker:
         for call in _calls(node):
             number = int(call.get_op_arg(0).get_id().get_name()[1:])
             dims = [name for name in self.scop.statements[number].loops if name not in self.bounds]
-            found.append(convert(call.get_op_arg(1 + dims.index(loop.name)), self.names))
+            found.append(self._expr(call.get_op_arg(1 + dims.index(loop.name))))
         return found[0] if all(same(value, found[0]) for value in found[1:]) else None
 
     def _single(self, node: isl.AstNode, loop: Loop, value: Expr | None, path: tuple[str, ...]) -> Stmt:
@@ -252,36 +188,49 @@ class _Walker:
         return self._completed(body, [*self.single.pop(), loop.name])
 
     def _if(self, node: isl.AstNode, branch: Callable[[isl.AstNode], Stmt]) -> If:
-        cond = convert(node.if_get_cond(), self.names)
+        cond = self._expr(node.if_get_cond())
         orelse = branch(node.if_get_else_node()) if node.if_has_else_node() else None
         return If(cond, branch(node.if_get_then_node()), orelse)
 
+    def _expr(self, node: isl.AstExpr) -> Expr:
+        """An expression of isl's; where values are some units apart, without the products that this brings."""
+        found = convert(node, self.names)
+        return found if self.unit == 1 else simplify(found)
+
     def _for(self, node: isl.AstNode, loop: Loop, path: tuple[str, ...]) -> Stmt:
         iterator = node.for_get_iterator().get_id().get_name()
-        first = convert(node.for_get_init(), self.names)
+        first = self._expr(node.for_get_init())
         if node.for_is_degenerate():
             self.names[iterator] = first
-            return self._single(node.for_get_body(), loop, first, path)
+            return self._single(node.for_get_body(), loop, _in_units(first, self.unit), path)
         var = Var(_fresh(loop.axis, path), INDEX)
-        self.names[iterator] = var
         condition = node.for_get_cond()
-        limit = convert(condition.get_op_arg(1), self.names)
+        limit = self._expr(condition.get_op_arg(1))
         if condition.get_op_type() == isl.OpType.le:
             limit = _plus_one(limit)
         step, kind = isl.number(node.for_get_inc().get_val()), loop.kind
+        test: Expr | None = None
+        if self.unit != 1:
+            test = _meets(first, binary("mul", var, self.unit), step, self.unit)
+            first, limit = _in_units(first, self.unit), _in_units(limit, self.unit)
+            step = max(1, step // self.unit) if step % self.unit == 0 else 1
+        value: Expr = var
         if step != 1 and not is_numbered(loop):
             # One iteration may hold several of the schedule's: its lanes would mix the order of their statements.
             kind = LoopKind.SERIAL if kind is LoopKind.VECTORIZED else kind
-            self.names[iterator] = binary("add", first, binary("mul", var, step))
+            value = binary("add", first, binary("mul", var, step))
             limit = binary("floordiv", binary("add", binary("sub", limit, first), step - 1), step)
             first = Const(0, INDEX)
+        self.names[iterator] = value if self.unit == 1 else binary("mul", value, self.unit)
         body = self._iteration([node.for_get_body()], loop, (*path, var.name))
+        if test is not None:
+            body = If(test, body)
         return numbered(loop, For(var, first, limit, kind, body, loop.axis, loop.thread, loop.pragmas), step)
 
     def _user(self, node: isl.AstNode) -> Stmt:
         call = node.user_get_expr()
         number = int(call.get_op_arg(0).get_id().get_name()[1:])
-        values = [convert(call.get_op_arg(k), self.names) for k in range(1, call.get_op_n_arg())]
+        values = [self._expr(call.get_op_arg(k)) for k in range(1, call.get_op_n_arg())]
         dims, loops = iter(values), self.scop.statements[number].loops
         return self.leaf(number, {name: self.plain[name] if name in self.bounds else next(dims) for name in loops})
 
@@ -340,3 +289,36 @@ def _fresh(wish: str, taken: tuple[str, ...]) -> str:
         n += 1
         name = f"{wish}_{n}"
     return name
+
+
+def _in_units(value: Expr, unit: int) -> Expr:
+    """How many units are below a value: the first one that is not, where values are a unit apart."""
+    if unit == 1:
+        return value
+    if isinstance(value, Binary) and value.op in ("min", "max"):
+        return binary(value.op, _in_units(value.a, unit), _in_units(value.b, unit))
+    return simplify(binary("floordiv", binary("add", value, unit - 1), unit))
+
+
+def _meets(first: Expr, value: Expr, step: int, unit: int) -> Expr | None:
+    """That a loop from `first` in steps reaches a value that is some units; None where it reaches all those."""
+    if step % unit == 0:
+        return None if all(_is_multiple(end, unit) for end in _ends(first)) else _divides(first, unit)
+    distance = simplify(binary("sub", value, first))
+    return None if _is_multiple(distance, step) else _divides(distance, step)
+
+
+def _divides(value: Expr, number: int) -> Expr:
+    return simplify(binary("eq", binary("floormod", value, number), Const(0, INDEX)))
+
+
+def _is_multiple(value: Expr, number: int) -> bool:
+    return same(_divides(value, number), Const(True, "bool"))
+
+
+def _ends(value: Expr) -> Iterator[Expr]:
+    """The operands of nested minima and maxima."""
+    if isinstance(value, Binary) and value.op in ("min", "max"):
+        yield from (*_ends(value.a), *_ends(value.b))
+    else:
+        yield value

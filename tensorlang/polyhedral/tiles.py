@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from tensorlang.ir.expr import Expr
+from tensorlang.ir.expr import Binary, Expr, walk
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, wraps_quotient
 from tensorlang.polyhedral.nest import Loop, leaves
 from tensorlang.polyhedral.statement import Statement
 
 
-def isolate_option(loop: Loop, statements: Sequence[Statement], path: tuple[str, ...], namer: Namer) -> str | None:
-    """Return `[params] -> { isolate[[path] -> [loop]] : every point of the tile is in every domain }`, or None."""
+def isolate_option(
+    loop: Loop, statements: Sequence[Statement], path: tuple[str, ...], namer: Namer, unit: int = 1
+) -> str | None:
+    """Return `[params] -> { isolate[[path] -> [loop]] : every point of the tile is in every domain }`, or None.
+
+    Values of loops are `unit` apart there.
+    """
     full: isl.Set | None = None
     for k in leaves(loop):
         statement = statements[k]
@@ -31,8 +36,10 @@ def isolate_option(loop: Loop, statements: Sequence[Statement], path: tuple[str,
     if full.n_basic_set() != 1:
         return None
     bands = [f"b{k}" for k in range(len(path))]
-    named = isl.make_map(f"{{ [{', '.join([*bands, 'x'])}] -> isolate[[{', '.join(bands)}] -> [x]] }}")
-    return str(full.apply(named)).replace("\n", " ")
+    wide = ", ".join(f"{unit}*{band}" for band in bands)
+    named = isl.make_map(f"{{ [{', '.join([*bands, 'x'])}] -> isolate[[{wide}] -> [{unit}*x]] }}")
+    made = full.apply(named)
+    return str(made).replace("\n", " ")
 
 
 def scanned(statement: Statement) -> list[Expr]:
@@ -40,12 +47,22 @@ def scanned(statement: Statement) -> list[Expr]:
     return [c for c in statement.domain if not wraps_quotient(c)]
 
 
+def _bounds(statement: Statement) -> list[Expr]:
+    """The conditions that hold between two points where they hold at both: no remainders, and no equal quotients."""
+    return [c for c in scanned(statement) if not _repeats(c)]
+
+
+def _repeats(condition: Expr) -> bool:
+    found = {node.op for node in walk(condition) if isinstance(node, Binary)}
+    return "floormod" in found or ("floordiv" in found and bool(found & {"eq", "ne"}))
+
+
 def _whole_tiles(
     statement: Statement, path: tuple[str, ...], points: Sequence[tuple[str, int]], namer: Namer
 ) -> isl.Set:
     """Values of the loops in `path` for which all corners of the box of point loops are in the domain."""
     names = dims(statement.loops)
-    where, _ = conditions_text(scanned(statement), names, namer)
+    where, _ = conditions_text(_bounds(statement), names, namer)
     space = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
     whole: isl.Set | None = None
     for corner in product(*[(0, extent - 1) for _, extent in points]):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
+
 from tensorlang import dtypes
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, shown
 from tensorlang.ir.affine import affine
-from tensorlang.ir.expr import Buffer, Const, Expr, Var, walk
+from tensorlang.ir.expr import Buffer, Expr, Var, walk
 from tensorlang.ir.interpret import evaluate
+from tensorlang.ir.overflow import MOST, SizeCheck, exact_value
 from tensorlang.runtime.arrays import address, as_array
 from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray, holds, share_memory
 
@@ -32,7 +35,7 @@ class ArgumentCheck:
 
     `signature`: what the caller passes, arrays and explicit sizes; `params`, `sizes`: what the kernel takes;
     `outputs`: names of the buffers that are written; `convert` makes an array of what the caller passes, or raises
-    TypeError.
+    TypeError; `exact` tells sizes for which the arithmetic of the kernel would overflow.
     """
 
     name: str
@@ -41,8 +44,9 @@ class ArgumentCheck:
     sizes: tuple[Var, ...]
     outputs: tuple[str, ...]
     convert: Callable[[Any], CheckedArray] = as_array
+    exact: SizeCheck | None = None
 
-    def __call__(self, args: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    def __call__(self, args: Sequence[Any]) -> tuple[list[CheckedArray], list[int]]:
         """Return arrays and sizes in the kernel's order; ArgumentError names the argument at fault."""
         if len(args) != len(self.signature):
             wanted = ", ".join(_kind(p) for p in self.signature)
@@ -56,10 +60,18 @@ class ArgumentCheck:
                 arrays[param.name] = self._array(position, param, given)
         self._bind_shapes(known, arrays)
         self._check_overlap(arrays)
-        missing = [v.name for v in self.sizes if v.name not in known.values]
-        if missing:
-            raise ArgumentError(f"{self.name}: the shapes of the arguments do not determine {', '.join(missing)}")
+        self._check_exact(known)
         return [arrays[p.name] for p in self.params], [known.values[v.name] for v in self.sizes]
+
+    def writes_nothing(self, arrays: Sequence[CheckedArray]) -> bool:
+        """Whether no output has an element, of arrays in the kernel's order."""
+        return not any(a.nbytes for p, a in zip(self.params, arrays, strict=True) if p.name in self.outputs)
+
+    def refuse_names(self, named: Iterable[str]) -> NoReturn:
+        """Refuse arguments that are given by keyword."""
+        order = ", ".join(p.name for p in self.signature)
+        given = ", ".join(shown(name) for name in named)
+        raise ArgumentError(f"{self.name} takes its arguments in order, not by name ({given}); pass ({order})")
 
     def _label(self, position: int) -> str:
         return f"{self.name}: argument {position + 1} ({self.signature[position].name})"
@@ -69,13 +81,17 @@ class ArgumentCheck:
 
     def _explicit_size(self, known: _Sizes, position: int, var: Var, given: Any) -> None:
         try:
-            value = operator.index(given)
-        except TypeError:
-            self._refuse(position, f"a whole number for size {var.name}", f"{type(given).__name__} {given!r}")
+            value = int(operator.index(given))
+        except Exception as error:
+            got = f"{type(given).__name__} {shown(given)}"
+            advice = "" if isinstance(error, TypeError) else f"its __index__ raised {type(error).__name__}"
+            self._refuse(position, f"a whole number for size {var.name}", got, advice)
+        if isinstance(given, bool | np.bool_):
+            self._refuse(position, f"a whole number for size {var.name}", f"{type(given).__name__} {given}")
         if value < 0:
-            self._refuse(position, f"a size {var.name} of at least 0", str(value))
-        if value >= 2**63:
-            self._refuse(position, f"a size {var.name} that fits int64", str(value))
+            self._refuse(position, f"a size {var.name} of at least 0", shown(value))
+        if value > MOST:
+            self._refuse(position, f"a size {var.name} that fits int64", shown(value))
         known.values[var.name] = value
         known.source[var.name] = self._label(position)
 
@@ -110,18 +126,30 @@ class ArgumentCheck:
             if isinstance(param, Var):
                 continue
             for axis, (extent, actual) in enumerate(zip(param.shape, arrays[param.name].shape, strict=True)):
-                if isinstance(extent, Const):
-                    self._check_extent(position, axis, int(extent.value), actual, arrays)
-                elif isinstance(extent, Var):
+                if isinstance(extent, Var):
                     self._bind(known, position, axis, extent.name, actual)
                 else:
                     later.append((position, axis, extent, actual))
+        self._solve_all(known, later)
+        missing = dict.fromkeys([v.name for v in self.sizes if v.name not in known.values])
+        missing |= dict.fromkeys(name for _, _, extent, _ in later for name in _unknown(extent, known))
         for position, axis, extent, actual in later:
-            unknown = _unknown(extent, known)
-            if unknown:
-                self._solve(known, position, axis, extent, actual)
-            else:
-                self._check_extent(position, axis, _evaluate(extent, known), actual, arrays, extent, known)
+            if not _unknown(extent, known):
+                self._check_extent(known, position, axis, extent, actual, arrays)
+        if missing:
+            names = ", ".join(missing)
+            raise ArgumentError(
+                f"{self.name}: the shapes of the arguments do not determine {names}; build with {names} among the args"
+            )
+
+    def _solve_all(self, known: _Sizes, extents: Sequence[tuple[int, int, Expr, int]]) -> None:
+        """Find sizes from extents with one unknown each, until there is none: a size found makes others known."""
+        found = -1
+        while found != len(known.values):
+            found = len(known.values)
+            for position, axis, extent, actual in extents:
+                if len(_unknown(extent, known)) == 1:
+                    self._solve(known, position, axis, extent, actual)
 
     def _bind(self, known: _Sizes, position: int, axis: int, name: str, actual: int) -> None:
         here = f"{self._label(position)} dimension {axis}"
@@ -131,32 +159,40 @@ class ArgumentCheck:
 
     def _check_extent(
         self,
+        known: _Sizes,
         position: int,
         axis: int,
-        wanted: int,
+        extent: Expr,
         actual: int,
         arrays: dict[str, CheckedArray],
-        extent: Expr | None = None,
-        known: _Sizes | None = None,
     ) -> None:
+        wanted = _evaluate(extent, known.values)
         if wanted == actual:
             return
+        sources = [f"{v} is {known.values[v]} from {known.source[v]}" for v in sorted(_names(extent))]
+        why = f" ({'; '.join([str(extent), ', '.join(sources)])})" if sources else ""
+        here = f"dimension {axis}"
+        if not 0 <= wanted <= MOST:
+            what = "less than 0" if wanted < 0 else "more than 64 bits hold"
+            self._refuse(position, f"sizes that give {here} an extent", f"{wanted}{why}, {what}")
         shape = arrays[self.signature[position].name].shape
-        why = ""
-        if extent is not None and known is not None:
-            sources = [f"{v} is {known.values[v]} from {known.source[v]}" for v in sorted(_names(extent))]
-            why = f" ({extent}; {', '.join(sources)})"
-        self._refuse(position, f"{wanted}{why} in dimension {axis}", f"{actual}: shape {shape}")
+        self._refuse(position, f"{wanted}{why} in {here}", f"{actual}: shape {shape}")
+
+    def _check_exact(self, known: _Sizes) -> None:
+        """Refuse sizes with which index arithmetic of the compiled code would wrap around."""
+        fault = "" if self.exact is None else self.exact.fault(known.values)
+        if fault:
+            sizes = ", ".join(f"{n} is {v} from {known.source[n]}" for n, v in sorted(known.values.items()))
+            raise ArgumentError(f"{self.name}: these sizes are too large: {fault} ({sizes}); pass smaller ones")
 
     def _solve(self, known: _Sizes, position: int, axis: int, extent: Expr, actual: int) -> None:
         """Find the one unknown size of an affine extent such as `2*n + 1`."""
         form = affine(extent)
-        unknown = _unknown(extent, known)
-        if form is None or len(unknown) != 1:
+        (name,) = _unknown(extent, known)
+        if form is None or name not in form:
             return
-        name = unknown[0]
         rest = sum(factor * known.values[v] for v, factor in form.items() if v and v != name) + form.get("", 0)
-        value, remainder = divmod(actual - rest, form[name]) if form.get(name) else (0, 1)
+        value, remainder = divmod(actual - rest, form[name])
         if remainder or value < 0:
             self._refuse(position, f"{extent} in dimension {axis} for a whole {name} of at least 0", str(actual))
         self._bind(known, position, axis, name, value)
@@ -173,8 +209,7 @@ class ArgumentCheck:
 
 def evaluate_shape(buffer: Buffer, sizes: dict[str, int]) -> tuple[int, ...]:
     """The shape of a buffer for given sizes; an extent below 0 is 0, as loops over it run not at all."""
-    known = _Sizes(sizes)
-    return tuple(max(0, _evaluate(extent, known)) for extent in buffer.shape)
+    return tuple(max(0, _evaluate(extent, sizes)) for extent in buffer.shape)
 
 
 def _kind(param: Buffer | Var) -> str:
@@ -189,7 +224,10 @@ def _unknown(extent: Expr, known: _Sizes) -> list[str]:
     return sorted(_names(extent) - set(known.values))
 
 
-def _evaluate(extent: Expr, known: _Sizes) -> int:
-    """The value of a shape expression whose sizes are all known."""
+def _evaluate(extent: Expr, sizes: Mapping[str, int]) -> int:
+    """The value of a shape expression whose sizes are all known, computed without overflow."""
+    value = exact_value(extent, sizes)
+    if value is not None:
+        return int(value)
     variables = {node.name: node for node in walk(extent) if isinstance(node, Var)}
-    return int(evaluate(extent, {var: known.values[name] for name, var in variables.items()}))
+    return int(evaluate(extent, {var: sizes[name] for name, var in variables.items()}))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.errors import TensorlangError
 from tensorlang.nd import NDArray
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -18,29 +20,56 @@ _CPU = 1
 
 
 def as_array(value: Any) -> Array:
-    """Return a view of an array-like without copying; TypeError says why that cannot be done.
+    """Return a view of an array-like without copying, exactly an ndarray; TypeError says why that cannot be done.
 
     Taken: NumPy arrays, NDArrays, objects with `__array_interface__`, and CPU tensors that speak DLPack (PyTorch, JAX).
+    Masked arrays are not: a kernel would read what the mask hides. What subclasses say of themselves is not believed.
     """
-    if isinstance(value, np.ndarray):
+    if type(value) is np.ndarray:
         return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise UnusableArray(
+            "expected an array, got a masked one, whose mask a kernel does not see; pass a.filled(value), or a.data if "
+            "the mask does not matter"
+        )
+    if isinstance(value, np.ndarray):
+        return np.ndarray.view(value, np.ndarray)
     if isinstance(value, NDArray):
         if not isinstance(value.data, np.ndarray):
-            raise TypeError(
+            raise UnusableArray(
                 f"expected an array in CPU memory, got one on {value.device}; pass what its .numpy() returns"
             )
-        return value.data
+        return as_array(value.data)
+    with protocol_errors(value):
+        return _by_protocol(value)
+
+
+@contextmanager
+def protocol_errors(value: Any) -> Iterator[None]:
+    """What another library's array raises when it is asked for its memory becomes an UnusableArray that names it."""
+    try:
+        yield
+    except (UnusableArray, TensorlangError):
+        raise
+    except Exception as error:
+        said = f"{error}" or type(error).__name__
+        raise UnusableArray(f"this {type(value).__name__} cannot be used without a copy: {said}") from error
+
+
+class UnusableArray(TypeError):
+    """An argument that is no array over memory that a kernel can use: why not, and what to pass."""
+
+
+def _by_protocol(value: Any) -> Array:
+    """The memory of another library's array, by `__array_interface__` or DLPack."""
     if hasattr(value, "__array_interface__"):
         return np.asarray(value)
     if not hasattr(value, "__dlpack__"):
-        raise TypeError(f"expected an array, got {type(value).__name__}; np.asarray makes one")
-    device = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _CPU
+        raise UnusableArray(f"expected an array, got {type(value).__name__}; np.asarray makes one")
+    device = int(value.__dlpack_device__()[0]) if hasattr(value, "__dlpack_device__") else _CPU
     if device != _CPU:
-        raise TypeError(f"expected an array in CPU memory, got one on DLPack device type {int(device)}; copy it over")
-    try:
-        return _from_torch(value) if type(value).__module__.split(".")[0] == "torch" else np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"this {type(value).__name__} cannot be used without a copy: {error}") from None
+        raise UnusableArray(f"expected an array in CPU memory, got one on DLPack device type {device}; copy it over")
+    return _from_torch(value) if type(value).__module__.split(".")[0] == "torch" else np.from_dlpack(value)
 
 
 def plain_arrays(values: Sequence[Any]) -> list[Array] | None:
@@ -48,7 +77,7 @@ def plain_arrays(values: Sequence[Any]) -> list[Array] | None:
     if all(type(v) is np.ndarray for v in values):
         return None
     try:
-        return [as_array(v).view(np.ndarray) for v in values]
+        return [as_array(v) for v in values]
     except TypeError:
         return None
 

@@ -1,7 +1,9 @@
 """Compiled objects kept on disk, under keys that name everything that can change them.
 
-An entry is a SHA-256 of the object followed by the object: a torn or altered file is recognised, ignored and
-written again. Entries appear whole (written elsewhere, then renamed), so processes can share a folder.
+An entry is a SHA-256 over its key and the object, followed by the object. One that is torn or altered, that was made
+for another key, or that cannot be used, is made and written again. Entries appear whole (written elsewhere, then
+renamed), so processes can share a folder. Objects are run: a folder that another user can write is not touched, nor is
+an entry (CacheRefused says so, once), and everything is made as without a cache.
 """
 
 from __future__ import annotations
@@ -11,32 +13,49 @@ import hashlib
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from tensorlang import config
+from tensorlang.errors import CacheRefused
+from tensorlang.location import caller
+from tensorlang.runtime.ownership import Untrusted, own_folder, read_own
 from tensorlang.version import VERSION
 
+T = TypeVar("T")
 _DIGEST = hashlib.sha256().digest_size
+_told: set[str] = set()
 
 
-def cached(parts: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
-    """Return the object of a key, made and kept when it is not there.
+def cached(parts: tuple[str, ...], make: Callable[[], bytes], use: Callable[[bytes], T]) -> T:
+    """Return what `use` makes of the object of a key; the object is made and kept when it is not there.
 
-    `parts` is the key: text that together determines the object. TENSORLANG_CACHE=0 always makes;
-    TENSORLANG_LOG=cache says on standard error which it was.
+    `parts` is the key: text that together determines the object. `use` raises when it cannot use an object: one that
+    was found is made again then, and what it raises for one that was just made is raised. TENSORLANG_CACHE=0 always
+    makes; TENSORLANG_LOG=cache says on standard error which it was. Warns with CacheRefused.
     """
     if not config.get("cache"):
-        return make()
-    path = config.get("cache_dir") / f"{_key(parts)}.o"
-    found = _read(path)
-    if "cache" in config.get("log"):
-        print(f"cache: {'found' if found is not None else 'makes'} {path.stem[:16]}", file=sys.stderr)
+        return use(make())
+    key = _key(parts)
+    try:
+        found = _read(key)
+    except Untrusted as error:
+        _refuse(error)
+        return use(make())
     if found is not None:
-        return found
+        try:
+            used = use(found)
+        except Exception as error:  # whatever is wrong with it, it can be made again
+            _log(f"cannot use ({error})", key)
+        else:
+            _log("found", key)
+            return used
+    _log("makes", key)
     made = make()
-    _write(path, made)
-    return made
+    _write(key, made)
+    return use(made)
 
 
 def _key(parts: tuple[str, ...]) -> str:
@@ -48,24 +67,53 @@ def _key(parts: tuple[str, ...]) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> bytes | None:
+def _bound(key: str, payload: bytes) -> bytes:
+    """The digest that an entry begins with."""
+    return hashlib.sha256(b"tensorlang cache\n" + key.encode() + payload).digest()
+
+
+def _read(key: str) -> bytes | None:
+    """The object of a key; None when there is none, or for another key. Untrusted when others can change it."""
     try:
-        data = path.read_bytes()
+        folder = own_folder(config.get("cache_dir"))
     except OSError:
         return None
+    data = read_own(folder / f"{key}.o")
+    if data is None:
+        return None
     digest, payload = data[:_DIGEST], data[_DIGEST:]
-    return payload if hashlib.sha256(payload).digest() == digest else None
+    return payload if _bound(key, payload) == digest else None
 
 
-def _write(path: Path, payload: bytes) -> None:
+def _write(key: str, payload: bytes) -> None:
     """Keep an entry; a full or read-only disk only costs the next process a compilation."""
+    try:
+        folder = own_folder(config.get("cache_dir"), make=True)
+    except Untrusted as error:
+        _refuse(error)
+        return
+    except OSError:
+        return
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        handle, name = tempfile.mkstemp(dir=folder, suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(payload).digest() + payload)
-            Path(name).replace(path)
+                file.write(_bound(key, payload) + payload)
+            Path(name).replace(folder / f"{key}.o")
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def _refuse(why: Untrusted) -> None:
+    """Warn, once in a process, of a folder or an entry that is left alone."""
+    text = f"the cache of compiled kernels is not used: {why}; or set TENSORLANG_CACHE_DIR to a folder of your own"
+    if text not in _told:
+        _told.add(text)
+        where = caller()
+        warnings.warn_explicit(text, CacheRefused, where.file, where.line)
+
+
+def _log(what: str, key: str) -> None:
+    if "cache" in config.get("log"):
+        print(f"cache: {what} {key[:16]}", file=sys.stderr)

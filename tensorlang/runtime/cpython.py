@@ -1,4 +1,4 @@
-"""Machine code as a Python builtin: a METH_FASTCALL function that reads NumPy's array structs itself.
+"""Machine code as a Python builtin (METH_FASTCALL | METH_KEYWORDS) that reads NumPy's array structs itself.
 
 Offsets follow from `object.__basicsize__`; `layout_is_known` compares them with this interpreter's arrays, and
 where they differ calls take the slower road through ctypes.
@@ -26,7 +26,7 @@ TYPE_NUMBER, BYTE_ORDER = HEADER + 12, HEADER + 10
 CONTIGUOUS_ALIGNED, WRITEABLE = 0x101, 0x400
 """Flag bits of an array."""
 
-_FASTCALL = 0x80
+_FASTCALL_KEYWORDS = 0x82
 _FUNCTIONS = (
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
@@ -35,7 +35,8 @@ _FUNCTIONS = (
     "Py_IncRef",
     "Py_DecRef",
 )
-STATUS_NAMES = ("status",)
+STATUS = object()
+"""The first of two arguments with which machine code passes on a status: it is in no other hands."""
 _NUMBERS = {d.name: ctypes.c_int(d.numpy.num) for d in dtypes.TABLE.values() if d.is_extension}
 
 
@@ -86,7 +87,7 @@ def addresses() -> dict[str, int]:
     return found | {
         "tensorlang_ndarray": id(np.ndarray),
         "tensorlang_none": id(None),
-        "tensorlang_status_names": id(STATUS_NAMES),
+        "tensorlang_status": id(STATUS),
         **{number_symbol(name): ctypes.addressof(number) for name, number in _NUMBERS.items()},
     }
 
@@ -96,25 +97,32 @@ def number_symbol(dtype: str) -> str:
     return f"tensorlang_{dtype}_number"
 
 
-def builtin(address: int, slow: Callable[..., None], name: str) -> Callable[..., None]:
-    """Wrap the function at an address; `slow` is its `self`: it is called with what the function does not take."""
-    definition = MethodDef(name.encode(), address, _FASTCALL, None)
+def builtin(address: int, slow: Callable[..., None], fail: Callable[[int], None], name: str) -> Callable[..., None]:
+    """Wrap the function at an address.
+
+    What the function does not take goes to `slow`, keywords too; a status that is not 0 to `fail`, which raises.
+    """
+    definition = MethodDef(name.encode(errors="replace"), address, _FASTCALL_KEYWORDS, None)
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.POINTER(MethodDef), ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
-    owner = _Owner(slow, definition)
+    owner = Owner(slow, fail, definition)
     made: Callable[..., None] = make(ctypes.byref(definition), owner, None)
     return made
 
 
-class _Owner:
+class Owner:
     """Keeps a method definition alive for as long as its function, and passes calls on."""
 
-    __slots__ = ("definition", "slow")
+    __slots__ = ("definition", "fail", "slow")
 
-    def __init__(self, slow: Callable[..., None], definition: MethodDef) -> None:
+    def __init__(self, slow: Callable[..., None], fail: Callable[[int], None], definition: MethodDef) -> None:
         self.slow = slow
+        self.fail = fail
         self.definition = definition
 
-    def __call__(self, *args: Any, **status: Any) -> None:
-        self.slow(*args, **status)
+    def __call__(self, *args: Any, **named: Any) -> None:
+        if len(args) == 2 and args[0] is STATUS:
+            self.fail(args[1])
+        else:
+            self.slow(*args, **named)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tensorlang import config
 from tensorlang.errors import ArgumentError, TargetError
+from tensorlang.ir.overflow import SizeCheck
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
 from tensorlang.names import Explained
@@ -17,7 +18,7 @@ from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
 from tensorlang.runtime.timer import Stopwatch, TimeEvaluator, host_clock
-from tensorlang.target.spec import GPU_KINDS, Target
+from tensorlang.target.spec import Target
 
 
 class Launch(Protocol):
@@ -25,6 +26,9 @@ class Launch(Protocol):
 
     def __call__(self, arrays: Sequence[Any], sizes: Sequence[int]) -> None: ...
 
+
+_LONG = 2**31
+"""Loops of so many iterations are not begun where there is nothing to write: most of a day may pass in empty ones."""
 
 Fast = Callable[[Callable[..., None]], Callable[..., None]]
 """Makes a quicker entry from the one that checks in Python, which it calls with whatever it does not take."""
@@ -49,7 +53,8 @@ class Executable(Explained):
     what does not fit.
     `signature` is what the caller passes, if not `kernel.params`. `sources` gives the text of each stage by name,
     besides `loops`; `fast` an entry that does the checks of plain NumPy arguments itself; `memory`
-    counts scratch memory; `convert` makes an array of an argument; `stopwatch` times calls.
+    counts scratch memory; `convert` makes an array of an argument; `stopwatch` times calls; `exact` tells sizes that
+    are too large, if not the kernel itself.
     """
 
     # The slot of the entry is named so that a call finds it without a Python function between.
@@ -68,6 +73,7 @@ class Executable(Explained):
         memory: MemoryOf | None = None,
         convert: Callable[[Any], CheckedArray] = as_array,
         stopwatch: Stopwatch = host_clock,
+        exact: SizeCheck | None = None,
     ) -> None:
         self.kernel = kernel
         self.target = target
@@ -75,15 +81,23 @@ class Executable(Explained):
         self._sources = dict(sources or {})
         self._memory = memory
         self._stopwatch = stopwatch
-        check = ArgumentCheck(kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs, convert)
+        check = ArgumentCheck(
+            kernel.name,
+            self.signature,
+            kernel.params,
+            kernel.sizes,
+            kernel.outputs,
+            convert,
+            exact or SizeCheck(kernel),
+        )
         # By text: a size is an int32 where the caller declared it, and an index in the kernel.
         quick = fast if list(map(str, self.signature)) == list(map(str, kernel.params)) else None
         self.__call__ = _entry(launch, check, quick)
 
-    def require(self, facts: Sequence[FactCheck]) -> Executable:
-        """Test facts about arguments on each call that runs with TENSORLANG_CHECK=1; returns the kernel itself."""
+    def require(self, facts: Sequence[FactCheck], always: bool = False) -> Executable:
+        """Test facts about arguments on each call, or those that run with TENSORLANG_CHECK=1; returns the kernel."""
         if facts:
-            self.__call__ = _tested(self.__call__, tuple(facts))
+            self.__call__ = _tested(self.__call__, tuple(facts), always)
         return self
 
     def __getitem__(self, name: str) -> Executable:
@@ -119,8 +133,7 @@ class Executable(Explained):
     @property
     def imported_modules(self) -> list[DeviceModule]:
         """What runs on a device, as classic modules show it: the kernels of a GPU, and nothing for a CPU."""
-        kind = str(self.target.kind)
-        return [DeviceModule(kind, self.source)] if kind in GPU_KINDS else []
+        return [DeviceModule(str(self.target.kind), self.source)] if self.target.can.device else []
 
     def memory(self, **sizes: int) -> Memory:
         """The scratch memory that a call has in use at most, for the values of its symbolic sizes: `f.memory(n=100)`.
@@ -150,15 +163,15 @@ class Executable(Explained):
         return f"Executable({self.entry_name}({params}), target={str(self.target)!r})"
 
 
-def _tested(entry: Callable[..., None], facts: Sequence[FactCheck]) -> Callable[..., None]:
+def _tested(entry: Callable[..., None], facts: Sequence[FactCheck], always: bool) -> Callable[..., None]:
     """An entry that tests facts first; arguments of the wrong number or kind are left to the entry to refuse."""
 
-    def tested(*args: Any) -> None:
-        if config.get("check"):
+    def tested(*args: Any, **named: Any) -> None:
+        if always or config.get("check"):
             for fact in facts:
                 if fact.position < len(args):
                     fact(args[fact.position])
-        entry(*args)
+        entry(*args, **named)
 
     return tested
 
@@ -166,13 +179,19 @@ def _tested(entry: Callable[..., None], facts: Sequence[FactCheck]) -> Callable[
 def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[..., None]:
     """What a call runs. With a fast entry, other kinds of arrays become plain ones and try it once more."""
 
-    def checked(*args: Any) -> None:
-        launch(*check(args))
+    def checked(*args: Any, **named: Any) -> None:
+        if named:
+            check.refuse_names(named)
+        arrays, sizes = check(args)
+        if max(sizes, default=0) < _LONG or not check.writes_nothing(arrays):
+            launch(arrays, sizes)
 
     if fast is None:
         return checked
 
-    def converted(*args: Any) -> None:
+    def converted(*args: Any, **named: Any) -> None:
+        if named:
+            check.refuse_names(named)
         plain = plain_arrays(args)
         if plain is None:
             checked(*args)

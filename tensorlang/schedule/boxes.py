@@ -54,7 +54,7 @@ def boxed_tile(state: ScheduleState, derived: Derived, stage: str) -> BoxedTile:
     load = copied_load(op)
     if load is None or not isinstance(state.program[state.program.producer[load.buffer.name]], PlaceholderOp):
         why = f"bulk copies take elements of an argument as they are, and {stage} computes {_body(op)}"
-        raise BadArgument("", why, legal=["cache_read an argument, and bulk_copy that stage"])
+        raise BadArgument("", why, suggested=["cache_read an argument, and bulk_copy that stage"])
     (target,) = buffers(op)
     own: dict[str, Expr] = {axis.name: Var(axis.name, INDEX) for axis in op.axes}
     index = [to_index(substitute(i, own)) for i in load.index]
@@ -63,7 +63,7 @@ def boxed_tile(state: ScheduleState, derived: Derived, stage: str) -> BoxedTile:
     plan = derived.plans[target.name]
     if plan.buffer.scope != "shared" or plan.is_argument:
         why = f"bulk copies go to shared memory, and {stage} is in {plan.buffer.scope} memory"
-        raise BadArgument("", why, legal=[f"s[{stage!r}].set_scope('shared')"])
+        raise BadArgument("", why, suggested=[f"s[{stage!r}].set_scope('shared'); ..."])
     sides = _sides(stage, plan)
     corners = {axis.name: base for axis, base in zip(op.axes, plan.base, strict=True)}
     corner = tuple(simplify(substitute(i, corners), {}) for i in index)
@@ -94,7 +94,7 @@ def _check_index(op: ComputeOp, index: Sequence[Expr], source: Buffer) -> None:
         at = ", ".join(map(str, index))
         own = f"{op.name}[{', '.join(names)}]"
         why = f"a bulk copy keeps the dimensions in their order, and {own} is {source.name}[{at}]"
-        raise BadArgument("", why, legal=["copy without transposing, and transpose where it is read"])
+        raise BadArgument("", why, suggested=["copy without transposing, and transpose where it is read"])
     if not 1 <= len(index) <= MOST_DIMENSIONS:
         raise BadArgument("", f"a bulk copy has 1 to {MOST_DIMENSIONS} dimensions, and {source} has {len(index)}")
     size = dtypes.info(source.dtype).bytes
@@ -103,7 +103,7 @@ def _check_index(op: ComputeOp, index: Sequence[Expr], source: Buffer) -> None:
         inner = prod(constant(e) or 0 for e in source.shape[k:]) * size
         if row is not None and inner % ALIGNMENT:
             why = f"rows of {source} are {inner} bytes apart, and a bulk copy takes multiples of {ALIGNMENT}"
-            raise BadArgument("", why, legal=["pad the rows of the argument", "leave bulk_copy out"])
+            raise BadArgument("", why, suggested=["pad the rows of the argument", "leave bulk_copy out"])
 
 
 def _check_zeros(state: ScheduleState, op: ComputeOp, index: Sequence[Expr], source: Buffer) -> None:
@@ -130,7 +130,7 @@ def _check_zeros(state: ScheduleState, op: ComputeOp, index: Sequence[Expr], sou
     left_out = f"{namer.prefix()}{{ [{space}] : {where} and not ({taken}) }}"
     if not (exact and seen) or not isl.make_set(left_out).is_empty():
         why = f"a bulk copy has zeros outside of {source.name}, and {op.name} also where not {body.cond}"
-        raise BadArgument("", why, legal=["compute the zeros in a stage that reads the copy"])
+        raise BadArgument("", why, suggested=["compute the zeros in a stage that reads the copy"])
 
 
 def _sides(stage: str, plan: BufferPlan) -> tuple[int, ...]:
@@ -139,11 +139,13 @@ def _sides(stage: str, plan: BufferPlan) -> tuple[int, ...]:
     sides = [constant(extent) for extent in plan.buffer.shape[lead:]]
     if plan.copies or plan.lanes or any(plan.moduli[lead:]):
         why = f"the tile of {stage} is folded, or not in one piece; a bulk copy fills all of it"
-        raise BadArgument("", why, legal=[f"s[{stage!r}].pipeline(stages) in place of rolling_buffer or fold_storage"])
+        raise BadArgument(
+            "", why, suggested=[f"s[{stage!r}].pipeline(stages) in place of rolling_buffer or fold_storage"]
+        )
     if any(side is None for side in sides):
         shape = ", ".join(map(str, plan.buffer.shape[lead:]))
         why = f"a bulk copy has a tile of constant size, and {stage} has [{shape}]"
-        raise BadArgument("", why, legal=["compute_at first, where the tile has a constant size"])
+        raise BadArgument("", why, suggested=["compute_at first, where the tile has a constant size"])
     return tuple(side for side in sides if side is not None)
 
 
@@ -159,12 +161,12 @@ def _box(buffer: Buffer, sides: tuple[int, ...]) -> tuple[int, ...]:
     count = prod(sides) // prod(box)
     if count > _MOST_BOXES:
         why = f"{whole} would take {count} bulk copies of {'x'.join(map(str, box))}, and at most {_MOST_BOXES} are made"
-        raise BadArgument("", why, legal=[f"sides of at most {MOST_SIDE}, or multiples of it"])
+        raise BadArgument("", why, suggested=[f"sides of at most {MOST_SIDE}, or multiples of it"])
     apart = _ATOM_ROWS * inner * size if buffer.swizzled else _DESTINATION
     if prod(box) * size % apart:
         wanted = f"{_ATOM_ROWS} rows" if buffer.swizzled else f"{_DESTINATION} bytes"
         why = f"bulk copies of {whole} have {prod(box) * size} bytes, and must have multiples of {wanted}"
-        raise BadArgument("", why, legal=["larger tiles"])
+        raise BadArgument("", why, suggested=["larger tiles"])
     return tuple(box)
 
 
@@ -179,8 +181,8 @@ def _inner(buffer: Buffer, side: int, whole: str) -> int:
     if buffer.swizzled and row not in SPANS:
         why = f"rows of {whole} are {row} bytes, and a swizzled bulk copy takes {', '.join(map(str, SPANS))}"
         tiles = f"tiles of {SPANS[-1] // size} {buffer.dtype} along the last dimension"
-        raise BadArgument("", why, legal=[tiles, f"s[{buffer.name!r}].swizzle(panels=True)"])
+        raise BadArgument("", why, suggested=[tiles, f"s[{buffer.name!r}].swizzle(panels=True); ..."])
     if side > MOST_SIDE:
         why = f"rows of {whole} are {side} elements, and a bulk copy takes at most {MOST_SIDE}"
-        raise BadArgument("", why, legal=["smaller tiles along the last dimension"])
+        raise BadArgument("", why, suggested=["smaller tiles along the last dimension"])
     return side

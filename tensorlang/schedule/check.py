@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -20,6 +21,7 @@ from tensorlang.errors import (
 )
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.limits import DEEPEST
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.coverage import Gap, first_instance, uncovered, unwritten
 from tensorlang.polyhedral.folding import Overwritten, overwritten
@@ -59,7 +61,7 @@ class OutOfReach:
             "",
             f"{self.statement.name} reads {self.read.array} {where}",
             witness=first_instance(self.scop, self.statement, self.read),
-            legal=_searched(partial(legal_places, state, self.producer.name)),
+            suggested=_searched(partial(legal_places, state, self.producer.name)),
         )
 
 
@@ -77,7 +79,7 @@ class Renewed:
         assert attach is not None
         where = f"the loop {attach.axis} of {attach.stage}"
         why = f"{self.updater} updates {self.array} in place, which {where} would compute anew in each iteration"
-        return BadArgument("", why, legal=[f"s[{self.producer.name!r}].compute_root()"])
+        return BadArgument("", why, suggested=[f"s[{self.producer.name!r}].compute_root()"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Uncovered:
         if state.stages[producer].predicates:
             word, legal = "store", lambda: [f"a predicate that holds for {element}"]
         why = f"{self.gap.reader} reads {element}, which {producer} does not {word}"
-        return UncoveredRead("", why, witness=self.gap.witness, legal=legal)
+        return UncoveredRead("", why, witness=self.gap.witness, suggested=legal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Incomplete:
         """The error to raise."""
         element = self.gap.witness.element
         why = f"{element} would not be written, and all of {self.gap.array} is needed"
-        return UncoveredRead("", why, witness=self.gap.witness, legal=["compute and store all of it"])
+        return UncoveredRead("", why, witness=self.gap.witness, suggested=["compute and store all of it"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class Untiled:
 
     def error(self, state: ScheduleState) -> ScheduleError:
         """The error to raise."""
-        return BadArgument("", self.mismatch.why, legal=self.mismatch.legal)
+        return BadArgument("", self.mismatch.why, suggested=self.mismatch.suggested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ class Lost:
             "",
             f"{lost.writer} overwrites the memory of {lost.witness.element} before {lost.reader} has read it",
             witness=lost.witness,
-            legal=["keep more of the array in memory, or leave the loop around it sequential"],
+            suggested=["keep more of the array in memory, or leave the loop around it sequential"],
         )
 
 
@@ -163,18 +165,37 @@ def check_placed(state: ScheduleState) -> None:
             why = f"{name} is to be computed at {axis} of {host}, but {readers}, which reads it, is not computed there"
             last_first = reversed(others)
             inside = "; ".join(f"s[{r!r}].compute_at(s[{host!r}], {axis!r})" for r in last_first)
-            raise BadArgument("", why, legal=[inside, f"s[{name!r}].compute_root()"])
+            raise BadArgument("", why, suggested=[inside, f"s[{name!r}].compute_root()"])
 
 
 def verify(state: ScheduleState) -> None:
     """Prove a state legal; raise the ScheduleError that shows why it is not, and what would be."""
-    try:
-        with isl.budget(config.get("budget")):
-            fault = _fault(state)
-    except isl.BudgetExceeded:
-        raise too_complex("", "the proof") from None
+    _check_depth(state)
+    with within_budget("the proof"):
+        fault = _fault(state)
     if fault is not None:
         raise _explained(fault, state)
+
+
+@contextmanager
+def within_budget(what: str) -> Iterator[None]:
+    """Bound an analysis, of which `what` is the name: TooComplex, or BadArgument for numbers beyond 64 bits."""
+    try:
+        with isl.budget(config.get("budget")):
+            yield
+    except isl.NumberTooLarge as error:
+        raise BadArgument("", str(error)) from None
+    except isl.BudgetExceeded:
+        raise too_complex("", what) from None
+
+
+def _check_depth(state: ScheduleState) -> None:
+    for stage in state.stages.values():
+        deepest = max(map(len, stage.places.values()), default=0)
+        if deepest > DEEPEST:
+            raise TooComplex(
+                "", f"{stage.name} would run in {deepest} loops, one in the other; at most {DEEPEST} can be"
+            )
 
 
 def _explained(fault: Fault, state: ScheduleState) -> ScheduleError:
@@ -191,7 +212,7 @@ def too_complex(asked: str, what: str) -> TooComplex:
     return TooComplex(
         asked,
         f"{what} needs more than {config.get('budget')} isl operations",
-        legal=["use fewer nested splits, or constant instead of symbolic sizes; or raise TENSORLANG_BUDGET"],
+        suggested=["use fewer nested splits, or constant instead of symbolic sizes; or raise TENSORLANG_BUDGET"],
     )
 
 
@@ -316,7 +337,7 @@ def _refusal(state: ScheduleState, derived: Derived, broken: Sequence[Violation]
     def others() -> list[str]:
         return [f"s[{stage!r}].{word}({a!r}{thread})" for a in _free_axes(state, stage, axis)]
 
-    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, legal=_searched(others))
+    return IllegalParallel("", "\n".join([why, *notes]), witness=witness, suggested=_searched(others))
 
 
 def _searched(search: Callable[[], list[str]]) -> Callable[[], list[str]]:

@@ -19,19 +19,22 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from tensorlang import config
-from tensorlang.errors import InternalError, RecordError, ScheduleError, TargetError
+from tensorlang.config import SettingError
+from tensorlang.errors import MissingDependency, RecordError, ScheduleError, TensorlangError
+from tensorlang.limits import for_a_record
 from tensorlang.location import caller
 from tensorlang.names import lookup
+from tensorlang.schedule.recorded import argument_bytes, reason, replay_recorded
 from tensorlang.schedule.schedule import Schedule
-from tensorlang.schedule.trace import Trace
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ExternOp
 from tensorlang.te.program import Program
-from tensorlang.words import format_count, format_threads
+from tensorlang.words import format_count, format_threads, printable
 
 T = TypeVar("T")
 K = TypeVar("K")
 
+_LONGEST = 400  # signs of what is said of one record
 _LOGGER = logging.getLogger("tensorlang")
 _UNTUNED = "or take rules: tensorlang.build(topi.schedule(outputs), [inputs, outputs])"
 _ADVICE = f"""
@@ -86,10 +89,14 @@ def in_use() -> tuple[History, ...]:
 
 @dataclass(slots=True)
 class Attempts:
-    """Records of one program, tried in turn until one can be used. `asked` is who wants it, `program` its name."""
+    """Records of one program, tried in turn until one can be used. `asked` is who wants it, `program` its name.
+
+    A record may be of anybody: whatever using it raises, it is that record's fault, and the next one is tried.
+    """
 
     asked: str
     program: str
+    argument_bytes: int = 0
     refused: list[tuple[str, Exception]] = field(default_factory=list)
 
     def first(self, found: Iterable[K], origin: Callable[[K], str], use: Callable[[K], T]) -> T | None:
@@ -99,9 +106,12 @@ class Attempts:
         """
         for record in found:
             try:
-                made = use(record)
-            except (InternalError, RecordError, ScheduleError, TargetError) as error:
-                self.refused.append((origin(record), error))
+                with for_a_record(self.argument_bytes):
+                    made = use(record)
+            except (MissingDependency, SettingError):
+                raise  # whichever record it is
+            except Exception as error:
+                self.refused.append((printable(origin(record), _LONGEST), error))
                 continue
             self.warn()
             say(f"{self.asked}: {self.program} takes {origin(record)}")
@@ -168,7 +178,7 @@ def best_if_any(s: Schedule, target: Target, asked: str) -> Schedule | None:
     """
     if _why_untunable(s.original):
         return None
-    attempts = Attempts(asked, _name(s))
+    attempts = Attempts(asked, _name(s), argument_bytes(s.original))
     for records in (*in_use(), *_store()):
         try:
             made = attempts.first(records.find(s, target), _origin, lambda known: _replayed(s, known))
@@ -196,7 +206,7 @@ def _built(
     asked: Iterable[History], s: Schedule, target: Target, build: Callable[[Schedule], T]
 ) -> tuple[T | None, Attempts]:
     """What `build` makes of the first schedule that can be used, and which were tried."""
-    attempts = Attempts("build", _name(s))
+    attempts = Attempts("build", _name(s), argument_bytes(s.original))
     for records in asked:
         made = attempts.first(records.find(s, target), _origin, lambda known: build(_replayed(s, known)))
         if made is not None:
@@ -205,7 +215,7 @@ def _built(
 
 
 def _replayed(s: Schedule, known: Known) -> Schedule:
-    made = Trace.from_json(known.steps).apply(copy.copy(s), check="final")
+    made = replay_recorded(copy.copy(s), known.steps)
     made.origin = known.origin
     return made
 
@@ -216,8 +226,10 @@ def _origin(known: Known) -> str:
 
 def _brief(error: Exception) -> str:
     """An error in a line; of a refused step what was asked and why, without the search for what else is legal."""
+    if not isinstance(error, TensorlangError):
+        return reason(error)
     words = [type(error).__name__, error.asked, error.why] if isinstance(error, ScheduleError) else [str(error)]
-    return ": ".join(filter(None, (text.partition("\n")[0] for text in words)))
+    return printable(": ".join(filter(None, (text.partition("\n")[0] for text in words))), _LONGEST)
 
 
 def _why_untunable(program: Program) -> str:
@@ -245,8 +257,8 @@ def _tell_missed(s: Schedule, target: Target) -> None:
 
 
 def warn_skipped(text: str) -> None:
-    """Warn, once at a place, of a record or a log that was not used."""
-    where = caller()
+    """Warn, once at a place, in one line, of a record or a log that was not used."""
+    where, text = caller(), printable(" ".join(text.split()))
     warnings.warn_explicit(text, RecordSkipped, where.file, where.line, registry=_warned)
 
 

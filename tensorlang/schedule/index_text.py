@@ -6,9 +6,13 @@ import ast
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 
-from tensorlang.errors import BadArgument
+from tensorlang.errors import BadArgument, DefinitionError, shown
 from tensorlang.ir.expr import Expr, Unary, Var, as_expr, binary, to_text
 
+_LONGEST = 4096
+_DEEPEST = 128
+_FAULTS = (SyntaxError, ValueError, KeyError, TypeError, DefinitionError, MemoryError, RecursionError)
+"""What reading a text may raise: Python's parser tells of too deep ones by the last two."""
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -32,19 +36,48 @@ def print_index(expr: Expr) -> str:
 
 
 def parse_index(text: str, lookup: Callable[[str], Expr]) -> Expr:
-    """Read an index expression back; BadArgument when the text is anything else."""
+    """Read an index expression back; BadArgument when the text is anything else, or too long for one."""
     try:
-        return _convert(ast.parse(text, mode="eval").body, lookup)
-    except (SyntaxError, KeyError, TypeError) as error:
-        raise BadArgument("", f"cannot read the index expression {text!r}: {error.args[0]}") from None
+        return _convert(_tree(text), lookup)
+    except _FAULTS as error:
+        raise BadArgument("", f"cannot read the index expression {shown(text)}: {_reason(error)}") from None
+
+
+def is_index(text: str) -> bool:
+    """Whether a text is an index expression, of whatever names."""
+    try:
+        _convert(_tree(text), Var)
+    except _FAULTS:
+        return False
+    return True
+
+
+def _tree(text: str) -> ast.expr:
+    """The parsed text; ValueError for one that is longer or deeper than any that a schedule needs."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has {len(text)} signs, and at most {_LONGEST} are read")
+    tree = ast.parse(text, mode="eval").body
+    waiting: list[tuple[ast.AST, int]] = [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise ValueError(f"it has more than {_DEEPEST} operations, one in the other")
+        waiting += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
+    return tree
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, DefinitionError):
+        return error.message
+    return str(error.args[0]) if error.args else "it is too deep"
 
 
 def parse_condition(text: str, lookup: Callable[[str], Expr]) -> Expr:
     """Read a condition back, comparisons of index expressions joined by and, or, not; BadArgument for anything else."""
     try:
-        return _condition(ast.parse(text, mode="eval").body, lookup)
-    except (SyntaxError, KeyError, TypeError) as error:
-        raise BadArgument("", f"cannot read the condition {text!r}: {error.args[0]}") from None
+        return _condition(_tree(text), lookup)
+    except _FAULTS as error:
+        raise BadArgument("", f"cannot read the condition {shown(text)}: {_reason(error)}") from None
 
 
 def _condition(node: ast.expr, lookup: Callable[[str], Expr]) -> Expr:

@@ -5,18 +5,30 @@ Everything else follows from the fields: the trace, replay, argument errors, and
 
 from __future__ import annotations
 
+import keyword
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from tensorlang.errors import BadArgument, RecordError
+from tensorlang.errors import BadArgument, RecordError, shown
 from tensorlang.ir.expr import Const, Expr, Var
+from tensorlang.limits import LARGEST
+from tensorlang.schedule.index_text import is_index
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.state import ScheduleState
 
 Outputs = tuple[str, ...]
+Identifier = str
+"""A name that stands in the text of a schedule as it is: a variable of Python, none of those that the text uses."""
+IndexText = str
+"""An index expression, which stands in the text of a schedule as it is."""
+_USED = ("s", "te")
+_DEEPEST = 3  # rows of numbers, of which some are decisions
+_LONGEST = 1 << 20
+_NAMED = 80
 
 
 class Primitive(Protocol):
@@ -87,6 +99,27 @@ def positive(number: int, state: ScheduleState, what: str) -> int:
     return value
 
 
+def is_identifier(name: str) -> bool:
+    """Whether a name can be that of a variable in the text of a schedule."""
+    meant = unicodedata.normalize("NFKC", name) if isinstance(name, str) else ""
+    return meant.isidentifier() and not keyword.iskeyword(meant) and meant not in _USED
+
+
+def check_numbers(step: Primitive) -> None:
+    """BadArgument for a step with a number that loops of 64 bits cannot compute with."""
+    for field in fields(step):  # type: ignore[arg-type]
+        for number in _numbers(getattr(step, field.name)):
+            if abs(number) >= LARGEST:
+                bits = number.bit_length()
+                raise BadArgument("", f"{field.name} is a number of {bits} bits, and loops compute with 64")
+
+
+def _numbers(value: Any) -> list[int]:
+    if isinstance(value, tuple):
+        return [number for part in value for number in _numbers(part)]
+    return [value] if isinstance(value, int) else []
+
+
 def argument_text(value: Any) -> str:
     """A field as Python text."""
     match value:
@@ -108,14 +141,23 @@ def _encode(value: Any) -> Any:
             return value
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: Any, depth: int = 0) -> Any:
+    """A field from JSON data; RecordError for what no step has: lists in lists in lists, endless texts, odd names."""
     match value:
-        case {"decision": str(name), "value": int(number)}:
+        case {"decision": str(name), "value": int(number)} if is_identifier(name):
             return Decision(name, number)
-        case list():
-            return tuple(_decode(v) for v in value)
-        case _:
+        case list() if depth < _DEEPEST:
+            return tuple(_decode(v, depth + 1) for v in value)
+        case None | int():
             return value
+        case str() if len(value) <= _LONGEST:
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise RecordError(f"{shown(value)} is no text: it has halves of characters") from None
+            return value
+        case _:
+            raise RecordError(f"no field of a step is {shown(value)}")
 
 
 def _key_of(step: Primitive) -> str:
@@ -132,16 +174,16 @@ def from_json(data: Mapping[str, Any]) -> Primitive:
     """Read a step back; RecordError when it is not one of ours."""
     key = data.get("step")
     if not isinstance(key, str) or key not in REGISTRY:
-        raise RecordError(f"unknown schedule step {key!r}; {nearest(str(key), REGISTRY)}")
+        raise RecordError(f"unknown schedule step {shown(key)}; {nearest(str(key)[:_NAMED], REGISTRY)}")
     cls = REGISTRY[key]
     wanted = {f.name: f.type for f in fields(cls)}
     given = {str(k): _decode(v) for k, v in data.items() if k != "step"}
     optional = {f.name for f in fields(cls) if f.default is not MISSING}
     if not wanted.keys() - optional <= given.keys() <= wanted.keys():
-        raise RecordError(f"step {key} needs the fields {sorted(wanted)}, got {sorted(given)}")
+        raise RecordError(f"step {key} needs the fields {sorted(wanted)}, got {shown(sorted(given))}")
     for name, value in given.items():
         if not _FITS[wanted[name]](value):
-            raise RecordError(f"field {name} of step {key} is {wanted[name]}, got {value!r}")
+            raise RecordError(f"field {name} of step {key} is {wanted[name]}, got {shown(value)}")
     made: Primitive = cls(**given)
     return made
 
@@ -154,7 +196,15 @@ def _is_row(value: Any) -> bool:
     return isinstance(value, tuple) and all(_is_int(x) for x in value)
 
 
+def _are(fits: Callable[[Any], bool], value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(x, str) and fits(x) for x in value)
+
+
 _FITS: dict[Any, Callable[[Any], bool]] = {
+    "Identifier": lambda v: isinstance(v, str) and is_identifier(v),
+    "IndexText": lambda v: isinstance(v, str) and is_index(v),
+    "tuple[Identifier, ...]": lambda v: _are(is_identifier, v),
+    "tuple[IndexText, ...]": lambda v: _are(is_index, v),
     "str": lambda v: isinstance(v, str),
     "int": _is_int,
     "bool": lambda v: isinstance(v, bool),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,21 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from tensorlang import config
 from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError, shown
+from tensorlang.limits import check_time
 from tensorlang.location import caller
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
-from tensorlang.schedule.check import too_complex, verify
+from tensorlang.schedule.check import too_complex, verify, within_budget
 from tensorlang.schedule.explain import checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import host_of, member_of, objects
 from tensorlang.schedule.names import absent, nearest
 from tensorlang.schedule.ownership import Declared, came_from, foreign, is_of, is_operation, owned, owners
 from tensorlang.schedule.picture import draw
-from tensorlang.schedule.primitive import Decision, Outputs, Primitive, whole
+from tensorlang.schedule.primitive import Decision, Outputs, Primitive, check_numbers, whole
 from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
 from tensorlang.schedule.proposals.repair import Refused, repaired
+from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.schedule.stage import AxisLike, Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
@@ -31,6 +34,9 @@ from tensorlang.te.axis import Axis
 from tensorlang.te.declared import declared
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
 from tensorlang.te.program import Program, canonical
+
+_MOST_SHOWN_AGAIN = 6
+"""Steps of a call that was undone as a whole, which a line repeats."""
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], strict: bool = False) -> Schedule:
@@ -84,7 +90,9 @@ class Schedule:
         self._stood_for: Sequence[tuple[Operation, Operation]] = ()
         self._state = initial_state(program)
         self._trace = Trace()
+        self._undone_to: tuple[ScheduleState, Trace] | None = None
         self.origin = ""  # the tuned record that the first steps are from, as text
+        self.tests_assumptions = False  # on every call: a record has stated them, and nobody answers for it
         fresh = _proven_at_the_end.get()
         self._proves_each_step = fresh is None
         if fresh is not None:
@@ -143,14 +151,14 @@ class Schedule:
             known = id(op) in self._names or not is_operation(op) or name not in self.program.by_name
             if not known and not came_from(op, self._handed_out.values()):
                 why = f"this {name} is an operation of another program; {name!r} names that of this schedule"
-                raise _completed(BadArgument("", why), f"s[{name}]", self._trace)
+                raise self._completed(BadArgument("", why), f"s[{name}]")
         if name not in self.program.by_name:
             name = host_of(self.program.by_name, key) or name
         if name not in self.program.by_name:  # its arrays may live on in a stage that it was fused with
             name = self.program.producer.get(name) or self.program.producer.get(f"{name}.v0", name)
         if name not in self.program.by_name:
             why = f"no stage {name!r} (inlined?); {nearest(name, self.program.by_name)}"
-            raise _completed(BadArgument("", why), f"s[{name!r}]", self._trace)
+            raise self._completed(BadArgument("", why), f"s[{name!r}]")
         return name
 
     def buffer_of(self, key: Any) -> str:
@@ -177,7 +185,7 @@ class Schedule:
         fused = {n for x in self._trace.steps if isinstance(x, p.FuseWith) for n in (x.stage, x.second)}
         if found is None or (stage and not is_of(stage, found, fused - self.program.by_name.keys())):
             own = list(self._state.stages[stage].leaves) if stage in self._state.stages else []
-            raise _completed(foreign(axis, stage, found, own), asked, self._trace)
+            raise self._completed(foreign(axis, stage, found, own), asked)
 
     def __getitem__(self, key: Any) -> Stage:
         if isinstance(key, Stage):
@@ -236,7 +244,7 @@ class Schedule:
         try:
             return Group(self, members_between(self.program, ends, starts, include_inputs))
         except ScheduleError as error:
-            raise _completed(error, f"s.create_group({ends}, {starts})", self._trace) from None
+            raise self._completed(error, f"s.create_group({ends}, {starts})") from None
 
     def rfactor(self, tensor: Any, axis: AxisLike, factor_axis: int = 0) -> Any:
         """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results."""
@@ -289,7 +297,7 @@ class Schedule:
         try:
             verify(self._state)
         except ScheduleError as error:
-            raise _completed(error, asked, self._trace) from None
+            raise self._completed(error, asked) from None
 
     def replay(self, trace: Trace, check: str = "every") -> None:
         """Apply the steps of a trace; `check` is `every` step, or the `final` state only. All or nothing."""
@@ -303,12 +311,15 @@ class Schedule:
     def advance(self, step: Primitive, check: bool) -> Outputs:
         """Apply one step, proving the result only if `check` (a caller that skips it must `verify` later)."""
         try:
-            state, made = step.apply(self._state)
+            check_time()
+            check_numbers(step)
+            with within_budget("the step"):
+                state, made = step.apply(self._state)
             if check:
                 verify(state)
         except ScheduleError as error:
             found = repaired(Refused(step, self._state, self._trace.steps, self._original), error)
-            raise _completed(found, step.text(), self._trace) from None
+            raise self._completed(found, step) from None
         self._state, self._trace = state, self._trace.then(step)
         return made
 
@@ -336,7 +347,7 @@ class Schedule:
         except ScheduleError as error:
             if error.asked:
                 raise
-            raise type(error)("s.explain(...)", error.why, where=caller(), legal=error.legal) from None
+            raise type(error)("s.explain(...)", error.why, where=caller(), suggested=error.suggested) from None
 
     def compose(self, asked: str, plan: Callable[[ScheduleState], Sequence[Primitive]]) -> list[Outputs]:
         """Apply the steps that a plan makes of the current state, all of them or none; `asked` names the plan."""
@@ -344,17 +355,59 @@ class Schedule:
             with self.all_or_none():
                 return [self.apply(step) for step in plan(self._state)]
         except ScheduleError as error:
-            raise _completed(error, asked, self._trace) from None
+            raise self._completed(error, asked) from None
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
         """Several steps as one: the first that is refused leaves the schedule as it was before all of them."""
-        before = self._state, self._trace
+        before, outermost = (self._state, self._trace), self._undone_to is None
+        self._undone_to = self._undone_to or before
         try:
             yield
         except TensorlangError:
             self._state, self._trace = before
             raise
+        finally:
+            if outermost:
+                self._undone_to = None
+
+    def again(self, fresh: bool = False) -> Schedule:
+        """A copy that goes its own way and proves each step; `fresh`: of the program as declared, without a step."""
+        made = copy.copy(self)
+        made._proves_each_step, made._undone_to = True, None
+        if fresh:
+            made._state, made._trace = initial_state(self._original), Trace()
+        return made
+
+    def _completed(self, error: ScheduleError, asked: Primitive | str) -> ScheduleError:
+        """The error with what was asked, where, after which steps, and suggestions that were tried."""
+        if error.asked:
+            return error
+        text = asked if isinstance(asked, str) else asked.text()
+        return type(error)(
+            text,
+            error.why,
+            where=caller(),
+            witness=error.witness,
+            schedule=self._trace.to_python().splitlines(),
+            suggested=lambda: error.suggested,
+            replay=self._refusal(asked).sorted,
+        )
+
+    def _refusal(self, asked: Primitive | str) -> Refusal:
+        """A refused step, on the schedule that the user has afterwards.
+
+        Of several steps as one, few are shown again; after many, lines are for the schedule that the error shows.
+        """
+        base = self.again()
+        if self._undone_to is None:
+            return Refusal(base, asked)
+        state, trace = self._undone_to
+        done = Trace(self._trace.steps[len(trace.steps) :]).to_python().splitlines()
+        if len(done) > _MOST_SHOWN_AGAIN:
+            return Refusal(base, asked)
+        base._state, base._trace = state, trace
+        return Refusal(base, asked, tuple(done))
 
     def auto_order(self, parallel: bool = False, tile: int | None = None) -> AutoOrder:
         """Bring every stage into the order that isl's scheduler proposes, by steps of the trace like any other.
@@ -427,12 +480,3 @@ def proven_at_the_end(asked: str) -> Iterator[None]:
     for schedule in fresh:
         if schedule.trace.steps:
             schedule.require_legal(asked)
-
-
-def _completed(error: ScheduleError, asked: str, trace: Trace) -> ScheduleError:
-    if error.asked:
-        return error
-    steps = trace.to_python().splitlines()
-    return type(error)(
-        asked, error.why, where=caller(), witness=error.witness, schedule=steps, legal=lambda: error.legal
-    )

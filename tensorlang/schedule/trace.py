@@ -21,6 +21,7 @@ class Replays(Protocol):
     def replay(self, trace: Trace, check: str = "every") -> None: ...
 
 
+_MOST_STEPS = 10_000
 S = TypeVar("S", bound=Replays)
 
 
@@ -63,6 +64,8 @@ class Trace:
         """Read a trace back; RecordError when it is not one."""
         if not isinstance(data, list) or not all(isinstance(d, Mapping) for d in data):
             raise RecordError(f"a trace is a list of steps, got {type(data).__name__}")
+        if len(data) > _MOST_STEPS:
+            raise RecordError(f"a trace of {len(data)} steps; at most {_MOST_STEPS} are read")
         return Trace(tuple(from_json(d) for d in data))
 
     def to_python(self) -> str:

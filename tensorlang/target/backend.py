@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.stmt import Kernel
+from tensorlang.nd import Device
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.kinds import KINDS, check_kind
 from tensorlang.target.spec import GpuLimits, Target
+
+
+@dataclass(frozen=True, slots=True)
+class TimedDevice:
+    """A device that candidates run on: its number for `tensorlang.nd`, its driver, and whether it shares the CPUs."""
+
+    place: Device
+    driver: str
+    on_cpu: bool
 
 
 @runtime_checkable
@@ -20,6 +30,15 @@ class DeviceBackend(Protocol):
 
     def limits(self, target: Target) -> GpuLimits:
         """What a block of threads may use, as the target's device tells; what is usual, where there is none."""
+
+    def resolved(self, target: Target) -> Target:
+        """The target with the architecture that code for it is made for; itself, where it has none."""
+
+    def named(self, target: Target) -> Target:
+        """The target with its device named, and that device's limits. TargetError when it is not here."""
+
+    def timed(self, target: Target) -> TimedDevice:
+        """The device of a target. TargetError when it is not here, MissingDependency for a missing package."""
 
 
 class Backend(Protocol):
@@ -46,7 +65,7 @@ class Backend(Protocol):
 def backend(kind: str) -> Backend:
     """Return the backend of a target kind; TargetError names the known ones."""
     check_kind(kind)
-    found: Backend = importlib.import_module(KINDS[kind]).BACKEND
+    found: Backend = importlib.import_module(KINDS[kind].backend).BACKEND
     if found.kind != kind:
         raise InternalError(f"the table of target kinds has {kind!r} for a backend of kind {found.kind!r}")
     return found
@@ -56,3 +75,20 @@ def with_limits(target: Target) -> Target:
     """The target with the limits of its device, if it is one of a kind that has any."""
     found = backend(target.kind)
     return replace(target, gpu=found.limits(target)) if isinstance(found, DeviceBackend) else target
+
+
+def resolved(target: Target) -> Target:
+    """The target with the architecture that code for it is made for, if it is one of a kind that has any.
+
+    Without one in its text that is the architecture of the current device, else the usual one.
+    """
+    found = backend(target.kind) if target.can.device else None
+    return found.resolved(target) if isinstance(found, DeviceBackend) else target
+
+
+def device_backend(target: Target) -> DeviceBackend:
+    """The backend of a target whose kernels run on a device."""
+    found = backend(target.kind)
+    if not isinstance(found, DeviceBackend):
+        raise InternalError(f"the backend of {target} knows no devices")
+    return found

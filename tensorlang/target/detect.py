@@ -6,6 +6,7 @@ import difflib
 import platform
 import re
 import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,8 +14,8 @@ from pathlib import Path
 from tensorlang.errors import TargetError, shown
 from tensorlang.runtime.threads import default_threads
 from tensorlang.target.cpus import CPUS, Cpu
-from tensorlang.target.gpus import CUDA, DEFAULT_CUDA, OPENCL
-from tensorlang.target.kinds import check_kind
+from tensorlang.target.gpus import CUDA, OPENCL
+from tensorlang.target.kinds import DEFAULT_CUDA, check_kind
 from tensorlang.target.spec import GpuLimits, Target
 
 _DEFAULT_CACHES = (32768, 1048576, 33554432)
@@ -22,13 +23,8 @@ _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "
 _FOREIGN_TRIPLE = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 _GENERIC = {"x86_64": "x86-64", "aarch64": "generic"}
 _BLOCK = ("-max_num_threads", "-max_shared_memory_per_block")
-_OPTIONS = {
-    "llvm": ("-mcpu", "-mattr", "-mtriple", "-num-cores"),
-    "interpreter": ("-num-cores", *_BLOCK),
-    "cuda": ("-arch", *_BLOCK),
-    "opencl": ("-device", *_BLOCK),
-}
-"""The options that a kind of target takes."""
+THIS_MACHINE = "llvm"
+"""The text of the target that is this machine's CPU."""
 
 
 def parse(text: str | Target | None = None) -> Target:
@@ -43,7 +39,7 @@ def parse(text: str | Target | None = None) -> Target:
     TargetError names what is wrong.
     """
     if text is None:
-        text = Target.current() or "llvm"
+        text = Target.current() or THIS_MACHINE
     if isinstance(text, Target):
         return text
     if not isinstance(text, str):
@@ -53,13 +49,8 @@ def parse(text: str | Target | None = None) -> Target:
         raise TargetError("an empty target; write for instance 'llvm' or 'llvm -mcpu=haswell'")
     kind = words[0]
     check_kind(kind)
-    options = _options(kind, words[1:])
-    if kind in ("cuda", "opencl"):
-        return _gpu(kind, options)
-    cores = _cores(options.get("-num-cores"))
-    if kind == "interpreter":
-        return Target("interpreter", cores=cores, gpu=_limited(GpuLimits(), options))
-    return _llvm(options, cores)
+    taken, target_of = _TEXTS[kind]
+    return target_of(_options(kind, taken, words[1:]))
 
 
 @cache
@@ -108,7 +99,7 @@ def cache_sizes() -> tuple[int, ...]:
     return tuple(sizes[level] for level in sorted(sizes)) or _DEFAULT_CACHES
 
 
-def _llvm(options: dict[str, str], cores: int) -> Target:
+def _llvm(options: dict[str, str]) -> Target:
     triple, features = options.get("-mtriple", ""), options.get("-mattr", "")
     if triple:
         architecture = _ARCHITECTURES.get(triple.split("-")[0])
@@ -126,18 +117,36 @@ def _llvm(options: dict[str, str], cores: int) -> Target:
     have = _changed(cpu.features, features)
     wide = 64 if "avx512f" in have else 32 if "avx2" in have else 16
     registers = 32 if "avx512f" in have or architecture == "aarch64" else 16
+    cores = _cores(options)
     return Target("llvm", triple, cpu.name, features, wide, registers, cores, cache_sizes())
 
 
-def _gpu(kind: str, options: dict[str, str]) -> Target:
-    """A GPU by its architecture or by its name; the one of this machine, or of the arrays, where none is given."""
-    name = options.get("-arch", options.get("-device", ""))
-    if kind == "cuda" and name and name not in CUDA:
+def _interpreter(options: dict[str, str]) -> Target:
+    return Target("interpreter", cores=_cores(options), gpu=_limited(GpuLimits(), options))
+
+
+def _cuda(options: dict[str, str]) -> Target:
+    """A GPU by its architecture; that of this machine, or of the arrays, where none is given."""
+    name = options.get("-arch", "")
+    if name and name not in CUDA:
         near = difflib.get_close_matches(name, CUDA, n=2)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise TargetError(f"unknown architecture -arch={name}; known: {', '.join(CUDA)}{hint}")
-    limits = OPENCL if kind == "opencl" else CUDA[name or DEFAULT_CUDA]
-    return Target(kind, cpu=name, gpu=_limited(limits, options))
+    return Target("cuda", cpu=name, gpu=_limited(CUDA[name or DEFAULT_CUDA], options))
+
+
+def _opencl(options: dict[str, str]) -> Target:
+    """A device by a part of its name."""
+    return Target("opencl", cpu=options.get("-device", ""), gpu=_limited(OPENCL, options))
+
+
+_TEXTS: Mapping[str, tuple[Sequence[str], Callable[[dict[str, str]], Target]]] = {
+    "llvm": (("-mcpu", "-mattr", "-mtriple", "-num-cores"), _llvm),
+    "interpreter": (("-num-cores", *_BLOCK), _interpreter),
+    "cuda": (("-arch", *_BLOCK), _cuda),
+    "opencl": (("-device", *_BLOCK), _opencl),
+}
+"""The options that a kind of target takes, and what makes a target of them."""
 
 
 def _limited(limits: GpuLimits, options: dict[str, str]) -> GpuLimits:
@@ -154,8 +163,7 @@ def _limit(options: dict[str, str], name: str, otherwise: int) -> int:
     return int(text)
 
 
-def _options(kind: str, words: list[str]) -> dict[str, str]:
-    known = _OPTIONS[kind]
+def _options(kind: str, known: Sequence[str], words: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -169,7 +177,8 @@ def _options(kind: str, words: list[str]) -> dict[str, str]:
     return found
 
 
-def _cores(text: str | None) -> int:
+def _cores(options: dict[str, str]) -> int:
+    text = options.get("-num-cores")
     if text is None:
         return default_threads()
     if not text.isdecimal() or int(text) < 1:

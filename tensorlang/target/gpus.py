@@ -35,9 +35,6 @@ CUDA: dict[str, GpuLimits] = {
 }
 """CUDA architectures: CUDA C++ Programming Guide, technical specifications per compute capability."""
 
-DEFAULT_CUDA = "sm_80"
-"""The architecture whose limits hold where no architecture is named and there is no device to ask."""
-
 _MULTIPROCESSORS = {
     "sm_75": 40,
     "sm_80": 108,
@@ -58,4 +55,4 @@ def multiprocessors(target: Target) -> int | None:
 
     T4, A100, GeForce 3090, Orin, GeForce 4090, H100, B200, GeForce 5090, by the vendor's data sheets.
     """
-    return _MULTIPROCESSORS.get(target.cpu.rstrip("a") or DEFAULT_CUDA) if target.kind == "cuda" else None
+    return _MULTIPROCESSORS.get(target.architecture.rstrip("a"))

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from tensorlang.errors import RecordError, TargetError
+from tensorlang.target.kinds import Capabilities, capabilities, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,6 @@ class GpuLimits:
             raise TypeError(f"the limits of a GPU are an object, got {data!r}")
         values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in data.items()}
         return GpuLimits(**values)
-
-
-GPU_KINDS = ("cuda", "opencl")
-"""Kinds of targets that run blocks of threads."""
-_CPU_OPTIONS = {"cuda": "-arch", "opencl": "-device"}
 
 
 class TargetKind(str):
@@ -108,7 +104,20 @@ class Target:
     @property
     def keys(self) -> tuple[str, ...]:
         """What the target is, in classic te's words: its kind and `gpu`, or `cpu`."""
-        return (str(self.kind), "gpu") if self.kind in GPU_KINDS else ("cpu",)
+        return (str(self.kind), "gpu") if self.can.device else ("cpu",)
+
+    @property
+    def can(self) -> Capabilities:
+        """What the target can do: all that code outside of its own room asks of its kind."""
+        known = capabilities(str(self.kind), self.cpu if self.architecture else "")
+        bulk = known.bulk_copies or (self.gpu is not None and self.gpu.bulk_copies)
+        return known if bulk == known.bulk_copies else replace(known, bulk_copies=bulk)
+
+    @property
+    def architecture(self) -> str:
+        """The architecture whose figures hold, the one named or the usual one; empty where the kind has none."""
+        usual = kind_of(str(self.kind)).usual
+        return (self.cpu or usual) if usual else ""
 
     @property
     def max_num_threads(self) -> int:
@@ -131,7 +140,7 @@ class Target:
 
     def __str__(self) -> str:
         options = [f"-mtriple={self.triple}"] if self.triple else []
-        options += [f"{_CPU_OPTIONS.get(self.kind, '-mcpu')}={shlex.quote(self.cpu)}"] if self.cpu else []
+        options += [f"{kind_of(str(self.kind)).option}={shlex.quote(self.cpu)}"] if self.cpu else []
         options += [f"-mattr={self.features}"] if self.features else []
         return " ".join([self.kind, *options])
 

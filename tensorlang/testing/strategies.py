@@ -23,6 +23,7 @@ from tensorlang.errors import MissingDependency
 from tensorlang.ir.expr import Const, Expr
 from tensorlang.te.program import Program, canonical
 from tensorlang.te.reference import evaluate
+from tensorlang.testing.divided import divided_condition
 
 try:
     from hypothesis import strategies as st
@@ -78,13 +79,15 @@ def programs(
     max_stages: int = 3,
     max_rank: int = 3,
     max_extent: int = 9,
+    divided: bool = False,
 ) -> ProgramCase:
     """Draw a program of up to `max_stages` stages over tensors of ranks up to `max_rank`, extents up to `max_extent`.
 
     Stages are elementwise, broadcasting, transposed, stencils with guards, quasi-affine, gathers, or reductions
-    (sum, max, min, and product of integers) over one or two axes.
+    (sum, max, min, and product of integers) over one or two axes. `divided`: reductions are over what conditions leave
+    that divide axes.
     """
-    growing = _Growing(draw, draw(st.sampled_from(list(dtypes_from))), max_rank, max_extent)
+    growing = _Growing(draw, draw(st.sampled_from(list(dtypes_from))), max_rank, max_extent, divided)
     for _ in range(draw(st.integers(1, 2))):
         growing.placeholder(growing.shape())
     for _ in range(draw(st.integers(1, max_stages))):
@@ -104,6 +107,7 @@ class _Growing:
     dtype: str
     max_rank: int
     max_extent: int
+    divided: bool
     placeholders: list[te.Tensor] = field(default_factory=list)
     inputs: list[npt.NDArray[Any]] = field(default_factory=list)
     stages: list[te.Tensor] = field(default_factory=list)
@@ -144,7 +148,7 @@ class _Growing:
         """Draw one more computed tensor."""
         name = f"T{len(self.stages)}"
         shape = self.shape()
-        reduced = [self.draw(st.integers(1, 5)) for _ in range(self.pick((0, 0, 1, 2)))]
+        reduced = [self.draw(st.integers(1, 5)) for _ in range(self.pick((1, 2) if self.divided else (0, 0, 1, 2)))]
         starts = [self.pick((0, 0, 0, 3)) for _ in reduced]
         axes = [te.reduce_axis((low, low + n), f"k{d}") for d, (low, n) in enumerate(zip(starts, reduced))]
         limit = _EXACT / float(np.prod([1, *reduced]))
@@ -164,7 +168,7 @@ class _Growing:
     def reduction(self, value: Expr, axes: list[te.Axis], ranges: list[tuple[Expr, int]]) -> Expr:
         kinds = ["sum", "max", "min"] + ([] if dtypes.info(self.dtype).is_float else ["prod"])
         kind = {"sum": te.sum, "max": te.max, "min": te.min, "prod": te.prod}[self.pick(kinds)]
-        where = self.condition(ranges) if self.pick((False, False, True)) else None
+        where = self.condition(ranges) if self.divided or self.pick((False, False, True)) else None
         init = self.pick((None, None, 1))
         if kind in (te.max, te.min):  # an empty reduction of floats would be infinite, and not an exact integer
             init = 0 if where is not None else init
@@ -173,6 +177,8 @@ class _Growing:
 
     def condition(self, ranges: list[tuple[Expr, int]]) -> Expr:
         """A comparison of axes."""
+        if self.divided:
+            return divided_condition(self.pick, [a for a, _ in ranges])
         (a, n), (b, _) = self.pick(ranges), self.pick(ranges)
         bound, even = self.below(n + 1), te.any(a != b, (a + b) % 2 == 0)
         made: Expr = self.pick((a <= b, a >= b, a < bound, even))

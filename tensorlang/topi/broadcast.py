@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import te
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, same
+from tensorlang.location import caller
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.operator import Operator, Rule
 
@@ -91,6 +92,13 @@ def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "where") -> Tenso
 
 
 def _together(function: Callable[[ExprLike, ExprLike], Expr], lhs: Tensor, rhs: Tensor, name: str) -> Tensor:
+    for given in (lhs, rhs):
+        if not isinstance(given, Tensor):
+            tensor = next((t for t in (lhs, rhs) if isinstance(t, Tensor)), None)
+            word = "x" if tensor is None else tensor.name
+            with_number = f"te.compute({word}.shape, lambda *i: te.{function.__name__}({word}(*i), ...))"
+            why = f"topi.{function.__name__} takes tensors, got {type(given).__name__} {shown(given)}"
+            raise DefinitionError(f"{why}; for a number write {with_number}", caller())
     shape = broadcast_shape(name, [lhs, rhs])
     made = te.compute(shape, lambda *i: function(_element(lhs, i), _element(rhs, i)), name=name)
     assert isinstance(made, Tensor)

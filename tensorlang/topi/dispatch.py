@@ -9,7 +9,7 @@ from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.history import best_if_any
 from tensorlang.target import parse
-from tensorlang.target.spec import GPU_KINDS, Target
+from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.te.program import Program
 from tensorlang.topi.elementwise import schedule_elementwise
@@ -46,7 +46,7 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     """
     wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
     machine = parse(target)
-    s = schedule_of_plain(wanted) if machine.kind in GPU_KINDS else create_schedule(wanted)
+    s = schedule_of_plain(wanted) if machine.can.device else create_schedule(wanted)
     known = best_if_any(s, machine, "topi.schedule") if tuned else None
     if known is not None:
         return known
@@ -55,7 +55,7 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
 
 
 def _apply_rules(s: Schedule, machine: Target) -> None:
-    program, on_gpu = s.program, machine.kind in GPU_KINDS
+    program, on_gpu = s.program, machine.can.device
     tags = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp) and op.tag in RULES}
     taken: set[str] = set()
     with s.proven_together("topi.schedule(...)"):

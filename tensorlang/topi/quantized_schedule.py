@@ -49,7 +49,7 @@ _EVEN = 0.9
 
 def dot_instruction(data: str, weight: str, target: Target) -> TensorIntrin | None:
     """The widest instruction of a target that multiplies data and weights of these dtypes."""
-    return _found(data, weight, target) if target.kind == "llvm" else None
+    return _found(data, weight, target) if target.can.native else None
 
 
 @cache

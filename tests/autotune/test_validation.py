@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tensorlang.autotune import TuningRecord, create_task
+from tensorlang.autotune import TuningRecord, create_task, explain
 from tensorlang.autotune.importers.programs import sources_from
 from tensorlang.autotune.templates.task import template_task
 from tensorlang.autotune.validation import Outcome, validate
+from tensorlang.errors import RecordError
 
 from .records.hand import TARGET, hand_record, record_of
 
@@ -44,7 +45,7 @@ ILLEGAL = [*hand_record().trace, {"step": "parallel", "stage": "C", "axis": "k"}
     ],
 )
 def test_a_record_is_judged_on_its_program(record: TuningRecord, outcome: Outcome, why: str) -> None:
-    (found,) = validate([record])
+    (found,) = validate([record], run_files=True)
     assert (found.outcome, found.record) == (outcome, record)
     assert why in found.why
     assert found.sound == (outcome in (Outcome.LEGAL, Outcome.UNKNOWN))
@@ -53,17 +54,17 @@ def test_a_record_is_judged_on_its_program(record: TuningRecord, outcome: Outcom
 
 def test_a_users_function_is_called_again() -> None:
     task = create_task(f"{OPERATORS}:max_of_min", (7, 19, 5, "int32"), TARGET, threads=1)
-    (found,) = validate([record_of(task)])
+    (found,) = validate([record_of(task)], run_files=True)
     assert found.outcome is Outcome.LEGAL
     fewer = replace(record_of(task), workload=replace(task.workload, args=(7,)))
-    (found,) = validate([fewer])
+    (found,) = validate([fewer], run_files=True)
     assert (found.outcome, "cannot be made again" in found.why) == (Outcome.UNKNOWN, True)
 
 
 def test_a_users_template_is_called_again() -> None:
     task = template_task(f"{Path(__file__).parent / 'templates' / 'programs.py'}:matmul", (16, 16, 8), TARGET, 1)
     assert task is not None
-    (found,) = validate([record_of(task.task)])
+    (found,) = validate([record_of(task.task)], run_files=True)
     assert found.outcome is Outcome.LEGAL
 
 
@@ -71,7 +72,7 @@ def test_a_users_template_is_called_again() -> None:
 def test_a_file_that_has_moved_is_named(word: str) -> None:
     task = create_task(f"{OPERATORS}:max_of_min", (7, 19, 5, "int32"), TARGET, threads=1)
     moved = replace(record_of(task), workload=replace(task.workload, name="old.py:max_of_min"))
-    (lost,) = validate([moved])
+    (lost,) = validate([moved], run_files=True)
     assert lost.outcome is Outcome.UNKNOWN
     assert lost.why.endswith("no such file: old.py; if the file has moved, say where it is (--program FILE.py)")
     (found,) = validate([moved], sources_from([word.format(new=OPERATORS)]))
@@ -92,3 +93,17 @@ def test_an_operator_of_the_library_is_not_replaced(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text("def matmul(*sizes):\n    raise RuntimeError\n")
     assert [v.outcome for v in validate([hand_record()], sources_from([str(own)]))] == [Outcome.LEGAL]
+
+
+def test_a_file_that_a_record_names_is_run_only_when_somebody_asks(tmp_path: Path) -> None:
+    mark, own = tmp_path / "ran", tmp_path / "own.py"
+    own.write_text(f"open({str(mark)!r}, 'w')\n")
+    record = _with_workload(hand_record(), name=f"{own}:f")
+    (found,) = validate([record])
+    assert found.outcome is Outcome.UNKNOWN
+    assert "which is not run unless you ask for it (--run-files, --program)" in found.why
+    with pytest.raises(RecordError, match="no timed record of a program that can be made again here"):
+        explain([record])
+    assert not mark.exists()
+    (found,) = validate([record], run_files=True)
+    assert mark.exists()

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from tensorlang.autotune import Status, TuningRecord, create_task, read_log
+from tensorlang.autotune.records import log as logs
 from tensorlang.autotune.records.record import BY_STATUS
 from tensorlang.cli.main import main
 
-from ..autotune.records.hand import hand_record, record_of, write_log
+from ..autotune.records.hand import FullDisk, hand_record, record_of, write_log
 
 SMALL = hand_record((8, 8, 8), 1e-6)
 FAILED = replace(SMALL, status=Status.CRASH, seconds=(), error="killed by SIGSEGV", verdict=BY_STATUS)
@@ -137,12 +138,15 @@ def test_export_and_import(log: Path, tmp_path: Path, own_store: Path, run: Runn
     assert "unknown format 'cards'; there are " in (run("import", log, "--format", "cards", code=2), run.err)[1]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_tuner_whose_disk_is_full_says_so_and_stops(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tuner_whose_disk_is_full_says_so_and_stops(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "os", FullDisk())
+    log = tmp_path / "log.jsonl"
     with pytest.raises(SystemExit) as stop:
-        main(["tune", "matmul", "--shape", "24,40,16", "--threads", "1", "--trials", "2", "--log", "/dev/full"])
+        main(["tune", "matmul", "--shape", "24,40,16", "--threads", "1", "--trials", "2", "--log", str(log)])
     assert stop.value.code == 2
-    wanted = "error: cannot write /dev/full: No space left on device; the records before this one are whole"
+    wanted = f"error: cannot write {log}: No space left on device; the records before this one are whole"
     assert capsys.readouterr().err.splitlines()[-1] == wanted
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tensorlang import te
 from tensorlang.errors import BadArgument, ScheduleError
 from tensorlang.schedule import Schedule
 from tensorlang.testing.check import check_schedule
@@ -22,7 +23,8 @@ class Refusal:
     """A program, legal steps, and one that must be refused.
 
     `why`: texts that the reason holds. `pair`: the witness's source and sink instances; `element`: what they share;
-    `sizes`: the witness's symbolic sizes. `legal`: the repairs, or None when the test does not name them all.
+    `sizes`: the witness's symbolic sizes. `legal`, `advice`: the repairs, as Python and in words, or None when the test
+    does not name them all.
     """
 
     make: Callable[[], Case]
@@ -34,6 +36,7 @@ class Refusal:
     element: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
     legal: tuple[str, ...] | None = None
+    advice: tuple[str, ...] | None = None
 
 
 def refused(case: Refusal) -> ScheduleError:
@@ -53,9 +56,9 @@ def refused(case: Refusal) -> ScheduleError:
     _check_witness(case, error)
     if case.legal is not None:
         assert error.legal == case.legal
+    assert case.advice is None or error.advice == case.advice
     for repair in error.legal:
-        if is_call(repair):
-            _apply(case, repair)
+        _apply(case, repair)
     return error
 
 
@@ -67,21 +70,12 @@ def prepared(case: Refusal) -> Case:
     return made
 
 
-def is_call(repair: str) -> bool:
-    """True for a repair that is whole calls on `s`, not words or a form to fill in."""
-    try:
-        lines = ast.parse(repair).body
-    except SyntaxError:
-        return False
-    calls = all(isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) for line in lines)
-    return calls and "..." not in repair
-
-
 def _apply(case: Refusal, repair: str) -> None:
     """A repair is accepted in place of the refused step, and keeps the meaning of the program."""
     s, args = prepared(case)
-    exec(repair, {"s": s})
-    check_schedule(s, args, {v.name: 5 for v in s.original.sizes}, targets=("interpreter",))
+    names: dict[str, Any] = {"s": s, "te": te, "outputs": s.outputs}
+    exec(repair, names)
+    check_schedule(names["s"], args, {v.name: 5 for v in s.original.sizes}, targets=("interpreter",))
 
 
 def _check_witness(case: Refusal, error: ScheduleError) -> None:

@@ -30,10 +30,18 @@ SPLITS = {
     "nparts bool": split("nparts must be a whole number, got False", nparts=False),
     "unknown tail": split("unknown tail 'gaurd'; there are guard, peel, perfect", factor=4, tail="gaurd"),
     "perfect factor": split(
-        "needs 3 to divide the extent of i, which is 20", "tail='guard' or tail='peel'", factor=3, tail="perfect"
+        "needs 3 to divide the extent of i, which is 20",
+        "s['C'].split('i', factor=3)",
+        "s['C'].split('i', factor=3, tail='peel')",
+        factor=3,
+        tail="perfect",
     ),
     "perfect nparts": split(
-        "needs 3 to divide the extent of i, which is 20", "tail='guard' or tail='peel'", nparts=3, tail="perfect"
+        "needs 3 to divide the extent of i, which is 20",
+        "s['C'].split('i', nparts=3)",
+        "s['C'].split('i', nparts=3, tail='peel')",
+        nparts=3,
+        tail="perfect",
     ),
     "perfect of a size": Refusal(
         lambda: chain(n),
@@ -61,14 +69,15 @@ SPLITS = {
         (lambda s: s["B"].compute_at(s["C"], "i"),),
         lambda s: s["C"].split("i", 4),
         ("B is computed at axis i of C; transform the axis before compute_at",),
-        legal=("s['B'].compute_root() first, and compute_at again afterwards",),
+        legal=("s['B'].compute_root(); s['C'].split('i', factor=4)",),
+        advice=("compute_at again afterwards",),
     ),
     "nparts of a size that a reduction writes": Refusal(
         lambda: matmul(n, m, 8),
         (),
         lambda s: s["C"].split("i", nparts=4),
         ("i has a symbolic extent", "the element that C updates would not be affine"),
-        legal=("s['C'].split('i', factor=...)",),
+        legal=("s['C'].split('i', factor=4)",),
     ),
     "sampled elsewhere": Refusal(
         chain,
@@ -85,14 +94,14 @@ LOOPS = {
         (lambda s: s["C"].split("i", 2),),
         lambda s: s["C"].fuse("i_o", "j"),
         ("only neighbours can be fused, outer first; the loops are i_o, i_i, j, k",),
-        legal=("s['C'].reorder('i_o', 'j', 'i_i')", "and then fuse"),
+        legal=("s['C'].reorder('i_o', 'j', 'i_i'); s['C'].fuse('i_o', 'j')",),
     ),
     "fuse inner first": Refusal(
         matmul,
         (),
         lambda s: s["C"].fuse("j", "i"),
         ("only neighbours",),
-        legal=("s['C'].reorder('j', 'i')", "and then fuse"),
+        legal=("s['C'].reorder('j', 'i'); s['C'].fuse('j', 'i')",),
     ),
     "fuse one axis twice": Refusal(matmul, (), lambda s: s["C"].fuse("j", "j"), ("axis j appears twice",)),
     "fuse an axis again": Refusal(matmul, (), lambda s: s["C"].fuse("i", "j", "i"), ("axis i appears twice",)),

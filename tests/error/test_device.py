@@ -14,7 +14,7 @@ from tensorlang.errors import BadArgument, IllegalParallel, OneThread, Overwritt
 from tensorlang.errors import UncoveredRead as Uncovered
 from tensorlang.testing.check import check_schedule
 from tests.error.device_programs import counts, in_place, over_time, prefix, rows, smoothed
-from tests.error.refusal import Refusal, Step, is_call, refused
+from tests.error.refusal import Refusal, Step, refused
 from tests.programs import Case, argmax, chain, diamond, matmul, two_consumers, with_extern
 
 n = te.var("n")
@@ -231,6 +231,7 @@ class Unfit:
     texts: tuple[str, ...]
     error: type[Exception] = BadArgument
     legal: tuple[str, ...] | None = None
+    advice: tuple[str, ...] = ()
 
 
 PLACES = {
@@ -244,31 +245,36 @@ PLACES = {
         rows,
         (*in_blocks(), *inside("j_o", "local"), bound("B", "j", "threadIdx.x")),
         ("its loop j is bound to threadIdx.x: other threads would not find its elements",),
-        legal=("s['B'].set_scope('shared')", "leave j unbound"),
+        legal=("s['B'].set_scope('shared')",),
+        advice=("leave j unbound",),
     ),
     "memory of a thread that several threads fill": Unfit(
         rows,
         (*in_blocks(), *inside("i_i"), bound("B", "j", "threadIdx.x")),
         ("each thread of i_i of C on threadIdx.y computes B for itself, but its loop j is bound to threadIdx.x",),
-        legal=("s['B'].set_scope('shared')", "leave j unbound"),
+        legal=("s['B'].set_scope('shared')",),
+        advice=("leave j unbound",),
     ),
     "shared memory without a block": Unfit(
         rows,
         (bound("C", "j", "threadIdx.x"), *inside("i", "shared")),
         ("B is in shared memory, which a block of threads has, and no loop around it is bound to blockIdx",),
-        legal=("bind a loop around the place where it is computed to 'blockIdx.x'",),
+        legal=(),
+        advice=("bind a loop around the place where it is computed to 'blockIdx.x'",),
     ),
     "threads inside themselves": Unfit(
         rows,
         (*in_blocks(), *inside("j_i"), bound("B", "j", "threadIdx.x")),
         ("threadIdx.x runs j_i of C and, inside it, j of B",),
-        legal=("s['B'].set_scope('shared')", "leave j of B unbound: each computes its own part"),
+        legal=("s['B'].set_scope('shared')",),
+        advice=("leave j of B unbound: each computes its own part",),
     ),
     "blocks inside themselves": Unfit(
         rows,
         (*in_blocks(), *inside("j_o"), bound("B", "j", "blockIdx.x")),
         ("blockIdx.x runs j_o of C and, inside it, j of B",),
-        legal=("leave j of B unbound: each computes its own part",),
+        legal=(),
+        advice=("leave j of B unbound: each computes its own part",),
     ),
     "a place that never comes to be": Unfit(
         diamond,
@@ -324,10 +330,11 @@ def test_refused_build(name: str) -> None:
         return
     assert caught.value.asked == "build main for cuda" and caught.value.schedule == tuple(str(s).splitlines())
     assert caught.value.where is not None and caught.value.where.file == __file__
-    assert case.legal is None or caught.value.legal == case.legal
-    for repair in filter(is_call, caught.value.legal):
+    assert case.legal is None or (caught.value.legal, caught.value.advice) == (case.legal, case.advice)
+    for repair in caught.value.legal:
         s, args = _scheduled(case)
         exec(repair, {"s": s})
+        tensorlang.lower(s, args, target="cuda")
         check_schedule(s, args, targets=("interpreter",))
 
 

@@ -79,7 +79,7 @@ LAYOUT = {
         (),
         lambda s: s["C"].transform_layout(lambda i: (i // 4, i % 4)),
         ("C is an output; transform_layout would leave it incomplete",),
-        legal=("T = s.cache_write('C', 'global'), then transform_layout on T",),
+        legal=("T = s.cache_write('C', 'global'); s[T].transform_layout(lambda i: [i // 4, i % 4])",),
     ),
     "input": Refusal(chain, (), lambda s: s["A"].transform_layout(lambda i: (i // 4, i % 4)), ("A is an input",)),
     "extern reader": Refusal(

@@ -90,6 +90,20 @@ PLACES = {
         ("C does not read B",),
         legal=("s['B'].compute_root()",),
     ),
+    "roles exchanged": Refusal(
+        two_consumers,
+        (),
+        lambda s: s["C"].compute_at(s["B"], "i"),
+        ("C is an output", "C reads B, so did you mean s['B'].compute_at(s['C'], ...)?"),
+        legal=(),
+    ),
+    "an output at another output": Refusal(
+        two_consumers,
+        (),
+        lambda s: s["C"].compute_at(s["D"], "i"),
+        ("C is an output; compute_at would leave it incomplete",),
+        legal=("T = s.cache_write('C', 'global'); s[T].compute_at(s['C'], 'i')",),
+    ),
     "an input as host": Refusal(
         chain, (), lambda s: s["B"].compute_at(s["A"], "i"), ("A is an input: it has no loops",)
     ),
@@ -116,7 +130,7 @@ PLACES = {
         (),
         lambda s: s["E"].compute_at(s["D"], "i"),
         ("E is an output; compute_at would leave it incomplete",),
-        legal=("T = s.cache_write('E', 'global'), then compute_at on T",),
+        legal=("s['D'].compute_at(s['E'], 'i')",),
     ),
     "an output that another reads": Refusal(
         two_consumers, (), lambda s: s["C"].compute_at(s["D"], "i"), ("C is an output; compute_at",)
@@ -153,7 +167,7 @@ INLINE = {
         (),
         lambda s: s["C"].compute_inline(),
         ("C is an output; compute_inline would leave it incomplete",),
-        legal=("T = s.cache_write('C', 'global'), then compute_inline on T",),
+        legal=("T = s.cache_write('C', 'global'); s[T].compute_inline()",),
     ),
     "an output that another stage reads": Refusal(
         two_consumers, (), lambda s: s["D"].compute_inline(), ("D is an output",)

@@ -32,7 +32,7 @@ RFACTOR = {
         (),
         lambda s: s.rfactor("B", "k"),
         ("rfactor needs a constant extent, and k has a symbolic one",),
-        legal=("s['B'].split('k', factor=...), then rfactor the inner axis",),
+        legal=("outer, inner = s['B'].split('k', factor=4); s.rfactor('B', inner, 0)",),
     ),
     "blocks of a symbolic extent": Refusal(
         lambda: row_sum(m, n),

@@ -43,7 +43,8 @@ CACHE_WRITE = {
         (lambda s: s["C"].split("k", 2),),
         lambda s: s.cache_write("C", "local"),
         ("cache_write must come first: axis k_o was transformed",),
-        legal=("cache_write before other steps",),
+        legal=(),
+        advice=("cache_write before other steps",),
     ),
     "after a reduce axis was unrolled": Refusal(
         matmul, (lambda s: s["C"].unroll("k"),), lambda s: s.cache_write("C", "local"), ("axis k was transformed",)
@@ -71,7 +72,7 @@ SET_SCOPE = {
         (),
         lambda s: s["D"].set_scope("local"),
         ("D is an output; set_scope would leave it incomplete",),
-        legal=("T = s.cache_write('D', 'global'), then set_scope on T",),
+        legal=("T = s.cache_write('D', 'global'); s[T].set_scope('local')",),
     ),
     "input": Refusal(row_sum, (), lambda s: s["A"].set_scope("local"), ("no stage 'A'",)),
 }

@@ -136,7 +136,7 @@ REFUSALS = {
         (lambda s: s.cache_read("A", "local", ["C"]), lambda s: s["A.local"].compute_at(s["C"], "j")),
         lambda s: s["C"].peel("i", 1),
         ("A.local is computed at axis j of C, which would be there twice",),
-        legal=("s['A.local'].compute_root() first",),
+        legal=("s['A.local'].compute_root(); s['C'].peel('i', first=1)",),
     ),
     "peel after fusing symbolic axes": Refusal(
         transposed,

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from tensorlang import lower, te
 from tensorlang.errors import InternalError
-from tensorlang.lowering.implemented import check_implemented
-from tensorlang.lowering.pipeline import LOOP_PASSES
-from tensorlang.lowering.tensorize import with_tiles
+from tensorlang.lowering.implemented import check_implemented, parts_of
+from tensorlang.lowering.kernel import make_kernel
+from tensorlang.lowering.pipeline import CPU_PASSES
+from tensorlang.lowering.tensorize import Scanned, with_tiles
 from tensorlang.schedule.derive import derive
 from tensorlang.testing import check_schedule
 from tests.intrinsics import tile_matmul
@@ -69,20 +70,25 @@ def test_plain_statements_are_taken_over_with_the_indices_of_the_tile() -> None:
 
 
 def test_a_call_that_misses_part_of_the_stage_is_found() -> None:
-    s, _ = rows(19)
+    s, args = rows(19)
     derived = derive(s.state)
     scanned = with_tiles(s.state, derived)
-    passes = [function for _, function in LOOP_PASSES]
-    check_implemented(derived, scanned, passes)
+    names = [a.name for a in args if isinstance(a, te.Tensor)]
+
+    def check(broken: Scanned) -> None:
+        kernel = make_kernel(s.state, derived, broken, names, "main")
+        for _, function in CPU_PASSES:
+            kernel = function(kernel)
+        check_implemented(kernel, derived.scop, parts_of(kernel))
+
+    check(scanned)
     number, plan = next((k, p) for k, p in scanned.tiles.items() if p.variants == ("update",))
     (part,) = plan.covered
     short = replace(part, inner=tuple(replace(loop, extent=loop.extent - 1) for loop in part.inner))
-    broken = replace(scanned, tiles={**scanned.tiles, number: replace(plan, covered=(short,))})
     with pytest.raises(InternalError, match="the generated code does not run C at"):
-        check_implemented(derived, broken, passes)
-    twice = replace(scanned, tiles={**scanned.tiles, number: replace(plan, covered=(part, part))})
+        check(replace(scanned, tiles={**scanned.tiles, number: replace(plan, covered=(short,))}))
     with pytest.raises(InternalError, match="runs an instance of C twice"):
-        check_implemented(derived, twice, passes)
+        check(replace(scanned, tiles={**scanned.tiles, number: replace(plan, covered=(part, part))}))
 
 
 ORDERS = st.permutations(["i_i", "j_i", "k_i"])

@@ -53,7 +53,7 @@ def test_a_gap_becomes_an_error_with_places() -> None:
     s = stencil(18).s
     error = Uncovered(gap).error(s.state)
     assert "C reads B[0], which B does not compute there" in error.why
-    assert error.legal == ("s['B'].compute_root()", "s['B'].compute_at(s['C'], 'i')")
+    assert error.suggested == ("s['B'].compute_root()", "s['B'].compute_at(s['C'], 'i')")
 
 
 def test_a_write_that_isl_cannot_see_covers_nothing() -> None:

@@ -14,7 +14,8 @@ from tensorlang.ir.construct import array
 from tensorlang.ir.expr import Const, Expr, substitute
 from tensorlang.ir.stmt import For, If, Seq, Stmt, Store
 from tensorlang.polyhedral.affine_text import evaluate
-from tensorlang.polyhedral.scan import invisible, scan, schedule_text
+from tensorlang.polyhedral.scan import invisible, scan
+from tensorlang.polyhedral.schedule_text import schedule_text
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import Derived

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tensorlang import te
+from tensorlang import lower, te
 from tensorlang.errors import IllegalParallel
 from tensorlang.ir.expr import Expr
-from tensorlang.polyhedral.affine_text import least
+from tensorlang.polyhedral.affine_text import Namer, least
 
 
 def test_a_counter_example_names_sizes_that_can_be() -> None:
@@ -44,3 +44,21 @@ def test_a_counter_example_names_sizes_that_can_be() -> None:
 )
 def test_only_what_cannot_be_negative_counts_so(expr: Expr, low: int | None) -> None:
     assert least(expr) == low
+
+
+def test_a_product_is_one_size_however_it_is_written() -> None:
+    n, m = te.var("n"), te.var("m")
+    namer = Namer(frozenset({"n", "m"}))
+    assert namer.parameter(n * (8 + (n - 1))) == namer.parameter((n + 7) * n)
+    assert namer.parameter(m * n) == namer.parameter(n * m)
+    assert len(namer.parameters) == 2
+
+
+def test_skewed_loops_of_any_size_fused_twice() -> None:
+    """One bound has the product as the steps wrote it, another as it was simplified."""
+    n = te.var("n")
+    C = te.compute((n, 8), lambda i, j: i + j, name="C")
+    s = te.create_schedule(C.op)
+    s["C"].skew("j", by="i", factor=1)
+    s["C"].fuse(*s["C"].split(s["C"].fuse("i", "j_s"), factor=3))
+    assert "in range(n * (n + 7))" in str(lower(s, [C]))

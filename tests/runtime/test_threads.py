@@ -17,6 +17,7 @@ from tensorlang import config
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ir.construct import array, indices, load, loop, store
 from tensorlang.ir.expr import Var
+from tensorlang.ir.overflow import MOST
 from tensorlang.ir.stmt import Allocate, CallPython, Kernel, LoopKind, Seq
 from tensorlang.runtime import threads as runtime_threads
 from tensorlang.runtime.executable import Executable
@@ -242,7 +243,7 @@ def test_what_no_thread_could_use_costs_no_lock() -> None:
         sizes = () if isinstance(size, int) else (size,)
         kernel = Kernel("copy", (a, b), sizes, ("b",), loop(i, 0, size, store(b, i, load(a, i)), kind))
         emitted = emit_kernel(kernel, parse("llvm"))
-        assert emit_entry(emitted, kernel)
+        assert emit_entry(emitted, kernel, MOST)
         return "call ptr @PyEval_SaveThread" in emitted.module.text()
 
     assert not releases(64)

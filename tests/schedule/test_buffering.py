@@ -177,7 +177,7 @@ def test_buffers_need_a_place() -> None:
     for how in ("rolling_buffer", "double_buffer"):
         with pytest.raises(BadArgument, match="needs a stage that is computed inside a loop") as caught:
             getattr(s[b], how)()
-        assert "s['B'].compute_at(s['C'], 'i')" in caught.value.legal
+        assert caught.value.legal[0].startswith("s['B'].compute_at(s['C'], 'i'); s['B'].")
 
 
 def test_folding_finds_the_smallest_window_and_refuses_a_smaller_one() -> None:

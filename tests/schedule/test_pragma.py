@@ -84,7 +84,7 @@ def test_threads_take_turns() -> None:
     s = te.create_schedule(t.op)
     with pytest.raises(BadArgument, match="i is serial") as caught:
         s[t].pragma("i", "parallel_stride_pattern")
-    assert caught.value.legal == ("s['triangle'].parallel('i') first",)
+    assert caught.value.legal == ("s['triangle'].parallel('i'); s['triangle'].pragma('i', 'parallel_stride_pattern')",)
     s[t].parallel("i")
     s[t].pragma("i", "parallel_stride_pattern")
     s[t].pragma("i", "parallel_barrier_when_finish")
@@ -191,7 +191,7 @@ def test_blocks_of_a_gpu_share_a_core() -> None:
     s, args, b = blocks()
     with pytest.raises(BadArgument, match="i of B is not bound to blockIdx") as caught:
         s[b].pragma("i", "blocks_per_core", 4)
-    assert caught.value.legal == ("s['B'].bind('i', 'blockIdx.x') first",)
+    assert caught.value.legal == ("s['B'].bind('i', 'blockIdx.x'); s['B'].pragma('i', 'blocks_per_core', 4)",)
     s[b].bind("i", "blockIdx.x")
     s[b].bind("j", "threadIdx.x")
     with pytest.raises(BadArgument, match="takes a number of blocks, 1 or more; got 0"):

@@ -65,7 +65,7 @@ def test_an_element_that_is_read_must_be_stored() -> None:
         s[b].set_store_predicate("i < 4")
     error = caught.value
     assert error.witness is not None and error.witness.element == "B[4]" and dict(error.witness.sizes) == {"n": 3}
-    assert error.legal == ("a predicate that holds for B[4]",)
+    assert error.advice == ("a predicate that holds for B[4]",)
     check_schedule(s, args, sizes={"n": 9})
 
 
@@ -96,7 +96,7 @@ def test_refusals() -> None:
     k_o, _ = s[b].split("k", factor=2)
     with pytest.raises(BadArgument, match="k_o is a reduce axis of B") as caught:
         s[b].set_store_predicate(k_o == 0)
-    assert "te.sum(..., where=...)" in caught.value.legal[0]
+    assert "te.sum(..., where=...)" in caught.value.advice[0]
     for text, why in (
         ("j < 3", "'j' is neither an axis of B nor a size; there are i, k"),
         ("i <", "cannot read the condition 'i <'"),

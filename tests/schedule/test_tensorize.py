@@ -398,7 +398,7 @@ def test_a_mismatch_names_what_differs(name: str) -> None:
         step(s)
     assert isinstance(caught.value, BadArgument), caught.value
     assert why in caught.value.why, caught.value
-    assert any(legal in text for text in caught.value.legal) or not legal, caught.value
+    assert any(legal in text for text in (*caught.value.legal, *caught.value.advice)) or not legal, caught.value
     assert s.state is state and s.trace is trace
     assert caught.value.where is not None
 

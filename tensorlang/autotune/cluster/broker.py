@@ -7,7 +7,10 @@ children of the worker, and whatever becomes of them is returned as data.
 from __future__ import annotations
 
 import pickle
+import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +26,8 @@ from tensorlang.target.spec import Target
 
 MOST_SESSIONS = 4
 """Harnesses that stay open: as many as a TaskScheduler keeps."""
+IDLE = 300.0
+"""Seconds without a call after which a session ends: a killed tuner tells nobody. Another call opens it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +79,9 @@ def measure(session: Session, traces: list[Any], best: float | None) -> list[Mea
         medians = [_median(m) for m in found.values() if m.status is Status.OK]
         return min([*medians, *([] if best is None else [best])], default=None)
 
-    for position, measurement in _measurer(session).measure(traces, to_beat):
-        found[position] = measurement
+    with _measurer(session) as measurer:
+        for position, measurement in measurer.measure(traces, to_beat):
+            found[position] = measurement
     here = host()
     return [replace(found[n], host=here) for n in range(len(traces))]
 
@@ -86,26 +92,54 @@ def _median(measurement: Measurement) -> float:
 
 def compare(session: Session, trace: Any) -> Comparison:
     """Time a candidate beside NumPy."""
-    return _measurer(session).compare(trace)
+    with _measurer(session) as measurer:
+        return measurer.compare(trace)
 
 
 def peak_gflops(session: Session) -> float:
     """GFLOP/s of multiply-adds."""
-    return _measurer(session).peak_gflops()
+    with _measurer(session) as measurer:
+        return measurer.peak_gflops()
 
 
 def close(key: str) -> None:
     """End the processes of a session."""
-    found = _open.pop(key, None)
-    if found is not None:
-        found.close()
+    with _lock:
+        found = _open.pop(key, None)
+        if found is not None:
+            found.close()
 
 
 _open: OrderedDict[str, Measurer] = OrderedDict()
-"""Harnesses by session, the latest last. Calls come one at a time: a worker has one thread."""
+"""Harnesses by session, the latest last."""
+_timers: dict[str, threading.Timer] = {}
+"""By session, what closes it when nothing more comes."""
+_lock = threading.RLock()
+"""Of all of these. Calls come one at a time (a worker has one thread), and timers beside them."""
 
 
-def _measurer(session: Session) -> Measurer:
+@contextmanager
+def _measurer(session: Session) -> Iterator[Measurer]:
+    """The harness of a session, for a call; opened if need be, and closed `IDLE` seconds after its last call."""
+    with _lock:
+        if (timer := _timers.pop(session.key, None)) is not None:
+            timer.cancel()
+        try:
+            yield _opened(session)
+        finally:
+            timer = _timers[session.key] = threading.Timer(IDLE, _expire, (session.key,))
+            timer.daemon = True
+            timer.start()
+
+
+def _expire(key: str) -> None:
+    with _lock:
+        if _timers.get(key) is threading.current_thread():  # no call came while this waited
+            del _timers[key]
+            close(key)
+
+
+def _opened(session: Session) -> Measurer:
     if session.key not in _open:
         here = device()
         if here.kind != session.kind:

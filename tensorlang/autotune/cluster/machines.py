@@ -23,6 +23,7 @@ from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TargetError
 from tensorlang.target import parse
+from tensorlang.target.detect import THIS_MACHINE
 from tensorlang.target.spec import Target
 
 MOST_TOGETHER = 4  # candidates of one call: enough that builds go on beside runs, few enough to hear of them soon
@@ -73,7 +74,7 @@ class Cluster:
 
     def target_of(self, text: str | Target | None) -> str | Target | None:
         """The workers' own target for None and `llvm`; other texts as they are."""
-        return self.target if text in (None, "llvm") else text
+        return self.target if text in (None, THIS_MACHINE) else text
 
     def fit(self, task: Task) -> Task:
         """The task for the workers' machines: one for this machine becomes one for theirs.
@@ -87,7 +88,7 @@ class Cluster:
                 f"the task has {task.threads} threads, the workers of {self.address} have {theirs.cores}; make it with "
                 f"threads={theirs.cores}"
             )
-        ours = replace(parse("llvm"), cores=task.threads)
+        ours = replace(parse(THIS_MACHINE), cores=task.threads)
         return replace(task, target=replace(theirs, cores=task.threads)) if task.target == ours else task
 
     def harness(self, task: Task, seed: int, limits: Limits) -> ClusterHarness:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
 from collections.abc import Callable
 
 from tensorlang.autotune.cluster.address import (
@@ -15,6 +14,7 @@ from tensorlang.autotune.cluster.address import (
     require_private,
     security_of,
 )
+from tensorlang.runtime.temporary import TemporaryFolder
 
 PATIENCE = 30
 
@@ -49,7 +49,7 @@ async def _serve(
     if threads is not None:
         environment["TENSORLANG_NUM_THREADS"] = str(threads)
     with (
-        tempfile.TemporaryDirectory(prefix="tensorlang-worker-") as folder,
+        TemporaryFolder("worker") as folder,
         dask.config.set({"distributed.nanny.pre-spawn-environ": environment}),
     ):
         nanny = distributed.Nanny(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,13 +17,16 @@ from tensorlang.autotune.importers.programs import Program, Source, source_of, t
 from tensorlang.autotune.importers.targets import target_of
 from tensorlang.autotune.records.log import Log, LogPath
 from tensorlang.autotune.records.record import Status, TuningRecord, Verdict
+from tensorlang.autotune.records.regular import read_regular
 from tensorlang.autotune.task import Task, task_of
 from tensorlang.autotune.templates.config import ConfigEntity
-from tensorlang.autotune.templates.entity import Entity, SplitEntity
+from tensorlang.autotune.templates.entity import Entity, OtherOptionEntity, SplitEntity
 from tensorlang.autotune.templates.space import ConfigSpace
 from tensorlang.autotune.templates.task import TemplateTask, collect
-from tensorlang.errors import InternalError, RecordError, TensorlangError
+from tensorlang.errors import InternalError, RecordError, TensorlangError, shown
+from tensorlang.limits import for_a_record
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.recorded import reason
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 
@@ -83,18 +87,21 @@ def import_log(
     refused: list[Refusal] = []
     for number, text in _numbered(Path(path)):
         try:
-            lines.append(ImportedLine(number, *reader.read(text)))
+            with for_a_record(0):
+                lines.append(ImportedLine(number, *reader.read(text)))
         except InternalError:
             raise
         except TensorlangError as error:
             refused.append(Refusal(number, str(error)))
+        except Exception as error:
+            refused.append(Refusal(number, f"it cannot be imported: {reason(error)}"))
     return Imported(Path(path), tuple(lines), tuple(refused))
 
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
     """The lines of a file that are not blank, with their numbers."""
     try:
-        content = path.read_bytes().decode(errors="replace")
+        content = read_regular(path).decode(errors="replace")
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
     return [(number, text.strip()) for number, text in enumerate(content.split("\n"), 1) if text.strip()]
@@ -117,7 +124,7 @@ class _Reader:
                 return _record(measured, task, replay_steps(task.tensors, steps), measured.tuner, {}), task
             case AutotvmLine(measured, config):
                 template = self._template(measured)
-                entity = ConfigEntity.from_json_dict(config)
+                entity = _offered(template.config_space, ConfigEntity.from_json_dict(config))
                 with _of_the_user(f"{template.name} with {entity}"):
                     schedule, _ = template.instantiate(entity)
                 digits = _digits(template.config_space, entity)
@@ -161,6 +168,22 @@ def _of_the_user(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise RecordError(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def _offered(space: ConfigSpace, config: ConfigEntity) -> ConfigEntity:
+    """A configuration whose plain values are candidates of the template: others may be anything; RecordError for those.
+
+    Sizes, orders and words for axes that a space does not list are as legal as the schedule that they make.
+    """
+    for name, knob in space.space_map.items():
+        value = config.entities.get(name)
+        if isinstance(value, OtherOptionEntity) and _spelt(value) not in map(_spelt, knob.candidates):
+            raise RecordError(f"its knob {name!r} has a value that the template does not offer, {shown(value.val)}")
+    return config
+
+
+def _spelt(entity: Entity) -> str:
+    return json.dumps(entity.to_json(), default=repr)
 
 
 def _digits(space: ConfigSpace, config: ConfigEntity) -> dict[str, int] | None:

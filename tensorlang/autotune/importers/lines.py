@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tensorlang.autotune.records.regular import MOST_LINE, nests_deeply
 from tensorlang.errors import RecordError, shown
 
 ANSOR_VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", "v0.6")
@@ -67,10 +68,14 @@ def parse_line(text: str) -> AnsorLine | AutotvmLine:
     """Read one line; RecordError says why it is none that can be imported."""
     if text.startswith("#"):
         raise RecordError("it is a comment")
+    if len(text) > MOST_LINE:
+        raise RecordError(f"it has {len(text):,} signs, and a line has at most {MOST_LINE:,}")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
         raise RecordError("it is torn, or no JSON at all") from None
+    if nests_deeply(data):
+        raise RecordError("it has lists in lists, deeper than any log")
     match data:
         case {"i": [[*task], [_, [*steps]]], "r": [*result], "v": str(version)}:
             return AnsorLine(_ansor(task, result, version), steps)
@@ -108,8 +113,10 @@ def _workload(key: str) -> tuple[str, tuple[Any, ...]]:
     """The function and its arguments that a workload key names."""
     try:
         named = json.loads(key)
-    except ValueError:
+    except (ValueError, RecursionError):
         named = key
+    if nests_deeply(named):
+        raise RecordError("its workload key has lists in lists, deeper than any")
     match named:
         case [str(name), *args]:
             return name, tuple(args)

@@ -10,10 +10,11 @@ from enum import StrEnum
 from tensorlang.autotune.importers.importing import Imported, ImportedLine
 from tensorlang.autotune.measuring.arrays import Arrays, difference
 from tensorlang.autotune.measuring.jobs import BuildJob, build_candidate
-from tensorlang.autotune.measuring.pool import Worker
-from tensorlang.autotune.measuring.seeded import reference_arrays
+from tensorlang.autotune.measuring.pool import Worker, WorkerSettings
+from tensorlang.autotune.measuring.seeded import memory_limit, reference_arrays, require_room
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task
+from tensorlang.errors import TargetError
 from tensorlang.target import parse
 from tensorlang.target.backend import backend
 
@@ -43,17 +44,23 @@ def verify(imported: Imported, seed: int = 0) -> Iterator[Verified]:
     Times are those of the log and stay so. Schedules for a CPU run on this one, with the threads of their record;
     others are not run.
     """
-    worker = Worker()
+    memory = memory_limit()
+    worker = Worker(WorkerSettings(memory_bytes=memory))
     arrays: dict[str, Arrays] = {}
     try:
         for line in imported.lines:
-            if line.task.target.kind != "llvm":
+            if not line.task.target.can.native:
                 why = f"{line.task.target.kind} does not run here; it is proven legal"
                 yield Verified(line, Ending.NOT_RUN, why)
                 continue
             task = replace(line.task, target=replace(parse("llvm"), cores=line.task.threads))
             key = task.workload.key
             if key not in arrays:
+                try:
+                    require_room(task, memory)
+                except TargetError as error:
+                    yield Verified(line, Ending.NOT_RUN, str(error))
+                    continue
                 arrays = {key: reference_arrays(task, seed, worker)}
             yield _verified(line, task, arrays[key], worker)
     finally:

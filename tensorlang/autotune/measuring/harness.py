@@ -24,8 +24,9 @@ class Limits:
     """Seconds that a build, a run and the final comparison may take, and how candidates are run.
 
     `builders`: processes that build (0: one for every CPU). `memory`: bytes of address space that a worker may have
-    (0: three quarters of the machine's memory). `flush`: empty the caches before every sample, for programs whose
-    data is cold in use; on a GPU it does not matter: caches are cold on CUDA, and as they are on OpenCL.
+    (0: three quarters of the machine's memory); a task whose arrays alone take more is refused. `flush`: empty the
+    caches before every sample, for programs whose data is cold in use; on a GPU it does not matter: caches are cold on
+    CUDA, and as they are on OpenCL.
     """
 
     build: float = 60.0

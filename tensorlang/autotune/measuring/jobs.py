@@ -96,10 +96,16 @@ def build_candidate(job: BuildJob) -> bytes:
     return backend(job.target.kind).pack(kernel, job.target)
 
 
+def _read_arrays(path: str) -> Arrays:
+    with Path(path).open("rb") as file:
+        arrays: Arrays = pickle.load(file)
+    return arrays
+
+
 @lru_cache(maxsize=1)
 def _load_arrays(path: str) -> tuple[Arrays, Arguments]:
     """The arrays of a task, and the arguments that all its candidates are run on."""
-    arrays: Arrays = pickle.loads(Path(path).read_bytes())
+    arrays = _read_arrays(path)
     return arrays, Arguments(arrays)
 
 
@@ -124,7 +130,7 @@ def run_candidate(job: RunJob) -> RunResult:
 @lru_cache(maxsize=1)
 def _load_on_device(path: str, target: Target) -> tuple[Arrays, DeviceArguments]:
     """The arrays of a task, and its arguments in the memory of the target's device."""
-    arrays: Arrays = pickle.loads(Path(path).read_bytes())
+    arrays = _read_arrays(path)
     return arrays, DeviceArguments(arrays, timed_device(target).place)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -41,11 +39,12 @@ from tensorlang.autotune.measuring.pool import (
     thread_environment,
     wait_any,
 )
-from tensorlang.autotune.measuring.seeded import reference_arrays
+from tensorlang.autotune.measuring.seeded import memory_limit, reference_arrays, require_room
 from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task, operator_of, options_of
 from tensorlang.errors import TensorlangError
+from tensorlang.runtime.temporary import TemporaryFolder
 
 PEAK_LIMIT = 30.0
 URGENT_RUNS = 20
@@ -65,7 +64,7 @@ class Measurer:
     task: Task
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
-    _folder: tempfile.TemporaryDirectory[str] = field(init=False)
+    _folder: TemporaryFolder = field(init=False)
     _builders: list[Worker] = field(init=False, default_factory=list)
     _runner: Worker = field(init=False)
     _shares: Shares = field(init=False)
@@ -76,11 +75,12 @@ class Measurer:
 
     def __enter__(self) -> Measurer:
         require_timed(self.task.target)
+        memory = self.limits.memory or memory_limit()
+        require_room(self.task, memory)
         self._tensors = pickle.dumps(self.task.tensors)
-        self._folder = tempfile.TemporaryDirectory(prefix="tensorlang-tune-")
+        self._folder = TemporaryFolder("tune")
         self._shares = share_cpus(self.task.threads, allowed_cpus(), self.limits.builders)
         extra = {"TENSORLANG_CACHE": "0"}  # every candidate is built once, and travels as it is
-        memory = self.limits.memory or _memory_limit()
         if is_device(self.task.target):
             self._shares = self._beside_device(self._shares)
             memory = 0  # drivers reserve more addresses than there is memory
@@ -92,7 +92,8 @@ class Measurer:
             for cpus in self._shares.builders:
                 self._builders.append(Worker(WorkerSettings(cpus, memory, thread_environment(1, extra))))
             arrays = self._make_arrays()
-            Path(self.arrays_path).write_bytes(pickle.dumps(arrays))
+            with Path(self.arrays_path).open("wb") as file:
+                pickle.dump(arrays, file, pickle.HIGHEST_PROTOCOL)  # straight from the arrays, without a copy
         except BaseException:
             self.close()
             raise
@@ -212,7 +213,7 @@ class Measurer:
         device = is_device(self.task.target)
         on_device: Json = {"driver": self._driver} if device else {}
         return on_device | {
-            "flush": self.task.target.kind == "cuda" if device else self.limits.flush,
+            "flush": self.task.target.can.cold_timing if device else self.limits.flush,
             "rejected": result.timing.rejected,
             "spread": round(result.timing.spread, 4),
             "priority": result.priority,
@@ -252,11 +253,3 @@ class Measurer:
 def _failed_build(reply: Reply) -> Measurement:
     status = Status.BUILD_ERROR if reply.status is Status.RUN_ERROR else reply.status
     return Measurement(status, error=reply.error)
-
-
-def _memory_limit() -> int:
-    """Three quarters of this machine's memory in bytes; 0 (no limit) where it is unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
-    except (ValueError, OSError):
-        return 0

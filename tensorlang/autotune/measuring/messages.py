@@ -6,6 +6,7 @@ is sent later, and what is not whole is read later.
 
 from __future__ import annotations
 
+import selectors
 import socket
 import struct
 from collections import deque
@@ -50,6 +51,12 @@ class Channel:
                 self._leaving.appendleft(piece[sent:])
                 return
 
+    def wait(self, seconds: float) -> None:
+        """Wait until there is something to take."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            selector.select(seconds)
+
     def take(self) -> bytes | None:
         """The next message; None while it is not whole. EOFError or OSError when it will never be."""
         while (size := self._whole()) is None:
@@ -74,6 +81,11 @@ class Channel:
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
+
+
+def framed(message: bytes) -> bytes:
+    """A message as it travels."""
+    return _LENGTH.pack(len(message)) + message
 
 
 def send(connection: socket.socket, message: bytes) -> None:

@@ -15,7 +15,6 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,11 +22,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tensorlang.autotune.measuring.launching import ARMED, launch
 from tensorlang.autotune.measuring.messages import Channel
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
 
 START_LIMIT = 60.0
+ARM_LIMIT = 10.0
+_WORKER = "tensorlang.autotune.measuring.worker"
 _PACKAGE_PARENT = str(Path(__file__).parents[3])
 
 
@@ -52,7 +54,8 @@ class Reply:
 class Worker:
     """One worker process, restarted as needed. Not for use by several threads.
 
-    Nothing here waits for the process but `run`: it may be stopped, or dead, at any time.
+    Nothing here waits for the process but `run`, and to start it: it may be stopped, or dead, at any time. It dies with
+    this process, however that ends (launching).
     """
 
     def __init__(self, settings: WorkerSettings | None = None) -> None:
@@ -141,6 +144,8 @@ class Worker:
         try:
             self.channel.push()
             while (message := self.channel.take()) is not None:
+                if message == ARMED:
+                    continue
                 if self._ready:
                     self._deadline = None
                     return Reply(*pickle.loads(message))
@@ -189,18 +194,12 @@ class Worker:
         self._paused = None
         self._ready = False
         settings = self._settings
-        command = [sys.executable, "-m", "tensorlang.autotune.measuring.worker", str(theirs.fileno())]
-        command += [",".join(map(str, settings.cpus)), str(settings.memory_bytes)]
+        arguments = [str(theirs.fileno()), ",".join(map(str, settings.cpus)), str(settings.memory_bytes)]
         path = os.pathsep.join(filter(None, (_PACKAGE_PARENT, os.environ.get("PYTHONPATH", ""))))
+        environment = {**os.environ, **dict(settings.environment), "PYTHONPATH": path}
         with theirs:
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, **dict(settings.environment), "PYTHONPATH": path},
-            )
+            self._process = launch(_WORKER, arguments, theirs.fileno(), environment)
+        self._channel.wait(ARM_LIMIT)  # from then on it dies with us, also when it is stopped at once
         self.starts += 1
 
     def _stop(self, grace: float = 0.0) -> str:

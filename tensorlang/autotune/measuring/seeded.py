@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
 import pickle
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +17,7 @@ from tensorlang.autotune.measuring.pool import Worker
 from tensorlang.autotune.model.accesses import reads_of
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task, extent, operator_of
-from tensorlang.errors import InternalError
+from tensorlang.errors import InternalError, TargetError
 from tensorlang.ir.expr import Load, walk
 from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
@@ -24,6 +27,8 @@ from tensorlang.te.reference import evaluate, tolerance
 LARGEST_EVALUATION = 1e8
 LARGEST_ORDERED_EVALUATION = 1e6  # ordered statements run one by one
 REFERENCE_LIMIT = 300.0
+_DRAWN = {"float": (-1, 1), "bool": (0, 2), "uint": (0, 8), "int": (-8, 8)}
+_DRAWN_AT_ONCE = 1 << 18
 
 
 def seeded_inputs(task: Task, seed: int) -> tuple[Array, ...]:
@@ -34,19 +39,43 @@ def seeded_inputs(task: Task, seed: int) -> tuple[Array, ...]:
 
 
 def _array(tensor: Tensor, bound: int | None, rng: np.random.Generator) -> Array:
-    shape = tuple(extent(n) for n in tensor.shape)
     d = dtypes.info(tensor.dtype)
-    if bound is not None:
-        return rng.integers(0, bound, shape).astype(d.numpy)
-    match d.kind:
-        case "float":
-            return rng.uniform(-1, 1, shape).astype(d.numpy)
-        case "bool":
-            return rng.integers(0, 2, shape).astype(d.numpy)
-        case "uint":
-            return rng.integers(0, 8, shape).astype(d.numpy)
-        case "int":
-            return rng.integers(-8, 8, shape).astype(d.numpy)
+    low, high = (0, bound) if bound is not None else _DRAWN[d.kind]
+    draw: Any = rng.uniform if d.kind == "float" and bound is None else rng.integers
+    made = np.empty(tuple(extent(n) for n in tensor.shape), d.numpy)
+    flat = made.reshape(-1)
+    for begin in range(0, flat.size, _DRAWN_AT_ONCE):  # the generator's numbers are wider than most dtypes
+        piece = flat[begin : begin + _DRAWN_AT_ONCE]
+        piece[:] = draw(low, high, piece.size).astype(d.numpy)
+    return made
+
+
+def require_room(task: Task, memory: int) -> None:
+    """Raise TargetError when the arrays of a run alone take more than so many bytes; 0: as many as there are.
+
+    A run holds the inputs, what they were where it overwrites them, and of each output what it shall be, what it was
+    before and what it becomes.
+    """
+    overwritten = {*task.in_place, *task.overwritten}
+    held = sum(_bytes(tensor) * (2 if n in overwritten else 1) for n, tensor in enumerate(task.inputs))
+    held += sum(3 * _bytes(tensor) for tensor in task.outputs)
+    if memory and held > memory:
+        raise TargetError(
+            f"a run of {task.workload} holds arrays of {held / 1e9:.1f} GB, and may take {memory / 1e9:.1f} GB; "
+            "tune it with smaller sizes"
+        )
+
+
+def memory_limit() -> int:
+    """Three quarters of this machine's memory in bytes; 0 (no limit) where it is unknown."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+    except (ValueError, OSError):
+        return 0
+
+
+def _bytes(tensor: Tensor) -> int:
+    return math.prod(extent(n) for n in tensor.shape) * np.dtype(dtypes.info(tensor.dtype).numpy).itemsize
 
 
 def _index_bounds(task: Task) -> dict[str, int]:

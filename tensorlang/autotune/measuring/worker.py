@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pickle
 import signal
@@ -11,16 +10,16 @@ import socket
 import sys
 from typing import Any
 
+from tensorlang.autotune.measuring.launching import die_with
 from tensorlang.autotune.measuring.messages import receive, send
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError, KernelError, ScheduleError, TensorlangError
 
 READY = b"ready"
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def _limit_process(cpus: list[int], memory_bytes: int) -> None:
-    """Leave Ctrl-C to the parent, die with it, write no core files, stay on the given CPUs and within memory."""
+    """Leave Ctrl-C to the parent, write no core files, stay on the given CPUs and within memory."""
     import resource
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -28,10 +27,8 @@ def _limit_process(cpus: list[int], memory_bytes: int) -> None:
     if memory_bytes:
         with contextlib.suppress(ValueError, OSError):  # some systems know no such limit
             resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        if cpus:
-            os.sched_setaffinity(0, cpus)
+    if cpus and sys.platform == "linux":
+        os.sched_setaffinity(0, cpus)
 
 
 def _call(payload: bytes) -> tuple[Status, Any, str]:
@@ -65,8 +62,9 @@ def serve(connection: socket.socket) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run a worker: descriptor of the connection, CPUs, bytes of memory."""
-    descriptor, cpus, memory_bytes = arguments
+    """Run a worker: the process that it dies with, descriptor of the connection, CPUs, bytes of memory."""
+    parent, descriptor, cpus, memory_bytes = arguments
+    die_with(int(parent))
     _limit_process([int(c) for c in cpus.split(",") if c], int(memory_bytes))
     with socket.socket(fileno=int(descriptor)) as connection:
         serve(connection)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorlang.target.gpus import DEFAULT_CUDA, multiprocessors
+from tensorlang.target.gpus import multiprocessors
 from tensorlang.target.spec import GpuLimits, Target
 
 
@@ -33,7 +33,7 @@ class GpuMachine:
     def of(target: Target) -> GpuMachine:
         """The machine of a target; for devices that are not in the table a middling one."""
         limits = target.gpu or GpuLimits()
-        row = _ROWS.get(target.cpu.rstrip("a") or DEFAULT_CUDA) if target.kind == "cuda" else None
+        row = _ROWS.get(target.architecture.rstrip("a"))
         return GpuMachine(multiprocessors(target) or _MIDDLING_CORES, *(row or _MIDDLING), limits)
 
     @property

@@ -14,7 +14,7 @@ from tensorlang.autotune.model.gpu_estimate import gpu_estimate
 from tensorlang.autotune.model.gpu_features import gpu_feature_names, gpu_features
 from tensorlang.autotune.model.gpu_machine import GpuMachine
 from tensorlang.autotune.model.nest import Nest
-from tensorlang.target.spec import GPU_KINDS, Target
+from tensorlang.target.spec import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Judge:
 
 def judge_of(target: Target, threads: int) -> Judge:
     """The judge of a target; `threads` of a CPU."""
-    if target.kind in GPU_KINDS:
+    if target.can.device:
         gpu = GpuMachine.of(target)
         return Judge(
             lambda nests: gpu_estimate(nests, gpu),

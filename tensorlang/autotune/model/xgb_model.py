@@ -12,12 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import xgboost
 
+from tensorlang.autotune.records.regular import read_regular
 from tensorlang.errors import RecordError
 
 Rows = npt.NDArray[np.float32]
 Values = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
+MOST_BYTES = 64 << 20
+"""Of a model file; the one that ships has a tenth of a megabyte."""
 ROUNDS = 80
 TRANSFER_ROUNDS = 80
 # One thread: the libraries of this process and the kernels under test share the cores.
@@ -61,12 +64,20 @@ class Trees:
 
 
 def load_trees(path: str | os.PathLike[str]) -> tuple[Trees, dict[str, Any]]:
-    """Read a model file and its notes; RecordError when it is not one."""
+    """Read a model file and its notes; RecordError when it is not one.
+
+    XGBoost reads it by machine code that trusts it: a model is to be from somebody whose programs one would run.
+    """
     booster = xgboost.Booster({"nthread": 1})
     try:
-        booster.load_model(bytearray(Path(path).read_bytes()))
+        content = read_regular(path, most=MOST_BYTES)
+        if content[:1] != b"{":
+            raise ValueError("it is neither UBJSON nor JSON")  # other formats of XGBoost's are not read
+        booster.load_model(bytearray(content))
         notes = json.loads(booster.attr("notes") or "")
-    except (OSError, ValueError, xgboost.core.XGBoostError) as error:
+        if not isinstance(notes, dict):
+            raise ValueError("its notes are no object")
+    except (OSError, ValueError, RecursionError, xgboost.core.XGBoostError) as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RecordError(f"{os.fspath(path)} is no model file of the tuner: {why}") from None
     return Trees(booster), notes

@@ -12,9 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tensorlang.autotune.importers.programs import Source
 from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.validation import proven
+from tensorlang.errors import RecordError
+from tensorlang.schedule import Schedule
 from tensorlang.schedule.trace import Trace
 from tensorlang.te.program import unique
+from tensorlang.words import printable
+
+_LONGEST = 1000  # signs of one line about a record
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 COLUMNS: Mapping[str, Callable[[TuningRecord], Any]] = {
     "time": lambda r: r.time,
@@ -42,8 +50,13 @@ def to_csv(records: Iterable[TuningRecord]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([column(record) for column in COLUMNS.values()] for record in records)
+    writer.writerows([_cell(column(record)) for column in COLUMNS.values()] for record in records)
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def to_json(records: Iterable[TuningRecord]) -> str:
@@ -62,15 +75,47 @@ Every function takes a fresh schedule of the program that its docstring names; e
 '''
 
 
-def to_python(records: Iterable[TuningRecord]) -> str:
-    """A Python module with one function a record, which applies its steps to a schedule of its program."""
+def to_python(
+    records: Iterable[TuningRecord], programs: Mapping[str, Source] | None = None, run_files: bool = False
+) -> str:
+    """A Python module of the schedules of records, each proven again on its program (`autotune.validation.proven`)."""
+    return python_module(proven(records, programs, run_files))
+
+
+def python_module(schedules: Iterable[tuple[TuningRecord, Schedule | str]]) -> str:
+    """A Python module with one function a record, which applies its steps to a schedule of its program.
+
+    Every record comes with its schedule, proven again, or with the reason why it has none: then it is a comment.
+    RecordError when none has one.
+    """
+    schedules = list(schedules)
+    reasons = [made for _, made in schedules if isinstance(made, str)]
+    if reasons and len(reasons) == len(schedules):
+        raise RecordError(f"no schedule of these records can be proven here; the first is {_line(reasons[0])}")
     taken: set[str] = set()
     parts = [_HEAD]
-    for record in records:
+    for record, made in schedules:
+        if isinstance(made, str):
+            parts.append(f"# left out: {_line(str(record.workload))}: {_line(made)}\n")
+            continue
         name = unique(_identifier(record), taken)
         taken.add(name)
-        parts.append(_function(record, name))
+        parts.append(_function(record, made, name))
     return "\n\n".join(parts)
+
+
+def unproven_text(record: TuningRecord) -> str:
+    """The steps of a record as comments: what they say, in a form that nobody can run."""
+    try:
+        steps = Trace.from_json(record.trace).to_python().splitlines()
+    except RecordError as error:
+        return f"# no steps: {_line(str(error))}\n"
+    return "".join(f"# {_line(step)}\n" for step in steps)
+
+
+def _line(text: str) -> str:
+    """Text of a stranger as a part of one line."""
+    return printable(" ".join(text.split()), _LONGEST)
 
 
 def _identifier(record: TuningRecord) -> str:
@@ -79,10 +124,10 @@ def _identifier(record: TuningRecord) -> str:
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"schedule_{name}"
 
 
-def _function(record: TuningRecord, name: str) -> str:
+def _function(record: TuningRecord, made: Schedule, name: str) -> str:
     work, threads = record.workload, f"{record.threads} thread{'s' * (record.threads > 1)}"
     text = f"{work}, program {work.key}, for {record.target_text}, {threads}."
     if record.ok:
         text += f" Median of {len(record.seconds)} repeats: {record.median:.4g} s."
-    body = f"{text!r}\n{Trace.from_json(record.trace).to_python()}return s"
+    body = f"{_line(text)!r}\n{made}return s"
     return f"def {name}(s):\n{textwrap.indent(body, '    ')}\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tensorlang.autotune.records.log import Log, LogPath, parse_line, read_log
 from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.records.regular import nests_deeply, read_regular
 from tensorlang.errors import RecordError, shown
 
 _LOOKED_AT = 1 << 20  # bytes of a file by which its format is told
@@ -41,7 +42,7 @@ def _is_document(head: bytes) -> bool:
 def _read_document(path: Path) -> Log:
     """Read one JSON array of records, as `tensorlang log export --format json` writes it."""
     try:
-        entries = json.loads(path.read_bytes())
+        entries = json.loads(read_regular(path))
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -50,6 +51,8 @@ def _read_document(path: Path) -> Log:
     reasons: list[str] = []
     for entry in entries if isinstance(entries, list) else [entries]:
         try:
+            if nests_deeply(entry):
+                raise RecordError("malformed tuning record: lists in lists, and so on")
             records.append(TuningRecord.from_json(entry))
         except RecordError as error:
             reasons.append(str(error))
@@ -80,8 +83,7 @@ def find_format(path: LogPath, name: str | None = None) -> Format:
     if name is not None and name not in FORMATS:
         raise RecordError(f"unknown format {shown(name)}; there are {', '.join(FORMATS)}")
     try:
-        with path.open("rb") as file:
-            head = file.read(_LOOKED_AT)
+        head = read_regular(path, first=_LOOKED_AT)
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
     found = FORMATS[name] if name else next((f for f in FORMATS.values() if f.is_it(head)), None)

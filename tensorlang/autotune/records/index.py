@@ -2,7 +2,8 @@
 
 It is derived: SQLite rows that say where in the log a record is and how it ended. It may be deleted at any time, grows
 from where it stopped when the log has grown, and starts anew when the log was replaced or cut. The log stays the truth:
-every record that is answered was read from it, and must be what the row says.
+every record that is answered was read from it, and must be what the row says. What lies beside a log is a file like any
+other: one with other tables, a link or a device is no index, and where another process holds it, the log is read.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
 
-from tensorlang.autotune.records.log import Log, LogPath, not_a_log, parse_line
-from tensorlang.autotune.records.lookup import Known
-from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.records.log import Log, LogPath, not_a_log, parse_line, read_log
+from tensorlang.autotune.records.lookup import Known, Loaded
+from tensorlang.autotune.records.record import Status, TuningRecord
+from tensorlang.autotune.records.regular import MOST_INDEXED, MOST_LINE, is_regular_or_absent, open_regular
 from tensorlang.autotune.records.upgrades import SCHEMA
 from tensorlang.errors import RecordError
 
 LAYOUT = 1  # grows with the tables below; an index of another layout is made anew
 _CHUNK = 16 << 20
 _HEAD, _TAIL = 4096, 256  # bytes that tell one log from another
-_PATIENCE = 60.0  # seconds to wait for another process that extends the same index
+_PATIENCE = 2.0  # seconds to wait for another process that extends the same index; then the log is read itself
+_ODD = (TypeError, ValueError, OverflowError, MemoryError, RecursionError)  # what rows of strangers may raise
 
 _TABLES = """
 CREATE TABLE state (layout, schema, size, changed, offset, torn, ending, others, reason, head, tail);
@@ -38,6 +41,8 @@ CREATE TABLE places (id INTEGER PRIMARY KEY, place TEXT UNIQUE);
 CREATE TABLE records (workload INTEGER, place INTEGER, status TEXT, seconds REAL, offset INTEGER, length INTEGER);
 CREATE INDEX fastest ON records (workload, status, place, seconds, offset);
 """
+
+_BESIDE = ("-journal", "-wal", "-shm")
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -77,6 +82,7 @@ class Index:
     def __init__(self, log: LogPath) -> None:
         """Open, extend or make the index; RecordError when the log cannot be read, or no index can be kept here."""
         self.path = Path(log)
+        _check_files(index_path(log))
         self._log = _open_log(self.path)
         try:
             self._open()
@@ -90,7 +96,7 @@ class Index:
         try:
             self._database = _connect(index_path(self.path))
             self._refresh()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, *_ODD) as error:
             if isinstance(error, sqlite3.OperationalError) and "no such" not in str(error):
                 raise  # locked, read-only, full disk: making it anew would not help
             self._start_anew()
@@ -98,7 +104,7 @@ class Index:
     def _start_anew(self) -> None:
         self.close()
         self._log = _open_log(self.path)
-        for ending in ("-journal", ""):  # a journal that is left behind would be played into the new file
+        for ending in (*_BESIDE, ""):  # a journal that is left behind would be played into the new file
             Path(f"{index_path(self.path)}{ending}").unlink(missing_ok=True)
         self._database = _connect(index_path(self.path))
         self._refresh()
@@ -133,11 +139,11 @@ class Index:
 
     def best(self, key: str, place: str | None = None) -> TuningRecord | None:
         """The fastest ok record of a program; in one place, or anywhere."""
-        return next(iter(self._fastest(key, place, 1)), None)
+        return self._sound(lambda: next(iter(self._fastest(key, place, 1)), None), lambda log: log.best(key, place))
 
     def fastest(self, key: str, place: str, count: int) -> list[TuningRecord]:
         """Up to `count` ok records of a program in one place, the fastest first."""
-        return self._fastest(key, place, count)
+        return self._sound(lambda: self._fastest(key, place, count), lambda log: log.fastest(key, place, count))
 
     def _fastest(self, key: str, place: str | None, count: int) -> list[TuningRecord]:
         query = "SELECT offset, length, seconds FROM records WHERE workload = (SELECT id FROM workloads WHERE key = ?) "
@@ -146,11 +152,7 @@ class Index:
             query += "AND place = (SELECT id FROM places WHERE place = ?) "
         query += "ORDER BY seconds, offset LIMIT ?"
         values = (key, count) if place is None else (key, place, count)
-
-        def search() -> list[TuningRecord]:
-            return list(map(self._record, self._database.execute(query, values).fetchall()))
-
-        return self._sound(search)
+        return list(map(self._record, self._database.execute(query, values).fetchall()))
 
     def bests(self, key: str | None = None) -> list[TuningRecord]:
         """The fastest ok record of every program and place; with a key, of one program."""
@@ -163,7 +165,7 @@ class Index:
         def search() -> list[TuningRecord]:
             return list(map(self._record, sorted(self._database.execute(query, values).fetchall())))
 
-        return self._sound(search)
+        return self._sound(search, lambda log: log.bests(key))
 
     def records(self, key: str, place: str) -> list[TuningRecord]:
         """All records of a program in one place, in the order of the log."""
@@ -173,36 +175,50 @@ class Index:
         def search() -> list[TuningRecord]:
             return list(map(self._record, sorted(self._database.execute(query, (key, place)).fetchall())))
 
-        return self._sound(search)
+        return self._sound(search, lambda log: log.records(key, place))
 
     def statuses(self, key: str) -> Counter[str]:
         """How many records of a program ended how."""
         query = "SELECT status, COUNT(*) FROM records WHERE workload = (SELECT id FROM workloads WHERE key = ?) "
         query += "GROUP BY status"
-        return self._sound(lambda: Counter(dict(self._database.execute(query, (key,)))))
+
+        def search() -> Counter[str]:
+            rows = self._database.execute(query, (key,)).fetchall()
+            return Counter({Status(status).value: int(count) for status, count in rows})
+
+        return self._sound(search, lambda log: log.statuses(key))
 
     def workloads(self) -> Sequence[Known]:
         """All programs, in order of first appearance."""
         query = "SELECT key, name, args, structure, label FROM workloads ORDER BY id"
-        rows = self._sound(lambda: self._database.execute(query).fetchall())
-        return [Known(key, name, tuple(json.loads(args)), *rest) for key, name, args, *rest in rows]
 
-    def _sound(self, search: Callable[[], T]) -> T:
-        """The answer of a search; when the log turns out to be another, of the same search on a new index."""
+        def search() -> Sequence[Known]:
+            rows = self._database.execute(query).fetchall()
+            return [Known(key, name, tuple(json.loads(args)), *rest) for key, name, args, *rest in rows]
+
+        return self._sound(search, lambda log: log.workloads())
+
+    def _sound(self, search: Callable[[], T], in_log: Callable[[Loaded], T]) -> T:
+        """The answer of a search; when the log turns out to be another, of the same search on a new index.
+
+        Where that does not help, or somebody holds the index, the log itself is asked.
+        """
         try:
             try:
                 return search()
-            except _Stale:
+            except (_Stale, *_ODD):
                 self._start_anew()
                 return search()
         except _Stale:
             raise RecordError(f"{self.path} changes under its readers; try again") from None
-        except sqlite3.Error as error:
-            raise RecordError(f"cannot read {index_path(self.path)}, which may be deleted: {error}") from error
+        except (sqlite3.Error, *_ODD):
+            return in_log(Loaded(read_log(self.path)))
 
     def _record(self, row: Row) -> TuningRecord:
         """The record of a row, read from the log."""
         offset, length, seconds = row
+        if not 0 < length <= MOST_LINE or offset < 0:
+            raise _Stale
         try:
             record = TuningRecord.from_json(parse_line(os.pread(self._log.fileno(), length, offset)))
         except RecordError:
@@ -313,17 +329,40 @@ class _Rows:
 
 def _open_log(path: Path) -> BinaryIO:
     try:
-        return path.open("rb", buffering=0)
+        file = os.fdopen(open_regular(path), "rb", buffering=0)
+        size = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         raise RecordError(f"no such log: {path}") from None
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
+    if size > MOST_INDEXED:
+        file.close()
+        raise RecordError(f"cannot read {path}: it has {size:,} bytes, and at most {MOST_INDEXED:,} are read")
+    return file
+
+
+def _check_files(path: Path) -> None:
+    """RecordError where SQLite would open what is no file, or follow a link and write there."""
+    for name in (path, *(path.with_name(path.name + ending) for ending in _BESIDE)):
+        if not is_regular_or_absent(name):
+            raise RecordError(f"cannot keep an index in {name}: it is no regular file")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    """Open an index; sqlite3.DatabaseError for a database with anything else in it than tables of ours."""
     database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+    database.execute("PRAGMA trusted_schema = OFF")
     database.execute("PRAGMA synchronous = OFF")  # derived: what a power cut takes is made again
+    known = set(filter(None, map(_plain, _TABLES.split(";"))))
+    for (text,) in database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall():
+        if _plain(text) not in known:  # a view or a trigger would run here
+            database.close()
+            raise sqlite3.DatabaseError("it is no index of this layout")
     return database
+
+
+def _plain(statement: object) -> str:
+    return " ".join(str(statement).split())
 
 
 def _read_state(database: sqlite3.Connection) -> _State | None:

@@ -1,7 +1,7 @@
 """Tuning logs: append-only files of JSON lines.
 
-Every record is written as newline, line, newline by one `write` on an O_APPEND descriptor: writers do not
-mix their bytes, and a line torn by a kill or a power cut never takes its neighbour with it.
+Every record is written as line, newline by one `write` on an O_APPEND descriptor: writers do not mix their bytes.
+Behind a line that a kill or a power cut has torn, a newline is written first: it never takes its neighbour with it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,24 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tensorlang.autotune.records.record import Json, TuningRecord
+from tensorlang.autotune.records.regular import (
+    MOST_LINE,
+    MOST_NESTED,
+    locked,
+    nests_deeply,
+    open_regular,
+    read_regular,
+    share,
+)
 from tensorlang.errors import RecordError
 
 LogPath = str | os.PathLike[str]
@@ -48,7 +58,7 @@ class Log:
 def read_lines(path: LogPath) -> list[bytes]:
     """The lines of a log that are not blank; RecordError when it cannot be read."""
     try:
-        content = Path(path).read_bytes()
+        content = read_regular(path)
     except FileNotFoundError:
         raise RecordError(f"no such log: {path}") from None
     except OSError as error:
@@ -59,15 +69,32 @@ def read_lines(path: LogPath) -> list[bytes]:
 def parse_line(line: bytes) -> Json | None:
     """The JSON object of a line; None when the line is torn.
 
-    Halves of characters, which nothing prints, are `?`; numbers that JSON does not have (NaN, Infinity) are null.
+    Halves of characters, which nothing prints, are `?`; numbers that JSON does not have (NaN, Infinity) are null. What
+    is longer or deeper than any record is no record.
     """
+    if len(line) > MOST_LINE:
+        return None
     try:
         data: Any = json.loads(line, parse_constant=lambda name: None)
+        if _looks_deep(line) and nests_deeply(data):
+            return None
         if b"\\ud" in line.lower():  # the escape of such a half, or of a whole character
             data = json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
+
+
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_FEW = 8
+
+
+def _looks_deep(line: bytes) -> bool:
+    """Whether the brackets of a line may be in many others; those in texts may make it look so."""
+    brackets = line.translate(None, _NO_BRACKETS)
+    for _ in range(_FEW):
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return len(brackets) > MOST_NESTED
 
 
 def read_log(path: LogPath) -> Log:
@@ -106,30 +133,38 @@ class LogWriter:
     """
 
     def __init__(self, path: LogPath) -> None:
-        """Open or create the log; RecordError when its folder is missing or not writable."""
+        """Open or create the log; RecordError when its folder is missing or not writable, or it is no regular file."""
         self.path = Path(path)
         try:
-            self._descriptor = _open_shared(self.path)
+            self._descriptor, self._readable = _open_shared(self.path)
         except OSError as error:
             raise RecordError(f"cannot write {self.path}: {error.strerror}") from error
 
     def append(self, record: TuningRecord) -> None:
         """Write one record; RecordError when the disk does not take the whole line."""
-        line = b"\n" + record_line(record) + b"\n"
+        line = record_line(record) + b"\n"
         try:
-            written = os.write(self._descriptor, line)
+            with _appending(self._descriptor) as alone:
+                if not (alone and self._ends_whole()):
+                    line = b"\n" + line
+                written = os.write(self._descriptor, line)
         except OSError as error:
             raise RecordError(f"cannot write {self.path}: {error.strerror}; {_KEPT}") from error
         if written != len(line):
             why = f"{written} of {len(line)} bytes fit, is the disk full?"
             raise RecordError(f"cannot write {self.path}: {why} {_KEPT}")
 
+    def _ends_whole(self) -> bool:
+        """Whether the last line is whole; not known of a log that can only be written."""
+        size = os.fstat(self._descriptor).st_size
+        return not size or (self._readable and os.pread(self._descriptor, 1, size - 1) == b"\n")
+
     def sync(self) -> None:
         """Ask the system to put what was appended on the disk; RecordError when it cannot."""
         try:
             getattr(os, "fdatasync", os.fsync)(self._descriptor)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # pipes and devices have nothing to put anywhere
+            if error.errno != errno.EINVAL:  # file systems that have nothing to put anywhere
                 raise RecordError(f"cannot write {self.path}: {error.strerror}; {_KEPT}") from error
 
     def close(self) -> None:
@@ -150,16 +185,46 @@ class LogWriter:
 _KEPT = "the records before this one are whole"
 
 
-def _open_shared(path: Path) -> int:
-    """Open a log for appending, together with other writers, and not while it is being replaced."""
+_PATIENCE = 30.0  # seconds to wait for somebody who replaces a log
+_TURN = 0.05  # seconds to wait for other writers: a line takes microseconds
+_ONE_BYTE, _BEHIND_ALL = 1, 1 << 62  # what a writer locks: never the bytes of a log
+_here = threading.Lock()  # the locks below keep processes apart, not threads
+
+
+@contextmanager
+def _appending(descriptor: int) -> Iterator[bool]:
+    """Append alone, if the lock can be had: False where somebody else may append meanwhile."""
+
+    def lock() -> None:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _ONE_BYTE, _BEHIND_ALL)
+
+    with _here:
+        alone = locked(lock, _TURN) is True
+        try:
+            yield alone
+        finally:
+            if alone:
+                fcntl.lockf(descriptor, fcntl.LOCK_UN, _ONE_BYTE, _BEHIND_ALL)
+
+
+def _open_shared(path: Path) -> tuple[int, bool]:
+    """Open a log for appending, together with other writers, and not while it is being replaced; can it be read?"""
     while True:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        with suppress(OSError):  # file systems without locks
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        descriptor, readable = _open_to_append(path)
+        if share(descriptor, _PATIENCE) is False:
+            os.close(descriptor)
+            raise OSError(errno.EBUSY, "another process is replacing it")
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
+                return descriptor, readable
         os.close(descriptor)  # replaced before the lock was ours: append to the new file
+
+
+def _open_to_append(path: Path) -> tuple[int, bool]:
+    try:
+        return open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), True
+    except PermissionError:
+        return open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), False
 
 
 def best_record(

@@ -40,7 +40,8 @@ class Status(StrEnum):
 _PROVEN = {Status.OK: True, Status.NOISY: True, Status.WRONG_ANSWER: True, Status.ILLEGAL: False}
 
 
-_MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # what reading foreign data may raise
+# What reading foreign data may raise.
+_MALFORMED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tensorlang.autotune.records.log import Log, LogPath, parse_line, read_lines, read_log, record_line
 from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.records.regular import open_regular
 from tensorlang.errors import RecordError
 
 
@@ -132,7 +133,7 @@ def split_log(path: LogPath, folder: LogPath, by: Sequence[str] = ("workload",))
 def _replacing(path: Path) -> Iterator[Callable[[Iterable[bytes]], None]]:
     """Yield a function that replaces a log; RecordError while somebody appends to it, who would lose records."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = open_regular(path)
     except OSError:  # a new file, or one whose error the replacement will name
         yield lambda lines: _write_lines(path, lines)
         return
@@ -149,7 +150,7 @@ def _replacing(path: Path) -> Iterator[Callable[[Iterable[bytes]], None]]:
 
 
 def _write_lines(path: Path, lines: Iterable[bytes]) -> None:
-    _replace(path, b"".join(b"\n" + line + b"\n" for line in lines))
+    _replace(path, b"".join(line + b"\n" for line in lines))
 
 
 def _replace(path: Path, content: bytes) -> None:

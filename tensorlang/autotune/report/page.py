@@ -153,7 +153,8 @@ def _schedule(search: Search, schedule: ShownSchedule, text: int) -> list[Markup
     return [
         element("h3", "Best schedule"),
         element("p", printable(words, SHORT * 2), class_="soft"),
-        _foldable("As Python", schedule.python, schedule.python_error, text, unfolded=True),
+        _foldable("As Python", schedule.python, "", text, unfolded=True),
+        *([element("p", printable(schedule.python_error, SHORT), class_="warn")] if schedule.python_error else []),
         _foldable("As loops", schedule.nest, schedule.nest_error, text),
     ]
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tensorlang.autotune.apply import replay
+from tensorlang.autotune.records.export import unproven_text
 from tensorlang.autotune.records.record import TuningRecord
-from tensorlang.autotune.report.figures import MALFORMED
-from tensorlang.autotune.task import Task, arguments_of, create_task
-from tensorlang.autotune.templates.task import template_task
+from tensorlang.autotune.remade import remake
+from tensorlang.autotune.task import Task, arguments_of
 from tensorlang.driver import lower
-from tensorlang.schedule import Trace
-from tensorlang.target.spec import Target
+from tensorlang.errors import TensorlangError
+from tensorlang.limits import for_a_record
+from tensorlang.schedule.recorded import argument_bytes, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +29,24 @@ class ShownSchedule:
 def show_schedule(record: TuningRecord, tasks: Iterable[Task] = (), run_files: bool = False) -> ShownSchedule:
     """Show the schedule of a record.
 
-    The loops need the program: it is one of `tasks`, or made by the library operator that the record names. A record
-    that names a file would run it, which happens with `run_files` only.
+    It is proven first, which needs the program: it is one of `tasks`, or made by the library operator that the record
+    names. A record that names a file would run it, which happens with `run_files` only. Steps that nothing has proven
+    are shown as comments.
     """
     try:
-        python = Trace.from_json(record.trace).to_python()
-    except MALFORMED as error:
-        return ShownSchedule(python_error=f"the trace of the record is none: {error}", nest_error="there is no trace")
+        task = next((t for t in tasks if t.workload.key == record.workload.key), None) or remake(
+            record, run_files=run_files
+        )
+        made = replay(record, task)
+    except Exception as error:
+        return ShownSchedule(unproven_text(record), python_error=_why(error), nest_error=_why(error))
     try:
-        task = next((t for t in tasks if t.workload.key == record.workload.key), None) or _task(record, run_files)
-        nest = str(lower(replay(record, task), arguments_of(task.tensors), target=task.target))
-    except MALFORMED as error:
-        return ShownSchedule(python, nest_error=str(error) or type(error).__name__)
-    return ShownSchedule(python, nest)
+        with for_a_record(argument_bytes(task.program)):
+            nest = str(lower(made, arguments_of(task.tensors), target=task.target))
+    except Exception as error:
+        return ShownSchedule(str(made), nest_error=_why(error))
+    return ShownSchedule(str(made), nest)
 
 
-def _task(record: TuningRecord, run_files: bool) -> Task:
-    work, target = record.workload, Target.from_json(record.target)
-    if ":" not in work.name and not work.name.endswith(".py"):
-        return create_task(work.name, work.args, target, record.threads)
-    if not run_files:
-        raise ValueError(f"the program is made by {work.name}, which is not run unless you ask for it (--run-files)")
-    made = template_task(work.name, work.args, target, record.threads)
-    return create_task(work.name, work.args, target, record.threads) if made is None else made.task
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, TensorlangError) else reason(error)

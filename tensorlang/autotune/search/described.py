@@ -12,11 +12,13 @@ from tensorlang.autotune.model.cost_model import Rows, Transferred
 from tensorlang.autotune.model.features import feature_names
 from tensorlang.autotune.model.judge import judge_of
 from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.remade import remake
 from tensorlang.autotune.space.draft import Draft
-from tensorlang.autotune.task import Task, create_task
+from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
+from tensorlang.limits import check_time, for_a_record
 from tensorlang.schedule import Trace
-from tensorlang.target.spec import Target
+from tensorlang.schedule.recorded import argument_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,10 @@ class Described:
     names: tuple[str, ...]
 
 
-def describe_records(records: Iterable[TuningRecord]) -> list[Described]:
+def describe_records(records: Iterable[TuningRecord], run_files: bool = False) -> list[Described]:
     """Describe what is ok among some records, of any programs that can be made again by name.
 
+    Files that records name are run with `run_files` only.
     Records whose traces differ in decisions alone are described together.
     """
     tasks: dict[str, Task | None] = {}
@@ -41,7 +44,7 @@ def describe_records(records: Iterable[TuningRecord]) -> list[Described]:
     for number, record in enumerate(r for r in records if r.ok):
         place = f"{record.workload} {record.workload.key} {record.threads} {record.target}"
         if place not in tasks:
-            tasks[place] = _task_of(record)
+            tasks[place] = _task_of(record, run_files)
         if tasks[place] is not None and (trace := _trace_of(record)) is not None:
             form = trace.with_decisions({name: values[0] for name, values in trace.open.items()}).key
             groups.setdefault((place, form), []).append((number, record, trace))
@@ -54,11 +57,11 @@ def describe_records(records: Iterable[TuningRecord]) -> list[Described]:
     return [found[number] for number in sorted(found)]
 
 
-def _task_of(record: TuningRecord) -> Task | None:
+def _task_of(record: TuningRecord, run_files: bool) -> Task | None:
     """The task of a record; None when its program is not here any more, or is another one now."""
     try:
-        task = create_task(record.workload.name, record.workload.args, Target.from_json(record.target), record.threads)
-    except (TensorlangError, OSError):
+        task = remake(record, run_files=run_files)
+    except TensorlangError:
         return None
     return task if task.workload.key == record.workload.key else None
 
@@ -74,9 +77,11 @@ def _describe(task: Task, members: Sequence[tuple[TuningRecord, Trace]]) -> list
     """Records of one form; none when its trace does not fit the program any more."""
     draft = Draft.of(task.outputs)
     try:
-        for step in members[0][1].steps:
-            draft.apply(step)
-    except TensorlangError:
+        with for_a_record(argument_bytes(task.program)):
+            for step in members[0][1].steps:
+                check_time()
+                draft.apply(step)
+    except Exception:  # a record of anybody
         return []
     judge = judge_of(task.target, task.threads)
     values = {n: np.array([float(trace.decisions[n]) for _, trace in members]) for n in draft.trace.open}
@@ -104,12 +109,14 @@ def columns_of(described: Sequence[Described]) -> tuple[Rows, np.ndarray, np.nda
     return rows, estimates, np.array([d.record.median for d in described])
 
 
-def learn_model(records: Iterable[TuningRecord], seed: int = 0) -> Transferred:
+def learn_model(records: Iterable[TuningRecord], seed: int = 0, run_files: bool = False) -> Transferred:
     """Learn from records of any programs on CPUs; RecordError when too few can be described.
+
+    Files that records name are run with `run_files` only.
 
     What GPUs do is learned anew in every search.
     """
-    described = [one for one in describe_records(records) if one.names == feature_names()]
+    described = [one for one in describe_records(records, run_files) if one.names == feature_names()]
     if not described:
         return Transferred.learn(np.zeros((0, 1), np.float32), np.zeros(0), np.zeros(0), feature_names(), seed)
     programs = [str(d.record.workload) for d in described]

@@ -9,7 +9,7 @@ from pathlib import Path
 from tensorlang.autotune.model.cost_model import Transferred
 from tensorlang.autotune.search.described import load_model
 from tensorlang.errors import RecordError
-from tensorlang.target.spec import GPU_KINDS, Target
+from tensorlang.target.spec import Target
 
 PRETRAINED = Path(__file__).parents[1] / "model" / "pretrained.ubj"
 """Made by `python -m benchmarks train`, of records of other programs than those of `python -m benchmarks tuning`."""
@@ -24,7 +24,7 @@ def chosen_model(model: str | os.PathLike[str] | None, target: Target | None = N
     """
     if model is None:
         return None
-    if target is not None and target.kind in GPU_KINDS:
+    if target is not None and target.can.device:
         text = f"model {os.fspath(model)} was learned from CPUs, and there is none for target {target.kind}"
         raise RecordError(f"{text}; leave it out: the search learns from its own measurements")
     return _pretrained() if model == PACKAGED else load_model(model)

@@ -185,7 +185,7 @@ def require_candidates(sketches: Sequence[Sketch], rng: np.random.Generator) -> 
     raise ScheduleError(
         "autotune",
         "the search space is empty\n" + "\n".join(reasons),
-        legal=["schedule it by hand, or tune a larger problem or another target"],
+        suggested=["schedule it by hand, or tune a larger problem or another target"],
     )
 
 

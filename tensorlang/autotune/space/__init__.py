@@ -30,7 +30,6 @@ from tensorlang.autotune.space.seeds import seed_sketches
 from tensorlang.autotune.space.structure import Group, groups_of, ordered_stages, stages_of
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
-from tensorlang.target.spec import GPU_KINDS
 
 __all__ = ["sketch_of", "sketches_of"]
 
@@ -76,12 +75,12 @@ def _require_iterations(task: Task) -> None:
         raise ScheduleError(
             "autotune",
             f"{', '.join(empty) or task.workload} has no iterations: there is nothing to tune",
-            legal=["give it extents of at least 1"],
+            suggested=["give it extents of at least 1"],
         )
 
 
 def _units(task: Task) -> tuple[_Unit, ...]:
-    ordered = bound_forms if task.target.kind in GPU_KINDS else ordered_forms
+    ordered = bound_forms if task.target.can.device else ordered_forms
     units = [_Unit(op.name, tuple(ordered(op))) for op in ordered_stages(task)]
     for group in groups_of(task):
         units.append(_Unit(group.main.name, _forms(task, group)))
@@ -94,7 +93,7 @@ def _forms(task: Task, group: Group) -> tuple[Form, ...]:
 
     Those come first where lanes along all axes of the reduction would be gathered. On a GPU all forms of all rules.
     """
-    if task.target.kind in GPU_KINDS:
+    if task.target.can.device:
         return tuple(form for rule in GPU_RULES for form in rule(task, group))
     found = next((found for rule in RULES if (found := rule(task, group))), [])
     dots = dot_forms(task, group)

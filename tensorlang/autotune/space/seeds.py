@@ -10,7 +10,6 @@ from tensorlang.autotune.space.room import sketch_of
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
 from tensorlang.schedule import Trace
-from tensorlang.target.spec import GPU_KINDS
 from tensorlang.te.operation import ComputeOp
 from tensorlang.topi.table import RULES
 
@@ -28,7 +27,7 @@ def seed_sketches(task: Task) -> list[Sketch]:
         trace = topi.schedule(task.outputs, task.target, tuned=False).trace
     except TensorlangError:
         return []
-    if task.target.kind in GPU_KINDS:
+    if task.target.can.device:
         return [_as_it_is(task, trace)]
     draft, start = opened(task, trace)
     return [sketch_of(SEED, draft, device_limits(task, draft.scheduled, start), start)]

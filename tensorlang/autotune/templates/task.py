@@ -154,4 +154,4 @@ def _first_legal(function: TemplateFunction, args: tuple[Any, ...]) -> tuple[Con
         if len(refused) == FEW_ATTEMPTS and len({error.asked for error in refused}) == 1:
             break  # no knob has a say in it
     why = f"none of {len(refused)} configurations tried is legal; the first was refused:\n{refused[0]}"
-    raise ScheduleError(f"{function.name}{args}", why, legal=refused[0].legal) from refused[0]
+    raise ScheduleError(f"{function.name}{args}", why, suggested=refused[0].advice) from refused[0]

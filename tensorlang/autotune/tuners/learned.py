@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,9 @@ from tensorlang.autotune.tuners.index import draw_unseen
 from tensorlang.autotune.tuners.measure import MeasureResult
 from tensorlang.autotune.tuners.tuner import Tuner
 from tensorlang.errors import DefinitionError
+from tensorlang.limits import for_a_record
 from tensorlang.schedule import Trace
+from tensorlang.schedule.recorded import argument_bytes
 
 POPULATION = 1024
 GENERATIONS = 4
@@ -74,14 +77,14 @@ class XGBTuner(Tuner):
         self._described: dict[int, Described] = {}
         self._planned: dict[int, None] = {}
         self._seconds: dict[int, float] = {}
-        self._traces: dict[int, Trace] = {}
+        self._steps: dict[int, Any] = {}  # as records have them
         self._failed: dict[int, None] = {}
         self._learned = 0
 
     def learn(self, config: ConfigEntity, result: MeasureResult) -> None:
         if result.ok and result.record is not None:
             self._seconds[config.index] = result.seconds
-            self._traces[config.index] = Trace.from_json(result.record.trace)
+            self._steps[config.index] = result.record.trace
         elif result.record is None or result.record.status is not Status.NOISY:
             self._failed[config.index] = None
 
@@ -118,6 +121,17 @@ class XGBTuner(Tuner):
             self._described[number] = row[0], float(np.exp(known[0]))
         return self._described[number]
 
+    def _describable(self, number: int) -> bool:
+        """Whether the record of a configuration can be described; one that is somebody else's may say anything."""
+        try:
+            with for_a_record(argument_bytes(self.task.task.program)):
+                self._describe(number, Trace.from_json(self._steps[number]))
+        except Exception:
+            del self._seconds[number]
+            self._failed[number] = None
+            return False
+        return True
+
     def _digits(self, numbers: list[int]) -> Digits:
         rows = [list(self.space.digits(n).values()) for n in numbers]
         return np.asarray(rows, dtype=np.int64).reshape(len(numbers), len(self.space.shape))
@@ -128,9 +142,11 @@ class XGBTuner(Tuner):
         if self._learned == known or not self._seconds:
             return
         self._learned = known
-        taught = list(self._seconds)[-TAUGHT:]
+        taught = [n for n in list(self._seconds)[-TAUGHT:] if self._describable(n)]
+        if not taught:
+            return
         seconds = np.asarray([self._seconds[n] for n in taught])
-        described = [self._describe(n, self._traces[n]) for n in taught]
+        described = [self._described[n] for n in taught]
         rows = np.stack([row for row, _ in described])
         self._loop_model.fit(rows, np.asarray([estimate for _, estimate in described]), seconds)
         failed = list(self._failed)[-TAUGHT:]

@@ -11,16 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tensorlang.autotune.apply import records_of
 from tensorlang.autotune.budget import checked_seed
+from tensorlang.autotune.context import scheduled
 from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import Harness, Measurement, record_of
 from tensorlang.autotune.measuring.supply import overlapped
 from tensorlang.autotune.records.record import Status, TuningRecord
+from tensorlang.autotune.resuming import resumable
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.task import TemplateTask, collect
 from tensorlang.autotune.tuners.measure import MeasureInput, MeasureOption, MeasureResult
@@ -126,6 +129,7 @@ class Tuner(ABC):
             mine = list(records_of(data_set, self.task.task))
         else:
             mine = [r for r in data_set if self.task.task.accepts(r)]
+        mine = resumable(mine, self.task.task.program, self.task.name, partial(scheduled, self.task))
         for record in mine:
             config = self.task.config_of(record)
             if config is None or record.status is Status.NOISY:
@@ -299,7 +303,7 @@ class Tuner(ABC):
         raise ScheduleError(
             f"tuning template {self.task.name!r}",
             "\n".join([f"no configuration is legal: {tried} tried were refused before any build", *reasons]),
-            legal=["change the knobs, so that some of the space is left"],
+            suggested=["change the knobs, so that some of the space is left"],
         )
 
     def _best_seconds(self) -> float | None:

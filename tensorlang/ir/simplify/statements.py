@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorlang.ir.expr import Const, Expr, Var
+from tensorlang.ir.instance import map_runs
 from tensorlang.ir.simplify.conditions import negated
 from tensorlang.ir.simplify.division import Wraps
 from tensorlang.ir.simplify.forms import LIMITS, Form, Range
@@ -31,6 +32,7 @@ from tensorlang.ir.stmt import (
     LoopKind,
     MachineCommit,
     MachineWait,
+    Mark,
     Prefetch,
     Seq,
     Stmt,
@@ -38,6 +40,7 @@ from tensorlang.ir.stmt import (
     ThreadReduce,
     View,
     map_exprs,
+    marks,
 )
 
 _EMPTY = Seq(())
@@ -61,10 +64,10 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
             return _for(scope, stmt)
         case Store():
             index = tuple([scope.value(i) for i in stmt.index])
-            return Store(stmt.buffer, index, scope.value(stmt.value))
+            return Store(stmt.buffer, index, scope.value(stmt.value), map_runs(stmt.runs, scope.value))
         case AtomicUpdate():
             index = tuple([scope.value(i) for i in stmt.index])
-            return replace(stmt, index=index, value=scope.value(stmt.value))
+            return replace(stmt, index=index, value=scope.value(stmt.value), runs=map_runs(stmt.runs, scope.value))
         case Prefetch():
             return Prefetch(stmt.buffer, tuple([scope.value(i) for i in stmt.index]))
         case If():
@@ -79,10 +82,13 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
         case CallMachine():
             views = (View(v.buffer, tuple([scope.value(i) for i in v.index]), v.dims, v.steps) for v in stmt.views)
             accumulates = None if stmt.accumulates is None else scope.value(stmt.accumulates)
-            return CallMachine(stmt.code, tuple(views), _visit(scope, stmt.meaning) or _EMPTY, accumulates)
-        case AsyncCopy() | BoxCopy() | ThreadReduce() | Launch():
+            meaning, runs = _visit(scope, stmt.meaning) or _EMPTY, map_runs(stmt.runs, scope.value)
+            return CallMachine(stmt.code, tuple(views), meaning, accumulates, runs)
+        case AsyncCopy() | BoxCopy() | ThreadReduce() | Launch() | CallPython() | Mark():
             return map_exprs(stmt, scope.value)
-        case Fail() | CallPython() | Barrier() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():
+        case Barrier() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():
+            return map_exprs(stmt, scope.value)
+        case Fail():
             return stmt
 
 
@@ -103,12 +109,21 @@ def _if(scope: Scope, stmt: If) -> Stmt | None:
     condition = scope.value(stmt.cond)
     if isinstance(condition, Const):
         branch = stmt.then if condition.value else stmt.orelse
-        return None if branch is None else _visit(scope, branch)
-    then = _branch(scope, condition, True, stmt.then)
-    orelse = None if stmt.orelse is None else _branch(scope, condition, False, stmt.orelse)
+        left = marks(stmt.then) if stmt.is_guard and not condition.value else None
+        return _seq(scope, Seq(tuple(part for part in (left, branch) if part is not None)))
+    # The instances in a guard are there whether it holds or not: nothing about them follows from it.
+    visit = _unassuming if stmt.is_guard else _branch
+    then = visit(scope, condition, True, stmt.then)
+    orelse = None if stmt.orelse is None else visit(scope, condition, False, stmt.orelse)
     if then is None:
-        return None if orelse is None else If(negated(condition), orelse)
-    return If(condition, then, orelse)
+        return None if orelse is None else If(negated(condition), orelse, None, stmt.is_guard)
+    return If(condition, then, orelse, stmt.is_guard)
+
+
+def _unassuming(scope: Scope, condition: Expr, truth: bool, body: Stmt) -> Stmt | None:
+    """A statement whose test tells nothing."""
+    del condition, truth
+    return _visit(scope, body)
 
 
 def _branch(scope: Scope, condition: Expr, truth: bool, body: Stmt) -> Stmt | None:

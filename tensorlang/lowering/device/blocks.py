@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Const, Expr, Var, binary, same, variables
@@ -61,7 +61,7 @@ def _visit(stmt: Stmt, around: _Around, grid: dict[str, Expr], inner: Inner) -> 
         return inner(stmt, around.ranges)
     match stmt:
         case If(orelse=None):
-            return If(stmt.cond, _visit(stmt.then, around, grid, inner))
+            return replace(stmt, then=_visit(stmt.then, around, grid, inner))
         case If():
             return _either(stmt, around, grid, inner)
         case Let():
@@ -97,7 +97,7 @@ def _either(stmt: If, around: _Around, grid: dict[str, Expr], inner: Inner) -> S
         for k, count in enumerate(counts):
             if not same(grid[tag], count):
                 bodies[k] = If(Var(tag, INDEX) < count, bodies[k])
-    return If(stmt.cond, *bodies)
+    return replace(stmt, then=bodies[0], orelse=bodies[1])
 
 
 def _block_loop(loop: For, around: _Around, grid: dict[str, Expr], inner: Inner) -> Stmt:

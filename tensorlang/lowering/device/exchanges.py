@@ -62,12 +62,14 @@ class Around:
     """What is around a statement: ranges of variables, tests that hold, and variables that differ between lanes.
 
     Of the tests the `pending` ones are asked by what is made of the statement, not around it: all lanes come there.
+    They are part of it where it `is_guarded`.
     """
 
     ranges: Ranges
     tests: tuple[Expr, ...] = ()
     pending: tuple[Expr, ...] = ()
     varying: frozenset[str] = frozenset()
+    is_guarded: bool = False
 
     def varies(self, expr: Expr) -> bool:
         """Whether lanes may see different values."""
@@ -94,9 +96,14 @@ class Around:
         """The same with a test more around."""
         return replace(self, tests=(*self.tests, test))
 
-    def asking(self, *tests: Expr) -> Around:
-        """The same with tests that parts are to ask."""
-        return replace(self, tests=(*self.tests, *tests), pending=(*self.pending, *tests))
+    def asking(self, test: Expr, is_guard: bool = False) -> Around:
+        """The same with a test that parts are to ask."""
+        tests, pending = (*self.tests, test), (*self.pending, test)
+        return replace(self, tests=tests, pending=pending, is_guarded=self.is_guarded or is_guard)
+
+    def asked(self, stmt: Stmt) -> Stmt:
+        """A part with the tests that it is to ask."""
+        return If(conjunction(self.pending), stmt, is_guard=self.is_guarded)
 
     def holds(self, condition: Expr, tests: tuple[Expr, ...] = ()) -> bool:
         """Whether a condition follows from what is known here, and tests."""
@@ -115,7 +122,7 @@ class Exchanges:
     def visit(self, stmt: Stmt, around: Around) -> Stmt:
         """The statement over the thread's own registers. Raises TargetError for a read that is no shuffle."""
         if around.pending and not self._foreign(stmt, around):
-            return If(conjunction(around.pending), self.visit(stmt, replace(around, pending=())))
+            return around.asked(self.visit(stmt, replace(around, pending=(), is_guarded=False)))
         match stmt:
             case Seq():
                 return map_children(stmt, lambda s: self.visit(s, around))
@@ -133,19 +140,21 @@ class Exchanges:
                 return stmt
         reads = _Reads(self, around)
         made = self._stored(map_exprs(stmt, reads.rewritten), around)
-        return reads.before(If(conjunction(around.pending), made) if around.pending else made)
+        return reads.before(around.asked(made) if around.pending else made)
 
     def _if(self, stmt: If, around: Around) -> Stmt:
         reads = _Reads(self, around)
         cond = reads.rewritten(stmt.cond)
         if not (around.varies(cond) or reads.found) or not any(self._foreign(s, around) for s in children(stmt)):
             orelse = None if stmt.orelse is None else self.visit(stmt.orelse, around.tested(~stmt.cond))
-            return reads.before(If(cond, self.visit(stmt.then, around.tested(stmt.cond)), orelse))
+            return reads.before(
+                replace(stmt, cond=cond, then=self.visit(stmt.then, around.tested(stmt.cond)), orelse=orelse)
+            )
         if reads_memory(cond) or reads.found:  # the branches may change what it reads
             cond = reads.named(select(conjunction(around.pending), cond, False) if around.pending else cond)
-        parts = [self.visit(stmt.then, around.asking(cond))]
+        parts = [self.visit(stmt.then, around.asking(cond, stmt.is_guard))]
         if stmt.orelse is not None:
-            parts.append(self.visit(stmt.orelse, around.asking(~cond)))
+            parts.append(self.visit(stmt.orelse, around.asking(~cond, stmt.is_guard)))
         return reads.before(Seq(tuple(parts)) if len(parts) > 1 else parts[0])
 
     def _for(self, stmt: For, around: Around) -> Stmt:
@@ -217,7 +226,7 @@ class Exchanges:
         """A store to a spread array as one to the register that has the element."""
         if isinstance(stmt, Store) and stmt.buffer.name in self.spreads:
             spread = self.spreads[stmt.buffer.name]
-            return Store(spread.buffer, spread.place(stmt.index, around.ranges)[1], stmt.value)
+            return replace(stmt, buffer=spread.buffer, index=spread.place(stmt.index, around.ranges)[1])
         return stmt
 
     def fresh(self, dtype: str) -> Var:

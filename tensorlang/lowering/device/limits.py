@@ -32,7 +32,7 @@ def _check(kernel: DeviceKernel, target: Target, limits: GpuLimits) -> None:
     total = sum(size for _, size in shared)
     if total > limits.shared_bytes:
         asked = ", ".join(f"{b} {size}" for b, size in shared)
-        more = f", or 'interpreter -max_shared_memory_per_block={total}'" if target.kind == "interpreter" else ""
+        more = f", or 'interpreter -max_shared_memory_per_block={total}'" if target.can.chosen_limits else ""
         raise TargetError(
             f"{kernel.name} needs {total} bytes of shared memory in a block, and {target} allows "
             f"{limits.shared_bytes}: {asked}; use smaller tiles, or narrower elements{more}"

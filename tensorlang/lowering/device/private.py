@@ -87,7 +87,8 @@ class _Copies:
             case If():
                 unless = (*tests, Unary("not", stmt.cond, "bool"))
                 orelse = None if stmt.orelse is None else self._visit(stmt.orelse, unless)
-                return If(value(stmt.cond), self._visit(stmt.then, (*tests, stmt.cond)), orelse)
+                then = self._visit(stmt.then, (*tests, stmt.cond))
+                return replace(stmt, cond=value(stmt.cond), then=then, orelse=orelse)
             case For():
                 return replace(stmt, lower=value(stmt.lower), upper=value(stmt.upper), body=within(stmt.body))
             case Let():

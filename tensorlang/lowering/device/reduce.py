@@ -76,6 +76,12 @@ class _Path:
     threads: Mapping[str, str]
     reduced: Mapping[str, int]
     deferred: tuple[For, ...] = ()
+    own: tuple[Expr, ...] = ()
+
+    def under(self, test: Expr, is_guard: bool) -> _Path:
+        """What is around a statement behind one more test."""
+        own = (*self.own, test) if is_guard else self.own
+        return replace(self, guards=(*self.guards, test), own=own)
 
     @property
     def summed(self) -> set[str]:
@@ -110,7 +116,7 @@ class Reduction:
         if not reduces(stmt) and not (path.reduced and self._targets(stmt)):
             self._check_plain(stmt, path)
             done = self.plain(stmt, path.ranges, frozenset(path.threads.values()))
-            return _guarded(path.guards, done)
+            return _guarded(path.guards, done, path.own)
         threaded = bool(thread_tags(stmt))
         if not threaded and self._elements(stmt) is not None:
             return self._combined(stmt, path)
@@ -123,11 +129,11 @@ class Reduction:
             case For():
                 return self._serial_loop(stmt, path)
             case If(orelse=None) if self._varies(stmt.cond, path):
-                return self._visit(stmt.then, replace(path, guards=(*path.guards, stmt.cond)))
+                return self._visit(stmt.then, path.under(stmt.cond, stmt.is_guard))
             case If() if self._varies(stmt.cond, path):
                 assert stmt.orelse is not None
-                orelse = replace(path, guards=(*path.guards, ~stmt.cond))
-                return Seq((self._visit(If(stmt.cond, stmt.then), path), self._visit(stmt.orelse, orelse)))
+                orelse = path.under(~stmt.cond, stmt.is_guard)
+                return Seq((self._visit(replace(stmt, orelse=None), path), self._visit(stmt.orelse, orelse)))
             case Let():
                 return self._visit(with_value(stmt.body, stmt.var, stmt.value), path)
             case If() | Seq() | Allocate():
@@ -178,7 +184,7 @@ class Reduction:
         threads = {**path.threads, loop.var.name: bound.tag}
         ranges = inside(loop, path.ranges)
         guards, reduced = (*path.guards, *bound.guards), {**path.reduced, **more}
-        body = self._visit(loop.body, _Path(ranges, guards, threads, reduced, path.deferred))
+        body = self._visit(loop.body, _Path(ranges, guards, threads, reduced, path.deferred, path.own))
         return with_value(body, loop.var, bound.value)
 
     def _serial_loop(self, loop: For, path: _Path) -> Stmt:
@@ -247,11 +253,11 @@ class Reduction:
         if not own:
             last = (*last, first_of(frozenset(path.reduced)))
         taking = tuple((t, self.extents[t] if own else path.reduced[t]) for t in THREADS if t in path.reduced)
-        stmt = _guarded(within, stmt)
+        stmt = _guarded(within, stmt, path.own)
         for loop in reversed(path.deferred):
             stmt = serial(loop, stmt)
         tell = _may_skip(stmt, path, guards, elements)
-        return _updated(stmt, Update(elements, combiner, guards, last, taking, tell))
+        return _updated(stmt, Update(elements, combiner, guards, last, taking, tell, path.own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +273,7 @@ class Update:
     last: tuple[Expr, ...]
     taking: tuple[tuple[str, int], ...]
     tell: bool
+    own: tuple[Expr, ...] = ()
 
 
 def _updated(stmt: Stmt, update: Update) -> Stmt:
@@ -274,12 +281,15 @@ def _updated(stmt: Stmt, update: Update) -> Stmt:
     totals = [_private(b, "all") for b, _ in update.elements]
     names = {b.name: part for (b, _), part in zip(update.elements, parts, strict=True)}
     identity = update.combiner.identity
+    is_own = all(buffer.scope == "local" for buffer, _ in update.elements)
+    combined = tuple(tag for tag, _ in update.taking) if is_own else THREADS
     steps: list[Stmt] = [_set(b, e) for b, e in zip(parts, identity, strict=True)]
     done = Buffer(f"{update.elements[0][0].name}.updated", (ONE,), "int32", "local")
     any_done = Buffer(f"{update.elements[0][0].name}.any", (ONE,), "int32", "local")
     if update.tell:
         steps.append(_set(done, _DONE.identity[0]))
-    steps.append(_guarded(update.guards, _accumulated(stmt, names, done if update.tell else None)))
+    parted = _accumulated(stmt, names, done if update.tell else None, combined)
+    steps.append(_guarded(update.guards, parted, update.own))
     steps += [_set(b, e) for b, e in zip(totals, identity, strict=True)]
     steps.append(_reduction(totals, parts, update.combiner, update.taking))
     last = update.last
@@ -308,8 +318,8 @@ def _reduction(
     return ThreadReduce(into, tuple(Load(b, (ZERO,)) for b in values), combiner, taking)
 
 
-def _accumulated(stmt: Stmt, parts: Mapping[str, Buffer], done: Buffer | None) -> Stmt:
-    """The updates of elements as updates of a thread's own values."""
+def _accumulated(stmt: Stmt, parts: Mapping[str, Buffer], done: Buffer | None, combined: tuple[str, ...]) -> Stmt:
+    """The updates of elements as updates of a thread's own values, which those along some axes combine."""
 
     def load(node: Expr) -> Expr | None:
         return Load(parts[node.buffer.name], (ZERO,)) if isinstance(node, Load) and node.buffer.name in parts else None
@@ -317,7 +327,8 @@ def _accumulated(stmt: Stmt, parts: Mapping[str, Buffer], done: Buffer | None) -
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, Store) or s.buffer.name not in parts:
             return map_children(s, visit)
-        stored = Store(parts[s.buffer.name], (ZERO,), s.value)
+        runs = tuple(replace(run, combined=combined) for run in s.runs)
+        stored = Store(parts[s.buffer.name], (ZERO,), s.value, runs)
         return stored if done is None else Seq((stored, _set(done, Const(1, "int32"))))
 
     return visit(map_exprs(stmt, lambda e: rewrite(e, load)))
@@ -355,8 +366,8 @@ def _may_skip(stmt: Stmt, path: _Path, guards: tuple[Expr, ...], elements: list[
     return any(variables(test) & fixing or reads_memory(test) for test in (*mixed, *tests))
 
 
-def _guarded(guards: tuple[Expr, ...], stmt: Stmt) -> Stmt:
-    """A statement under tests, each of which may rely on those before."""
+def _guarded(guards: tuple[Expr, ...], stmt: Stmt, own: tuple[Expr, ...] = ()) -> Stmt:
+    """A statement under tests, each of which may rely on those before; `own` are part of it (`If.is_guard`)."""
     for guard in reversed(guards):
-        stmt = If(guard, stmt)
+        stmt = If(guard, stmt, is_guard=any(guard is test for test in own))
     return stmt

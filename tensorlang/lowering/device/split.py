@@ -1,9 +1,9 @@
-"""The split of a kernel into a host program and the kernels that it launches."""
+"""The split of a kernel into a host program and the device nests that become the kernels it launches."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import TargetError
@@ -15,6 +15,7 @@ from tensorlang.ir.stmt import (
     Barrier,
     CallPython,
     Combiner,
+    DeviceKernel,
     Fail,
     For,
     If,
@@ -32,25 +33,54 @@ from tensorlang.ir.stmt import (
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.ir.thread_tags import VIRTUAL
 from tensorlang.lowering.device.arrays import written
-from tensorlang.lowering.device.kernel import Nest, device_kernel
+from tensorlang.lowering.device.kernel import declared
+from tensorlang.lowering.device.nest import Nest
 from tensorlang.lowering.device.ranges import Ranges, inside, range_of
 from tensorlang.lowering.device.threads import bound_loops, is_block_loop, is_thread_loop
 from tensorlang.te.program import unique
 
+_LONGEST = 64
+"""Characters of a kernel's name that those of its launches begin with."""
 
-def to_device(kernel: Kernel, reducers: Mapping[str, Combiner] | None = None, *, python: bool = False) -> Kernel:
-    """Return the host program of a kernel in region form: a Launch in the place of every nest on blocks or threads.
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A host program, and the nests that its launches are of, in their order; its kernels are empty until joined."""
+
+    host: Kernel
+    nests: tuple[Nest, ...]
+
+    def each(self, function: Callable[[Nest], Nest]) -> Split:
+        """The program after a pass over its nests; itself, if that leaves all of them as they are."""
+        nests = tuple(map(function, self.nests))
+        same = all(now is before for now, before in zip(nests, self.nests, strict=True))
+        return self if same else replace(self, nests=nests)
+
+    def joined(self) -> Kernel:
+        """The host program with its kernels, as far as they have come."""
+        kernels = {nest.name: declared(nest) for nest in self.nests}
+
+        def visit(stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Launch):
+                return Launch(kernels[stmt.kernel.name], kernels[stmt.kernel.name].scalars)
+            return map_children(stmt, visit)
+
+        return replace(self.host, body=visit(self.host.body))
+
+
+def split(kernel: Kernel, reducers: Mapping[str, Combiner], *, python: bool) -> Split:
+    """Return the host program of a kernel in region form: a launch in the place of every nest on blocks or threads.
 
     `reducers` tells by the names of arrays how updates of their elements combine; arrays of one reduction stand in
     the order of its combiner, and share it. `python`: the host can call Python functions between launches.
 
-    Loops around nests stay on the host, and statements without a bound loop become kernels of one thread. Raises
-    TargetError for what a GPU cannot run: a block loop that is not outermost, a number of threads or a shared array
-    whose size is not constant, a Python function.
+    Loops around nests stay on the host, and statements without a bound loop become nests of one thread. Raises
+    TargetError for a host's loop whose bounds are on the device, for a test on the device of what its kernels change,
+    and for a Python function in a nest.
     """
-    host = _Host(kernel, reducers or {}, python)
+    host = _Host(kernel, reducers, python)
     body = host.visit(kernel.body, _Scope(host.sizes, {}))
-    return replace(kernel, body=body, callbacks=kernel.callbacks if python else ())
+    return Split(replace(kernel, body=body, callbacks=kernel.callbacks if python else ()), tuple(host.nests))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +100,7 @@ class _Host:
         self.kernel = kernel
         self.python = python
         self.reducers = reducers
-        self.launches = 0
+        self.nests: list[Nest] = []
         self.sizes: Ranges = {size.name: (0, None) for size in kernel.sizes}
 
     def visit(self, stmt: Stmt, scope: _Scope) -> Stmt:
@@ -95,7 +125,7 @@ class _Host:
                 then = self.visit(stmt.then, self._wrapping(scope, stmt, stmt.cond, stmt))
                 if stmt.orelse is None:
                     return then
-                unless = If(~stmt.cond, stmt.orelse)
+                unless = If(~stmt.cond, stmt.orelse, is_guard=stmt.is_guard)
                 return Seq((then, self.visit(stmt.orelse, self._wrapping(scope, unless, stmt.cond, stmt))))
             case If():
                 return map_children(stmt, lambda s: self.visit(s, scope))
@@ -190,15 +220,14 @@ class _Host:
                 )
         for outer in reversed(scope.inner):
             if isinstance(outer, If):
-                stmt = If(outer.cond, stmt)
+                stmt = replace(outer, then=stmt, orelse=None)
             elif any(outer.var.name in variables(e) for e in stmt_exprs(stmt)):
                 stmt = Let(outer.var, outer.value, stmt)
-        name = re.sub(r"\W", "_", f"{self.kernel.name}_kernel{self.launches}", flags=re.ASCII)
-        self.launches += 1
+        word = re.sub(r"^(?=[0-9])|\W", "_", self.kernel.name[:_LONGEST], flags=re.ASCII)
         arrays = {**{b.name: b for b in self.kernel.params}, **scope.arrays}
-        nest = Nest(f"_{name}" if name[0].isdigit() else name, stmt, arrays, scope.ranges)
-        device = device_kernel(nest, self.reducers)
-        return Launch(device, device.scalars)
+        nest = Nest(f"{word}_kernel{len(self.nests)}", stmt, arrays, scope.ranges, self.reducers)
+        self.nests.append(nest)
+        return Launch(DeviceKernel(nest.name, (), (), nest.grid, nest.block, (), Seq(())), ())
 
 
 def _in_one_block(body: Sequence[Stmt]) -> Iterator[Stmt]:

@@ -52,7 +52,7 @@ def _check_path(path: tuple[Loop, ...]) -> None:
             legal = [f"leave {loop.axis} of {loop.stage} unbound: each computes its own part"]
             if not is_block(loop.thread):  # the threads of a block compute it together
                 legal.insert(0, f"s[{loop.stage!r}].set_scope('shared')")
-            raise BadArgument("", why, legal=legal)
+            raise BadArgument("", why, suggested=legal)
 
 
 def _check_shared(stage: str, plan: BufferPlan, bound: dict[str, Loop]) -> None:
@@ -61,7 +61,7 @@ def _check_shared(stage: str, plan: BufferPlan, bound: dict[str, Loop]) -> None:
         return
     scope = plan.buffer.scope
     why = f"{stage} is in {scope} memory, which a block of threads has, and no loop around it is bound to blockIdx"
-    raise BadArgument("", why, legal=["bind a loop around the place where it is computed to 'blockIdx.x'"])
+    raise BadArgument("", why, suggested=["bind a loop around the place where it is computed to 'blockIdx.x'"])
 
 
 def _check_local(stage: str, derived: Derived, plan: BufferPlan, bound: dict[str, Loop]) -> None:
@@ -73,7 +73,7 @@ def _check_local(stage: str, derived: Derived, plan: BufferPlan, bound: dict[str
             f"{stage} is in local memory, which each thread has for itself, but its loop {own[0].axis} is bound to "
             f"{own[0].thread}: other threads would not find its elements"
         )
-        raise BadArgument("", why, legal=[f"s[{stage!r}].set_scope('shared')", f"leave {own[0].axis} unbound"])
+        raise BadArgument("", why, suggested=[f"s[{stage!r}].set_scope('shared')", f"leave {own[0].axis} unbound"])
     readers = [loop for loop in loops(derived.tree) if loop.name in bound and _reads(loop, derived, plan)]
     threads = [loop for loop in readers if is_thread(loop.thread) and loop.name not in plan.home]
     if around and threads:
@@ -82,7 +82,7 @@ def _check_local(stage: str, derived: Derived, plan: BufferPlan, bound: dict[str
             f"{threads[0].axis} of {threads[0].stage}, whose threads read it"
         )
         inside = f"s[{stage!r}].compute_at(s[{threads[-1].stage!r}], {threads[-1].axis!r})"
-        raise BadArgument("", why, legal=[inside, f"s[{stage!r}].set_scope('shared')"])
+        raise BadArgument("", why, suggested=[inside, f"s[{stage!r}].set_scope('shared')"])
 
 
 def _check_own(stage: str, plan: BufferPlan, bound: dict[str, Loop], combined: Collection[str]) -> None:
@@ -98,7 +98,7 @@ def _check_own(stage: str, plan: BufferPlan, bound: dict[str, Loop], combined: C
             f"each thread of {around[-1].axis} of {around[-1].stage} on {around[-1].thread} computes {stage} for "
             f"itself, but its loop {own[0].axis} is bound to {own[0].thread}: other threads would not find its elements"
         )
-        raise BadArgument("", why, legal=[f"s[{stage!r}].set_scope('shared')", f"leave {own[0].axis} unbound"])
+        raise BadArgument("", why, suggested=[f"s[{stage!r}].set_scope('shared')", f"leave {own[0].axis} unbound"])
 
 
 def _reads(loop: Loop, derived: Derived, plan: BufferPlan) -> bool:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, rewrite, same, substitute, variables
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, rewrite, same, substitute, substitution, variables
 from tensorlang.ir.expr import walk as nodes
+from tensorlang.ir.instance import map_runs
 from tensorlang.ir.loops import constant_extent, uses, with_value
 from tensorlang.ir.stmt import (
+    INDEX,
     Allocate,
     AtomicUpdate,
     CallMachine,
@@ -197,13 +199,27 @@ def _stored_once(stmt: Stmt, groups: Sequence[_Group], dims: Dims) -> Stmt:
         once = _stores(group.stmt, dims, True)
         for loop in reversed(group.loops[group.loops.index(stmt) :]):
             over = loop.var.name in group.over(dims)
-            once = with_value(once, loop.var, ZERO) if over else replace(loop, body=once)
+            once = with_value(_for_all(once, loop), loop.var, ZERO) if over else replace(loop, body=once)
         after.append(once)
     for group in groups:
         if stmt is group.stmt:
             return _stores(stmt, dims, False)
     made = map_children(stmt, lambda s: _stored_once(s, groups, dims))
     return Seq((made, *after)) if after else made
+
+
+def _for_all(stmt: Stmt, loop: For) -> Stmt:
+    """A statement that does once what all iterations of a loop would do."""
+    every = Var(f"{loop.var.name}.all", INDEX)
+
+    def visit(s: Stmt) -> Stmt:
+        if not isinstance(s, Store) or not s.runs:
+            return map_children(s, visit)
+        moved = map_runs(s.runs, substitution({loop.var.name: every}))
+        count = constant_extent(loop) or 0
+        return replace(s, runs=tuple(replace(r, over=(*r.over, (every.name, 0, count)), moved=True) for r in moved))
+
+    return visit(stmt)
 
 
 def _stores(stmt: Stmt, dims: Dims, once: bool) -> Stmt:

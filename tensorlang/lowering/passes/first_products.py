@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from tensorlang.ir.expr import Const, Expr, Var, binary, cast, same, substitute, substitution, variables, walk
+from tensorlang.ir.instance import map_runs
 from tensorlang.ir.loops import with_body
 from tensorlang.ir.machine import ACCUMULATES
 from tensorlang.ir.simplify import proves
@@ -125,7 +126,10 @@ def _merged(start: Stmt, then: Stmt, array: str) -> Stmt | None:
     cleared = map_exprs(reset.call.meaning, substitution(renamed))
     meaning = Seq((If(first, cleared) if steps else cleared, add.call.meaning))
     flag = cast(later, ACCUMULATES.dtype) if steps else Const(0, ACCUMULATES.dtype)
-    return _replaced(then, add.call, replace(add.call, meaning=meaning, accumulates=flag))
+    moved_runs = map_runs(reset.call.runs, substitution(renamed))
+    begun = tuple(replace(r, conditions=(*r.conditions, *((first,) if steps else ())), moved=True) for r in moved_runs)
+    runs = (*begun, *add.call.runs)
+    return _replaced(then, add.call, replace(add.call, meaning=meaning, accumulates=flag, runs=runs))
 
 
 def _joined(word: str, tests: Sequence[Expr], none: bool) -> Expr:

@@ -47,7 +47,7 @@ def _hoisted(loop: For) -> Stmt:
         body = (*hints, *_parts(branch))
         return _hoisted(replace(loop, body=body[0] if len(body) == 1 else Seq(body)))
 
-    return If(test.cond, version(test.then) or Seq(()), version(test.orelse))
+    return replace(test, then=version(test.then) or Seq(()), orelse=version(test.orelse))
 
 
 def _only_prefetches(stmt: Stmt) -> bool:
@@ -58,7 +58,7 @@ def _merged(stmt: Seq) -> Stmt:
     body: list[Stmt] = []
     for child in stmt.body:
         last = body[-1] if body else None
-        if isinstance(child, If) and isinstance(last, If) and _steady(child) and same(last.cond, child.cond):
+        if isinstance(child, If) and isinstance(last, If) and _steady(child) and _alike(last, child):
             body[-1] = _joined(last, child)
         else:
             body.append(child)
@@ -68,7 +68,11 @@ def _merged(stmt: Seq) -> Stmt:
 def _joined(first: If, second: If) -> If:
     then = _merged(Seq((*_parts(first.then), *_parts(second.then))))
     orelse = (*_parts(first.orelse), *_parts(second.orelse))
-    return If(first.cond, then, _merged(Seq(orelse)) if orelse else None)
+    return replace(first, then=then, orelse=_merged(Seq(orelse)) if orelse else None)
+
+
+def _alike(first: If, second: If) -> bool:
+    return first.is_guard == second.is_guard and same(first.cond, second.cond)
 
 
 def _parts(stmt: Stmt | None) -> tuple[Stmt, ...]:

@@ -104,7 +104,8 @@ def _without_lane_guards(body: Stmt, lanes: _Lanes) -> tuple[tuple[Expr, ...], S
         then = visit(stmt.then)
         if not kept:
             return then
-        return If(conjunction(tuple(kept)), then, None if stmt.orelse is None else visit(stmt.orelse))
+        orelse = None if stmt.orelse is None else visit(stmt.orelse)
+        return replace(stmt, cond=conjunction(tuple(kept)), then=then, orelse=orelse)
 
     unguarded = visit(body)
     return tuple(tests), unguarded

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Var, binary, same, substitute, substitution
+from tensorlang.ir.instance import Instance
 from tensorlang.ir.loops import constant_extent, uses, with_body, with_kind
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, AsyncCopy, For, If, Kernel, LoopKind, Seq, Stmt, map_children, walk
@@ -29,7 +30,7 @@ def _joined(stmt: Stmt, loop: For, extent: int) -> Stmt | None:
     match stmt:
         case If(orelse=None) if not uses(stmt.cond, name):
             inside = _joined(stmt.then, loop, extent)
-            return None if inside is None else If(stmt.cond, inside)
+            return None if inside is None else replace(stmt, then=inside)
         case Seq():
             parts = [_joined(s, loop, extent) for s in stmt.body]
             whole = [part for part in parts if part is not None]
@@ -39,8 +40,16 @@ def _joined(stmt: Stmt, loop: For, extent: int) -> Stmt | None:
                 first = substitution({name: loop.lower})
                 at, source = (tuple(map(first, index)) for index in (stmt.index, stmt.source_index))
                 valid = None if stmt.valid is None else first(stmt.valid)
-                return replace(stmt, index=at, source_index=source, elements=extent, valid=valid)
+                runs = tuple(_of_lanes(instance, loop, extent) for instance in stmt.runs)
+                return replace(stmt, index=at, source_index=source, elements=extent, valid=valid, runs=runs)
     return None
+
+
+def _of_lanes(instance: Instance, loop: For, extent: int) -> Instance:
+    """The instances that the lanes of a loop run."""
+    lane = Var(f"{loop.var.name}.lane", INDEX)
+    moved = instance.map(substitution({loop.var.name: binary("add", loop.lower, lane)}))
+    return replace(moved, over=(*moved.over, (lane.name, 0, extent)))
 
 
 def _is_run(index: tuple[Expr, ...], name: str) -> bool:

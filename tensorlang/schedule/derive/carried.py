@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from math import prod
+from math import gcd, prod
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
@@ -61,11 +61,18 @@ def padded(shape: tuple[Expr, ...], axis: int, factor: int, offset: int) -> tupl
     if not sizes or None in sizes:
         return shape
     known = [size for size in sizes if size is not None]
-    inner = prod(known[1:])
-    for extent in range(known[0], known[0] + factor):
-        if extent * inner % factor == offset % factor:
-            return (*shape[: axis + 1], Const(extent, INDEX), *shape[axis + 2 :])
-    return shape
+    extent = _congruent(known[0], prod(known[1:]), factor, offset)
+    return shape if extent is None else (*shape[: axis + 1], Const(extent, INDEX), *shape[axis + 2 :])
+
+
+def _congruent(least: int, inner: int, factor: int, offset: int) -> int | None:
+    """The smallest `extent` from `least` on for which `extent * inner - offset` is a multiple of `factor`."""
+    shared = gcd(inner, factor)
+    if offset % shared:
+        return None
+    period = factor // shared
+    first = offset // shared * pow(inner // shared, -1, period) % period
+    return least + (first - least) % period
 
 
 def tiles_ahead(loop: str, count: int) -> dict[str, Expr]:

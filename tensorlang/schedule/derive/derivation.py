@@ -226,7 +226,7 @@ class _Derivation:
         maker = program[host.name]
         if host.attach is not None or not isinstance(maker, ComputeOp) or not isinstance(op, ComputeOp):
             why = f"{op.name} is computed after tiles of {host.name}, which has to be a te.compute stage at the root"
-            raise BadArgument("", why, legal=[f"s[{op.name!r}].compute_root() first"])
+            raise BadArgument("", why, suggested=[f"s[{op.name!r}].compute_root(); ..."])
         if host.name not in self.stages:
             self._stage(maker, host)
             kinds, known = self.state.axis_kinds(host.name), self.state.axis_ranges(host.name)

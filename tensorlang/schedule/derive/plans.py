@@ -111,7 +111,7 @@ class StagePlan:
         found = {loop.axis: loop for loop in self.own}
         if axis not in found and self.lanes:
             why = f"the loop {axis} of {self.stage.name} is one of those around it, which go over the same lanes"
-            raise BadArgument("", why, legal=["place the stage where this one is computed"])
+            raise BadArgument("", why, suggested=["place the stage where this one is computed"])
         return (*self.prefix, *(found[a] for a in order.path(self.stage.order, axis) if a in found))
 
 

@@ -146,5 +146,5 @@ def _lane(array: str, loop: LoopPlan) -> Lane:
     extent = constant(loop.range.extent)
     if extent is None:
         why = f"each thread of {loop.thread} keeps {array} for itself, and {loop.axis} has no constant extent"
-        raise BadArgument("", why, legal=[f"split {loop.axis} by a constant factor, and bind the inner axis"])
+        raise BadArgument("", why, suggested=[f"split {loop.axis} by a constant factor, and bind the inner axis"])
     return Lane(loop.name, loop.range.lower, extent, loop.thread)

@@ -37,7 +37,7 @@ def _constant_extent(state: ScheduleState, stage: str, axis: str, word: str) -> 
         raise BadArgument(
             "",
             f"{word} needs a constant extent, and {axis} has a symbolic one",
-            legal=[f"split {axis} by a constant factor and {word} the inner axis"],
+            suggested=[f"outer, inner = s[{stage!r}].split({axis!r}, factor=4); s[{stage!r}].{word}(inner)"],
         )
 
 
@@ -224,5 +224,5 @@ def _require_one_launch(state: ScheduleState, stage: str) -> None:
                     "",
                     f"{thread} is launched once for all of {stage}: {first} runs on {to_text(wanted)} threads, "
                     f"and {axis} would run on {to_text(got)}",
-                    legal=[f"split {axis} so that the part that is bound has the extent {to_text(wanted)}"],
+                    suggested=[f"split {axis} so that the part that is bound has the extent {to_text(wanted)}"],
                 )

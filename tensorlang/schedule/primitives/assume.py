@@ -49,7 +49,7 @@ class Assume:
             if self.low >= self.high:  # type: ignore[operator]
                 raise BadArgument("", f"no whole number is at least {self.low} and below {self.high}; low comes first")
         elif limits != (None, None):
-            raise BadArgument("", f"{self.fact} takes no range", legal=[f"s.assume({self.fact!r}, {self.array!r})"])
+            raise BadArgument("", f"{self.fact} takes no range", suggested=[f"s.assume({self.fact!r}, {self.array!r})"])
         fact = Fact(self.fact, self.array, self.low, self.high)
         return (state if fact in state.facts else replace(state, facts=(*state.facts, fact))), ()
 
@@ -98,7 +98,7 @@ class Strict:
             raise BadArgument(
                 "",
                 f"rfactor has changed the order of the floating-point updates of {', '.join(state.reassociated)}",
-                legal=["te.create_schedule(..., strict=True)"],
+                suggested=["te.create_schedule(..., strict=True)"],
             )
         return replace(state, strict=True), ()
 

@@ -45,7 +45,7 @@ class Atomic:
             raise BadArgument(
                 "",
                 f"the schedule is strict, and atomic sums of {floats[0]} come in any order",
-                legal=["parallel on an axis that is not reduced"],
+                suggested=["parallel on an axis that is not reduced"],
             )
         return state.with_stage(replace(state.stages[self.stage], atomic=True)), ()
 
@@ -64,7 +64,7 @@ def _updated(op: ComputeOp | HybridOp) -> list[str]:
     if op.num_outputs > 1:
         why = f"{op.name} reduces {op.num_outputs} values together: no instruction updates several at once"
         raise BadArgument(
-            "", why, legal=[f"s.rfactor({op.name!r}, ...), and run the axis of partial results in parallel"]
+            "", why, suggested=[f"s.rfactor({op.name!r}, ...), and run the axis of partial results in parallel"]
         )
     if updated(reducer.result[0], reducer.lhs[0]) is None:
         why = f"{op.name} reduces by {to_text(reducer.result[0])}; atomic knows add, mul, min, max, and, or"

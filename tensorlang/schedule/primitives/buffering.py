@@ -15,6 +15,7 @@ from tensorlang.schedule.check import legal_places
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Decision, Outputs, argument_text, primitive, value_of
+from tensorlang.schedule.primitives.placement import on_copy
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays
@@ -28,7 +29,8 @@ def _buffered(state: ScheduleState, stage: str, how: str, word: str, ahead: int 
     current = state.stages[stage]
     if current.attach is None or current.attach.after:
         places = [p for p in legal_places(state, stage) if "compute_at" in p]
-        raise BadArgument("", f"{word} needs a stage that is computed inside a loop, and {stage} is not", legal=places)
+        why = f"{word} needs a stage that is computed inside a loop, and {stage} is not"
+        raise BadArgument("", why, suggested=[f"{place}; ..." for place in places])
     return state.with_stage(replace(current, buffering=how, tiles_ahead=ahead, tiles_kept=kept))
 
 
@@ -169,7 +171,8 @@ class FoldStorage:
         root, updates = state.program.storage.get(name, (name, 0))
         if updates:
             repair = f"s[{state.program.producer[root]!r}].fold_storage({root!r}, {self.dim})"
-            raise BadArgument("", f"{name} is {root}, updated in place: it has no memory of its own", legal=[repair])
+            why = f"{name} is {root}, updated in place: it has no memory of its own"
+            raise BadArgument("", why, suggested=[repair])
         rank = len(known[name].shape)
         if not 0 <= self.dim < rank:
             raise BadArgument("", f"dim must be between 0 and {rank - 1}, got {self.dim}")
@@ -223,7 +226,7 @@ class StorageAlign:
         op = state.compute_op(self.stage)
         if self.stage in state.program.outputs:
             why = f"{self.stage} is an output, whose layout is the caller's"
-            raise BadArgument("", why, legal=["cache_write first"])
+            raise BadArgument("", why, suggested=[on_copy(self.stage, self.text())])
         names = [a.name for a in op.axes]
         if self.axis not in names:
             raise BadArgument("", f"{self.axis} is no axis of {self.stage}; {nearest(self.axis, names)}")
@@ -281,7 +284,7 @@ class Swizzle:
         op = state.compute_op(self.stage)
         if self.stage in state.program.outputs:
             why = f"{self.stage} is an output, whose layout is the caller's"
-            raise BadArgument("", why, legal=["cache_write first"])
+            raise BadArgument("", why, suggested=[on_copy(self.stage, self.text())])
         made = state.with_stage(replace(state.stages[self.stage], swizzled=True, panels=self.panels))
         plans = derive(made).plans
         for b in buffers(op):
@@ -289,11 +292,11 @@ class Swizzle:
             if len(op.axes) < 2 or size is None or not can_swizzle(size):
                 rows = "no rows" if len(op.axes) < 2 else f"rows of {plans[b.name].buffer.shape[-1]} {b.dtype}"
                 why = f"swizzle takes rows of 32, 64 or a multiple of 128 bytes, and {b.name} has {rows}"
-                raise BadArgument("", why, legal=["compute_at first, where the tile has rows of such a length"])
+                raise BadArgument("", why, suggested=["compute_at first, where the tile has rows of such a length"])
             deep = panel_rows(plans[b.name].buffer) if self.panels else _ATOM_ROWS
             if deep is None or deep % _ATOM_ROWS:
                 why = f"panels have a multiple of {_ATOM_ROWS} rows of 128 bytes, and {plans[b.name].buffer} has not"
-                raise BadArgument("", why, legal=["compute_at first, where the tile has rows of such a number"])
+                raise BadArgument("", why, suggested=["compute_at first, where the tile has rows of such a number"])
         return made, ()
 
     def text(self) -> str:

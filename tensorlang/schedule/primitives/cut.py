@@ -97,7 +97,7 @@ def _prepared(state: ScheduleState, stage: str, axis: str) -> ScheduleState:
             raise BadArgument(
                 "",
                 f"{other.name} is computed at axis {other.attach.axis} of {stage}, which would be there twice",
-                legal=[f"s[{other.name!r}].compute_root() first"],
+                suggested=[f"s[{other.name!r}].compute_root(); ..."],
             )
     return state
 

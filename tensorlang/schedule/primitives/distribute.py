@@ -50,7 +50,7 @@ class Fission:
             raise BadArgument(
                 "",
                 f"{self.stage} is a stage of te.compute: loop {axis} holds one statement",
-                legal=[repair] if op.reduction is not None else [],
+                suggested=[repair] if op.reduction is not None else [],
             )
         body = order.find(stage.order, axis).body
         if len(body) < 2:
@@ -128,7 +128,7 @@ class FuseWith:
             raise BadArgument(
                 "",
                 f"{axis} and {other} are not two loops of the same body",
-                legal=[f"fuse_with the loops around them first, if they are {axis} and {other} of two nests"],
+                suggested=[f"fuse_with the loops around them first, if they are {axis} and {other} of two nests"],
             )
         known = state.axis_ranges(self.stage)
         made = fresh(state, self.stage, f"{axis.removesuffix('_fused')}_fused")

@@ -53,7 +53,7 @@ def plan_gather(state: ScheduleState, stage: str, producer: Member, consumer: Me
         raise BadArgument(
             "",
             f"loop {missing[0]} of {consumer.op.name} does not run over elements of {producer.op.name} one by one",
-            legal=["fuse_with, after loops of both have been brought to the same form"],
+            suggested=["fuse_with, after loops of both have been brought to the same form"],
         )
     own = [a for a in leaves_of(state, stage, producer) if a not in path]
     return [*steps, *_together(own, stage, [(same[a], a) for a in wanted])]

@@ -12,7 +12,7 @@ from tensorlang.ir.stmt import INDEX, For, LoopKind, Seq, Stmt, Store, map_child
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.polyhedral.extract import unproven_among
 from tensorlang.schedule.index_text import names_lookup, parse_index
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Identifier, IndexText, Outputs, primitive
 from tensorlang.schedule.primitives.layout import laid_out
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.state import ScheduleState, initial_stage
@@ -43,8 +43,8 @@ class CacheInplace:
     """
 
     stage: str
-    axes: tuple[str, ...]
-    index: tuple[str, ...]
+    axes: tuple[Identifier, ...]
+    index: tuple[IndexText, ...]
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op, inputs = _in_place(state, self.stage)

@@ -11,7 +11,7 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims, index_text
 from tensorlang.polyhedral.ast_expr import from_pw_aff
 from tensorlang.schedule.index_text import names_lookup, parse_index
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Identifier, IndexText, Outputs, primitive
 from tensorlang.schedule.primitives.placement import require_internal
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
@@ -39,12 +39,12 @@ class TransformLayout:
     """
 
     stage: str
-    axes: tuple[str, ...]
-    index: tuple[str, ...]
+    axes: tuple[Identifier, ...]
+    index: tuple[IndexText, ...]
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.compute_op(self.stage)
-        require_internal(state, self.stage, "transform_layout")
+        require_internal(state, self.stage, "transform_layout", self.text())
         if len(self.axes) != len(op.axes):
             raise BadArgument("", f"{self.stage} has {len(op.axes)} dimensions, the map takes {len(self.axes)}")
         stage = state.stages[self.stage]

@@ -40,7 +40,7 @@ def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None
                 raise BadArgument(
                     "",
                     f"{other.name} is computed at axis {axis} of {stage}; transform the axis before compute_at",
-                    legal=[f"s[{other.name!r}].compute_root() first, and compute_at again afterwards"],
+                    suggested=[f"s[{other.name!r}].compute_root(); ...", "compute_at again afterwards"],
                 )
 
 
@@ -52,7 +52,7 @@ def _require_opaque(state: ScheduleState, stage: str, axis: str, word: str, repa
         raise BadArgument(
             "",
             f"{axis} has a symbolic extent: after {word}, the element that {stage} updates would not be affine",
-            legal=[repair],
+            suggested=[repair],
         )
 
 
@@ -66,10 +66,10 @@ def made_from(state: ScheduleState, stage: str, axis: str, made: tuple[str, ...]
 
 
 def _neighbours(stage: StageState, outer: str, inner: str) -> list[str]:
-    """How to bring two loops together: the reorder that puts one inside the other."""
+    """How to bring two loops together: the reorder that puts one inside the other, and then what was asked."""
     chain = [a for a in nested(stage, (outer, inner)) if a != inner]
     chain.insert(chain.index(outer) + 1, inner)
-    return [f"s[{stage.name!r}].reorder({', '.join(map(repr, chain))})", "and then fuse"]
+    return [f"s[{stage.name!r}].reorder({', '.join(map(repr, chain))}); ..."]
 
 
 def nested(stage: StageState, axes: Sequence[str]) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class Split:
         if self.nparts is not None:
             parts = positive(self.nparts, state, "nparts")
             if extent is None:
-                _require_opaque(state, self.stage, axis, "nparts", f"s[{self.stage!r}].split({axis!r}, factor=...)")
+                _require_opaque(state, self.stage, axis, "nparts", f"s[{self.stage!r}].split({axis!r}, factor=4)")
             self._check_perfect(axis, extent, parts)
             return PartsRelation(axis, outer, inner, parts, self.tail)
         assert self.factor is not None
@@ -148,7 +148,7 @@ class Split:
             raise BadArgument(
                 "",
                 f"tail='perfect' needs {number} to divide the extent of {axis}, which is {shown}",
-                legal=["tail='guard' or tail='peel'"],
+                suggested=[replace(self, tail=tail).text() for tail in ("guard", "peel")],
             )
 
     def text(self) -> str:
@@ -197,7 +197,7 @@ class Fuse:
             raise BadArgument(
                 "",
                 f"only neighbours can be fused, outer first; the loops are {', '.join(stage.leaves)}",
-                legal=_neighbours(stage, outer, inner),
+                suggested=_neighbours(stage, outer, inner),
             )
         kinds = state.axis_kinds(self.stage)
         if kinds[outer] is not kinds[inner]:
@@ -289,7 +289,7 @@ class Skew:
         if axis == by or kinds[axis] is not kinds[by]:
             raise BadArgument("", f"{axis} can only be skewed by another axis of its kind ({kinds[axis].value})")
         if axis in order.path(stage.order, by):
-            raise BadArgument("", f"{by} is inside {axis}", legal=[Skew(self.stage, by, axis, self.factor).text()])
+            raise BadArgument("", f"{by} is inside {axis}", suggested=[Skew(self.stage, by, axis, self.factor).text()])
         if by not in order.path(stage.order, axis):
             raise BadArgument("", f"{by} is not around {axis}")
         skewed = fresh(state, self.stage, f"{axis}_s")

@@ -42,7 +42,7 @@ class Pad:
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.compute_op(self.stage)
-        require_internal(state, self.stage, "pad")
+        require_internal(state, self.stage, "pad", self.text())
         factor = positive(self.factor, state, "factor")
         stage = state.stages[self.stage]
         if stage.relations or stage.annotations or state.attached_to(self.stage):
@@ -67,7 +67,7 @@ class Pad:
             check_bounds(program)
         except DefinitionError as error:
             why = f"{self.stage} has nothing to read there: {error.message}"
-            raise BadArgument("", why, legal=["cache_read what it reads, and pad that first"]) from None
+            raise BadArgument("", why, suggested=["cache_read what it reads, and pad that first"]) from None
         if op.reduction is not None and unproven(op, state.sizes):
             raise BadArgument("", f"{self.stage} reads at places that are known at run time only")
         return replace(state, program=program, stages=in_program_order(program, state.stages)), ()

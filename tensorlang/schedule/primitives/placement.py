@@ -20,14 +20,38 @@ from tensorlang.te.operation import ComputeOp, Operation, buffers
 SCOPES = ("global", "local", "shared", "warp")
 
 
-def require_internal(state: ScheduleState, stage: str, word: str) -> None:
-    """Refuse to move or remove an output: the caller needs all of it."""
+def on_copy(stage: str, text: str) -> str:
+    """A step on an output, as one line that takes it on the stage from which the output becomes a copy."""
+    return f"T = s.cache_write({stage!r}, 'global'); {text.replace(f's[{stage!r}]', 's[T]', 1)}"
+
+
+def require_internal(state: ScheduleState, stage: str, word: str, text: str) -> None:
+    """Refuse to move or remove an output, by the step of a text: the caller needs all of it."""
     if stage in state.program.outputs:
-        raise BadArgument(
-            "",
-            f"{stage} is an output; {word} would leave it incomplete",
-            legal=[f"T = s.cache_write({stage!r}, 'global'), then {word} on T"],
-        )
+        why = f"{stage} is an output; {word} would leave it incomplete"
+        raise BadArgument("", why, suggested=[on_copy(stage, text)])
+
+
+def _require_movable(state: ScheduleState, step: ComputeAt) -> None:
+    """Refuse to compute an output inside another stage; where that one is an input of it, the roles were swapped."""
+    if step.stage not in state.program.outputs:
+        return
+    why = f"{step.stage} is an output; compute_at would leave it incomplete"
+    if step.stage not in users(state, step.parent):
+        copy = [on_copy(step.stage, ComputeAt(step.stage, step.stage, a).text()) for a in _spatial(state, step.stage)]
+        raise BadArgument("", why, suggested=[on_copy(step.stage, step.text()), *copy[:1]])
+    why += f"; {step.stage} reads {step.parent}, so did you mean s[{step.parent!r}].compute_at(s[{step.stage!r}], ...)?"
+
+    def swapped() -> list[str]:
+        places = [p for p in legal_places(state, step.parent) if f"compute_at(s[{step.stage!r}]" in p]
+        return sorted(places, key=lambda place: not place.endswith(f", {step.axis!r})"))
+
+    raise BadArgument("", why, suggested=swapped)
+
+
+def _spatial(state: ScheduleState, stage: str) -> list[str]:
+    """The loops of the copy that an output becomes: its axes as declared."""
+    return [axis.name for axis in state.compute_op(stage).axes]
 
 
 @primitive("compute_at")
@@ -55,11 +79,11 @@ class ComputeAt:
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.compute_op(self.stage)
         state.looped(self.parent)
-        require_internal(state, self.stage, "compute_at")
+        _require_movable(state, self)
         axis = state.leaf(self.parent, self.axis)
         if self.stage == self.parent:
             raise BadArgument(
-                "", f"{self.stage} cannot be computed inside itself", legal=legal_places(state, self.stage)
+                "", f"{self.stage} cannot be computed inside itself", suggested=legal_places(state, self.stage)
             )
         if not acyclic(state, self.stage, self.parent):
             raise BadArgument("", f"{self.parent} is itself computed inside {self.stage}")
@@ -73,7 +97,7 @@ class ComputeAt:
             if self.parent not in _later(state, self.stage):
                 readers = ", ".join(state.program.consumers[self.stage])
                 why = f"{self.parent} does not read {self.stage}" + (f"; who does: {readers}" if readers else "")
-                raise BadArgument("", why, legal=legal_places(state, self.stage))
+                raise BadArgument("", why, suggested=legal_places(state, self.stage))
             return state.with_stage(replace(state.stages[self.stage], attach=None, wished=place)), ()
         if _waits(state, self.stage, self.parent):
             return state.with_stage(replace(state.stages[self.stage], attach=None, wished=place)), ()
@@ -195,7 +219,7 @@ class SetScope:
         host = None if self.stage in state.program.by_name else host_of(state.program.by_name, self.stage)
         if host is not None:
             return member_in_scope(state, host, self.stage, self.scope), ()
-        require_internal(state, self.stage, "set_scope")
+        require_internal(state, self.stage, "set_scope", self.text())
         return state.with_stage(replace(state.stage(self.stage), scope=self.scope)), ()
 
     def text(self) -> str:
@@ -232,10 +256,10 @@ class ComputeInline:
         if host is not None:
             return inline_member(state, host, self.stage), ()
         op = state.compute_op(self.stage)
-        require_internal(state, self.stage, "compute_inline")
+        require_internal(state, self.stage, "compute_inline", self.text())
         if op.reduction is not None:
             raise BadArgument(
-                "", f"{self.stage} is a reduction and must be stored", legal=legal_places(state, self.stage)
+                "", f"{self.stage} is a reduction and must be stored", suggested=legal_places(state, self.stage)
             )
         if state.attached_to(self.stage):
             raise BadArgument("", f"{state.attached_to(self.stage)[0].name} is computed inside {self.stage}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tensorlang import dtypes
+from tensorlang import config, dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.ir.loops import BLOCKS_PER_CORE, MOST_UNROLLED, REDUCE_TREE, STRIDED, UNROLL_EXPLICIT
 from tensorlang.ir.stmt import LoopKind
@@ -68,6 +68,11 @@ class Pragma:
         asked = state.with_stage(replace(current, pragmas=pragmas))
         return replace(asked, reassociated=(*state.reassociated, *([self.stage] if changed else []))), ()
 
+    @property
+    def code(self) -> str:
+        """Code that the step brings along: only a program that allows it may take that from a record."""
+        return self.value if self.pragma == IMPORT_LLVM and isinstance(self.value, str) else ""
+
     def text(self) -> str:
         value = "" if self.value is None else f", {self.value!r}"
         return f"s[{self.stage!r}].pragma({self.axis!r}, {self.pragma!r}{value})"
@@ -80,6 +85,12 @@ Check = Callable[[ScheduleState, str, str, Value], int | str]
 def _step(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadArgument("", f"{MOST_UNROLLED} takes a number of stores, 0 or more; got {value!r}")
+    most = config.get("statements")
+    if value > most:
+        why = (
+            f"{MOST_UNROLLED} takes at most {most} stores, what a kernel may have (TENSORLANG_STATEMENTS); got {value}"
+        )
+        raise BadArgument("", why)
     return value
 
 
@@ -93,7 +104,7 @@ def _strided(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     kind = state.stages[stage].kind(axis)
     if kind is not LoopKind.PARALLEL:
         why = f"{STRIDED} says how threads share a parallel loop, and {axis} is {kind.value}"
-        raise BadArgument("", why, legal=[f"s[{stage!r}].parallel({axis!r}) first"])
+        raise BadArgument("", why, suggested=[f"s[{stage!r}].parallel({axis!r}); ..."])
     return _flag(state, stage, axis, value)
 
 
@@ -103,7 +114,7 @@ def _blocks(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     note = state.stages[stage].annotations.get(axis)
     if note is None or not is_block(note.thread):
         why = f"{BLOCKS_PER_CORE} is for loops over the blocks of a GPU, and {axis} of {stage} is not bound to blockIdx"
-        raise BadArgument("", why, legal=[f"s[{stage!r}].bind({axis!r}, 'blockIdx.x') first"])
+        raise BadArgument("", why, suggested=[f"s[{stage!r}].bind({axis!r}, 'blockIdx.x'); ..."])
     return value
 
 
@@ -114,7 +125,7 @@ def _tree(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
         raise BadArgument(
             "",
             f"{REDUCE_TREE} changes the order of floating-point updates of {stage}, and the schedule is strict",
-            legal=["te.create_schedule(..., strict=False)"],
+            suggested=["te.create_schedule(..., strict=False)"],
         )
     return _flag(state, stage, axis, value)
 
@@ -129,7 +140,7 @@ def _partition(state: ScheduleState, stage: str, axis: str, value: Value) -> int
     if axis not in outer:
         legal = [f"s[{stage!r}].pragma({a!r}, {PARTITION_HINT!r})" for a in outer]
         raise BadArgument(
-            "", f"no tile of {stage} that a guard may cut starts at {axis}: split makes such axes", legal=legal
+            "", f"no tile of {stage} that a guard may cut starts at {axis}: split makes such axes", suggested=legal
         )
     return _flag(state, stage, axis, value)
 

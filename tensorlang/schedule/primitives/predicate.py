@@ -66,7 +66,7 @@ class SetStorePredicate:
             raise BadArgument(
                 "",
                 f"{reduced[0]} is a reduce axis of {self.stage}: without some of its iterations the values change",
-                legal=["put the condition into the definition: te.sum(..., where=...)"],
+                suggested=["put the condition into the definition: te.sum(..., where=...)"],
             )
         current = state.stages[self.stage]
         return state.with_stage(replace(current, predicates=(*current.predicates, self.predicate))), ()

@@ -20,6 +20,11 @@ from tensorlang.te.operation import ComputeOp, Reduce, buffers
 from tensorlang.te.program import unique
 
 
+def _parted(stage: str, axis: str, place: int) -> str:
+    """An rfactor along a part of an axis, which has a constant extent."""
+    return f"outer, inner = s[{stage!r}].split({axis!r}, factor=4); s.rfactor({stage!r}, inner, {place})"
+
+
 @primitive("rfactor")
 @dataclass(frozen=True, slots=True)
 class RFactor:
@@ -55,7 +60,7 @@ class RFactor:
                 "",
                 f"rfactor adds up partial results of {self.stage} first, another order of its floating-point updates, "
                 "and the schedule is strict",
-                legal=["te.create_schedule(..., strict=False)"],
+                suggested=["te.create_schedule(..., strict=False)"],
             )
         place = self.factor_axis
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place <= len(op.axes):
@@ -70,7 +75,7 @@ class RFactor:
             raise BadArgument(
                 "",
                 f"rfactor needs a constant extent, and {axis} has a symbolic one",
-                legal=[f"s[{self.stage!r}].split({axis!r}, factor=...), then rfactor the inner axis"],
+                suggested=[_parted(self.stage, axis, place)],
             )
         parts = self._partial(state, op, axis, first)
         final = self._final(op, axis, parts, first, state.sizes)
@@ -150,7 +155,7 @@ class DecomposeReduction:
             raise BadArgument(
                 "",
                 f"{axis} is inside the reduce axis {first}: the updates would start over in each of its iterations",
-                legal=[DecomposeReduction(self.stage, a).text() for a in order.path(stage.order, first)],
+                suggested=[DecomposeReduction(self.stage, a).text() for a in order.path(stage.order, first)],
             )
         return state.with_stage(replace(stage, init_at=axis)), ()
 

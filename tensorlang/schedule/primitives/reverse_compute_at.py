@@ -42,7 +42,7 @@ class ReverseComputeAt:
         state.compute_op(self.stage)
         if isinstance(state.looped(self.parent), HybridOp):
             why = f"{self.parent} is a hybrid stage"
-            raise BadArgument("", why, legal=[f"s[{self.parent!r}].fuse_with(..., stage=s[{self.stage!r}])"])
+            raise BadArgument("", why, suggested=[f"s[{self.parent!r}].fuse_with(..., stage=s[{self.stage!r}])"])
         axis = state.leaf(self.parent, self.axis)
         current, host = state.stages[self.stage], state.stages[self.parent]
         if self.stage == self.parent:
@@ -51,7 +51,7 @@ class ReverseComputeAt:
             place = state.stages[name].attach
             if place is not None:
                 why = f"{name} is computed inside {place.axis} of {place.stage}; it has to stand at the root"
-                raise BadArgument("", why, legal=[f"s[{name!r}].compute_root() first"])
+                raise BadArgument("", why, suggested=[f"s[{name!r}].compute_root(); ..."])
         kinds = state.axis_kinds(self.parent)
         for around in order.path(host.order, axis):
             if kinds[around] is AxisKind.REDUCE:

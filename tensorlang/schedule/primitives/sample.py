@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tensorlang.errors import BadArgument
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.errors import BadArgument, shown
+from tensorlang.schedule.primitive import Identifier, Outputs, is_identifier, primitive
 from tensorlang.schedule.state import ScheduleState
 
 
@@ -26,13 +26,15 @@ class SampleChoice:
         {'factor': 16}
     """
 
-    name: str
+    name: Identifier
     candidates: tuple[int, ...]
     decision: int
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        if not self.name.isidentifier():
-            raise BadArgument("", f"a decision is named like a Python variable, got {self.name!r}")
+        if not is_identifier(self.name):
+            raise BadArgument(
+                "", f"a decision is named like a Python variable, none of s and te; got {shown(self.name)}"
+            )
         if self.name in state.decisions:
             raise BadArgument("", f"there is a decision {self.name} already")
         if not self.candidates:

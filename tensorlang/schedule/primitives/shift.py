@@ -11,7 +11,7 @@ from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import ZERO, AxisRange, hull, symbolic
 from tensorlang.schedule.index_text import names_lookup, parse_index
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import IndexText, Outputs, primitive
 from tensorlang.schedule.primitives.loops import fresh, made_from, require_plain
 from tensorlang.schedule.relation import ReverseRelation, ShiftRelation, forward
 from tensorlang.schedule.state import ScheduleState
@@ -49,7 +49,7 @@ class Shift:
 
     stage: str
     axis: str
-    by: str
+    by: IndexText
     statement: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -80,7 +80,7 @@ class Shift:
 
 def _argument(by: str) -> str:
     """A number stands for itself, an expression of sizes as text."""
-    return by if by.lstrip("-").isdigit() else repr(by)
+    return by if by.isascii() and by.removeprefix("-").isdigit() else repr(by)
 
 
 @primitive("reverse")

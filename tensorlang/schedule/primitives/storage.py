@@ -125,7 +125,7 @@ class CacheWrite:
             what = (
                 f"axis {(moved or noted)[0]} was transformed" if moved or noted else f"{held[0]} is computed inside it"
             )
-            raise BadArgument("", f"cache_write must come first: {what}", legal=["cache_write before other steps"])
+            raise BadArgument("", f"cache_write must come first: {what}", suggested=["cache_write before other steps"])
         name = state.program.fresh_name(f"{self.stage}.{self.scope}")
         inner = replace(op, name=name)
         index = tuple(a.as_expr() for a in op.axes)

@@ -44,7 +44,7 @@ class Tensorize:
             raise BadArgument("", f"{self.stage} runs as {before.intrinsic} from its loop {before.axis} on already")
         if find_intrin(self.intrinsic, self.key) is None:
             why, legal = unknown_intrinsic(self.intrinsic, self.key)
-            raise BadArgument("", why, legal=legal)
+            raise BadArgument("", why, suggested=legal)
         chosen = Tensorized(leaf, self.intrinsic, self.key)
         return state.with_stage(replace(current, tensorized=chosen)), ()
 

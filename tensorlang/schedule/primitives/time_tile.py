@@ -75,7 +75,7 @@ def _opposed(found: Sequence[BandDependence], rows: Sequence[Row], why: str, axe
             pairs = dependence.backwards(row)
             if not pairs.is_empty():
                 witness = explain(Violation(dependence.kind, dependence.array, pairs, dependence.space))
-                return IllegalOrder("", why, witness=witness, legal=[f"tiles of fewer axes than {', '.join(axes)}"])
+                return IllegalOrder("", why, witness=witness, suggested=[f"tiles of fewer axes than {', '.join(axes)}"])
     return IllegalOrder("", why)
 
 

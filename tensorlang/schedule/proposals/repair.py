@@ -62,13 +62,13 @@ def repaired(refused: Refused, error: ScheduleError) -> ScheduleError:
     """Return the error with a search for legal alternatives to the step."""
     if not isinstance(error, IllegalOrder | IllegalParallel):
         return error
-    return type(error)(error.asked, error.why, witness=error.witness, legal=partial(_alternatives, refused, error))
+    return type(error)(error.asked, error.why, witness=error.witness, suggested=partial(_alternatives, refused, error))
 
 
 def _alternatives(refused: Refused, error: ScheduleError) -> list[str]:
     if isinstance(error, IllegalOrder):
         return _proven(refused.before, _reordered(refused))
-    others = error.legal if isinstance(refused.step, Parallel | Vectorize | Bind) else ()
+    others = error.suggested if isinstance(refused.step, Parallel | Vectorize | Bind) else ()
     return [*others, *_proven(refused.before, _parallelized(refused, error))]
 
 

@@ -52,7 +52,7 @@ def _require_explicable(state: ScheduleState, op: ComputeOp) -> None:
         where = f"{stage.attach.axis} of {stage.attach.stage}"
         raise BadArgument(
             "", f"{op.name} is computed inside {where}; this step is for stages at the root",
-            legal=[f"s[{op.name!r}].compute_root() first"],
+            suggested=[f"s[{op.name!r}].compute_root(); ..."],
         )  # fmt: skip
     asked = "tensorize" if stage.tensorized else "set_store_predicate" if stage.predicates else ""
     if asked:

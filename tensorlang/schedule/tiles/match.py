@@ -30,9 +30,9 @@ _VERBS = {"mul": "multiplies {} by {}", "add": "adds {} and {}", "sub": "subtrac
 class Mismatch(Exception):
     """What differs between a tile and an intrinsic, and the steps that would make them agree."""
 
-    def __init__(self, why: str, *legal: str) -> None:
+    def __init__(self, why: str, *suggested: str) -> None:
         self.why = why
-        self.legal = legal
+        self.suggested = suggested
         super().__init__(why)
 
 

@@ -285,7 +285,7 @@ def _integer_to_integer(text: Text, a: Code, dtype: str) -> Code:
     unknown = a.unknown and dtype in ("int32", "int64")
     interval = a.interval if fits else limits(dtype)
     if fits and short and (bits < 32 or dtype in ("int32", "int64")):
-        if text.dialect.name == "opencl" and dtypes.info(a.dtype).bits < 32 <= bits:  # its min and max want equal types
+        if text.dialect.same_operands and dtypes.info(a.dtype).bits < 32 <= bits:
             return Code(f"(int){a.at(c.PREFIX)}", dtype, c.PREFIX, interval, narrow=dtype == "int64", unknown=unknown)
         return Code(a.text, dtype, a.rank, interval, narrow=dtype == "int64", unknown=unknown)
     return Code(f"({text.dialect.types[dtype]}){a.at(c.PREFIX)}", dtype, c.PREFIX, interval, unknown=unknown)

@@ -16,13 +16,6 @@ from tensorlang.target.c_source.scope import Scope
 _FUNCTIONS = {
     "add": "Add", "sub": "Add", "min": "Min", "max": "Max", "bitand": "And", "bitor": "Or", "bitxor": "Xor",
 }  # fmt: skip
-_BITS = {
-    ("cuda", "float32"): ("__float_as_uint", "__uint_as_float"),
-    ("cuda", "float64"): ("__double_as_longlong", "__longlong_as_double"),
-    ("opencl", "float32"): ("as_uint", "as_float"),
-    ("opencl", "float64"): ("as_ulong", "as_double"),
-}
-"""Functions between a float and its bits."""
 
 
 def atomic_update(scope: Scope, stmt: AtomicUpdate) -> None:
@@ -47,26 +40,25 @@ def atomic_update(scope: Scope, stmt: AtomicUpdate) -> None:
 
 def _instruction(scope: Scope, op: str, dtype: str) -> str:
     """The function that does an update; empty if there is none."""
-    d, word = dtypes.info(dtype), _FUNCTIONS.get(op, "")
-    if not word or d.bits < 32:
-        return ""
-    if scope.dialect.name == "cuda":
-        return f"atomic{word}" if d.is_integer or word == "Add" else ""
-    return "" if d.is_float or d.bits == 64 else f"atomic_{word.lower()}"
+    d, word, dialect = dtypes.info(dtype), _FUNCTIONS.get(op, ""), scope.dialect
+    if d.is_float:
+        known = dialect.atomic_sums and word == "Add" and d.bits >= 32
+    else:
+        known = bool(word) and d.bits in dialect.atomic_bits
+    return dialect.atomic.format(name=word, lower=word.lower()) if known else ""
 
 
 def _exchange(scope: Scope, op: str, dtype: str, space: Space) -> str:
     """The name of a function that computes from what it read, and again from what it finds instead of that."""
     dialect, d = scope.dialect, dtypes.info(dtype)
-    cuda, short = dialect.name == "cuda", d.bits < 32
-    name = f"atomic_{op}_{dtype}" + ("" if cuda else f"_{space}")
-    word, qualifier = dialect.unsigned(max(32, d.bits)), dialect.spaces[space]
-    to_bits, from_bits = _BITS.get((dialect.name, dtype), (f"({word})", f"({dialect.types[dtype]})"))
+    bits_of_word, short = max(32, d.bits), d.bits < 32
+    word, qualifier = dialect.unsigned(bits_of_word), dialect.spaces[space]
+    name = f"atomic_{op}_{dtype}" + (f"_{space}" if qualifier else "")
+    to_bits, from_bits = dialect.float_bits.get(dtype, (f"({word})", f"({dialect.types[dtype]})"))
     old = loaded(scope, dtype, "own") if short else Code(f"{from_bits}(seen)", dtype, interval=limits(dtype))
     made = arithmetic.binary(scope.text, op, old, Code("x", dtype, interval=limits(dtype)))
     bits = f"({word})({stored(scope, made)})" if short else f"({word}){to_bits}({made.text})"
-    swap = "atomicCAS" if cuda else "atom_cmpxchg" if d.bits == 64 else "atomic_cmpxchg"
-    target = f"{'' if cuda else 'volatile '}{qualifier}{word} *"
+    target = f"{dialect.volatile}{qualifier}{word} *"
     lines = [f"{dialect.function} void {name}({qualifier}{dialect.word(dtype)} *place, {dialect.types[dtype]} x) {{"]
     if short:
         mask = "0xffffu" if d.bits == 16 else "0xffu"
@@ -80,5 +72,5 @@ def _exchange(scope: Scope, op: str, dtype: str, space: Space) -> str:
     lines += [f"    {word} seen = *word, old;", "    do {", "        old = seen;"]
     if short:
         lines.append(f"        const {dialect.word(dtype)} own = ({dialect.word(dtype)})(seen >> shift);")
-    lines += [f"        seen = {swap}(word, old, {bits});", "    } while (seen != old);", "}"]
+    lines += [f"        seen = {dialect.exchange[bits_of_word]}(word, old, {bits});", "    } while (seen != old);", "}"]
     return scope.text.call(name, "\n".join(lines))

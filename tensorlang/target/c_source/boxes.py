@@ -40,7 +40,7 @@ def box_copies(stmt: Stmt) -> list[BoxCopy]:
 def declare_maps(scope: Scope, kernel: DeviceKernel) -> tuple[Scope, list[str], tuple[BoxMap, ...]]:
     """The scope with the tensor maps of a kernel, their declarations as parameters, and what each maps."""
     found = {box_map(kernel, stmt): stmt for stmt in box_copies(kernel.body)}
-    if found and scope.dialect.name != "cuda":
+    if found and not scope.dialect.bulk_copies:
         raise InternalError(f"{kernel.name} has bulk copies, which {scope.dialect.name} does not know")
     names = {made: scope.fresh(f"{stmt.source.name}_map") for made, stmt in found.items()}
     maps = {(stmt.source.name, stmt.buffer.name): names[box_map(kernel, stmt)] for stmt in box_copies(kernel.body)}

@@ -19,7 +19,14 @@ class Dialect:
     another type. `spaces` qualify pointers. `static_shared`: bytes of shared memory that a kernel may declare;
     more is one block whose size the launch gives. `wide_bytes`: the widest access. `aligned_accesses`: a wide access
     has to be a multiple of its size. `warps`: threads of a warp that exchange values in reductions, 0 for none.
-    `whole_warps` asks for warps of 32 in a kernel that shuffles.
+    `whole_warps` asks for warps of 32 in a kernel that shuffles. `sub_groups`: threads take values from each other
+    within sub-groups, which number them along x only, and not within masks of a warp.
+
+    `atomic` is how updates of one element are called, of integers of `atomic_bits`; `atomic_sums`: sums of floats too.
+    `exchange` compares and exchanges words of so many bits, in memory that is `volatile`; `float_bits` are the
+    functions from floats to their bits and back. `counting` has the functions that count bits. `same_operands`: its
+    minimum takes operands of one type only. `bulk_copies`: one thread begins the copy of a whole tile, by a map of it
+    that the host makes. `extensions`: words in a text, and what is asked of a device that has to know them.
     """
 
     name: str
@@ -46,7 +53,18 @@ class Dialect:
     aligned_accesses: bool
     async_copies: bool
     warps: int
+    atomic: str
+    atomic_bits: tuple[int, ...]
+    atomic_sums: bool
+    exchange: Mapping[int, str]
+    float_bits: Mapping[str, tuple[str, str]]
+    counting: Mapping[str, str]
+    volatile: str = ""
     whole_warps: str = ""
+    sub_groups: bool = False
+    same_operands: bool = False
+    bulk_copies: bool = False
+    extensions: tuple[tuple[str, str], ...] = ()
 
     def word(self, dtype: str) -> str:
         """The C type of an element in memory."""
@@ -56,6 +74,12 @@ class Dialect:
         """The unsigned type in which integers of so many bits wrap around."""
         return self.types["uint64" if bits == 64 else "uint32"]
 
+
+SUB_GROUP = "sub_group_shuffle"
+"""The function of OpenCL, of devices with `SUB_GROUPS`."""
+
+SUB_GROUPS = ("cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size")
+"""What a device needs for shuffles among 32 neighbours, as each of our kernels that has them asks."""
 
 _AXES = ("x", "y", "z")
 _FLOATS = {d.name: "double" if d.bits == 64 else "float" for d in dtypes.TABLE.values() if d.is_float}
@@ -98,6 +122,16 @@ CUDA = Dialect(
     aligned_accesses=True,
     async_copies=True,
     warps=32,
+    atomic="atomic{name}",
+    atomic_bits=(32, 64),
+    atomic_sums=True,
+    exchange={32: "atomicCAS", 64: "atomicCAS"},
+    float_bits={
+        "float32": ("__float_as_uint", "__uint_as_float"),
+        "float64": ("__double_as_longlong", "__longlong_as_double"),
+    },
+    counting={"popcount32": "__popc", "popcount64": "__popcll", "clz32": "__clz", "clz64": "__clzll"},
+    bulk_copies=True,
 )  # fmt: skip
 
 OPENCL = Dialect(
@@ -128,5 +162,19 @@ OPENCL = Dialect(
     aligned_accesses=False,
     async_copies=False,
     warps=0,
+    atomic="atomic_{lower}",
+    atomic_bits=(32,),
+    atomic_sums=False,
+    exchange={32: "atomic_cmpxchg", 64: "atom_cmpxchg"},
+    float_bits={"float32": ("as_uint", "as_float"), "float64": ("as_ulong", "as_double")},
+    counting={"popcount32": "popcount", "popcount64": "popcount", "clz32": "clz", "clz64": "clz"},
+    volatile="volatile ",
     whole_warps="__attribute__((intel_reqd_sub_group_size(32)))",
+    sub_groups=True,
+    same_operands=True,
+    extensions=(
+        ("double", "cl_khr_fp64"),
+        ("atom_cmpxchg", "cl_khr_int64_base_atomics"),
+        *((SUB_GROUP, name) for name in SUB_GROUPS),
+    ),
 )  # fmt: skip

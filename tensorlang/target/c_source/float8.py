@@ -28,12 +28,12 @@ _FORMATS = (
 )
 
 
-def float8_texts(cuda: bool) -> Mapping[str, str]:
-    """The functions by name, for CUDA or for OpenCL."""
+def float8_texts(by_instructions: bool) -> Mapping[str, str]:
+    """The functions by name; `by_instructions`: in PTX, for architectures that have them."""
     found: dict[str, str] = {}
     for f in _FORMATS:
         narrow, wide = _narrowed(f), _widened(f)
-        if cuda:
+        if by_instructions:
             narrow, wide = (_either(*both) for both in ((_narrowed_by_instruction(f), narrow), (_by_halves(f), wide)))
         found |= {
             f"tl_{f.name}_from_f32": f"$uint8 tl_{f.name}_from_f32(float x) {{\n{narrow}\n}}",

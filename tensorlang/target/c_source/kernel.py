@@ -29,7 +29,6 @@ from tensorlang.target.c_source.dialect import Dialect
 from tensorlang.target.c_source.memory import ALIGNMENT, SWIZZLED, declaration, size
 from tensorlang.target.c_source.prelude import definitions
 from tensorlang.target.c_source.scope import Scope, Storage, Text
-from tensorlang.target.c_source.shuffle import SUB_GROUP, SUB_GROUPS
 from tensorlang.target.c_source.source import Module, Source
 from tensorlang.target.c_source.statements import emit
 
@@ -64,14 +63,7 @@ def module_source(kernels: Sequence[DeviceKernel], dialect: Dialect) -> Module:
 
 
 def _extensions(dialect: Dialect, texts: Sequence[str]) -> list[str]:
-    if dialect.name != "opencl":
-        return []
-    wanted = (
-        ("double", "cl_khr_fp64"),
-        ("atom_cmpxchg", "cl_khr_int64_base_atomics"),
-        *((SUB_GROUP, name) for name in SUB_GROUPS),
-    )
-    used = [name for word, name in wanted if any(word in text for text in texts)]
+    used = [name for word, name in dialect.extensions if any(word in text for text in texts)]
     return ["\n".join(f"#pragma OPENCL EXTENSION {name} : enable" for name in used)] if used else []
 
 

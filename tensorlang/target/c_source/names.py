@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from tensorlang.ir import intrinsics
 
+_LONGEST = 64
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
 concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do
@@ -33,8 +34,11 @@ _OURS = re.compile(r"(tl|async|atomic|shfl|__)_?\w*|\w+_(u?int|b?float)(8|16|32|
 
 
 def identifier(name: str, taken: Collection[str]) -> str:
-    """A C identifier made from a name: letters, digits and underscores, no reserved word, and none that is taken."""
-    made = re.sub(r"\W", "_", name, flags=re.ASCII)
+    """A C identifier made from a name: letters, digits and underscores, no reserved word, and none that is taken.
+
+    Of long names the beginning stays: there are compilers that crash on others.
+    """
+    made = re.sub(r"\W", "_", name[:_LONGEST], flags=re.ASCII)
     if not made or made[0].isdigit():
         made = f"v{made}"
     if made in _RESERVED or _OURS.fullmatch(made):

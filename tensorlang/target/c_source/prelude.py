@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from tensorlang import dtypes
 from tensorlang.errors import InternalError
-from tensorlang.target.c_source.dialect import Dialect
+from tensorlang.target.c_source.dialect import CUDA, OPENCL, Dialect
 from tensorlang.target.c_source.float8 import float8_texts
 from tensorlang.target.c_source.tensor_copies import TENSOR_MAP, TENSOR_MAP_TEXT, tensor_copy_rows
 
@@ -201,13 +203,20 @@ unsigned bytes) {{
 #endif
 }""",
 }
-_BITS = {
-    "cuda": {"popcount32": "__popc", "popcount64": "__popcll", "clz32": "__clz", "clz64": "__clzll"},
-    "opencl": {"popcount32": "popcount", "popcount64": "popcount", "clz32": "clz", "clz64": "clz"},
-}
-_REINTERPRET = {
-    "cuda": {"$as_float": "__uint_as_float", "$as_uint": "__float_as_uint"},
-    "opencl": {"$as_float": "as_float", "$as_uint": "as_uint"},
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What a dialect's device functions are written in: its own ones, how floats become integers, and PTX."""
+
+    functions: Mapping[str, str]
+    from_float: Mapping[str, str]
+    ptx: bool
+
+
+_OWN: Mapping[Dialect, _Own] = {
+    CUDA: _Own(_CUDA, _CUDA_FROM_FLOAT, ptx=True),
+    OPENCL: _Own(_OPENCL, _FROM_FLOAT, ptx=False),
 }
 
 
@@ -216,42 +225,15 @@ def _counting(dialect: Dialect, name: str, dtype: str) -> str:
     bits = dtypes.info(dtype).bits
     wide = 64 if bits == 64 else 32
     unsigned = dialect.types[f"uint{bits}"]
-    counted = f"{_BITS[dialect.name][f'{name}{wide}']}(({dialect.unsigned(wide)})({unsigned})a)"
+    counted = f"{dialect.counting[f'{name}{wide}']}(({dialect.unsigned(wide)})({unsigned})a)"
     spare = f" - {32 - bits}" if name == "clz" and bits < 32 else ""
     return f"int {name}_$D($T a) {{\n    return (int){counted}{spare};\n}}"
-
-
-def _texts(dialect: Dialect) -> Mapping[str, str]:
-    """All functions of a dialect by name, in an order in which each calls only those before it."""
-    cuda = dialect.name == "cuda"
-    found: dict[str, str] = {}
-    for d in dtypes.TABLE.values():
-        if d.is_integer:
-            rows = dict(_SIGNED if d.kind == "int" else _UNSIGNED)
-            rows |= {name: _counting(dialect, name, d.name) for name in ("popcount", "clz")}
-        elif d.is_float and d.bits > 16:
-            rows = dict(_FLOAT)
-            from_float = _CUDA_FROM_FLOAT if cuda else _FROM_FLOAT
-            rows |= {f"{goal}_from": text for goal, text in from_float.items()}
-        else:
-            continue
-        found |= {f"{name}_{d.name}": _filled(dialect, text, d.name) for name, text in rows.items()}
-    own = _CUDA if cuda else _OPENCL
-    found |= {
-        name: _filled(dialect, text, "float32")
-        for name, text in {**own, **_HALF, "tl_fma_to_odd": _FUSED, **float8_texts(cuda)}.items()
-    }
-    template = "template <int PENDING>\n"
-    made = {n: f"{template if 'PENDING' in text else ''}{dialect.function} {text}" for n, text in found.items()}
-    if cuda:
-        made |= {TENSOR_MAP: TENSOR_MAP_TEXT.rstrip(), **{row.name: row.text.rstrip() for row in tensor_copy_rows()}}
-    return MappingProxyType(made)
 
 
 def _filled(dialect: Dialect, text: str, dtype: str) -> str:
     d = dtypes.info(dtype)
     words = {
-        **_REINTERPRET[dialect.name],
+        "$as_uint": dialect.float_bits["float32"][0], "$as_float": dialect.float_bits["float32"][1],
         **{f"${d}": dialect.types[d] for d in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int64")},
         "$INF": dialect.infinity.get(dtype, ""), "$D": dtype, "$T": dialect.types[dtype],
         "$U": dialect.unsigned(d.bits), "$B": str(d.bits), "$C": "double" if dtype == "float64" else "float",
@@ -262,14 +244,28 @@ def _filled(dialect: Dialect, text: str, dtype: str) -> str:
     return text
 
 
-_MADE: dict[str, Mapping[str, str]] = {}
-
-
+@cache
 def texts(dialect: Dialect) -> Mapping[str, str]:
-    """All functions of a dialect by name."""
-    if dialect.name not in _MADE:
-        _MADE[dialect.name] = _texts(dialect)
-    return _MADE[dialect.name]
+    """All functions of a dialect by name, in an order in which each calls only those before it."""
+    own = _OWN[dialect]
+    found: dict[str, str] = {}
+    for d in dtypes.TABLE.values():
+        if d.is_integer:
+            rows = dict(_SIGNED if d.kind == "int" else _UNSIGNED)
+            rows |= {name: _counting(dialect, name, d.name) for name in ("popcount", "clz")}
+        elif d.is_float and d.bits > 16:
+            rows = dict(_FLOAT)
+            rows |= {f"{goal}_from": text for goal, text in own.from_float.items()}
+        else:
+            continue
+        found |= {f"{name}_{d.name}": _filled(dialect, text, d.name) for name, text in rows.items()}
+    rest = {**own.functions, **_HALF, "tl_fma_to_odd": _FUSED, **float8_texts(own.ptx)}
+    found |= {name: _filled(dialect, text, "float32") for name, text in rest.items()}
+    template = "template <int PENDING>\n"
+    made = {n: f"{template if 'PENDING' in text else ''}{dialect.function} {text}" for n, text in found.items()}
+    if dialect.bulk_copies:
+        made |= {TENSOR_MAP: TENSOR_MAP_TEXT.rstrip(), **{row.name: row.text.rstrip() for row in tensor_copy_rows()}}
+    return MappingProxyType(made)
 
 
 def definitions(dialect: Dialect, calls: Mapping[str, str]) -> list[str]:

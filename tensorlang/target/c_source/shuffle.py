@@ -10,15 +10,9 @@ from tensorlang.errors import TargetError
 from tensorlang.ir.shuffle import Shuffle
 from tensorlang.target.c_source import code as c
 from tensorlang.target.c_source.code import Code, limits
-from tensorlang.target.c_source.dialect import Dialect
+from tensorlang.target.c_source.dialect import SUB_GROUP, Dialect
 from tensorlang.target.c_source.expressions import index, value
 from tensorlang.target.c_source.scope import Scope
-
-SUB_GROUP = "sub_group_shuffle"
-"""The function of OpenCL, of devices with `SUB_GROUPS`."""
-
-SUB_GROUPS = ("cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size")
-"""What a device needs for shuffles among 32 neighbours, as each of our kernels that has them asks."""
 
 _WARP = 32
 
@@ -35,7 +29,7 @@ def shuffled(scope: Scope, shuffle: Shuffle) -> Code:
     own = value(scope, shuffle.value)
     carried = carrier(scope.dialect, own.dtype)
     operand = own.text if carried == scope.dialect.types[own.dtype] else f"({carried}){own.at(c.PREFIX)}"
-    if scope.dialect.name == "opencl":
+    if scope.dialect.sub_groups:
         text = f"{SUB_GROUP}({operand}, (uint)({_in_sub_group(scope, width)}{lane.at(c.SUM + 1)}))"
     else:
         text = f"__shfl_sync({_mask(scope, width)}, {operand}, {lane.text}, {width})"

@@ -85,8 +85,7 @@ def _together(scope: Scope, stmt: Stmt) -> None:
         case AsyncCopy() | BoxCopy() | AsyncCommit() | AsyncWait():
             copies.emit(scope, stmt)
         case Fail():
-            swap = "atomicCAS" if scope.dialect.name == "cuda" else "atomic_cmpxchg"
-            scope.line(f"{swap}(fault, 0, {scope.text.message(stmt.message)});")
+            scope.line(f"{scope.dialect.exchange[32]}(fault, 0, {scope.text.message(stmt.message)});")
         case CallMachine():
             call_machine(scope, stmt)
         case MachineCommit():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, shown
 from tensorlang.nd import NDArray
-from tensorlang.runtime.arrays import as_array
+from tensorlang.runtime.arrays import as_array, protocol_errors
 from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray
 from tensorlang.target.cuda import runtime
 
@@ -38,7 +38,13 @@ def device_or_host_array(value: Any) -> CheckedArray:
     if isinstance(value, NDArray) and value.device.kind == "cuda":
         value = value.data
     if isinstance(value, np.ndarray):
-        return value
+        return as_array(value)
+    with protocol_errors(value):
+        return _by_protocol(value)
+
+
+def _by_protocol(value: Any) -> CheckedArray:
+    """What another library's array says of itself."""
     kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else None
     if kind not in (_CUDA, _CUDA_MANAGED) and not hasattr(value, "__cuda_array_interface__"):
         return as_array(value)
@@ -49,7 +55,7 @@ def device_or_host_array(value: Any) -> CheckedArray:
         return _described(_from_torch(value))
     if kind is None:
         return _described(Held(cupy.asarray(value)))
-    return _described(Held(_view(value, cupy.from_dlpack)))
+    return _described(Held(cupy.from_dlpack(value)))
 
 
 def _from_torch(tensor: Any) -> Held:
@@ -62,15 +68,8 @@ def _from_torch(tensor: Any) -> Held:
     bits = held if held is not None and held.is_extension else None
     with runtime.cupy().cuda.Device(tensor.device.index), stream:
         viewed = tensor.view(getattr(torch, f"int{bits.bits}")) if bits else tensor
-        array = _view(viewed, runtime.cupy().from_dlpack)
+        array = runtime.cupy().from_dlpack(viewed)
     return Held(array.view(np.dtype(bits.bits_dtype)) if bits else array, stream)
-
-
-def _view(value: Any, take: Callable[[Any], Any]) -> Any:
-    try:
-        return take(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"this {type(value).__name__} cannot be used without a copy: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ from functools import partial
 from tensorlang.errors import TargetError
 from tensorlang.ir.stmt import Kernel, Launch, Seq, Stmt, map_children
 from tensorlang.lowering.device.limits import check_limits
+from tensorlang.nd import Device
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.host_program import device_kernels
+from tensorlang.target.backend import TimedDevice
 from tensorlang.target.c_source import CUDA, Module, module_source
 from tensorlang.target.cuda import runtime
 from tensorlang.target.cuda.executable import CudaExecutable
@@ -21,6 +23,8 @@ from tensorlang.target.cuda.intrinsics import check_machine_code
 from tensorlang.target.cuda.nvrtc import Compiled
 from tensorlang.target.cuda.sass import disassembler, sass
 from tensorlang.target.cuda.spills import compile_without_spills
+from tensorlang.target.gpus import CUDA as ROWS
+from tensorlang.target.kinds import DEFAULT_CUDA
 from tensorlang.target.spec import GpuLimits, Target
 
 
@@ -33,6 +37,28 @@ class CudaBackend:
     def limits(self, target: Target) -> GpuLimits:
         """What a block may use: as the table says of the architecture, or the current device, if none is named."""
         return runtime.device_limits(target)
+
+    def resolved(self, target: Target) -> Target:
+        """The target with an architecture: its own, else the current device's, else the usual one."""
+        return replace(target, cpu=runtime.default_architecture(target))
+
+    def named(self, target: Target) -> Target:
+        """The target with the architecture of the current device, where it names none, and the limits of that."""
+        if target.cpu:
+            return target
+        architecture = runtime.architecture_of(runtime.current_device())
+        usual, asked = ROWS[DEFAULT_CUDA], target.gpu or ROWS[DEFAULT_CUDA]
+        limits = ROWS.get(architecture) or runtime.device_limits(target)
+        return replace(target, cpu=architecture, gpu=limits.lowered(asked, usual))
+
+    def timed(self, target: Target) -> TimedDevice:
+        """The current device, if it runs code for the target."""
+        number = runtime.current_device()
+        own = runtime.architecture_of(number)
+        if target.cpu and not runtime.runs_on(target.cpu, own):
+            raise TargetError(f"the CUDA device here is {own}")
+        version = str(runtime.cupy().cuda.runtime.driverGetVersion())
+        return TimedDevice(Device("cuda", number), version, on_cpu=False)
 
     def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
         """Return an executable; TargetError for blocks that the target cannot run, MissingDependency without NVRTC.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tensorlang.ir.overflow import SizeCheck
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
 from tensorlang.runtime.executable import Executable
@@ -47,8 +48,9 @@ class CudaExecutable(Executable):
         self.report = report
         sources = {name: self._forms[name] for name in listed}
         super().__init__(kernel, target, launch, sources=sources, signature=signature, convert=device_or_host_array)
+        convert, exact = device_or_host_array, SizeCheck(kernel)
         self._check = ArgumentCheck(
-            kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs, device_or_host_array
+            kernel.name, self.signature, kernel.params, kernel.sizes, kernel.outputs, convert, exact
         )
 
     def source(self, stage: str = "loops") -> str:

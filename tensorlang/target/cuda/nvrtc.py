@@ -24,6 +24,7 @@ OPTIONS = ("-std=c++17", "--ptxas-options=-v", "-default-device")
 """What every compilation gets. Nothing that changes results: no fast math, and products contracted as is usual."""
 
 _PROGRAM = "kernel.cu"
+_ELF = b"\x7fELF"
 _INVALID_OPTION = 5
 _SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _WHEEL_FOLDERS = ("cu13/lib", "cu12/lib", "cuda_nvrtc/lib")
@@ -71,8 +72,13 @@ def compile_cuda(text: str, architecture: str, options: Sequence[str] = ()) -> C
         cubin, log = _compiled(text, (f"-arch={architecture}", *given), "CUBIN")
         return json.dumps(log).encode() + b"\n" + cubin
 
-    log, _, cubin = cached(key, make).partition(b"\n")
-    return Compiled(text, architecture, given, cubin, json.loads(log))
+    def use(code: bytes) -> Compiled:
+        log, _, cubin = code.partition(b"\n")
+        if not cubin.startswith(_ELF):
+            raise InternalError("NVRTC gave no cubin")
+        return Compiled(text, architecture, given, cubin, json.loads(log))
+
+    return cached(key, make, use)
 
 
 def check_architecture(architecture: str) -> None:

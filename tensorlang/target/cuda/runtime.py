@@ -13,7 +13,8 @@ from typing import Any
 
 from tensorlang.errors import InternalError, KernelError, MissingDependency, TargetError
 from tensorlang.target.cuda import nvrtc
-from tensorlang.target.gpus import CUDA, DEFAULT_CUDA
+from tensorlang.target.gpus import CUDA
+from tensorlang.target.kinds import DEFAULT_CUDA
 from tensorlang.target.spec import GpuLimits, Target
 
 _DRIVER = "libcuda.so.1"

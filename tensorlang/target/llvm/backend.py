@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from tensorlang.errors import TargetError
+from tensorlang.ir.overflow import SizeCheck, exact_limit
 from tensorlang.ir.stmt import CallPython, Kernel, Seq
 from tensorlang.runtime import cpython, openmp, threads
 from tensorlang.runtime.arguments import Signature
@@ -20,7 +22,10 @@ from tensorlang.target.llvm.entry import emit_entry
 from tensorlang.target.llvm.kernel import Emitted, emit_kernel
 from tensorlang.target.llvm.launch import CompiledLaunch
 from tensorlang.target.llvm.storage.scratch import scratch_memory
+from tensorlang.target.llvm.text import Module
 from tensorlang.target.spec import Target
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +41,26 @@ class LlvmBackend:
         machine = engine.Machine(*machine_options(target))
         sources: dict[str, Callable[[], str]] = {
             "ll": lambda: text,
-            "asm": lambda: engine.assembly(text, machine, emitted.module.sources),
+            "asm": lambda: engine.assembly(text, machine, emitted.module.sources, emitted.module.externs),
         }
         launch: Launch = _elsewhere(target)
         fast = None
         if runs_here(target):
-            launch, fast = _load(_object(kernel, emitted, machine), target)
+            launch, fast = _object(kernel, emitted, machine, lambda found: _load(found, target))
         memory = partial(scratch_memory, kernel, cores=target.cores)
         return Executable(kernel, target, launch, sources=sources, fast=fast, signature=signature, memory=memory)
 
     def pack(self, kernel: Kernel, target: Target) -> bytes:
         """Compile a kernel, and return all that another process of this machine needs to call it."""
         emitted = emit_kernel(kernel, target)
-        return pickle.dumps(_object(kernel, emitted, engine.Machine(*machine_options(target))))
+        return _object(kernel, emitted, engine.Machine(*machine_options(target)), pickle.dumps)
 
     def unpack(self, packed: bytes, target: Target) -> Executable:
         """An executable without sources."""
         found: _Object = pickle.loads(packed)
         launch, fast = _load(found, target)
-        return Executable(found.kernel, target, launch, fast=fast)
+        exact = SizeCheck(found.kernel, found.limit, whole=False)
+        return Executable(found.kernel, target, launch, fast=fast, exact=exact)
 
 
 BACKEND = LlvmBackend()
@@ -62,34 +68,53 @@ BACKEND = LlvmBackend()
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """A compiled kernel, as data: the kernel without its body, the object, and what its symbols are."""
+    """A compiled kernel, as data: the kernel without its body, the object, and what its symbols are.
+
+    `limit`: up to which sizes its index arithmetic is exact.
+    """
 
     kernel: Kernel
     code: bytes
     symbol: str
     entry: str | None
+    limit: int
     calls: tuple[CallPython, ...]
     imports: frozenset[str]
     messages: tuple[str, ...]
 
 
-def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine) -> _Object:
-    """Compile or find the object, with the fast entry if the kernel has one."""
-    entry = emit_entry(emitted, kernel) if cpython.layout_is_known() else None
+def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine, use: Callable[[_Object], T]) -> T:
+    """What `use` makes of the object, compiled or found, with the fast entry if the kernel has one."""
+    limit = exact_limit(kernel)
+    entry = emit_entry(emitted, kernel, limit) if cpython.layout_is_known() else None
     module = emitted.module
     text = module.text()
     tag = sys.implementation.cache_tag or ""
     sources = module.sources
-    missing = engine.missing_symbols(module.externs, sources) if module.externs else []
+    _check_externs(module)
+    key = (text, *sources, *sorted(module.externs), engine.fingerprint(machine), tag)
+    bare = replace(kernel, body=Seq(()))
+    names = emitted.symbol, entry, limit, emitted.calls, frozenset(module.imports), tuple(module.messages)
+    make = partial(engine.compile_object, text, machine, sources, module.externs)
+    return cached(key, make, lambda code: use(_Object(bare, code, *names)))
+
+
+def _check_externs(module: Module) -> None:
+    """TargetError for C functions that nobody has, and for a source that would give the kernel other ones than its own.
+
+    What a source defines is called by the bodies that name it, never by the code around them.
+    """
+    missing = engine.missing_symbols(module.externs, module.sources) if module.externs else []
     if missing:
         raise TargetError(
             f"no C function {' or '.join(missing)} is loaded; give its LLVM IR as source= of te.decl_tensor_intrin or "
             "by the pragma import_llvm, or load its library first: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)"
         )
-    key = (text, *sources, engine.fingerprint(machine), tag)
-    code = cached(key, lambda: engine.compile_object(text, machine, sources))
-    bare = replace(kernel, body=Seq(()))
-    return _Object(bare, code, emitted.symbol, entry, emitted.calls, frozenset(module.imports), tuple(module.messages))
+    both = module.externs & module.own
+    replaced = sorted(both & engine.defined_by(module.sources)) if both else []
+    if replaced:
+        taken = f"the LLVM IR that was given as source defines {replaced[0]}, which the kernel calls itself"
+        raise TargetError(f"{taken}: name it otherwise")
 
 
 def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:
@@ -100,7 +125,7 @@ def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:
     launch = CompiledLaunch(found.kernel, library, found.symbol, found.calls, found.messages)
     if entry is None:
         return launch, None
-    return launch, lambda checked: cpython.builtin(library.addresses[entry], launch.slow(checked), found.kernel.name)
+    return launch, lambda checked: cpython.builtin(library.addresses[entry], checked, launch.fail, found.kernel.name)
 
 
 def _imports(symbols: frozenset[str], cores: int) -> dict[str, int]:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from tensorlang.errors import InternalError, TargetError
+from tensorlang.target.llvm.sources import RULE, check_source, defined, link_apart
 
 _SPEED_LEVEL = 2
 _CODEGEN_LEVEL = 3
 _libraries = itertools.count()
+_LIBRARIES_OF_A_LINKER = 32
+"""A linker never forgets a library that was unloaded, 9 KiB each; it goes when all of its libraries have gone."""
 
 # All targets: assembly for other machines comes from the same wheel.
 llvm.initialize_all_targets()
@@ -59,26 +63,31 @@ def fingerprint(machine: Machine) -> str:
     """Everything on this side of the IR text that can change the object made from it."""
     version = f"llvmlite {llvmlite.__version__} llvm {llvm.llvm_version_info}"
     triple = machine.triple or llvm.get_process_triple()
-    return f"{version} O{_SPEED_LEVEL} codegen {_CODEGEN_LEVEL} {triple} {machine.cpu} {machine.features}"
+    return f"{version} O{_SPEED_LEVEL} codegen {_CODEGEN_LEVEL} {RULE} {triple} {machine.cpu} {machine.features}"
 
 
-def compile_object(text: str, machine: Machine, sources: Sequence[str] = ()) -> bytes:
-    """Optimise LLVM IR text, with the modules of `sources` linked to it, and return an object file."""
+def compile_object(text: str, machine: Machine, sources: Sequence[str] = (), called: Collection[str] = ()) -> bytes:
+    """Optimise LLVM IR text, and return an object file. It may call the functions `called` of the texts `sources`."""
     target_machine = _target_machine(machine)
-    return bytes(target_machine.emit_object(_optimised(text, target_machine, sources)))
+    return bytes(target_machine.emit_object(_optimised(text, target_machine, sources, called)))
 
 
-def assembly(text: str, machine: Machine, sources: Sequence[str] = ()) -> str:
-    """Optimise LLVM IR text, with the modules of `sources` linked to it, and return assembly."""
+def assembly(text: str, machine: Machine, sources: Sequence[str] = (), called: Collection[str] = ()) -> str:
+    """Optimise LLVM IR text, and return assembly. It may call the functions `called` of the texts `sources`."""
     target_machine = _target_machine(machine)
-    return str(target_machine.emit_assembly(_optimised(text, target_machine, sources)))
+    return str(target_machine.emit_assembly(_optimised(text, target_machine, sources, called)))
 
 
 def missing_symbols(names: Iterable[str], sources: Sequence[str]) -> list[str]:
     """The functions that neither LLVM IR text defines nor a library of this process holds."""
-    process = ctypes.CDLL(None)
-    defined = {f.name for text in sources for f in _parsed_source(text).functions if not f.is_declaration}
-    return sorted(n for n in names if n not in defined and not hasattr(process, n))
+    process, given = ctypes.CDLL(None), defined_by(sources)
+    return sorted(n for n in names if n not in given and not hasattr(process, n))
+
+
+def defined_by(sources: Sequence[str]) -> frozenset[str]:
+    """The names that LLVM IR texts define; TargetError for one that cannot be read or linked."""
+    context = llvm.create_context()
+    return defined([_parsed_source(text, context) for text in sources])
 
 
 def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Library:
@@ -88,8 +97,9 @@ def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Lib
         builder.export_symbol(name)
     for name, address in imports.items():
         builder.import_symbol(name, address)
+    number = next(_libraries)
     try:
-        tracker = builder.link(_linker(), f"tensorlang{next(_libraries)}")
+        tracker = builder.link(_linker(number // _LIBRARIES_OF_A_LINKER), f"tensorlang{number}")
     except RuntimeError as error:
         raise InternalError(f"a compiled kernel does not link: {error}") from error
     return Library({name: tracker[name] for name in exports}, tracker)
@@ -107,8 +117,8 @@ def _target_machine(machine: Machine) -> Any:
     )
 
 
-@cache
-def _linker() -> Any:
+@lru_cache(maxsize=1)
+def _linker(number: int) -> Any:
     native = Machine("", *_native())
     return llvm.create_lljit_compiler(_target_machine(native), use_jit_link=False, suppress_errors=False)
 
@@ -118,31 +128,39 @@ def _native() -> tuple[str, str]:
     return name, ",".join(f"+{f}" for f in sorted(features))
 
 
-def _parsed_source(text: str) -> Any:
+def _parsed_source(text: str, context: Any) -> Any:
     try:
-        return llvm.parse_assembly(text)
-    except RuntimeError as error:
+        module = llvm.parse_assembly(text, context)
+    except (RuntimeError, ValueError) as error:
         raise TargetError(f"LLVM cannot read the LLVM IR that was given as source: {error}") from None
+    check_source(module)
+    return module
 
 
-def _optimised(text: str, target_machine: Any, sources: Sequence[str]) -> Any:
+def _optimised(text: str, target_machine: Any, sources: Sequence[str], called: Collection[str]) -> Any:
+    context = llvm.create_context()  # the global one would keep every constant and every loop's name
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, context)
         module.triple = target_machine.triple
         module.data_layout = str(target_machine.target_data)
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM refuses the generated code: {error}") from error
-    for source in sources:
-        other = _parsed_source(source)
+    others = [_parsed_source(source, context) for source in sources]
+    for other in others:
         other.triple, other.data_layout = module.triple, module.data_layout
-        try:
-            module.link_in(other)
-        except RuntimeError as error:
-            raise TargetError(f"the LLVM IR that was given as source does not link to the kernel: {error}") from None
+    try:
+        link_apart(module, others, called)
+    except RuntimeError as error:
+        raise TargetError(f"the LLVM IR that was given as source does not link to the kernel: {error}") from None
     options = llvm.create_pipeline_tuning_options(speed_level=_SPEED_LEVEL)
     options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
     options.loop_unrolling = True
-    passes = llvm.create_pass_builder(target_machine, options)
-    passes.getModulePassManager().run(module, passes)
+    builder = llvm.create_pass_builder(target_machine, options)
+    passes = builder.getModulePassManager()
+    try:
+        passes.run(module, builder)
+    finally:  # what llvmlite would do, were its classes derived from in another order: 60 KiB of passes a build
+        NewPassManager._dispose(passes)
+        passes.detach()
     return module

@@ -1,7 +1,7 @@
 """The fast entry of a kernel: a METH_FASTCALL function that checks NumPy arrays in machine code.
 
 Whatever it does not recognise goes to `self`, the entry that checks in Python: it converts what can be
-converted, and raises the errors.
+converted, and raises the errors. So do sizes beyond those for which 64 bits are known to hold all index arithmetic.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ _SHORT = 1000
 """Statements that a kernel may run while it keeps the interpreter's lock: about a microsecond."""
 
 
-def emit_entry(emitted: Emitted, kernel: Kernel) -> str | None:
+def emit_entry(emitted: Emitted, kernel: Kernel, limit: int) -> str | None:
     """Add the fast entry of a kernel to its module; return its symbol, or None when it cannot have one.
 
-    Kernels that call Python have none, nor those with a size that is not itself a dimension of an array.
+    `limit`: up to which sizes its index arithmetic is exact (`exact_limit`). Kernels that call Python have none, nor
+    those with a size that is not itself a dimension of an array.
     """
     bare = {e.name for p in kernel.params for e in p.shape if isinstance(e, Var)}
     if emitted.calls or not {v.name for v in kernel.sizes} <= bare:
         return None
     module = emitted.module
     fn = Function(module, module.unique(f"{emitted.symbol.removesuffix('.kernel')}.entry"), _PARAMETERS)
+    _need(fn, _equal(fn, "ptr", "%names", "null"))
     _need(fn, _equal(fn, "i64", "%count", str(len(kernel.params))))
     objects = [_load(fn, "%args", _POINTER_BYTES * n, "ptr") for n in range(len(kernel.params))]
     for param, held in zip(kernel.params, objects, strict=True):
         _check_array(fn, held, param, writeable=param.name in kernel.outputs)
-    scope = _check_shapes(fn, kernel, objects)
+    scope = _check_shapes(fn, kernel, objects, limit)
     pointers = [_load(fn, held, cpython.DATA, "ptr") for held in objects]
     _check_overlap(fn, scope, kernel, pointers)
     arguments = [f"ptr {p}" for p in pointers] + [scope.values[v.name].typed for v in kernel.sizes]
@@ -47,7 +49,7 @@ def emit_entry(emitted: Emitted, kernel: Kernel) -> str | None:
     return fn.name
 
 
-_PARAMETERS = ["ptr %self", "ptr %args", "i64 %count"]
+_PARAMETERS = ["ptr %self", "ptr %args", "i64 %count", "ptr %names"]
 
 
 def _load(fn: Function, base: str, offset: int, type_: str) -> str:
@@ -84,8 +86,8 @@ def _check_array(fn: Function, held: str, buffer: Buffer, writeable: bool) -> No
     _need(fn, _equal(fn, "i32", _load(fn, held, cpython.RANK, "i32"), str(len(buffer.shape))))
 
 
-def _check_shapes(fn: Function, kernel: Kernel, objects: list[str]) -> Scope:
-    """Bind sizes from the dimensions that are a bare size, then compare all others."""
+def _check_shapes(fn: Function, kernel: Kernel, objects: list[str], limit: int) -> Scope:
+    """Bind sizes, none of them above the limit, from the dimensions that are a bare size; then compare all others."""
     scope = Scope({}, {})
     rest = []
     for param, held in zip(kernel.params, objects, strict=True):
@@ -95,6 +97,7 @@ def _check_shapes(fn: Function, kernel: Kernel, objects: list[str]) -> Scope:
         for axis, extent in enumerate(param.shape):
             actual = Value(_load(fn, dimensions, _POINTER_BYTES * axis, "i64"), INDEX)
             if isinstance(extent, Var) and extent.name not in scope.values:
+                _need(fn, fn.value(f"icmp ule i64 {actual.text}, {limit}", "bool"))
                 scope = scope.bind(extent.name, actual)
             else:
                 rest.append((extent, actual))
@@ -132,10 +135,10 @@ def _is_short(kernel: Kernel) -> bool:
 
 
 def _run(fn: Function, symbol: str, arguments: list[str], release: bool) -> None:
-    """Call the kernel, if need be without the interpreter's lock; a status goes to `self(status=...)`, which raises."""
+    """Call the kernel, if need be without the interpreter's lock; `self(STATUS, status)` raises what a status means."""
     module = fn.module
     context = fn.alloca("[1 x i64]", 8)
-    box = fn.alloca("[1 x ptr]", _POINTER_BYTES)
+    box = fn.alloca("[2 x ptr]", 2 * _POINTER_BYTES)
     fn.do(f"store i64 0, ptr {context}, align 8")
     call = module.import_function("PyObject_Vectorcall", "ptr", "ptr, ptr, i64, ptr")
     run = f"call void @{symbol}({', '.join([*arguments, f'ptr {context}'])})"
@@ -153,10 +156,10 @@ def _run(fn: Function, symbol: str, arguments: list[str], release: bool) -> None
     fn.do(f"ret ptr {none}")
     fn.start("failed")
     number = fn.op(f"call ptr {module.import_function('PyLong_FromLongLong', 'ptr', 'i64')}(i64 {status})")
-    fn.do(f"store ptr {number}, ptr {box}, align 8")
-    names = module.import_data("tensorlang_status_names", "i8")
-    raised = fn.op(f"call ptr {call}(ptr %self, ptr {box}, i64 0, ptr {names})")
+    fn.do(f"store ptr {module.import_data('tensorlang_status', 'i8')}, ptr {box}, align 8")
+    fn.do(f"store ptr {number}, ptr {fn.field(box, _POINTER_BYTES)}, align 8")
+    raised = fn.op(f"call ptr {call}(ptr %self, ptr {box}, i64 2, ptr null)")
     fn.do(f"call void {module.import_function('Py_DecRef', 'void', 'ptr')}(ptr {number})")
     fn.do(f"ret ptr {raised}")
     fn.start("slow")
-    fn.do(f"ret ptr {fn.op(f'call ptr {call}(ptr %self, ptr %args, i64 %count, ptr null)')}")
+    fn.do(f"ret ptr {fn.op(f'call ptr {call}(ptr %self, ptr %args, i64 %count, ptr %names)')}")

@@ -58,17 +58,6 @@ class CompiledLaunch:
             raise InternalError(f"{self._name} returned the status {status}")
         raise KernelError(f"{self._name}: {self._messages[status - 1]}")
 
-    def slow(self, checked: Callable[..., None]) -> Callable[..., None]:
-        """The callable behind a fast entry: `checked` with arguments, `fail` with a status."""
-
-        def call(*args: Any, status: int | None = None) -> None:
-            if status is None:
-                checked(*args)
-            else:
-                self.fail(status)
-
-        return call
-
 
 def _callback(
     function: Callable[..., Any], buffers: tuple[Buffer, ...], sizes: tuple[Var, ...], raised: dict[int, BaseException]

@@ -22,8 +22,7 @@ def call(fn: Function, expr: MachineCall, operands: list[Value | str]) -> Value:
     types = [_c_type(o) for o in operands]
     texts = [o.text if isinstance(o, Value) else o for o in operands]
     result = _c_type(Value("", expr.dtype)) if expr.returns else "void"
-    callee = fn.module.declare(expr.name, result, ", ".join(types))
-    fn.module.externs.add(expr.name)
+    callee = fn.module.declare_extern(expr.name, result, ", ".join(types))
     text = f"call {result} {callee}({', '.join(f'{t} {x}' for t, x in zip(types, texts, strict=True))})"
     if expr.returns:
         return fn.value(text, expr.dtype)

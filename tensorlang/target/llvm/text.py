@@ -21,6 +21,8 @@ _LOOP_SHAPES = {
     "kept": '!{!"llvm.loop.unroll.disable"}',
     "full": '!{!"llvm.loop.unroll.full"}',
 }
+_LONGEST = 64
+"""Characters of a name that stay in the code: LLVM cuts names that are far longer, and then takes two for one."""
 _AGAIN = ("load", "call", "phi", "atomicrmw", "cmpxchg")
 _READING = ("load", "phi")
 """Instructions that are written each time, since what they give depends on where they stand; and those of them that
@@ -94,15 +96,20 @@ def literal(value: int | float | bool, dtype: str) -> Value:
 
 
 def identifier(name: str) -> str:
-    """`name` with the characters that LLVM identifiers may hold; it does not start with a digit."""
-    return re.sub(r"^(?=[0-9])|[^A-Za-z0-9_.]", "_", name)
+    """A short LLVM identifier that begins like `name`, but with none of LLVM's own prefixes or with a digit.
+
+    Names that are cut, or have other characters, may meet in one identifier: who needs them apart adds a number.
+    """
+    made = re.sub(r"^(?=[0-9])|[^A-Za-z0-9_.]", "_", name[:_LONGEST])
+    return f"_{made}" if made.startswith("llvm.") else made
 
 
 @dataclass
 class Module:
     """A module under construction: functions, declarations, symbols bound at load time, messages of Fail.
 
-    `sources` are modules to link to it; `externs` the C functions that it calls, from those or from the process.
+    `sources` are modules to link to it; `externs` the C functions that it calls, from those or from the process; `own`
+    what the code that is made for a kernel calls by itself.
     """
 
     target: Target
@@ -114,9 +121,17 @@ class Module:
     names: set[str] = field(default_factory=set)
     sources: list[str] = field(default_factory=list)
     externs: set[str] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)
+
+    def declare_extern(self, name: str, result: str, arguments: str) -> str:
+        """Declare a C function that a body calls by its name, once; return its name with the sigil."""
+        self.externs.add(name)
+        self.declarations.setdefault(name, f"declare {result} @{name}({arguments})")
+        return f"@{name}"
 
     def declare(self, name: str, result: str, arguments: str) -> str:
         """Declare an external function once; return its name with the sigil."""
+        self.own.add(name)
         self.declarations.setdefault(name, f"declare {result} @{name}({arguments})")
         return f"@{name}"
 

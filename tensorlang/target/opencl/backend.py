@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import MissingDependency, TargetError
 from tensorlang.ir.stmt import Kernel, Launch, Seq, Stmt, map_children
+from tensorlang.nd import Device
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.host_program import device_kernels, host_program
+from tensorlang.target.backend import TimedDevice
 from tensorlang.target.c_source.dialect import OPENCL
 from tensorlang.target.c_source.kernel import module_source
 from tensorlang.target.c_source.source import Module
@@ -17,6 +19,7 @@ from tensorlang.target.gpus import OPENCL as USUAL
 from tensorlang.target.opencl.devices import chosen_device, device_limits
 from tensorlang.target.opencl.launch import OpenclLaunch, Program
 from tensorlang.target.opencl.memory import as_opencl_array
+from tensorlang.target.opencl.runtime import devices
 from tensorlang.target.spec import GpuLimits, Target
 
 
@@ -29,6 +32,19 @@ class OpenclBackend:
     def limits(self, target: Target) -> GpuLimits:
         """What a block may use on the device; what every device is taken to have, where there is none."""
         return device_limits(target) if _is_here(target) else target.gpu or USUAL
+
+    def resolved(self, target: Target) -> Target:
+        """The target as it is: OpenCL C is for all devices."""
+        return target
+
+    def named(self, target: Target) -> Target:
+        """The target with the name of its device, and its limits."""
+        return replace(target, cpu=str(chosen_device(target)), gpu=device_limits(target))
+
+    def timed(self, target: Target) -> TimedDevice:
+        """The device of a target."""
+        device = chosen_device(target)
+        return TimedDevice(Device("opencl", devices().index(device)), device.driver, not device.is_gpu)
 
     def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
         """Return an executable, built at once if its device is there; TargetError for what the device does not have."""

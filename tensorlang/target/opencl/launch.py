@@ -258,7 +258,7 @@ def _built(text: str, context: Any, device: OpenclDevice) -> Any:
         made.append(runtime.build(context, device, text, options))
         return runtime.binary(made[0])
 
-    code = cached(("opencl", text, str(device), device.driver, *options), make)
-    if made:
-        return made[0]
-    return runtime.load(context, device, code, options) or runtime.build(context, device, text, options)
+    def use(code: bytes) -> Any:
+        return made[0] if made else runtime.load(context, device, code, options)
+
+    return cached(("opencl", text, str(device), device.driver, *options), make, use)

@@ -168,13 +168,14 @@ def build(context: Any, device: OpenclDevice, text: str, options: Sequence[str])
     return _built(program, device, options, text)
 
 
-def load(context: Any, device: OpenclDevice, binary: bytes, options: Sequence[str]) -> Any | None:
-    """A program from what `binary` gave; None when the driver does not take it."""
+def load(context: Any, device: OpenclDevice, binary: bytes, options: Sequence[str]) -> Any:
+    """A program from what `binary` gave; InternalError when the driver does not take it."""
     cl = library()
     try:
-        return _built(cl._cl._Program(context, [device.handle], [binary]), device, options, "")
-    except (cl.Error, InternalError):
-        return None
+        program = cl._cl._Program(context, [device.handle], [binary])
+    except cl.Error as error:
+        raise InternalError(f"{device} does not take a program that was built before: {error}") from error
+    return _built(program, device, options, "")
 
 
 def binary(program: Any) -> bytes:

@@ -158,17 +158,20 @@ def _library(text: str, kernels: tuple[str, ...], arch: str) -> Any:
     version = arch.removeprefix("sm_").rstrip("a") + "0"
     flags = ("-O1", *_FLAGS, *_CHECKS, *_GARBAGE, f"-D__CUDA_ARCH__={version}")
     parts = (_headers(), entry, " ".join(flags), _compiler())
-    data = cached(("cuda emulation", *parts), lambda: _linked(entry, flags))
+    return cached(("cuda emulation", *parts), lambda: _linked(entry, flags), _loaded)
+
+
+def _loaded(code: bytes) -> Any:
     with tempfile.TemporaryDirectory(prefix="tensorlang-cuda-") as folder:
         path = Path(folder, "kernel.so")
-        path.write_bytes(data)
+        path.write_bytes(code)
         library = ctypes.CDLL(str(path))
     library.emu_run.restype = ctypes.c_char_p
     return library
 
 
 def _linked(entry: str, flags: tuple[str, ...]) -> bytes:
-    machine = cached(("cuda emulation", _headers(), _compiler()), _machine)
+    machine = cached(("cuda emulation", _headers(), _compiler()), _machine, _object)
     with tempfile.TemporaryDirectory(prefix="tensorlang-cuda-") as folder:
         at = Path(folder)
         at.joinpath("machine.o").write_bytes(machine)
@@ -176,6 +179,12 @@ def _linked(entry: str, flags: tuple[str, ...]) -> bytes:
         _compile([*flags, "-I", str(_folder()), "-c", "kernel.cpp", "-o", "kernel.o"], at)
         _compile(["-shared", "-o", "kernel.so", "kernel.o", "machine.o"], at)
         return at.joinpath("kernel.so").read_bytes()
+
+
+def _object(code: bytes) -> bytes:
+    if not code.startswith(b"\x7fELF"):
+        raise ArgumentError("g++ gave no object file")
+    return code
 
 
 def _machine() -> bytes:

@@ -7,7 +7,6 @@ read neighbouring runs, so that no two of them meet on a bank (the layout of CUT
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from math import prod
 
@@ -24,8 +23,6 @@ READ_COST = 1.5
 """What reading an element of a fragment costs, in multiply-adds of a thread."""
 FETCH_COST = 16.0
 """What bringing an element to shared memory costs, in multiply-adds of a thread."""
-_ASYNCHRONOUS = 80
-"""The architecture (sm_80) from which copies to shared memory run by themselves."""
 LEAST_COPY = 32
 """Bits of the smallest asynchronous copy."""
 _STAGES = 3
@@ -160,9 +157,7 @@ _SHAPES = (
 
 def stages_of(target: Target) -> int:
     """Steps of a product whose factors are in shared memory at once: more than one where copies are asynchronous."""
-    found = re.match(r"sm_(\d+)", target.cpu)
-    copies = target.kind == "cuda" and (found is None or int(found.group(1)) >= _ASYNCHRONOUS)
-    return _STAGES if copies else 1
+    return _STAGES if target.can.async_copies else 1
 
 
 def is_thin(m: int | None, n: int | None) -> bool:

@@ -9,7 +9,6 @@ are too few for the GPU, the terms are summed in parts, by blocks of their own, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,8 @@ from tensorlang.ir.expr import Binary, Cast, Expr, Load, variables
 from tensorlang.schedule import Decision, Schedule
 from tensorlang.schedule.boxes import copies_boxes
 from tensorlang.schedule.stage import Stage
-from tensorlang.target.cuda.runtime import default_architecture
+from tensorlang.target.backend import resolved
+from tensorlang.target.kinds import Capabilities
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import PRECISION, ComputeOp, Reduce
@@ -50,12 +50,6 @@ ELEMENTS = {
 """The dtypes of factors and sums that have instructions -> the elements by their names there."""
 TF32 = "tf32"
 """The elements of products of float32 whose program allows that precision."""
-_FIRST = 80
-"""The architecture (sm_80) from which tensor cores have these instructions."""
-_FIRST_OF_FLOAT8 = 89
-"""The one from which they multiply floats of 8 bits (sm_89)."""
-_HOPPER = 90.5
-"""The one that has wgmma (sm_90a)."""
 _LOADED = 16
 """Rows of a factor that one ldmatrix brings."""
 _ACCESS = 16
@@ -70,28 +64,28 @@ def fragment_tile(s: Schedule, anchor: Anchor, by_warps: bool = False) -> WarpTi
     terms has to be known and to fill instructions, and so do rows of A and columns of B of 16 bits that lie side by
     side. All other rows and columns are filled up with zeros, in shared memory.
     """
-    op, architecture = compute_op(s, anchor.main), _architecture(anchor.target)
+    op, can = compute_op(s, anchor.main), resolved(anchor.target).can
     product = product_of(op)
-    element = _element(product, op) if architecture >= _first(product.a.buffer.dtype) and _sums_products(op) else None
+    element = _element(product, op) if _multiplies(can, product.a.buffer.dtype) and _sums_products(op) else None
     size, depth = _bytes(product), product.depth or 0
     if element is None or not depth or depth * size % DEPTH_BYTES:
         return None
     across = ((product.a_transposed, product.m), (not product.b_transposed, product.n))
     if element != TF32 and any(lies and (extent is None or extent * size % _ACCESS) for lies, extent in across):
         return None
-    in_groups = not by_warps and element != TF32 and architecture == _HOPPER and depth * size % GROUP_BYTES == 0
+    in_groups = not by_warps and element != TF32 and can.warp_groups and depth * size % GROUP_BYTES == 0
     extents = Extents(product.m, product.n, product.batches, depth * size, size)
     return warp_tile(extents, anchor.target, in_groups, in_parts=not product.batch)
 
 
 def multiplies(target: Target, a: str, b: str, sums: str) -> bool:
     """Whether tensor cores of a target multiply elements of dtypes with sums in another: those of `ELEMENTS`."""
-    return a == b and (a, sums) in ELEMENTS and _architecture(target) >= _first(a)
+    return a == b and (a, sums) in ELEMENTS and _multiplies(resolved(target).can, a)
 
 
-def _first(dtype: str) -> int:
-    """The architecture from which tensor cores multiply elements of a dtype."""
-    return _FIRST_OF_FLOAT8 if dtypes.info(dtype).bits == 8 and dtypes.info(dtype).is_float else _FIRST
+def _multiplies(can: Capabilities, dtype: str) -> bool:
+    """Whether tensor cores multiply elements of a dtype."""
+    return can.float8_products if dtypes.info(dtype).bits == 8 and dtypes.info(dtype).is_float else can.tensor_cores
 
 
 def _sums_products(op: ComputeOp) -> bool:
@@ -132,12 +126,6 @@ def _is_matrix(index: Sequence[Expr], axes: Sequence[str]) -> bool:
 
 def _bytes(product: Product) -> int:
     return dtypes.info(product.a.buffer.dtype).bytes
-
-
-def _architecture(target: Target) -> float:
-    """The number in the name of an architecture, and a half for what it alone has (sm_90a); 0 where there is none."""
-    found = re.match(r"sm_(\d+)(a?)", default_architecture(target)) if target.kind == "cuda" else None
-    return int(found[1]) + len(found[2]) / 2 if found else 0
 
 
 def schedule_fragments(

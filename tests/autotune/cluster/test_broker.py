@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -58,6 +59,18 @@ def test_the_latest_sessions_stay_open(session: Session, monkeypatch: pytest.Mon
     broker.close("a")
     broker.close("a")
     assert list(broker._open) == ["c"]
+
+
+def test_a_session_that_nobody_uses_any_more_ends(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "IDLE", 0.01)
+    broker.measure(session, [], None)
+    until = time.monotonic() + 20
+    while broker._open and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not broker._open
+    monkeypatch.undo()
+    broker.measure(session, [], None)  # and may come back
+    assert list(broker._open) == ["a"]
 
 
 def test_a_worker_of_another_kind_takes_no_part(session: Session) -> None:

@@ -94,7 +94,7 @@ def test_programs_come_from_files(tmp_path: Path) -> None:
         f"{PROGRAMS}:tuned_matmul",
         "conv2d_NCHWc.x86",
     ]
-    assert [v.outcome for v in validate(records)] == [Outcome.LEGAL] * 4
+    assert [v.outcome for v in validate(records, run_files=True)] == [Outcome.LEGAL] * 4
     named = read(tmp_path, lines[0], programs={"matmul": f"{PROGRAMS}:matmul"}).records
     assert create_task(named[0].workload.name, named[0].workload.args).workload.key == named[0].workload.key
 
@@ -126,6 +126,12 @@ def test_registered_workloads_are_known(tmp_path: Path) -> None:
 REFUSED = {
     "it is a comment": "# kept for demonstration",
     "it is torn": ANSOR["tiled"][:100],
+    "it is torn, or no JSON at all": "llvm\tgASVFAAAAAAAAACMAm9zlIwFYWJvcnSUk5QpUpQu\tgAR9lC4=\tgAR9lC4=\t0.1\t0.7",
+    "it has lists in lists, deeper than any log": f'{{"i": {"[" * 80}{"]" * 80}}}',
+    "its workload key has lists in lists": ansor("v0.6", "[" * 80 + "]" * 80, []),
+    "step 0 of the log line, ['SP', 2, 0, 8, [1000000": ansor(
+        "v0.6", ["matmul", 8, 8, 8], [["SP", 2, 0, 8, [10**40], 1]]
+    ),
     "its workload 'relu' is unknown; say where": ansor("v0.6", ["relu", 8], []),
     "the hash of a graph": ansor("v0.6", "0123456789abcdef0123456789abcdef", []),
     "failed: it gave a wrong answer": ansor("v0.6", ["matmul", 8, 8, 8], [], costs=[1e10], error=5),
@@ -136,7 +142,7 @@ REFUSED = {
     "version 0.1 of AutoTVM; v0.2 to": autotvm("importers/matmul", [8, 8, 8], [], version=0.1),
     "no template 'dense_gpu.x86'": autotvm("dense_gpu.x86", [8], []),
     "which this configuration lacks": autotvm("importers/matmul", [8, 8, 8], [["tile_y", "sp", [-1, 2]]]),
-    "failed: AttributeError": autotvm(
+    "its knob 'tile_y' has a value that the template does not offer, 2": autotvm(
         "importers/matmul", [8, 8, 8], [["tile_y", "ot", 2], *tiles([1], [1], "vec", True)[1:]]
     ),
     "would run at the same time": autotvm("importers/racing", [8, 8, 8], [["parallel", "ot", "sum"]]),

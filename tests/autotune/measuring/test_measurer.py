@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from tensorlang.autotune.measuring.arrays import Arrays
 from tensorlang.autotune.measuring.jobs import BuildJob as Job
 from tensorlang.autotune.measuring.jobs import RunJob, build_candidate, run_candidate
 from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer
-from tensorlang.autotune.measuring.seeded import seeded_inputs
+from tensorlang.autotune.measuring.seeded import require_room, seeded_inputs
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task, create_task
+from tensorlang.errors import TargetError
 
 OPERATORS = str(Path(__file__).parents[1] / "operators.py")
 
@@ -155,3 +157,28 @@ def test_inputs_are_seeded_and_indices_stay_inside(task: Task) -> None:
     assert not np.array_equal(first, other)
     integers = seeded_inputs(create_task("matmul", (8, 8, 8, "uint8")), 0)[0]
     assert integers.dtype == np.uint8
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
+def test_inputs_are_made_in_their_dtype(dtype: str) -> None:
+    task = create_task("matmul", (8, 2048, 512, dtype))
+    wanted = sum(a.nbytes for a in seeded_inputs(task, 0))
+    tracemalloc.start()
+    try:
+        seeded_inputs(task, 0)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert wanted < most < wanted + 5e6  # numbers of 64 bits are drawn a piece at a time
+
+
+def test_arrays_count_against_the_limit_of_memory() -> None:
+    task = create_task("matmul", (100, 200, 300), threads=1)
+    arrays = 4 * (100 * 300 + 200 * 300 + 3 * 100 * 200)
+    require_room(task, arrays)
+    require_room(task, 0)
+    with pytest.raises(TargetError, match=r"holds arrays of 0.0 GB, and may take 0.0 GB; tune it with smaller sizes"):
+        require_room(task, arrays - 1)
+    huge = create_task("matmul", (1 << 20, 1 << 20, 1 << 20), threads=1)
+    with pytest.raises(TargetError, match=r"matmul.* holds arrays of 21990\.2 GB"), Measurer(huge):
+        pass

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tensorlang.autotune import Status, TuningRecord, create_task
+from tensorlang.autotune import Status, TuningRecord, create_task, replay
 from tensorlang.autotune.records.comparison import compare_logs
-from tensorlang.autotune.records.export import to_csv, to_json, to_python
+from tensorlang.autotune.records.export import python_module, to_csv, to_json, to_python, unproven_text
 from tensorlang.autotune.records.formats import FORMATS, Format, read_any, register_format
 from tensorlang.autotune.records.importing import append_missing
 from tensorlang.autotune.records.log import Log, read_log
@@ -46,9 +46,12 @@ def test_a_document_comes_back(tmp_path: Path) -> None:
 def test_exported_python_makes_the_schedules() -> None:
     own = hand_record((8, 8, 8))
     own = replace(own, workload=replace(own.workload, name="dir/my-ops.py:class", args=()))
-    records = [hand_record(), hand_record(seconds=1.0), own]
     names: dict[str, Any] = {}
-    exec(compile(to_python(records), "exported", "exec"), names)
+    exec(compile(to_python([hand_record(), hand_record(seconds=1.0), own]), "exported", "exec"), names)
+    assert "schedule_class" not in names  # what would have to be run to prove it is left out
+    proven = replay(hand_record(), create_task("matmul", (24, 40, 16), TARGET, threads=1))
+    records = [(hand_record(), proven), (hand_record(seconds=1.0), proven), (own, proven)]
+    exec(compile(python_module(records), "exported", "exec"), names)
     assert {"matmul_24_40_16_float32", "matmul_24_40_16_float32_1", "schedule_class"} <= set(names)
     task = create_task("matmul", (24, 40, 16), TARGET)
     made = names["matmul_24_40_16_float32"](create_schedule([t.op for t in task.outputs]))
@@ -114,3 +117,29 @@ def test_two_logs_are_compared_by_their_best() -> None:
     data = [d.to_json() for d in found]
     assert (data[0]["first"], data[0]["second"], data[1]["second"], data[2]["first"]) == (2e-3, 1e-3, None, None)
     assert json.loads(json.dumps(data)) == data
+
+
+HOSTILE = "x = __import__('os').abort(); y"
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        [{"step": "sample_choice", "name": HOSTILE, "candidates": [1], "decision": 1}],
+        [{"step": "parallel", "stage": f"C'); {HOSTILE}", "axis": "i"}],
+        [*hand_record().trace, {"step": "parallel", "stage": "C", "axis": "k"}],
+    ],
+)
+def test_what_is_not_proven_is_exported_as_comments(trace: Any) -> None:
+    record = hand_record(trace=trace)
+    with pytest.raises(RecordError, match="no schedule of these records can be proven here; the first is refused: "):
+        to_python([record])
+    _, only, *rest = to_python([hand_record(), record]).split("\n\n\n")
+    assert only.startswith("def matmul_24_40_16_float32(s):\n    ") and not rest[1:]
+    for text in (*rest, unproven_text(record)):
+        assert text and all(line.startswith("#") for line in text.split("\n") if line)
+
+
+def test_no_cell_of_a_table_is_a_formula() -> None:
+    (row,) = csv.DictReader(io.StringIO(to_csv([hand_record(sketch="=cmd|' /C calc'!A0")])))
+    assert row["sketch"].startswith("'=")

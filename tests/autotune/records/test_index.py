@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tensorlang.autotune.records import index as indexes
+from tensorlang.autotune.records import store
 from tensorlang.autotune.records.index import Index, index_path
 from tensorlang.autotune.records.log import read_log, record_line
 from tensorlang.autotune.records.lookup import Loaded
@@ -163,7 +165,7 @@ def test_a_log_of_the_same_ends_is_noticed_by_its_records(tmp_path: Path, record
     Index(log).close()
     before = log.stat()
     middle = _of(record, "y" * 8, 4.0)
-    log.write_bytes(b"".join(b"\n" + record_line(r) + b"\n" for r in (ends[0], middle, ends[1])))
+    log.write_bytes(b"".join(record_line(r) + b"\n" for r in (ends[0], middle, ends[1])))
     assert log.stat().st_size == before.st_size
     os.utime(log, ns=(before.st_atime_ns, before.st_mtime_ns))
     with Index(log) as index:
@@ -239,3 +241,59 @@ def test_a_long_file_without_a_record_is_read_as_a_short_one(tmp_path: Path, rec
     with open_source(log) as source:
         assert isinstance(source, Index)
         assert source.best(record.workload.key) == record
+
+
+def test_an_index_that_somebody_holds_is_not_waited_for(
+    tmp_path: Path, record: TuningRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = write_log(tmp_path / "log", _of(record, "a", 1.0))
+    monkeypatch.setattr(indexes, "_PATIENCE", 0.01)
+    monkeypatch.setattr(store, "INDEX_FROM", 0)
+    with Index(log) as before:
+        holder = sqlite3.connect(index_path(log), isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        write_log(log, _of(record, "a", 0.5))
+        assert before.best("a") == _of(record, "a", 0.5)  # of the log itself
+        with store.open_source(log) as source:
+            assert isinstance(source, Loaded)
+            assert source.best("a") == _of(record, "a", 0.5)
+        holder.close()
+
+
+@pytest.mark.parametrize("ending", ["", "-journal", "-wal"])
+@pytest.mark.parametrize("kind", ["FIFO", "link"])
+def test_an_index_is_no_fifo_and_no_link(
+    tmp_path: Path, record: TuningRecord, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
+) -> None:
+    log, target = write_log(tmp_path / "log", _of(record, "a", 1.0)), tmp_path / "precious"
+    place = Path(f"{index_path(log)}{ending}")
+    if kind == "FIFO":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(target)
+    monkeypatch.setattr(store, "INDEX_FROM", 0)
+    with store.open_source(log) as source:
+        assert source.best("a") == _of(record, "a", 1.0)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE places; CREATE VIEW places AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) "
+        "SELECT id, 'x' AS place FROM n",
+        "CREATE TRIGGER more AFTER DELETE ON state BEGIN SELECT RAISE(FAIL, 'no'); END",
+        "UPDATE records SET length = 1000000000000",
+        "UPDATE records SET offset = 'far'",
+        "UPDATE state SET offset = 'far', size = 0",
+        "UPDATE workloads SET args = '['",
+    ],
+)
+def test_an_index_of_somebody_else_is_made_anew(tmp_path: Path, record: TuningRecord, change: str) -> None:
+    log = write_log(tmp_path / "log", _of(record, "a", 1.0))
+    Index(log).close()
+    with sqlite3.connect(index_path(log)) as database:
+        database.executescript(change)
+    with Index(log) as index:
+        assert index.best("a", record.place) == _of(record, "a", 1.0)
+        assert [known.key for known in index.workloads()] == ["a"]

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tensorlang.autotune.records import log as logs
+from tensorlang.autotune.records.formats import find_format
 from tensorlang.autotune.records.log import LogWriter, best_record, best_records, read_log, record_line
 from tensorlang.autotune.records.record import Status, TuningRecord
+from tensorlang.autotune.records.rewriting import repair_log
+from tensorlang.autotune.records.store import open_source
 from tensorlang.errors import RecordError
+
+from .hand import FullDisk
 
 
 def _write(path: Path, *records: TuningRecord) -> Path:
@@ -93,9 +103,11 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
         LogWriter(tmp_path / "no" / "folder")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_an_error_not_a_loss_in_silence(record: TuningRecord) -> None:
-    with LogWriter("/dev/full") as writer, pytest.raises(RecordError, match="No space left"):
+def test_a_full_disk_is_an_error_not_a_loss_in_silence(
+    tmp_path: Path, record: TuningRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "os", FullDisk())
+    with LogWriter(tmp_path / "log") as writer, pytest.raises(RecordError, match="No space left"):
         writer.append(record)
 
 
@@ -117,7 +129,7 @@ except RecordError as error:
 
 def test_a_log_that_cannot_grow_keeps_its_whole_records(tmp_path: Path, record: TuningRecord) -> None:
     path = tmp_path / "log"
-    line = len(record_line(record)) + 2
+    line = len(record_line(record)) + 1
     command = [sys.executable, "-c", _SMALL_FILES, str(path), json.dumps(record.to_json()), str(3 * line + 100)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"cannot write {path}: 100 of {line} bytes fit, is the disk full? the records before" in printed
@@ -184,3 +196,69 @@ def test_the_best_is_the_fastest_that_is_ok(record: TuningRecord) -> None:
     assert best_record([wrong]) is None
     assert best_record([slow, other], lambda r: r.workload.key == "other") == other
     assert best_records([wrong, slow, other, fast]) == [fast, other]
+
+
+def test_every_line_is_json_and_a_newline_is_written_behind_a_torn_one(tmp_path: Path, record: TuningRecord) -> None:
+    path = _write(tmp_path / "log", record, record)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [json.loads(record_line(record))] * 2
+    with path.open("a") as file:
+        file.write('{"torn')
+    _write(path, record)
+    assert path.read_text().splitlines()[2:] == ['{"torn', record_line(record).decode()]
+
+
+_HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX, 1, 1 << 62)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_who_cannot_append_alone_writes_a_newline_first(
+    tmp_path: Path, record: TuningRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _write(tmp_path / "log", record)
+    monkeypatch.setattr(logs, "_TURN", 0.0)
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(path)], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stdout.readline()
+    _write(path, record)
+    holder.communicate(b"")
+    assert path.read_bytes().count(b"\n\n") == 1
+    assert read_log(path).records == (record, record)
+
+
+def test_a_log_that_somebody_replaces_is_waited_for_and_then_refused(
+    tmp_path: Path, record: TuningRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _write(tmp_path / "log", record)
+    monkeypatch.setattr(logs, "_PATIENCE", 0.0)
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RecordError, match=r"cannot write .*: another process is replacing it"):
+            LogWriter(path)
+
+
+def _opened(path: Path) -> None:
+    with open_source(path):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device", "socket"])
+def test_what_is_no_regular_file_is_neither_read_nor_written(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    path = Path("log")
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+    uses: tuple[Callable[[Path], object], ...] = (read_log, LogWriter, find_format, repair_log, _opened)
+    for use in uses:
+        with pytest.raises(RecordError, match=f"cannot (read|write) log: it is a {kind}, no regular file"):
+            use(path)

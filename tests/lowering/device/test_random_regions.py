@@ -15,7 +15,7 @@ from tensorlang.ir.loops import THREAD_REDUCE
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Allocate, Barrier, Combiner, For, If, Kernel, LoopKind, Seq, Stmt, Store
 from tensorlang.ir.verify import verify
-from tensorlang.lowering.device import to_device
+from tensorlang.lowering.pipeline import to_device
 
 b, c, h, n = indices("b c h n")
 X, Y, Z = "threadIdx.x", "threadIdx.y", "threadIdx.z"

@@ -32,7 +32,7 @@ from tensorlang.ir.stmt import (
     walk,
 )
 from tensorlang.ir.verify import verify
-from tensorlang.lowering.device import to_device
+from tensorlang.lowering.pipeline import to_device
 
 b, i, j, k, o, r = indices("b i j k o r")
 A, S = array("A", (20, 40), "int32"), array("S", (20,), "int32")

@@ -31,7 +31,7 @@ from tensorlang.ir.stmt import (
     walk,
 )
 from tensorlang.ir.verify import verify
-from tensorlang.lowering.device import to_device
+from tensorlang.lowering.pipeline import to_device
 
 i, j, k, b, c, r, n = indices("i j k b c r n")
 A, B = array("A", (6, 40)), array("B", (6, 40))

@@ -6,7 +6,7 @@ import pytest
 
 import tensorlang
 from tensorlang.errors import TargetError
-from tensorlang.target.c_source.shuffle import SUB_GROUPS
+from tensorlang.target.c_source.dialect import SUB_GROUPS
 from tensorlang.target.opencl import runtime
 from tensorlang.target.opencl.runtime import OpenclDevice
 from tensorlang.testing import check_schedule

@@ -48,19 +48,18 @@ _FEW_RESULTS = 1 << 18
 """With more results there are tiles enough for all multiprocessors."""
 _PARTS = (512, 1024, 2048, 4096, 8192)
 """Terms of a part."""
-_OLD, _HOPPER = "sm_75", "sm_90a"
 
 
 def tensor_core_forms(task: Task, group: Group) -> list[Form]:
     """The forms for products of matrices that the target has instructions for; none for other stages."""
-    if task.target.kind != "cuda" or task.target.cpu == _OLD or group.parts:
+    if not task.target.can.tensor_cores or group.parts:
         return []
     p = product_of(group.main, task.target)
     limits = task.target.gpu
     if p is None or (limits is not None and prod(map(p.extent, p.batch)) > limits.grid[2]):
         return []
     found: list[Form] = []
-    if task.target.cpu == _HOPPER and p.element != TF32 and _divides(p, GROUP_ROWS, GROUP_BYTES):
+    if task.target.can.warp_groups and p.element != TF32 and _divides(p, GROUP_ROWS, GROUP_BYTES):
         widths = [n for n in _WIDTHS if p.extent(p.columns) % n == 0]
         found += [Form(f"warp-groups.{n}", partial(_schedule, group=group, product=p, width=n)) for n in widths]
     if all(_tiles(p, p.extent(p.terms))):

@@ -208,7 +208,7 @@ def _fetches(read: Access) -> tuple[int, ...]:
 
 def _pipelines(room: Room) -> tuple[int, ...]:
     """How many tiles are kept at once: asynchronous copies pay for more than two."""
-    return PIPELINES if room.target.kind == "cuda" and room.target.cpu != "sm_75" else PIPELINES[:2]
+    return PIPELINES if room.target.can.async_copies else PIPELINES[:2]
 
 
 def _limit(room: Room, roles: Roles, shape: Shape, tile: _Tile, reads: Mapping[str, Sequence[Access]]) -> None:

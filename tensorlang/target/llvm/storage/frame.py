@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
-from operator import add, itemgetter, mul, sub
+from operator import itemgetter
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Binary, Buffer, Cast, Const, Expr
+from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import Allocate, CallMachine, For, LoopKind, Stmt, children
 from tensorlang.runtime.arguments import evaluate_shape
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index
-from tensorlang.target.llvm.linear import is_index
 from tensorlang.target.llvm.memory import finish_streams
-from tensorlang.target.llvm.scope import Scope, Storage, has_loads
+from tensorlang.target.llvm.scope import Scope, Storage
 from tensorlang.target.llvm.storage.arena import ALIGNMENT, give_scratch, take_scratch
 from tensorlang.target.llvm.storage.liveness import Span, lives
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
@@ -24,7 +23,6 @@ STACK_LIMIT = 16384
 """Bytes of local buffers that one function keeps on its stack."""
 _MOST_BYTES = 1 << 48
 """More than any computer has: what larger arrays count as, so that no sum or product of sizes overflows."""
-_CHECKED: dict[str, Callable[[int, int], int]] = {"add": add, "sub": sub, "mul": mul}
 NO_MEMORY = -1
 """The status of a call whose scratch block could not be allocated."""
 
@@ -169,42 +167,33 @@ def _is_constant(buffer: Buffer) -> bool:
 
 
 def _slot_bytes(fn: Function, scope: Scope, slot: Slot) -> Value:
-    """How much a slot has: nothing where an extent is below 0, and _MOST_BYTES where arithmetic of sizes overflows."""
     if all(map(_is_constant, slot.buffers)):
         return literal(min(slot.bytes({}), _MOST_BYTES), INDEX)
-    buffer, over = slot.buffers[0], list[Value]()
-    most, size = literal(_MOST_BYTES, INDEX), literal(dtypes.info(buffer.dtype).bytes, INDEX)
+    buffer = slot.buffers[0]
+    size = literal(dtypes.info(buffer.dtype).bytes, INDEX)
     for extent in buffer.shape:
-        found = _extent(fn, scope, extent, over)
-        found = found if found.integer is not None else binary(fn, "max", found, literal(0, INDEX))
-        size = binary(fn, "min", _checked(fn, "mul", size, found, over), most)
-    for bit in over:
-        size = fn.value(f"select {bit.typed}, {most.typed}, {size.typed}", INDEX)
+        size = _product(fn, size, _at_least_none(fn, index(fn, scope, extent)))
     up = binary(fn, "add", size, literal(ALIGNMENT - 1, INDEX))
     steps = binary(fn, "floordiv", up, literal(ALIGNMENT, INDEX))
     return binary(fn, "mul", steps, literal(ALIGNMENT, INDEX))
 
 
-def _extent(fn: Function, scope: Scope, expr: Expr, over: list[Value]) -> Value:
-    """An extent as int64; `over` gets what tells whether its arithmetic has left that range."""
-    match expr:
-        case Binary(op="add" | "sub" | "mul" | "min" | "max" | "floordiv") if is_index(expr) and not has_loads(expr):
-            a, b = (_extent(fn, scope, operand, over) for operand in (expr.a, expr.b))
-            return _checked(fn, expr.op, a, b, over) if expr.op in _CHECKED else binary(fn, expr.op, a, b)
-        case Cast() if is_index(expr) and is_index(expr.value):
-            return _extent(fn, scope, expr.value, over)
-    return index(fn, scope, expr)
+def _at_least_none(fn: Function, extent: Value) -> Value:
+    """An extent, or 0 where it is below: loops over it run not at all."""
+    return extent if extent.integer is not None else binary(fn, "max", extent, literal(0, INDEX))
 
 
-def _checked(fn: Function, op: str, a: Value, b: Value, over: list[Value]) -> Value:
-    """A sum, difference or product of sizes."""
-    if a.integer is not None and b.integer is not None and abs(made := _CHECKED[op](a.integer, b.integer)) < 1 << 63:
-        return literal(made, INDEX)
-    name = f"llvm.s{op}.with.overflow.i64"
-    fn.module.declare(name, "{i64, i1}", "i64, i64")
-    both = fn.op(f"call {{i64, i1}} @{name}({a.typed}, {b.typed})")
-    over.append(fn.value(f"extractvalue {{i64, i1}} {both}, 1", "bool"))
-    return fn.value(f"extractvalue {{i64, i1}} {both}, 0", INDEX)
+def _product(fn: Function, a: Value, b: Value) -> Value:
+    """The product of two sizes, at most _MOST_BYTES."""
+    most = literal(_MOST_BYTES, INDEX)
+    if a.integer is not None and b.integer is not None:
+        return literal(min(a.integer * b.integer, _MOST_BYTES), INDEX)
+    fn.module.declare("llvm.smul.with.overflow.i64", "{i64, i1}", "i64, i64")
+    both = fn.op(f"call {{i64, i1}} @llvm.smul.with.overflow.i64({a.typed}, {b.typed})")
+    product = fn.value(f"extractvalue {{i64, i1}} {both}, 0", INDEX)
+    over = fn.value(f"extractvalue {{i64, i1}} {both}, 1", "bool")
+    least = binary(fn, "min", product, most)
+    return fn.value(f"select {over.typed}, {most.typed}, {least.typed}", INDEX)
 
 
 def _take(fn: Function, size: Value) -> Piece:

@@ -1,0 +1,251 @@
+"""The order of generated code is that of the schedule, which was proven legal.
+
+Every run has a place in the code, and its instances have a time in the schedule. Two runs are compared where their
+places part: in iterations of the loops around both, and by position. That is decided entry by entry of the times, as
+affine sums over the loops, with each inner loop at the end of its range that is worst. In entries that prove no order
+(parallel, bound, virtual threads) whatever comes first is legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tensorlang.ir.affine import Affine, add, affine, is_constant, scale
+from tensorlang.ir.expr import Binary, Expr
+from tensorlang.lowering.device.arrays import used, written
+from tensorlang.lowering.reversed_pairs import are_reversed
+from tensorlang.lowering.runs import Run, is_branch
+from tensorlang.polyhedral.statement import Scop, Statement
+
+_STEP = "a later iteration"
+"""How much later the second of two iterations of a loop is, at least 1."""
+
+Bounds = Mapping[str, tuple[Sequence[Affine], Sequence[Affine]]]
+"""By loop what it is at least, and at most."""
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A run with its statement and its time in the schedule."""
+
+    run: Run
+    statement: Statement
+    scop: Scop
+
+    @cached_property
+    def when(self) -> tuple[Affine | None, ...]:
+        """The time of its instances; None for an entry that no affine sum tells."""
+        values = dict(zip(self.statement.loops, self.run.values, strict=True))
+        return tuple(_number(p) if isinstance(p, int) else affine(values[p]) for p in self.statement.time)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The affine bounds of its loops in the code."""
+        found: dict[str, tuple[list[Affine], list[Affine]]] = {name: ([], []) for name in self.run.loops}
+        for form in (f for condition in self.run.conditions for f in _nonnegative(condition)):
+            for name, factor in form.items():
+                if name in found and factor in (1, -1):
+                    rest = scale(add(form, {name: factor}, -1), -factor)
+                    found[name][0 if factor > 0 else 1].append(rest)
+        return found
+
+    def is_free(self, entry: int) -> bool:
+        """Whether an entry of the time proves no order."""
+        return self.statement.time[entry] in self.scop.unordered
+
+
+_SIGNS = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
+
+
+def _nonnegative(condition: Expr) -> list[Affine]:
+    """The sums that are at least 0 where a comparison holds."""
+    if not isinstance(condition, Binary) or (condition.op not in _SIGNS and condition.op != "eq"):
+        return []
+    left, right = affine(condition.a), affine(condition.b)
+    if left is None or right is None:
+        return []
+    form = add(left, right, -1)
+    if condition.op == "eq":
+        return [form, scale(form, -1)]
+    sign, more = _SIGNS[condition.op]
+    return [add(scale(form, sign), _number(more))]
+
+
+def _number(value: int) -> Affine:
+    return {"": value} if value else {}
+
+
+def disorder(runs: Sequence[Run], scop: Scop) -> tuple[Run, Run] | None:
+    """Return two runs, in the order of the code, that are not seen to be in that of the schedule; None if all are."""
+    placed = [_Placed(run, scop.statements[run.statement], scop) for run in runs]
+    for k, first in enumerate(placed):
+        if not _may_run_at_once(first):
+            return first.run, first.run
+        for then in placed[k:]:
+            if not _in_order(first, then):
+                return first.run, then.run
+    return None
+
+
+def _in_order(first: _Placed, then: _Placed) -> bool:
+    if (first.run.moved or then.run.moved) and not _touch(first, then):
+        return True
+    shared, exclusive = _shared(first.run, then.run)
+    around = first.run.time[:shared]
+    if not exclusive and not _precedes(_Pair(first, then, _loops(around), "")):
+        return False
+    for depth, name in enumerate(around):
+        if isinstance(name, str) and name not in first.run.unordered:
+            outer = _loops(around[:depth])
+            if not _precedes(_Pair(first, then, outer, name)) or not _precedes(_Pair(then, first, outer, name)):
+                return False
+    return True
+
+
+def _touch(first: _Placed, then: _Placed) -> bool:
+    """Whether one of two leaves, of different statements, writes an array that the other reads or writes."""
+    a, b = first.statement, then.statement
+    if a is b:
+        return False
+    writes = [{access.array for access in s.writes} for s in (a, b)]
+    uses = [{access.array for access in (*s.writes, *s.reads)} for s in (a, b)]
+    if not (writes[0] & uses[1] or uses[0] & writes[1]):
+        return False
+    one, other = first.run.leaf, then.run.leaf
+    return bool(written(one) & used(other) or used(one) & written(other))
+
+
+def _loops(place: Sequence[int | str]) -> frozenset[str]:
+    return frozenset(part for part in place if isinstance(part, str))
+
+
+def _shared(first: Run, then: Run) -> tuple[int, bool]:
+    """How many entries two places have in common, and whether one iteration has only one of the two."""
+    for k, (a, b) in enumerate(zip(first.time, then.time, strict=False)):
+        if a != b:
+            return k, is_branch(a) or is_branch(b)
+    return min(len(first.time), len(then.time)), True
+
+
+def _may_run_at_once(placed: _Placed) -> bool:
+    """Whether what tells apart the iterations of loops that run at once are entries that prove no order."""
+    run, statement = placed.run, placed.statement
+    for name in run.loops:
+        if name in run.unordered or name in run.lanes:
+            for part, form in zip(statement.time, placed.when, strict=True):
+                if form is None or name in form:
+                    if part not in placed.scop.unordered and not (name in run.lanes and part in statement.lanes):
+                        return False
+                    break
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two runs at the same values of the loops `common`; the second at a later iteration of the loop `stepped`."""
+
+    first: _Placed
+    then: _Placed
+    common: frozenset[str]
+    stepped: str
+
+    def renamed(self, form: Affine, later: bool) -> Affine:
+        """A sum of one of the two: what is not common has names of its own."""
+        loops = (self.then if later else self.first).run.loops
+        made: Affine = {}
+        for name, factor in form.items():
+            if name and name == self.stepped:
+                made = add(made, {name: factor, _STEP: factor} if later else {name: factor})
+            elif name in loops and name not in self.common:
+                made = add(made, {_own(name, later): factor})
+            else:
+                made = add(made, {name: factor})
+        return made
+
+    def distance(self, entry: int) -> Affine | None:
+        """How far apart the two are in an entry of their times."""
+        a, b = self.first.when[entry], self.then.when[entry]
+        if a is None or b is None:
+            return None
+        if a == b and self.common.issuperset(name for name in a if name):
+            return {}
+        return add(self.renamed(b, True), self.renamed(a, False), -1)
+
+    def is_impossible(self) -> bool:
+        """Whether no iterations of the loops around both have the two runs."""
+        if self.stepped and self._apart(self.first, self.then, self.stepped, 1):
+            return True
+        pairs = ((self.first, self.then), (self.then, self.first))
+        return any(self._apart(a, b, name, 0) for name in self.common for a, b in pairs)
+
+    def is_reversed(self) -> bool:
+        """Whether some instances are reversed: exact, and dear."""
+        return are_reversed(self.first.run, self.then.run, self.common, self.stepped, self.first.scop)
+
+    def _apart(self, low: _Placed, high: _Placed, name: str, distance: int) -> bool:
+        """Whether a loop that is at least as one run has it is not so much less than the other has it at most."""
+        least, most = low.bounds[name][0], high.bounds[name][1]
+        spans = (add(end, begin, -1) for begin in least for end in most)
+        return any(is_constant(span) and span.get("", 0) < distance for span in spans)
+
+    def least(self, form: Affine) -> int | None:
+        """The least value of a sum, if it is a constant: inner loops at their worst ends first."""
+        for later, placed in ((False, self.first), (True, self.then)):
+            for name in () if is_constant(form) else reversed(placed.run.loops):
+                own = _own(name, later)
+                form = self._bounded(form, own, name, (later,)) if own in form else form
+        for name in () if is_constant(form) else reversed(self.first.run.loops):
+            if name in form and (name in self.common or name == self.stepped):
+                form = self._bounded(form, name, name, (False, True))
+        step = form.get(_STEP, 0)
+        form = add(form, {_STEP: step, "": -step}, -1) if step else form
+        return form.get("", 0) if step >= 0 and is_constant(form) else None
+
+    def _bounded(self, form: Affine, name: str, loop: str, both: Sequence[bool]) -> Affine:
+        """A sum with a loop, by its name there, at the end of its range at which the sum is least, if that is known."""
+        factor = form[name]
+        rest = add(form, {name: factor}, -1)
+        tried = []
+        for later in both:
+            for bound in (self.then if later else self.first).bounds[loop][0 if factor > 0 else 1]:
+                end = self.renamed(bound, later)
+                if later and name == self.stepped:
+                    end = add(end, {_STEP: 1}, -1)
+                tried.append(add(rest, scale(end, factor)))
+        return min(tried, key=_roughly, default=form)
+
+    def differs(self, distance: Affine | None, least: int | None) -> bool:
+        """Whether a distance, whose least value is known, is never 0."""
+        if distance is None or (least is not None and least > 0):
+            return distance is not None
+        most = self.least(scale(distance, -1))
+        return most is not None and most > 0
+
+
+def _roughly(form: Affine) -> tuple[int, int]:
+    """How many loops a sum has, and how small it is: the fewer and the larger, the more it tells."""
+    step = form.get(_STEP, 0)
+    return len(form) - ("" in form) - (_STEP in form), -form.get("", 0) - step
+
+
+def _own(name: str, later: bool) -> str:
+    return f"{name} of the {'second' if later else 'first'}"
+
+
+def _precedes(pair: _Pair) -> bool:
+    """Whether the first of two runs comes before the second in the schedule, or no order is needed."""
+    for entry in range(min(len(pair.first.when), len(pair.then.when))):
+        distance = pair.distance(entry)
+        if distance is not None and not distance:
+            continue
+        least = None if distance is None else pair.least(distance)
+        if pair.first.is_free(entry) and pair.then.is_free(entry):
+            if pair.differs(distance, least):
+                return True
+        elif least is None or least < 0:
+            return pair.is_impossible() or not pair.is_reversed()
+        elif least > 0:
+            return True
+    return True

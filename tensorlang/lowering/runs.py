@@ -1,0 +1,40 @@
+"""What a leaf of a kernel was read to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tensorlang.ir.expr import Expr
+from tensorlang.ir.stmt import Seq, Stmt
+
+
+def branch(number: int) -> int:
+    """The entry of a time for one of several things between which there is no order: branches, or parts of a leaf."""
+    return -1 - number
+
+
+def is_branch(entry: int | str) -> bool:
+    """Whether an entry of a time is one of several between which there is no order."""
+    return isinstance(entry, int) and entry < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A leaf: which statement it runs, at which values of its loops, in which loops and under which conditions.
+
+    `time` is made of positions and loops in turn; loop names are unique within it. `threads` are the loops over threads
+    each of which runs it for itself. `moved`: as `Instance` has it; `leaf` is the statement.
+    """
+
+    statement: int
+    values: tuple[Expr, ...]
+    loops: tuple[str, ...]
+    conditions: tuple[Expr, ...]
+    time: tuple[int | str, ...]
+    unordered: tuple[str, ...]
+    lanes: tuple[str, ...]
+    gathered: tuple[str, ...] = ()
+    part: int = 0
+    threads: tuple[str, ...] = ()
+    moved: bool = False
+    leaf: Stmt = field(default=Seq(()), repr=False)

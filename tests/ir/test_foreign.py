@@ -1,0 +1,61 @@
+"""Functions of NumPy and Python on expressions: operators build them, others name what te has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorlang import te, topi
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.foreign import _IN_TE
+
+A, M = te.placeholder((8,), name="A"), te.placeholder((8, 8), name="M")
+
+WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "np.exp": (lambda i: np.exp(A[i]), r"np\.exp computes numbers, not expressions of a program; use te\.exp"),
+    "np.abs": (lambda i: np.abs(A[i]), r"use te\.abs"),
+    "np.maximum": (lambda i: np.maximum(A[i], 0), r"use te\.maximum"),
+    "np.arctan2": (lambda i: np.arctan2(2.0, A[i]), r"use te\.atan2"),
+    "np.sum": (lambda i: np.sum(A[i]), r"use te\.sum"),
+    "np.cbrt": (lambda i: np.cbrt(A[i]), "write it with the functions of te"),
+    "an axis": (np.sin, r"use te\.sin"),
+    "math.sqrt": (lambda i: math.sqrt(A[i]), r"functions of math have their like in te \(te\.sqrt"),
+    "float": (lambda i: float(A[i]), r"\.astype\('float32'\) converts"),
+    "abs": (lambda i: abs(A[i]), r"use te\.abs"),
+    "round": (lambda i: round(A[i]), r"use te\.round"),
+    "power": (lambda i: A[i] ** 2, r"use te\.power"),
+    "base": (lambda i: 2.0 ** A[i], r"use te\.power"),
+    "max": (lambda i: max(A[i], 0.0), r"te\.maximum or te\.minimum instead of max\(\)"),
+    "chained": (lambda i: te.if_then_else(0 < A[i] < 1, 1, 0), r"a < b < c is an and"),
+    "a slice": (lambda i: np.exp(M[i]), r"use te\.exp"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_function_of_te_is_named(name: str) -> None:
+    body, message = WRONG[name]
+    with pytest.raises(DefinitionError, match=message):
+        te.compute((8,), body)
+
+
+def test_what_is_named_is_there() -> None:
+    assert [name for name in _IN_TE.values() if not hasattr(te, name)] == []
+
+
+def test_numbers_of_numpy_may_come_first() -> None:
+    made = te.compute((8,), lambda i: np.float32(2) * A[i] + (np.int64(1) - i) // np.int32(3), name="C")
+    assert str(made.op.body[0]) == str(te.compute((8,), lambda i: 2.0 * A[i] + (1 - i) // 3, name="C").op.body[0])
+    compared: list[Callable[[Any], Any]] = [lambda i: np.int32(3) < i, lambda i: np.int64(3) >= i]
+    for body in compared:
+        assert te.compute((8,), body).dtype == "bool"
+
+
+def test_operators_of_whole_tensors_take_tensors() -> None:
+    add: Any = topi.add
+    for left, right in ((A, 1.0), (3, A)):
+        with pytest.raises(DefinitionError, match=r"takes tensors, got .*; for a number write te\.compute\(A\.shape"):
+            add(left, right)

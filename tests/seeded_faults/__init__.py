@@ -1,0 +1,1 @@
+"""Faults that are sown into passes, and who notices them."""
