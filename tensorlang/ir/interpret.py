@@ -18,7 +18,7 @@ from tensorlang import dtypes
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir import scalar
 from tensorlang.ir.expr import Buffer, Expr, Var
-from tensorlang.ir.interpret_expr import Source, text
+from tensorlang.ir.interpret_expr import Source, extent_text, text
 from tensorlang.ir.stmt import (
     Allocate,
     AtomicUpdate,
@@ -201,7 +201,7 @@ class _Writer:
         fill = self.source.shared(("unwritten", dtype), scalar.unwritten(dtype))
         storage = self.source.shared(("storage", dtype), dtypes.info(dtype).numpy)
         name = self.source.buffer(stmt.buffer.name)
-        shape = "".join(f"{self.expr(extent)}, " for extent in stmt.buffer.shape)
+        shape = "".join(f"{extent_text(self.source, extent)}, " for extent in stmt.buffer.shape)
         self.line(indent, f"{name} = {full}(({shape}), {fill}, {storage})")
         self.accessors(stmt.buffer, name, indent)
         self.stmt(stmt.body, indent, loops)

@@ -72,6 +72,12 @@ def text(source: Source, expr: Expr) -> str:
     return _translate(source, expr)[0]
 
 
+def extent_text(source: Source, expr: Expr) -> str:
+    """Python source of an extent of scratch memory: 0 where it is below, as loops over it run not at all."""
+    code, (low, _) = _translate(source, expr)
+    return code if low >= 0 else f"max(0, {code})"
+
+
 def _translate(source: Source, expr: Expr) -> tuple[str, Interval]:
     """Source and, for integers and bools, an interval that holds the value."""
     match expr:

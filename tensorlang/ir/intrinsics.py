@@ -7,8 +7,8 @@
 | number | one integer or float | its dtype |
 | bits | one integer | its dtype (popcount), int32 (clz) |
 
-Floats of 16 and 8 bits are computed in float32 and rounded once. Python literals are weak, as in arithmetic:
-beside a float they take its dtype, alone they count as float32.
+Floats of 16 and 8 bits are computed in float32 and rounded once; fma is not rounded to float32 before. Python literals
+are weak, as in arithmetic: beside a float they take its dtype, alone they count as float32.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ Family = Literal["float", "test", "number", "bits"]
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """One row: `function` takes arrays or NumPy scalars of one dtype, float32 and wider."""
+    """One row: `function` takes arrays or NumPy scalars of one dtype, float32 and wider; any if it is `exact`."""
 
     name: str
     arity: int
     family: Family
     function: Callable[..., Any]
     doc: str
+    exact: bool = False
 
     def result(self, dtype: str) -> str:
         """The result dtype for operands of `dtype`."""
@@ -48,7 +49,7 @@ class Intrinsic:
     def numpy(self, *args: Any) -> Any:
         """The value for arrays or NumPy scalars of one dtype. Floating-point warnings are the caller's to silence."""
         dtype = args[0].dtype
-        if not dtypes.info(dtype.name).is_narrow_float:
+        if self.exact or not dtypes.info(dtype.name).is_narrow_float:
             return self.function(*args)
         value = self.function(*(a.astype(np.float32) for a in args))
         return value if self.family == "test" else value.astype(dtype)
@@ -84,11 +85,11 @@ def _rows() -> tuple[Intrinsic, ...]:
         Intrinsic("ceil", 1, "float", np.ceil, "The smallest integer that is not below x."),
         Intrinsic("round", 1, "float", np.rint, "The nearest integer, halves to even."),
         Intrinsic("trunc", 1, "float", np.trunc, "x without its fraction."),
-        Intrinsic("pow", 2, "float", np.power, "x to the power y."),
+        Intrinsic("pow", 2, "float", own.power, "x to the power y."),
         Intrinsic("atan2", 2, "float", np.arctan2, "The angle of the point (y, x), given as y, x; radians."),
         Intrinsic("hypot", 2, "float", np.hypot, "sqrt(x * x + y * y) without overflow."),
         Intrinsic("copysign", 2, "float", np.copysign, "The magnitude of x with the sign of y."),
-        Intrinsic("fma", 3, "float", own.fma, "a * b + c, rounded once."),
+        Intrinsic("fma", 3, "float", own.fma, "a * b + c, rounded once.", exact=True),
         Intrinsic("isnan", 1, "test", np.isnan, "Whether x is not a number."),
         Intrinsic("isinf", 1, "test", np.isinf, "Whether x is an infinity."),
         Intrinsic("isfinite", 1, "test", np.isfinite, "Whether x is neither an infinity nor not a number."),

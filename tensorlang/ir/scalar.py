@@ -8,6 +8,7 @@ negative number shifted right).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,12 +66,21 @@ def truncdiv_float(a: Any, b: Any) -> Any:
 
 
 def converter(source: str, target: str) -> Callable[[Any], Any]:
-    """A function that converts one value between dtypes with NumPy's rules."""
+    """A function that converts one value between dtypes; floats to integers truncate and saturate, NaN gives 0."""
     from_type, to_type = dtypes.info(source).numpy.type, dtypes.info(target)
     storage = to_type.numpy
     if to_type.is_float:
         return lambda x: from_type(x).astype(storage)
+    if to_type.is_integer and dtypes.info(source).is_float:
+        return partial(_saturated, *map(int, dtypes.limits(target)))
     return lambda x: from_type(x).astype(storage).item()
+
+
+def _saturated(low: int, high: int, x: Any) -> int:
+    number = float(x)
+    if not low <= number < high + 1:
+        return 0 if number != number else high if number > low else low
+    return int(number)
 
 
 def unwritten(dtype: str) -> Any:

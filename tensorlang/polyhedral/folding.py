@@ -99,11 +99,16 @@ def _clashes(fold: Fold, write: Access, at: dict[str, int], read: Access, when: 
 
 
 def window(scop: Scop, array: str, dim: int, most: int) -> int | None:
-    """The smallest modulus up to `most` that loses no value when a dimension of an array is folded, if there is one."""
-    shape = next(a.shape for a in scop.arrays if a.name == array)
-    others = tuple(f for f in scop.folds if f.array != array)
+    """The smallest modulus up to `most` that loses no value when a dimension of an array is folded, if there is one.
+
+    Other folds of the array stay: those of other dimensions, and its tiles that lie over one another.
+    """
+    rank = len(next(a.shape for a in scop.arrays if a.name == array))
+    own = next((f for f in scop.folds if f.array == array and not f.anywhere), None)
+    others = tuple(f for f in scop.folds if f is not own)
+    known = own.moduli if own is not None else (0,) * rank
     for modulus in range(1, most + 1):
-        moduli = tuple(modulus if k == dim else 0 for k in range(len(shape)))
+        moduli = (*known[:dim], modulus, *known[dim + 1 :])
         if overwritten(replace(scop, folds=(*others, Fold(array, moduli)))) is None:
             return modulus
     return None

@@ -50,8 +50,10 @@ class Series:
 Node: TypeAlias = Band | Series | None
 
 
-def propose(scop: Scop, stage: str) -> Node:
-    """Return isl's order of the statements of a stage, in terms of the loops that they have now.
+def propose(scop: Scop, stage: str) -> tuple[Node, frozenset[str]]:
+    """Return isl's order of the statements of a stage, in terms of the loops that they have now; and which it orders.
+
+    Statements that never run are in no order.
 
     Reductions bind the parallel loops, and not the order. An initialisation follows its updates and is left out.
     """
@@ -72,7 +74,8 @@ def propose(scop: Scop, stage: str) -> Node:
             order = order.union(_between(pairs, instances))
     context = isl.make_set(f"{space.namer.prefix()}{{ : {space.namer.context() or '0 = 0'} }}")
     tree = isl.schedule_of(instances.range(), context, order, reductions)
-    return _Reader(space, chosen).node(tree.get_root().child(0))
+    reader = _Reader(space, chosen)
+    return reader.node(tree.get_root().child(0)), reader.names(instances.range())
 
 
 def _instances(space: TimeSpace, chosen: list[Statement], numbers: Mapping[str, int]) -> isl.UnionMap:
@@ -102,10 +105,11 @@ class _Reader:
             return Band(members, bool(node.band_get_permutable()), self.node(node.child(0)))
         if kind in (isl.ScheduleNodeType.sequence, isl.ScheduleNodeType.set):
             children = [node.child(k) for k in range(node.n_children())]
-            return Series(tuple((self._names(c.filter_get_filter()), self.node(c.child(0))) for c in children))
+            return Series(tuple((self.names(c.filter_get_filter()), self.node(c.child(0))) for c in children))
         return None
 
-    def _names(self, instances: isl.UnionSet) -> frozenset[str]:
+    def names(self, instances: isl.UnionSet) -> frozenset[str]:
+        """The statements that have instances."""
         found = instances.get_set_list()
         names = (found.get_at(k).get_tuple_name() for k in range(found.n_set()))
         return frozenset(self._statement(name).name for name in names)

@@ -208,8 +208,8 @@ class ArgumentCheck:
 
 
 def evaluate_shape(buffer: Buffer, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The shape of a buffer for given sizes."""
-    return tuple(_evaluate(extent, sizes) for extent in buffer.shape)
+    """The shape of a buffer for given sizes; an extent below 0 is 0, as loops over it run not at all."""
+    return tuple(max(0, _evaluate(extent, sizes)) for extent in buffer.shape)
 
 
 def _kind(param: Buffer | Var) -> str:

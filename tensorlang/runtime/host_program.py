@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir.expr import Expr, Load, Var, walk
-from tensorlang.ir.interpret_expr import Source, text
+from tensorlang.ir.interpret_expr import Source, extent_text, text
 from tensorlang.ir.stmt import Allocate, DeviceKernel, Fail, For, If, Kernel, Launch, Let, LoopKind, Seq, Stmt
 from tensorlang.ir.stmt import walk as statements
 
@@ -139,7 +139,7 @@ class _Writer:
 
     def allocate(self, stmt: Allocate, indent: int, blocks: int) -> None:
         outer = self.source.buffers.get(stmt.buffer.name)
-        shape = "".join(f"{self.expr(extent)}, " for extent in stmt.buffer.shape)
+        shape = "".join(f"{extent_text(self.source, extent)}, " for extent in stmt.buffer.shape)
         name = self.source.buffer(stmt.buffer.name)
         self.line(indent, f"{name} = device.allocate(({shape}), {stmt.buffer.dtype!r})")
         self.line(indent, f"scratch.append({name})")

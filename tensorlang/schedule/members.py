@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.state import ScheduleState
-from tensorlang.te.axis import Axis
+from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import HybridOp, Member, Operation, Tensor
 
 C = TypeVar("C", bound=type[Any])
@@ -77,7 +77,10 @@ def leaves_of(state: ScheduleState, stage: str, member: Member) -> tuple[str, ..
 
 
 def by_own_names(cls: C) -> C:
-    """Let the methods of a class that take axes take a member's own: `self.inside` translates them."""
+    """Let the methods of a class that take axes refuse those of other stages, and take a member's own.
+
+    `self.require_own(method, axis, stage, anywhere)` refuses, `self.inside` translates.
+    """
     for name, function in list(vars(cls).items()):
         if inspect.isfunction(function):
             axes = [k for k, a in function.__annotations__.items() if "AxisLike" in str(a) and k != "return"]
@@ -86,18 +89,37 @@ def by_own_names(cls: C) -> C:
     return cls
 
 
+_OF_ANOTHER = {("compute_at", "scope"): "parent", ("reverse_compute_at", "scope"): "parent"} | {
+    ("fuse_with", "other"): "stage"
+}
+"""Method and argument -> the argument that names the stage whose axis it is."""
+_ANYWHERE = {("prefetch", "along"), ("prefetch", "shared"), ("bind", "thread_ivar")}
+"""Arguments that may be loops around the stage, or no loops at all."""
+
+
 def _translating(function: Callable[..., Any], axes: list[str]) -> Callable[..., Any]:
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        inside: Inside | None = self.inside
-        if inside is None:
-            return function(self, *args, **kwargs)
         bound = signature.bind(self, *args, **kwargs)
-        for name in axes:
-            if name in bound.arguments:
-                bound.arguments[name] = inside.loop(bound.arguments[name])
+        inside: Inside | None = self.inside
+        for name in (name for name in axes if name in bound.arguments):
+            given, key = bound.arguments[name], (function.__name__, name)
+            for axis in objects(given):
+                self.require_own(
+                    function.__name__, axis, bound.arguments.get(_OF_ANOTHER.get(key, "")), key in _ANYWHERE
+                )
+            if inside is not None:
+                bound.arguments[name] = inside.loop(given)
         return function(*bound.args, **bound.kwargs)
 
     return method
+
+
+def objects(given: Any) -> Iterator[Axis]:
+    """The axis objects in an argument, lists of any depth included; threads are nobody's."""
+    if isinstance(given, Axis) and given.kind is not AxisKind.THREAD:
+        yield given
+    for part in given if isinstance(given, list | tuple) else ():
+        yield from objects(part)

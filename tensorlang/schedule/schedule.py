@@ -19,8 +19,9 @@ from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import too_complex, verify, within_budget
 from tensorlang.schedule.explain import checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
-from tensorlang.schedule.members import host_of, member_of
+from tensorlang.schedule.members import host_of, member_of, objects
 from tensorlang.schedule.names import absent, nearest
+from tensorlang.schedule.ownership import Declared, came_from, foreign, is_of, is_operation, owned, owners
 from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, check_numbers, whole
 from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
@@ -29,6 +30,7 @@ from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.schedule.stage import AxisLike, Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
+from tensorlang.te.axis import Axis
 from tensorlang.te.declared import declared
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
 from tensorlang.te.program import Program, canonical
@@ -82,6 +84,9 @@ class Schedule:
         self._original = program
         self._names = names
         self._keep_alive = tuple(outputs)
+        self._asked = tuple(o.op if isinstance(o, Tensor) else o for o in outputs)
+        self._handed_out: dict[int, Operation] = {}
+        self._declared: Declared | None = None
         self._stood_for: Sequence[tuple[Operation, Operation]] = ()
         self._state = initial_state(program)
         self._trace = Trace()
@@ -116,7 +121,7 @@ class Schedule:
     @property
     def outputs(self) -> list[Any]:
         """The operations that the schedule was made for; `in` also knows them as they were declared."""
-        made = _Outputs(declared(self.program, name) for name in self.program.outputs)
+        made = _Outputs(map(self.operation, self.program.outputs))
         made.asked = [o.op if isinstance(o, Tensor) else o for o in self._keep_alive]
         return made
 
@@ -127,6 +132,7 @@ class Schedule:
         """
         self._names = {**self._names, **{id(old): self._names[id(new)] for old, new in taken}}
         self._stood_for, self._keep_alive = tuple(taken), (*self._keep_alive, *outputs)
+        self._declared = None
 
     @property
     def stages(self) -> list[Stage]:
@@ -142,6 +148,10 @@ class Schedule:
         else:
             op = key.op if isinstance(key, Tensor) else key
             name = self._names.get(id(op), getattr(op, "name", repr(key)))
+            known = id(op) in self._names or not is_operation(op) or name not in self.program.by_name
+            if not known and not came_from(op, self._handed_out.values()):
+                why = f"this {name} is an operation of another program; {name!r} names that of this schedule"
+                raise self._completed(BadArgument("", why), f"s[{name}]")
         if name not in self.program.by_name:
             name = host_of(self.program.by_name, key) or name
         if name not in self.program.by_name:  # its arrays may live on in a stage that it was fused with
@@ -164,8 +174,24 @@ class Schedule:
         buffer = name if key.op.num_outputs == 1 else f"{name}.v{key.value_index}"
         return buffer if buffer in self.program.buffers else self.name_of(key)
 
+    def hand_out(self, stage: str, axis: str) -> Axis:
+        """Return an axis of a stage, which knows whose it is."""
+        return owned(self._state.axis(stage, axis), stage, self._asked)
+
+    def require_axis(self, asked: str, axis: Axis, stage: str) -> None:
+        """Raise BadArgument unless an axis object belongs to a stage, or for no name to any of this schedule."""
+        self._declared = self._declared or Declared(self._keep_alive, self._names)
+        found = owners(axis, self._asked, self._declared, self.program)
+        fused = {n for x in self._trace.steps if isinstance(x, p.FuseWith) for n in (x.stage, x.second)}
+        if found is None or (stage and not is_of(stage, found, fused - self.program.by_name.keys())):
+            own = list(self._state.stages[stage].leaves) if stage in self._state.stages else []
+            raise self._completed(foreign(axis, stage, found, own), asked)
+
     def __getitem__(self, key: Any) -> Stage:
         if isinstance(key, Stage):
+            if key.schedule is not self:
+                why = f"{key.name} is a stage of another schedule; s[{key.name!r}] is that of this one"
+                raise BadArgument(f"s[{key.name!r}]", why, where=caller())
             return key
         name = self.name_of(key)
         return Stage(self, name, None if key == name else member_of(self.program[name], key))
@@ -222,7 +248,10 @@ class Schedule:
 
     def rfactor(self, tensor: Any, axis: AxisLike, factor_axis: int = 0) -> Any:
         """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results."""
-        made = self._tensor(self.apply(p.RFactor(self.name_of(tensor), str(axis), factor_axis))[0])
+        name = self.name_of(tensor)
+        for one in objects(axis):
+            self.require_axis(f"s.rfactor({name!r}, {str(axis)!r})", one, name)
+        made = self._tensor(self.apply(p.RFactor(name, str(axis), factor_axis))[0])
         return [made.op.output(k) for k in range(made.op.num_outputs)] if made.op.num_outputs > 1 else made
 
     def assume(self, fact: str, array: Any, low: int | None = None, high: int | None = None) -> None:
@@ -410,7 +439,13 @@ class Schedule:
             self._proves_each_step = outermost
 
     def _tensor(self, name: str) -> Tensor:
-        return declared(self.program, name).output(0)
+        made: Tensor = self.operation(name).output(0)
+        return made
+
+    def operation(self, name: str) -> Any:
+        """Return the operation of a stage, as the steps have rewritten it."""
+        op = declared(self.program, name)
+        return self._handed_out.setdefault(id(op), op)
 
     def __str__(self) -> str:
         return self._trace.to_python()

@@ -18,7 +18,6 @@ from tensorlang.schedule.primitive import Outputs, Primitive, whole
 from tensorlang.schedule.relation import ShiftRelation
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis
-from tensorlang.te.declared import declared
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.operation import HybridOp, Member
 from tensorlang.te.program import Program
@@ -42,6 +41,12 @@ class Scheduled(Protocol):
     def all_or_none(self) -> AbstractContextManager[None]: ...
 
     def name_of(self, key: Any) -> str: ...
+
+    def operation(self, name: str) -> Any: ...
+
+    def hand_out(self, stage: str, axis: str) -> Axis: ...
+
+    def require_axis(self, asked: str, axis: Axis, stage: str) -> None: ...
 
     def buffer_of(self, key: Any) -> str: ...
 
@@ -73,7 +78,7 @@ class Stage:
     @property
     def op(self) -> Any:
         """The operation, as the steps have rewritten it; its input tensors are those of other stages."""
-        return declared(self.schedule.program, self.name) if self.member is None else self.member.op
+        return self.schedule.operation(self.name) if self.member is None else self.member.op
 
     @property
     def leaf_iter_vars(self) -> list[Axis]:
@@ -84,12 +89,12 @@ class Stage:
         leaves = state.stages[self.name].leaves
         if self.member is not None:
             leaves = leaves_of(state, self.name, self.member)
-        return [state.axis(self.name, a) for a in leaves]
+        return [self._axis(a) for a in leaves]
 
     @property
     def all_iter_vars(self) -> list[Axis]:
         """All axes: the operation's own, and those made from them."""
-        return [self.schedule.state.axis(self.name, a) for a in self.schedule.state.axis_ranges(self.name)]
+        return [self._axis(a) for a in self.schedule.state.axis_ranges(self.name)]
 
     @property
     def scope(self) -> str:
@@ -199,7 +204,7 @@ class Stage:
         (tiles,) = self.schedule.compose(
             asked, lambda state: p.plan_time_tile(state, self.name, names[0], names[1:], sizes, shape)
         )
-        return tuple(self.schedule.state.axis(self.name, name) for name in (*tiles, *names))
+        return tuple(map(self._axis, (*tiles, *names)))
 
     def wavefront(self, *axes: AxisLike) -> tuple[Axis, ...]:
         """Run nested axes in wavefronts, so that the outermost of them becomes parallel inside a wavefront.
@@ -211,7 +216,7 @@ class Stage:
         asked = f"s[{self.name!r}].wavefront({', '.join(map(repr, names))})"
         made = self.schedule.compose(asked, lambda state: p.plan_wavefront(state, self.name, names))
         (wave,) = made[-3]
-        return tuple(self.schedule.state.axis(self.name, name) for name in (wave, *names[:-1]))
+        return tuple(map(self._axis, (wave, *names[:-1])))
 
     def vectorize(self, var: AxisLike) -> None:
         """Run an axis as vector lanes. See Vectorize."""
@@ -372,7 +377,15 @@ class Stage:
 
     def _axes(self, step: Primitive) -> tuple[Axis, ...]:
         made = self.schedule.apply(step)
-        return tuple(self.schedule.state.axis(self.name, name) for name in made)
+        return tuple(map(self._axis, made))
+
+    def _axis(self, name: str) -> Axis:
+        return self.schedule.hand_out(self.name, name)
+
+    def require_own(self, method: str, axis: Axis, other: Any, anywhere: bool) -> None:
+        """Refuse an axis object that is not of this stage, or of the `other` one, or `anywhere` in the schedule."""
+        stage = self.name if other is None else self.schedule[other].name
+        self.schedule.require_axis(f"s[{self.name!r}].{method}(...)", axis, "" if anywhere else stage)
 
     if not TYPE_CHECKING:
 

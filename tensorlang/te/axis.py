@@ -39,6 +39,7 @@ class Axis(Explained, ExprOperators):
 
     Classic te calls this IterVar; `.var` and `.dom` are its words. Comparing an axis builds an expression.
     `thread` is the tag of a thread axis (`blockIdx.x`); its extent is 0 when the loop it is bound to sets it.
+    `owner` is what a schedule notes in the axes that it hands out.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Axis(Explained, ExprOperators):
     kind: AxisKind = AxisKind.SPATIAL
     lower: Expr = ZERO
     thread: str = ""
+    owner: object = None
 
     DataPar: ClassVar[int] = 0
     ThreadIndex: ClassVar[int] = 1

@@ -17,7 +17,7 @@ from tensorlang import dtypes
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tensorlang.ir.intrinsics import TABLE
-from tensorlang.ir.numpy_math import truncated_quotient
+from tensorlang.ir.numpy_math import converted, truncated_quotient
 
 Array = npt.NDArray[Any]
 
@@ -65,7 +65,7 @@ def value(expr: Expr, grid: Grid, mask: Array | None = None) -> Array:
         case Binary():
             return np.asarray(_BINARY[expr.op](value(expr.a, grid, mask), value(expr.b, grid, mask)))
         case Cast():
-            return value(expr.value, grid, mask).astype(dtypes.info(expr.dtype).numpy)
+            return np.asarray(converted(value(expr.value, grid, mask), expr.dtype))
         case Call():
             args = (value(a, grid, mask) for a in expr.args)
             return np.asarray(TABLE[expr.name].numpy(*args))

@@ -27,7 +27,7 @@ def run_hybrid(op: HybridOp, arrays: Mapping[str, Array], sizes: Mapping[str, in
     """
     made: dict[str, Array] = {}
     for buffer, old in zip(buffers(op), op.updates, strict=True):
-        shape = [extent(e, sizes) for e in buffer.shape]
+        shape = [max(0, extent(e, sizes)) for e in buffer.shape]
         made[buffer.name] = np.zeros(shape, dtypes.info(buffer.dtype).numpy) if old is None else arrays[old.name].copy()
     replaced = {b.name for b in op.updates if b is not None}
     inputs = [n for n in read_buffers(op) if n not in replaced or _is_read(op, n)]

@@ -93,7 +93,7 @@ def _shape(buffer: Buffer, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def _compute(op: ComputeOp, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
     """Evaluate every output of a compute operation, block by block."""
-    space = [(0, extent(a.extent, sizes)) for a in op.axes]
+    space = [(0, max(0, extent(a.extent, sizes))) for a in op.axes]
     reduced = [(extent(a.lower, sizes), max(0, extent(a.extent, sizes))) for a in op.reduce_axes]
     names = [a.name for a in (*op.axes, *op.reduce_axes)]
     made = {b.name: np.zeros([n for _, n in space], dtypes.info(b.dtype).numpy) for b in buffers(op)}

@@ -153,3 +153,61 @@ def test_every_kernel_computes_the_same(case: Case, constant: bool) -> None:
     got = declared.call(tensorlang.build(s, declared.args), case.sizes, given)
     for name, wanted in case.run(case.sizes, given).items():
         np.testing.assert_allclose(got[name], wanted, rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+@te.hybrid.script
+def under_a_condition(A: Any) -> Any:
+    for i in range(8):
+        if i < 4:
+            A[i] = A[i] + 1
+        if i > 9:
+            A[i] = A[i] * 2
+    return A
+
+
+@te.hybrid.script
+def between_others(A: Any) -> Any:
+    for i in range(8):
+        for j in range(8):
+            if i > 9:
+                A[i] = A[i] * 2
+            A[j] = A[j] + A[i]
+            if j > 9:
+                A[i] = A[i] * 2
+        for j in range(i, 0):
+            A[i] = A[i] + A[j]
+    return A
+
+
+@te.hybrid.script
+def alone(A: Any) -> Any:
+    for i in range(8):
+        for j in range(8, 4):
+            A[i] = A[i] + A[j]
+    return A
+
+
+@te.hybrid.script
+def before_a_pipeline(A: Any) -> Any:
+    B = te.hybrid.output_tensor(A.shape, A.dtype)
+    for i in range(8):
+        if i > 9:
+            B[i - 9] = A[i - 9] * 2
+        x = A[i] * 2
+        B[i] = x + 1
+    for i in range(8):
+        for j in range(8):
+            if i + j > 40:
+                B[i] = B[i] + A[j]
+        B[i] = B[i] * 3
+    return B
+
+
+@pytest.mark.parametrize("script", [under_a_condition, between_others, alone, before_a_pipeline])
+@pytest.mark.parametrize("tile", [None, 2])
+def test_statements_that_never_run_are_in_no_order(script: Any, tile: int | None) -> None:
+    A = te.placeholder((8,), "int64", name="A")
+    made = script(A)
+    s = te.create_schedule(made.op)
+    s.auto_order(parallel=True, tile=tile)
+    check_schedule(s, [A] if made.op.name != "before_a_pipeline" else [A, made])

@@ -198,3 +198,12 @@ def test_named_call_is_a_call_node() -> None:
     x = te.placeholder((4,), name="x")
     made = te.fma(x[0], x[1], x[2])
     assert isinstance(made, Call) and str(made) == "fma(x[0], x[1], x[2])"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_power_of_one_half_is_no_root(dtype: str) -> None:
+    x = np.array([-np.inf, -0.0, 4.0], dtype)
+    half = np.array(0.5, dtype)
+    with np.errstate(all="ignore"):
+        for got in (TABLE["pow"].numpy(x, half), np.array([TABLE["pow"].numpy(one, half[()]) for one in x])):
+            assert got.tolist() == [np.inf, 0.0, 2.0] and not np.signbit(got).any()

@@ -20,7 +20,7 @@ from tensorlang.ir.device.clock import Array, Clock, Lanes
 from tensorlang.ir.device.memory import Memory, Offset, Value
 from tensorlang.ir.device.sites import Sites
 from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
-from tensorlang.ir.numpy_math import truncated_quotient
+from tensorlang.ir.numpy_math import converted, truncated_quotient
 from tensorlang.ir.shuffle import Shuffle
 from tensorlang.ir.thread_tags import THREADS
 
@@ -132,8 +132,8 @@ class Compiler:
                 operand, single = self.expr(expr.a, site), _UNARY[expr.op]
                 return lambda s, mask: single(operand(s, mask))
             case Cast():
-                operand, storage = self.expr(expr.value, site), dtypes.info(expr.dtype).numpy
-                return lambda s, mask: operand(s, mask).astype(storage)
+                operand, goal = self.expr(expr.value, site), expr.dtype
+                return lambda s, mask: converted(operand(s, mask), goal)
             case Select():
                 return self._select(expr, site)
             case Shuffle():

@@ -171,7 +171,9 @@ class StatementCompiler:
         lanes = fragments(stmt.body)[buffer.name].lanes if buffer.scope == WARP_SCOPE else 1
 
         def allocate(b: Block, mask: Mask) -> None:
-            b.memories[buffer.name] = b.scratch(buffer, tuple(int(e(b, None)) for e in shape), self.sites, lanes)
+            b.memories[buffer.name] = b.scratch(
+                buffer, tuple(max(0, int(e(b, None))) for e in shape), self.sites, lanes
+            )
             body(b, mask)
             del b.memories[buffer.name]
 

@@ -261,9 +261,10 @@ class _Derivation:
             ahead = tiles_ahead(loop.name, plan.stage.tiles_ahead)
             return {a: substitute(v, ahead) for a, v in values.items()}, [substitute(g, ahead) for g in guards]
         elements = [values[a.name] for a in op.axis]
-        new, moduli = only_new(op.name, loop.name, loop.range, boxes, elements)
+        new, rolling = only_new(op.name, loop.name, loop.range, boxes, elements)
         for b in buffers(op):
             held = self.buffers[b.name]
+            moduli = tuple(asked or turn for asked, turn in zip(held.moduli or rolling, rolling, strict=True))
             base = tuple(ZERO if m else old for m, old in zip(moduli, held.base, strict=True))
             self.buffers[b.name] = replace(held, base=base, moduli=moduli)
             self.folds.append(Fold(b.name, moduli))
@@ -280,9 +281,10 @@ class _Derivation:
             held = self.buffers[name]
             tile = binary("sub", Var(loop.name, INDEX), loop.range.lower)
             shape = (Const(kept, INDEX), *held.buffer.shape)
-            moduli = (kept, *(0 for _ in held.buffer.shape))
+            rest = (0,) * len(held.buffer.shape)
+            moduli = (kept, *(held.moduli or rest))
             self.buffers[name] = replace(held, buffer=replace(held.buffer, shape=shape), tile=tile, moduli=moduli)
-            self.folds.append(Fold(name, moduli, anywhere=True))
+            self.folds.append(Fold(name, (kept, *rest), anywhere=True))
 
     def _hybrid(self, op: HybridOp, stage: StageState) -> None:
         """Every statement by its own relations, over loops that some of them share."""
@@ -409,14 +411,19 @@ class _Derivation:
             owner = home[-1] if home else None
             made = BufferPlan(planned, base or (ZERO,) * len(shape), owner, is_argument, is_zeroed=zeroed, home=home)
             stage = self.state.stages.get(op.name)
-            self.buffers[buffer.name] = made if stage is None else self._folded(stage, made, 0)
+            plan = self.stages.get(op.name)
+            apart = 1 if plan is not None and plan.is_ahead else 0
+            self.buffers[buffer.name] = made if stage is None else self._folded(stage, made, apart)
 
-    def _folded(self, stage: StageState, plan: BufferPlan, scope: int) -> BufferPlan:
-        """The plan with the folds and the padding asked for; `scope`: how many loops tell copies of an array apart."""
+    def _folded(self, stage: StageState, plan: BufferPlan, apart: int) -> BufferPlan:
+        """The plan with the folds and the padding asked for.
+
+        `apart`: how many numbers in front of its index tell copies of the array apart: iterations of loops, tiles.
+        """
         name, buffer = plan.buffer.name, plan.buffer
         if name in stage.folds:
             moduli = stage.folds[name]
-            self.folds.append(Fold(name, (*(0 for _ in range(scope)), *moduli)))
+            self.folds.append(Fold(name, (*(0 for _ in range(apart)), *moduli)))
             lead = len(buffer.shape) - len(moduli)
             own = [Const(m, INDEX) if m else e for m, e in zip(moduli, buffer.shape[lead:], strict=True)]
             base = tuple(ZERO if m else b for m, b in zip(moduli, plan.base, strict=True))

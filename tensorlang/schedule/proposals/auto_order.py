@@ -105,10 +105,10 @@ def auto_order(target: Scheduled, stages: Iterable[str], parallel: bool, tile: i
             continue
         try:
             with isl.budget(config.get("budget")):
-                node = propose(derive(target.state).scop, name)
+                node, running = propose(derive(target.state).scop, name)
         except isl.BudgetExceeded:
             raise too_complex("", f"isl's scheduler for {name}") from None
-        replay.run(node)
+        replay.run(node, running)
     return AutoOrder(tuple(steps), tuple(left_out))
 
 
@@ -123,6 +123,7 @@ class _Replay:
     steps: list[Primitive]
     left_out: list[str]
     made: list[_Made] = field(default_factory=list)
+    idle: set[str] = field(default_factory=set)
 
     @property
     def stage(self) -> StageState:
@@ -136,12 +137,16 @@ class _Replay:
         self.steps.append(step)
         return made
 
-    def run(self, node: Node) -> None:
+    def run(self, node: Node, running: frozenset[str]) -> None:
+        """Bring the statements that ever run into an order; the others stay in loops of those."""
         threads = {}
         for strand in self.stage.strands:
             path = order.around(self.stage.order, strand)
             name = strand if strand == self.name else f"{self.name}.{strand}"
-            threads[name] = _Thread(strand, dict(enumerate(path)))
+            if name in running:
+                threads[name] = _Thread(strand, dict(enumerate(path)))
+            else:
+                self.idle.add(strand)
         self.visit(node, threads, (), self.parallel)
         for made in self.made:
             self.finish(made)
@@ -194,7 +199,8 @@ class _Replay:
         """One affine step, where all statements share the loops and the rows are no skew of them in their order."""
         first = next(iter(threads.values()))
         rows = {tuple(member.positions[n].factors for member in band.members) for n in threads if _known(band, n)}
-        if len(rows) != 1 or len({tuple(t.axes.items()) for t in threads.values()}) != 1 or first.rows:
+        known = all(_known(band, n) for n in threads)
+        if not known or len(rows) != 1 or len({tuple(t.axes.items()) for t in threads.values()}) != 1 or first.rows:
             return False
         (matrix,) = rows
         axes = tuple(first.axes[k] for k in sorted(first.axes))
@@ -280,7 +286,9 @@ class _Replay:
     def border(self, axis: str, number: dict[str, int]) -> str | None:
         """The last child of a loop before those of another group; None when all are of one."""
         body = order.find(self.stage.order, axis).body
-        groups = [{number.get(s, -1) for s in order.statements((node,))} for node in body]
+        found = [{number.get(s, -1) for s in order.statements((node,)) if s not in self.idle} for node in body]
+        last = next(filter(None, found), {-1})
+        groups = [last := some or last for some in found]  # what never runs stays with what is before it
         if len(set().union(*groups)) == 1:
             return None
         if any(len(found) > 1 for found in groups):

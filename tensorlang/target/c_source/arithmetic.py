@@ -263,11 +263,7 @@ def unary(text: Text, op: str, a: Code) -> Code:
 
 
 def cast(text: Text, a: Code, dtype: str) -> Code:
-    """Convert with NumPy's rules.
-
-    Floats to integers truncate. Out of range, where C leaves the result open: NaN gives 0, int32 and int64 saturate,
-    other integers keep the low bits of a saturated int32 (8 and 16 bits) or int64.
-    """
+    """Convert with NumPy's rules; floats to integers truncate and saturate, and NaN gives 0."""
     source, goal = dtypes.info(a.dtype), dtypes.info(dtype)
     if a.dtype == dtype:
         return a
@@ -310,11 +306,7 @@ def _to_float(text: Text, a: Code, dtype: str) -> Code:
 
 def _float_to_integer(text: Text, a: Code, dtype: str) -> Code:
     held = "float64" if a.dtype == "float64" else "float32"
-    through = {"uint32": "int64", "uint64": "uint64", "int64": "int64"}.get(dtype, "int32")
-    made = f"{text.call(f'{through}_from_{held}')}({a.text})"
-    if through == dtype:
-        return Code(made, dtype, interval=limits(dtype))
-    return Code(f"({text.dialect.types[dtype]}){made}", dtype, c.PREFIX, limits(dtype))
+    return Code(f"{text.call(f'{dtype}_from_{held}')}({a.text})", dtype, interval=limits(dtype))
 
 
 def select(text: Text, cond: Code, then: Code, orelse: Code) -> Code:

@@ -37,7 +37,9 @@ def call(text: Text, name: str, args: Sequence[Code], dtype: str) -> Code:
     listed = ", ".join(a.text for a in args)
     if name in ("isnan", "isinf", "isfinite"):
         return Code(f"{text.call(f'{name}_{held}')}({listed})", "bool", interval=BOOL)
-    if name == "sigmoid":
+    if name == "fma" and d.is_narrow_float:
+        made = f"{text.call('tl_fma_to_odd')}({listed})"
+    elif name == "sigmoid":
         made = f"{text.call(f'sigmoid_{held}')}({listed})"
     elif name in _LIBRARY:
         made = f"{function(text, _LIBRARY[name], held)}({listed})"

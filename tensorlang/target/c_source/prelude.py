@@ -73,25 +73,32 @@ _FLOAT = {
     "isfinite": "bool isfinite_$D($T a) {\n    return fabs$f(a) < $INF;\n}",
     "sigmoid": "$T sigmoid_$D($T a) {\n    return 1 / (1 + exp$f(-a));\n}",
 }
-_SATURATING = {
+_SHORT_FROM_FLOAT = {
+    goal: f"""${goal} {goal}_from_$D($T a) {{
+    const int whole = int32_from_$D(a);
+    return (${goal})(whole < {low} ? {low} : whole > {high} ? {high} : whole);
+}}"""
+    for goal, (low, high) in ((g, dtypes.limits(g)) for g in ("int8", "int16", "uint8", "uint16"))
+}
+_FROM_FLOAT = {
     "int32": "int int32_from_$D($T a) {\n    return a != a ? 0 : a >= 2147483648.0$s ? 2147483647 : "
     "a < -2147483648.0$s ? -2147483647 - 1 : (int)a;\n}",
     "int64": "$int64 int64_from_$D($T a) {\n    return a != a ? 0 : a >= 9223372036854775808.0$s ? "
     "9223372036854775807 : a < -9223372036854775808.0$s ? -9223372036854775807 - 1 : ($int64)a;\n}",
-}
-_FROM_FLOAT = {
-    **_SATURATING,
-    "uint64": """$uint64 uint64_from_$D($T a) {
-    if (a < 0) return ($uint64)int64_from_$D(a);
-    return a != a ? 0 : a >= 18446744073709551616.0$s ? ~($uint64)0 : ($uint64)a;
-}""",
+    **{
+        f"uint{bits}": f"""$uint{bits} uint{bits}_from_$D($T a) {{
+    return a > 0 ? a >= {float(1 << bits):.1f}$s ? ~($uint{bits})0 : ($uint{bits})a : 0;
+}}"""
+        for bits in (32, 64)
+    },
+    **_SHORT_FROM_FLOAT,
 }
 _CUDA_FROM_FLOAT = {
     "int32": "int int32_from_$D($T a) {\n    return a != a ? 0 : __$C2int_rz(a);\n}",
     "int64": "long long int64_from_$D($T a) {\n    return a != a ? 0 : __$C2ll_rz(a);\n}",
-    "uint64": """unsigned long long uint64_from_$D($T a) {
-    return a != a ? 0 : a < 0 ? (unsigned long long)__$C2ll_rz(a) : __$C2ull_rz(a);
-}""",
+    "uint32": "unsigned uint32_from_$D($T a) {\n    return a > 0 ? __$C2uint_rz(a) : 0;\n}",
+    "uint64": "unsigned long long uint64_from_$D($T a) {\n    return a > 0 ? __$C2ull_rz(a) : 0;\n}",
+    **_SHORT_FROM_FLOAT,
 }
 
 _HALF = {
@@ -106,6 +113,16 @@ _HALF = {
     return $as_float(($as_uint(near) - (fabs(back) > fabs(x))) | 1u);
 }""",
 }
+_FUSED = """float tl_fma_to_odd(float x, float y, float z) {
+    const double product = (double)x * y, sum = product + z, part = sum - product;
+    const double lost = (product - (sum - part)) + (z - part);
+    const float near = (float)sum;
+    const double back = (double)near;
+    if (sum != sum || (back == sum && !(fabs(lost) > 0))) return near;
+    const bool beyond = back == sum ? (lost < 0) != (sum < 0) : fabs(back) > fabs(sum);
+    return $as_float(($as_uint(near) - ($uint32)beyond) | 1u);
+}"""
+"""A product of narrow floats, exact as a double, and a sum cut off, with the last bit set where that lost anything."""
 _BF16_IN_INTEGERS = """$uint32 bits = $as_uint(x);
     if (x != x) return ($uint16)(bits >> 16 | 0x40u);
     return ($uint16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);"""
@@ -217,9 +234,7 @@ def _filled(dialect: Dialect, text: str, dtype: str) -> str:
     d = dtypes.info(dtype)
     words = {
         "$as_uint": dialect.float_bits["float32"][0], "$as_float": dialect.float_bits["float32"][1],
-        "$uint8": dialect.types["uint8"],
-        "$uint16": dialect.types["uint16"], "$uint32": dialect.types["uint32"], "$uint64": dialect.types["uint64"],
-        "$int64": dialect.types["int64"],
+        **{f"${d}": dialect.types[d] for d in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int64")},
         "$INF": dialect.infinity.get(dtype, ""), "$D": dtype, "$T": dialect.types[dtype],
         "$U": dialect.unsigned(d.bits), "$B": str(d.bits), "$C": "double" if dtype == "float64" else "float",
         "$s": "f" if dtype == "float32" else "", "$f": dialect.float_suffix if dtype == "float32" else "",
@@ -244,7 +259,7 @@ def texts(dialect: Dialect) -> Mapping[str, str]:
         else:
             continue
         found |= {f"{name}_{d.name}": _filled(dialect, text, d.name) for name, text in rows.items()}
-    rest = {**own.functions, **_HALF, **float8_texts(own.ptx)}
+    rest = {**own.functions, **_HALF, "tl_fma_to_odd": _FUSED, **float8_texts(own.ptx)}
     found |= {name: _filled(dialect, text, "float32") for name, text in rest.items()}
     template = "template <int PENDING>\n"
     made = {n: f"{template if 'PENDING' in text else ''}{dialect.function} {text}" for n, text in found.items()}

@@ -31,6 +31,8 @@ _ON_NUMBERS: dict[str, Callable[[int, int], int]] = {
     "floormod": operator.mod,
 }
 """Index arithmetic that is done here."""
+_SIGNIFICANT = {"float32": 24, "float64": 53}
+"""Bits of the whole numbers that a float has without a gap."""
 
 
 def splat(fn: Function, value: Value, lanes: int) -> Value:
@@ -142,11 +144,7 @@ def intrinsic(name: str, a: Value) -> str:
 
 
 def cast(fn: Function, a: Value, dtype: str) -> Value:
-    """Convert with NumPy's rules.
-
-    Floats to integers truncate. Out of range, where C leaves the result open: NaN gives 0, int32 and int64
-    saturate, other integers keep the low bits of a saturated int32 (8 and 16 bits) or int64.
-    """
+    """Convert with NumPy's rules; floats to integers truncate and saturate, and NaN gives 0."""
     if a.dtype == dtype:
         return a
     if a.integer is not None and dtypes.info(dtype).kind == "int":
@@ -320,7 +318,7 @@ def _float_to_float(fn: Function, a: Value, dtype: str) -> Value:
     if "float32" not in (a.dtype, dtype) and (source.is_narrow_float or goal.is_narrow_float):
         # Half precision is reached through float32; float64 to float16 keeps what rounding twice would lose.
         odd = source.bits == 64 and dtype == "float16"
-        return cast(fn, _round_to_odd(fn, a) if odd else cast(fn, a, "float32"), dtype)
+        return cast(fn, round_to_odd(fn, a) if odd else cast(fn, a, "float32"), dtype)
     if "float16" in (a.dtype, dtype):
         _check_half(fn)
     if source.is_extension:
@@ -342,56 +340,67 @@ def _on_bits(fn: Function, instruction: str, a: Value, mask: int) -> Value:
     return _apply(fn, instruction, a, constant(mask, Value("", f"int{dtypes.info(a.dtype).bits}", a.lanes)))
 
 
-def _round_to_odd(fn: Function, a: Value) -> Value:
-    """float64 to float32 so that rounding once more, to float16, gives the nearest float16 of `a`.
+def round_to_odd(fn: Function, a: Value, error: Value | None = None) -> Value:
+    """float64 to float32 so that rounding once more, to a narrow float, gives the one nearest to `a + error`.
 
-    The inexact last bit is kept sticky: truncate toward zero, then set it.
+    The inexact last bit is kept sticky: truncate toward zero, then set it. `error`, if any, is less than half a unit
+    of `a` in the last place.
     """
     near = _convert(fn, "fptrunc", a, "float32")
     back = _convert(fn, "fpext", near, "float64")
     bits = Value(fn.op(f"bitcast {near.typed} to {vector_type('i32', a.lanes)}"), "int32", a.lanes)
     beyond = binary(fn, "gt", absolute(fn, back), absolute(fn, a))
-    toward_zero = _apply(fn, "sub", bits, cast(fn, beyond, "int32"))
-    sticky = _apply(fn, "or", toward_zero, constant(1, bits))
     inexact = fn.value(f"fcmp one {a.type} {a.text}, {back.text}", "bool", a.lanes)
-    chosen = select(fn, inexact, sticky, bits)
+    if error is not None:
+        zero = constant(0.0, a)
+        across = binary(fn, "ne", binary(fn, "lt", error, zero), binary(fn, "lt", a, zero))
+        beyond = select(fn, inexact, beyond, across)
+        lost = fn.value(f"fcmp one {a.type} {error.text}, {zero.text}", "bool", a.lanes)
+        inexact = binary(fn, "or", inexact, lost)
+    toward_zero = _apply(fn, "sub", bits, cast(fn, beyond, "int32"))
+    chosen = select(fn, inexact, _apply(fn, "or", toward_zero, constant(1, bits)), bits)
     return fn.value(f"bitcast {chosen.typed} to {near.type}", "float32", a.lanes)
 
 
 def _float_to_integer(fn: Function, a: Value, dtype: str) -> Value:
     if dtypes.info(a.dtype).is_narrow_float:
         a = cast(fn, a, "float32")
-    match dtype:
-        case "int32" | "int64":
-            return _saturating(fn, "fptosi", a, dtype)
-        case "int8" | "int16" | "uint8" | "uint16":
-            return cast(fn, _saturating(fn, "fptosi", a, "int32"), dtype)
-        case "uint32":
-            return cast(fn, _saturating(fn, "fptosi", a, "int64"), dtype)
-    negative = binary(fn, "lt", a, constant(0.0, a))
-    below = cast(fn, _saturating(fn, "fptosi", a, "int64"), dtype)
-    return select(fn, negative, below, _saturating(fn, "fptoui", a, dtype))
-
-
-def _saturating(fn: Function, word: str, a: Value, dtype: str) -> Value:
-    goal = Value("", dtype, a.lanes)
-    if dtype == "int32" and a.lanes > 1 and target_cpu(fn.target).architecture == "x86_64":
-        return _saturating_lanes(fn, a, goal)
+    goal, signed = Value("", dtype, a.lanes), dtypes.info(dtype).kind == "int"
+    if a.lanes > 1 and target_cpu(fn.target).architecture == "x86_64":
+        # LLVM takes its saturating casts apart there, lane by lane.
+        return _saturated_lanes(fn, a, goal, signed)
+    word = "fptosi" if signed else "fptoui"
     return fn.call(f"llvm.{word}.sat.{overload(goal)}.{overload(a)}", [a], dtype, a.lanes)
 
 
-def _saturating_lanes(fn: Function, a: Value, goal: Value) -> Value:
-    """What the intrinsic does, which LLVM takes apart lane by lane. Poison of lanes that do not fit is never chosen."""
-    low, high = dtypes.limits(goal.dtype)
-    made = select(
-        fn, binary(fn, "lt", a, constant(float(low), a)), constant(low, goal), _convert(fn, "fptosi", a, goal.dtype)
-    )
+def _saturated_lanes(fn: Function, a: Value, goal: Value, signed: bool) -> Value:
+    """What the intrinsics do. Poison of lanes that do not fit is never chosen."""
+    low, high = map(int, dtypes.limits(goal.dtype))
+    zero, none, word = constant(0.0, a), constant(0, goal), "fptosi" if signed else "fptoui"
+    if high.bit_length() <= _SIGNIFICANT[a.dtype]:
+        return _limited_lanes(fn, a, goal.dtype, signed)
+    made = _convert(fn, word, a, goal.dtype)
     made = select(fn, binary(fn, "ge", a, constant(float(high + 1), a)), constant(high, goal), made)
-    return select(fn, is_nan(fn, a), constant(0, goal), made)
+    if not signed:
+        return select(fn, binary(fn, "ge", a, zero), made, none)
+    made = select(fn, binary(fn, "lt", a, constant(float(low), a)), constant(low, goal), made)
+    return select(fn, is_nan(fn, a), none, made)
+
+
+def _limited_lanes(fn: Function, a: Value, dtype: str, signed: bool) -> Value:
+    """Bring floats into the range of an integer whose limits they have, then convert."""
+    low, high = (constant(float(limit), a) for limit in dtypes.limits(dtype))
+    # NaN is 0 of an unsigned integer already: no comparison holds for it.
+    inside = select(fn, binary(fn, "lt", a, low), low, a) if signed else select(fn, binary(fn, "gt", a, low), a, low)
+    inside = select(fn, binary(fn, "gt", inside, high), high, inside)
+    made = _convert(fn, "fptoui" if dtype == "uint32" else "fptosi", inside, "uint32" if dtype == "uint32" else "int32")
+    if signed:
+        made = select(fn, is_nan(fn, a), constant(0, made), made)
+    return cast(fn, made, dtype)
 
 
 def clamped_to_integer(fn: Function, a: Value, dtype: str) -> Value:
-    """Cast floats that are NaN or fit in 32 bits."""
+    """Cast floats that are NaN or fit in an integer of at most 32 bits."""
     made = _convert(fn, "fptosi", a, "int32")
     return cast(fn, select(fn, is_nan(fn, a), constant(0, made), made), dtype)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tensorlang import dtypes
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, same, walk
 from tensorlang.ir.machine import Broadcast, MachineCall, MachineExpr, Pointer, Reinterpret, VectorLoad
@@ -23,6 +24,7 @@ from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_
 _EXACT = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
 _LARGEST = {"float32": 2.0**31 - 128, "float64": 2.0**31 - 1}
 """The largest number of a dtype that 32-bit integers have: limits above are rounded to 2^31."""
+_CLAMPED = ("int8", "uint8", "int16", "uint16", "int32")
 _NOTHING, _ONE = literal(0, INDEX), literal(1, INDEX)
 _FALSE, _TRUE = Const(False, "bool"), Const(True, "bool")
 
@@ -61,12 +63,13 @@ def value(fn: Function, scope: Scope, expr: Expr) -> Value:
 
 
 def _is_clamped(expr: Cast) -> bool:
-    """Whether a float between two limits that 32-bit integers have is made an integer of at most 32 bits."""
+    """Whether a float between two limits that the dtype has, of at most 32 bits, is made an integer."""
     match expr.value:
         case Binary("max" | "min" as outer, Binary("max" | "min" as inner, _, Const(one)), Const(other), dtype):
-            narrow = expr.dtype in ("int8", "uint8", "int16", "uint16", "int32")
-            inside = dtype in _LARGEST and all(-(2.0**31) <= limit <= _LARGEST[dtype] for limit in (one, other))
-            return narrow and outer != inner and inside
+            if outer == inner or expr.dtype not in _CLAMPED or dtype not in _LARGEST:
+                return False
+            low, high = dtypes.limits(expr.dtype)
+            return all(low <= limit <= min(high, _LARGEST[dtype]) for limit in (one, other))
     return False
 
 

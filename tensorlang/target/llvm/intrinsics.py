@@ -16,6 +16,7 @@ from tensorlang.target.llvm.arithmetic import (
     matched,
 )
 from tensorlang.target.llvm.mathematics import approximations, hyperbolic, plane, power, trigonometry
+from tensorlang.target.llvm.mathematics.fused import narrow_fma
 from tensorlang.target.llvm.mathematics.wide import WIDE, in_float64
 from tensorlang.target.llvm.text import Function, Value
 
@@ -69,6 +70,8 @@ def _float_call(fn: Function, name: str, args: list[Value]) -> Value:
     if name in WIDE and first.dtype != "float64":
         return in_float64(fn, name, args)
     if dtypes.info(first.dtype).is_narrow_float:
+        if name == "fma":
+            return narrow_fma(fn, args)
         # Half precision is computed in float32 and rounded once.
         return cast(fn, _float_call(fn, name, [cast(fn, a, "float32") for a in args]), first.dtype)
     if name in _INSTRUCTIONS:

@@ -11,6 +11,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.ir.interpret_expr import Source, text
+from tensorlang.ir.numpy_math import converted
 from tensorlang.te.hybrid.values import common_dtype, is_number, literal_dtype, python_dtype
 
 
@@ -54,4 +55,4 @@ def _operand(value: Any, dtype: str) -> Any:
 
 def typed(value: Any, dtype: Any) -> Any:
     """A number as NumPy's of a dtype."""
-    return np.asarray(value).astype(dtypes.info(dtypes.canonical(dtype)).numpy)[()]
+    return converted(np.asarray(value), dtypes.canonical(dtype))[()]

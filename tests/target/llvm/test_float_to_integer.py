@@ -17,6 +17,7 @@ SMALL = (0.0, -0.0, 0.5, -0.9, 1.5, 7.25, 127.0, 128.0, -129.0, 255.5, 300.0, 32
 LARGE = (2147483520.0, 2147483648.0, -2147483648.0, -2147484000.0, 4294967040.0, 1e19, -1e19, 1e30, -1e30)
 FLOATS = np.array([*SMALL, *LARGE, np.inf, -np.inf, np.nan])
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32"]
+WIDE = ["uint32", "int64", "uint64"]
 
 
 def run(made: Tensor, given: Tensor, floats: npt.NDArray[Any], lanes: int) -> list[int]:
@@ -29,20 +30,20 @@ def run(made: Tensor, given: Tensor, floats: npt.NDArray[Any], lanes: int) -> li
     return [int(x) for x in out]
 
 
-def nearest(x: float) -> int:
-    """In 32 bits, of which narrower integers take the low ones."""
-    return 0 if np.isnan(x) else int(min(max(x, -(2.0**31)), 2.0**31 - 1))
+def nearest(x: float, dtype: str) -> int:
+    """The integer of a dtype that is nearest to the number without its fraction."""
+    low, high = (int(limit) for limit in dtypes.limits(dtype))
+    return 0 if np.isnan(x) else low if x <= low else high if x >= high else int(x)
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 @pytest.mark.parametrize("source", ["float32", "float64"])
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", [*INTEGERS, *WIDE])
 def test_floats_of_any_size(dtype: str, source: str, lanes: int) -> None:
     floats = FLOATS.astype(source)
     A = te.placeholder(floats.shape, source, "A")
     made = te.compute(A.shape, lambda i: A[i].astype(dtype), name="made")
-    wanted = np.array([nearest(float(x)) for x in floats]).astype("int32").astype(dtype).tolist()
-    assert run(made, A, floats, lanes) == wanted
+    assert run(made, A, floats, lanes) == [nearest(float(x), dtype) for x in floats]
 
 
 @pytest.mark.parametrize("lanes", [1, 16])
@@ -61,3 +62,12 @@ def test_clamped_floats(dtype: str, lanes: int, inside_out: bool) -> None:
     made = te.compute(A.shape, clamped, name="made")
     wanted = [0 if np.isnan(x) else int(min(max(float(x), low), high)) for x in floats]
     assert run(made, A, floats, lanes) == wanted
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize(("dtype", "low", "high"), [("int8", -300, 300), ("uint8", -5, 255), ("uint16", 0, 1e9)])
+def test_limits_that_the_integer_does_not_have(dtype: str, low: float, high: float, lanes: int) -> None:
+    floats = FLOATS.astype("float32")
+    A = te.placeholder(floats.shape, "float32", "A")
+    made = te.compute(A.shape, lambda i: te.max(te.min(A[i], high), low).astype(dtype), name="made")
+    assert run(made, A, floats, lanes) == [nearest(min(max(float(x), low), high), dtype) for x in floats]

@@ -172,10 +172,15 @@ def _slot_bytes(fn: Function, scope: Scope, slot: Slot) -> Value:
     buffer = slot.buffers[0]
     size = literal(dtypes.info(buffer.dtype).bytes, INDEX)
     for extent in buffer.shape:
-        size = _product(fn, size, index(fn, scope, extent))
+        size = _product(fn, size, _at_least_none(fn, index(fn, scope, extent)))
     up = binary(fn, "add", size, literal(ALIGNMENT - 1, INDEX))
     steps = binary(fn, "floordiv", up, literal(ALIGNMENT, INDEX))
     return binary(fn, "mul", steps, literal(ALIGNMENT, INDEX))
+
+
+def _at_least_none(fn: Function, extent: Value) -> Value:
+    """An extent, or 0 where it is below: loops over it run not at all."""
+    return extent if extent.integer is not None else binary(fn, "max", extent, literal(0, INDEX))
 
 
 def _product(fn: Function, a: Value, b: Value) -> Value:
