@@ -11,6 +11,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Select, Var, as_expr, same, walk
 from tensorlang.ir.stmt import Allocate, Stmt
+from tensorlang.ir.traverse import bounded
 from tensorlang.location import Location, caller
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read, check_tensor_name
@@ -150,6 +151,7 @@ def _width(dtype: str) -> tuple[bool, int, str]:
     return info.is_float, info.bits, dtype
 
 
+@bounded
 def _leaves(expr: Expr) -> set[str]:
     """The dtypes that a value is made from, those of casts included (many come from the dtype that is tried)."""
     match expr:
@@ -280,6 +282,7 @@ def _check_names(body: _Body, elements: tuple[Expr, ...]) -> set[str]:
     return sizes
 
 
+@bounded
 def _free(expr: Expr) -> set[str]:
     """The variables of an expression that no reduction inside binds."""
     if isinstance(expr, Var):

@@ -1,0 +1,107 @@
+"""Nodes of expressions: immutable, however many levels deep, with their hash and their depth at hand."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeAlias
+
+from tensorlang.ir.traverse import children_first
+
+Row: TypeAlias = tuple[type, tuple[tuple[int, Any], ...]]
+"""A node to be pickled: its class, and its fields as (_PLAIN, value), (_NODE, place) or (_NODES, places)."""
+
+_PLAIN, _NODE, _NODES = range(3)
+_names: dict[type, tuple[str, ...]] = {}
+"""Names of the fields of every class of nodes met so far."""
+
+
+class Node:
+    """Base of frozen dataclasses that are trees. `levels` is 1 for a leaf."""
+
+    __slots__ = ("_hash", "levels")
+    _hash: int
+    levels: int
+
+    def __post_init__(self) -> None:
+        set_levels(self, 1 + max([c.levels for c in self.children()], default=0))
+
+    def label(self) -> tuple[object, ...]:
+        """What tells this node from others of its class, children and dtype aside."""
+        return ()
+
+    def children(self) -> tuple[Any, ...]:
+        """The direct sub-trees."""
+        return ()
+
+    def with_children(self, children: tuple[Any, ...]) -> Any:
+        """This node over other sub-trees (same number)."""
+        return self
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            for node in children_first(self, lambda n: not hasattr(n, "_hash")):
+                _set_hash(node, hash((type(node).__name__, *[_hashed(v) for v in values(node)])))
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as a table of nodes, children first: pickle itself nests calls as deep as what it is given."""
+        return _unpacked, (_packed(self),)
+
+
+set_levels: Any = vars(Node)["levels"].__set__
+_set_hash: Any = vars(Node)["_hash"].__set__
+
+
+def setters(kind: type) -> tuple[Any, ...]:
+    """What sets the fields of a new node of a class, field by field: faster than what frozen dataclasses do."""
+    return tuple(vars(kind)[name].__set__ for name in names(kind))
+
+
+def names(kind: type) -> tuple[str, ...]:
+    """The names of the fields of a class of nodes."""
+    known = _names.get(kind)
+    if known is None:
+        known = _names[kind] = tuple(f.name for f in fields(kind))
+    return known
+
+
+def values(node: Node) -> list[Any]:
+    """The fields of a node, in order."""
+    return [getattr(node, name) for name in names(type(node))]
+
+
+def _hashed(value: Any) -> Any:
+    """What a field is hashed as: all that is not a number is one thing, and so equal to itself."""
+    return "nan" if isinstance(value, float) and value != value else value
+
+
+def _packed(root: Node) -> tuple[Row, ...]:
+    place: dict[int, int] = {}
+    rows: list[Row] = []
+
+    def field(value: Any) -> tuple[int, Any]:
+        if isinstance(value, Node):
+            return _NODE, place[id(value)]
+        if isinstance(value, tuple) and value and all(isinstance(v, Node) for v in value):
+            return _NODES, tuple(place[id(v)] for v in value)
+        return _PLAIN, value
+
+    for node in children_first(root):
+        rows.append((type(node), tuple(map(field, values(node)))))
+        place[id(node)] = len(place)
+    return tuple(rows)
+
+
+def _unpacked(rows: tuple[Row, ...]) -> Node:
+    made: list[Node] = []
+
+    def value(kind: int, given: Any) -> Any:
+        if kind == _PLAIN:
+            return given
+        return made[given] if kind == _NODE else tuple(made[place] for place in given)
+
+    for kind, row in rows:
+        made.append(kind(*(value(*field) for field in row)))
+    return made[-1]
