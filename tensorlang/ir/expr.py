@@ -563,7 +563,7 @@ def to_text(expr: Expr) -> str:
     What has more operations than can be declared is not written out.
     """
     if expr.levels > 16 and (count := operations([expr])) > LONGEST:
-        return f"<{expr.dtype} expression of {count if count < 10**18 else 'over 10^18'} operations>"
+        return f"<{expr.dtype} expression of {traverse.counted(count)} operations>"
     return _text(expr)[0]
 
 

@@ -7,7 +7,7 @@ One whose arguments change on the way is a generator that asks for results, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import wraps
 from operator import is_
 from threading import get_ident
@@ -18,6 +18,9 @@ DEEP = 40
 
 LONGEST = 100_000
 """So many operations an expression may have, those of shared parts counted wherever they stand."""
+
+DEEPEST = 6_000
+"""So many levels an expression may have: what is cut into parts is as many statements, one inside the other."""
 
 _SHARED = 16
 """A tree of so many levels may be met as often as it is shared: at most some ten thousand times."""
@@ -91,11 +94,30 @@ def operations(roots: Iterable[Tree]) -> int:
     count: dict[int, int] = {}
     total = 0
     for root in roots:
-        for node in children_first(root):
+        for node in children_first(root, lambda n: id(n) not in count) if id(root) not in count else ():
             operands = node.children()
             count[id(node)] = sum(count[id(c)] for c in operands) + bool(operands)
         total += count[id(root)]
     return total
+
+
+def counted(number: int) -> str:
+    """A number of operations in words."""
+    return f"{number:,}" if number < 10**18 else "more than 10^18"
+
+
+def excess(roots: Sequence[Tree]) -> str:
+    """What of some trees is more than can be compiled, in words; empty if nothing is."""
+    levels = max((root.levels for root in roots), default=0)
+    if levels <= 6:
+        return ""
+    count = operations(roots)
+    if count > LONGEST:
+        shared = "those of a part that is used several times counted each time"
+        return f"{counted(count)} operations ({shared}), and at most {counted(LONGEST)} can be compiled"
+    if levels > DEEPEST:
+        return f"operations nested {counted(levels)} deep, and at most {counted(DEEPEST)} levels can be compiled"
+    return ""
 
 
 def same(a: Any, b: Any) -> bool:

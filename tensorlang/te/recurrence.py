@@ -11,7 +11,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Select, Var, as_expr, same, walk
 from tensorlang.ir.stmt import Allocate, Stmt
-from tensorlang.ir.traverse import bounded
+from tensorlang.ir.traverse import Asking, bounded, unwound
 from tensorlang.location import Location, caller
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read, check_tensor_name
@@ -208,18 +208,23 @@ class _Lifted:
 
     def plain(self, expr: Expr, conditions: tuple[Expr, ...] = ()) -> Expr:
         """The expression with scalars for reductions; `conditions` are those under which it is computed."""
+        return unwound(self._plain, expr, conditions)
+
+    def _plain(self, expr: Expr, conditions: tuple[Expr, ...]) -> Asking[Expr]:
         match expr:
             case Reduce():
                 known = self._known(expr, conditions)
                 return self._scalar(expr, conditions) if known is None else known
             case Select():
-                cond = self.plain(expr.cond, conditions)
-                then = self.plain(expr.then, (*conditions, cond))
-                orelse = self.plain(expr.orelse, (*conditions, negated(cond)))
+                cond = yield expr.cond, conditions
+                then = yield expr.then, (*conditions, cond)
+                orelse = yield expr.orelse, (*conditions, negated(cond))
                 return Select(cond, then, orelse, expr.dtype)
-        parts = expr.children()
-        made = tuple(self.plain(part, conditions) for part in parts)
-        return expr if all(a is b for a, b in zip(made, parts, strict=True)) else expr.with_children(made)
+        made: list[Expr] = []
+        for part in expr.children():
+            made.append((yield part, conditions))
+        same_parts = all(a is b for a, b in zip(made, expr.children(), strict=True))
+        return expr if same_parts else expr.with_children(tuple(made))
 
     def _known(self, reduce: Reduce, conditions: tuple[Expr, ...]) -> Load | None:
         """The scalar of a reduction that was met before under conditions that hold here, too."""

@@ -162,9 +162,11 @@ def _of_copy(array: str, index: tuple[Expr, ...], source: Source, place: Place) 
 
 def _conjuncts(conditions: Iterable[Expr]) -> Iterator[Expr]:
     """Conditions one by one: what isl cannot see then does not hide the rest."""
-    for condition in conditions:
+    waiting = list(conditions)[::-1]
+    while waiting:
+        condition = waiting.pop()
         if isinstance(condition, Binary) and condition.op == "and":
-            yield from _conjuncts(condition.children())
+            waiting += (condition.b, condition.a)
         else:
             yield condition
 
