@@ -15,7 +15,8 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir import traverse
-from tensorlang.ir.node import Node, set_levels, setters
+from tensorlang.ir.node import Node, levels_over, set_levels, setters
+from tensorlang.ir.node import Printable as Printable
 from tensorlang.ir.traverse import LONGEST, bounded, distinct, mapping, operations
 from tensorlang.ir.traverse import same as same
 from tensorlang.location import caller
@@ -322,12 +323,17 @@ class Buffer:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Load(Expr):
     """An element of a buffer."""
 
     buffer: Buffer
     index: tuple[Expr, ...]
+
+    def __init__(self, buffer: Buffer, index: tuple[Expr, ...]) -> None:
+        _LOAD[0](self, buffer)
+        _LOAD[1](self, index)
+        set_levels(self, levels_over(index))
 
     def label(self) -> tuple[object, ...]:
         return (self.buffer.name,)
@@ -343,7 +349,7 @@ class Load(Expr):
         return Load(self.buffer, children)
 
 
-_CONST, _VAR, _BINARY = map(setters, (Const, Var, Binary))
+_CONST, _VAR, _BINARY, _LOAD = map(setters, (Const, Var, Binary, Load))
 
 
 def as_expr(value: ExprLike | ExprOperators, dtype: str | None = None) -> Expr:
@@ -398,8 +404,11 @@ def _is_literal(value: Any) -> bool:
 
 def operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Convert two operands to expressions of one dtype, by the promotion table."""
-    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
-        return a, b
+    if isinstance(a, Expr):
+        if isinstance(b, Expr) and a.dtype == b.dtype:
+            return a, b
+        if type(b) is int and a.dtype in _LIMITS and _LIMITS[a.dtype][0] <= b <= _LIMITS[a.dtype][1]:
+            return a, Const(b, a.dtype)
     weak_a, weak_b = _is_literal(a), _is_literal(b)
     if weak_a and not weak_b:
         right = as_expr(b)
@@ -515,7 +524,7 @@ def variables(expr: Expr) -> set[str]:
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """Replace variables by name; integer constants fold on the way."""
-    return substitution(values)(expr)
+    return expr if isinstance(expr, Const) else substitution(values)(expr)
 
 
 def substitution(values: Mapping[str, Expr]) -> Callable[[Expr], Expr]:
@@ -548,15 +557,6 @@ _RANK = {
 _PREFIX, _ATOM = 11, 12
 
 
-class Printable:
-    """Mixin of nodes defined above this room that bring their own text."""
-
-    __slots__ = ()
-
-    def text(self) -> str:
-        raise NotImplementedError
-
-
 def to_text(expr: Expr) -> str:
     """Return the one text form of an expression, with the fewest parentheses.
 
@@ -565,11 +565,6 @@ def to_text(expr: Expr) -> str:
     if expr.levels > 16 and (count := operations([expr])) > LONGEST:
         return f"<{expr.dtype} expression of {traverse.counted(count)} operations>"
     return _text(expr)[0]
-
-
-def _operand(expr: Expr, rank: int) -> str:
-    text, own = _text(expr)
-    return f"({text})" if own < rank else text
 
 
 @bounded
@@ -583,12 +578,14 @@ def _text(expr: Expr) -> tuple[str, int]:
             return expr.name, _ATOM
         case Unary():
             sign = {"neg": "-", "not": "not ", "invert": "~"}.get(expr.op, f"{expr.op} ")
-            return f"{sign}{_operand(expr.a, _PREFIX)}", _ATOM
+            inner, rank = _text(expr.a)
+            return f"{sign}({inner})" if rank < _PREFIX else f"{sign}{inner}", _ATOM
         case Binary():
             if expr.op not in _SYMBOL:
                 return f"{expr.op}({_text(expr.a)[0]}, {_text(expr.b)[0]})", _ATOM
-            own = _RANK[expr.op]
-            return f"{_operand(expr.a, own)} {_SYMBOL[expr.op]} {_operand(expr.b, own + 1)}", own
+            own, (left, a), (right, b) = _RANK[expr.op], _text(expr.a), _text(expr.b)
+            left, right = left if a >= own else f"({left})", right if b > own else f"({right})"
+            return f"{left} {_SYMBOL[expr.op]} {right}", own
         case Cast():
             return f"{expr.dtype}({_text(expr.value)[0]})", _ATOM
         case Select():

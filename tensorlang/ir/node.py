@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, TypeAlias
 
-from tensorlang.ir.traverse import children_first
+from tensorlang.ir.traverse import DEEP, children_first
 
 Row: TypeAlias = tuple[type, tuple[tuple[int, Any], ...]]
 """A node to be pickled: its class, and its fields as (_PLAIN, value), (_NODE, place) or (_NODES, places)."""
@@ -23,7 +23,7 @@ class Node:
     levels: int
 
     def __post_init__(self) -> None:
-        set_levels(self, 1 + max([c.levels for c in self.children()], default=0))
+        set_levels(self, levels_over(self.children()))
 
     def label(self) -> tuple[object, ...]:
         """What tells this node from others of its class, children and dtype aside."""
@@ -41,13 +41,34 @@ class Node:
         try:
             return self._hash
         except AttributeError:
-            for node in children_first(self, lambda n: not hasattr(n, "_hash")):
-                _set_hash(node, hash((type(node).__name__, *[_hashed(v) for v in values(node)])))
+            if self.levels > DEEP:
+                for node in children_first(self, lambda n: n.levels > DEEP and not hasattr(n, "_hash")):
+                    _set_hash(node, _hash_of(node))
+            else:
+                _set_hash(self, _hash_of(self))
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as a table of nodes, children first: pickle itself nests calls as deep as what it is given."""
         return _unpacked, (_packed(self),)
+
+
+class Printable:
+    """Mixin of nodes defined above this room that bring their own text."""
+
+    __slots__ = ()
+
+    def text(self) -> str:
+        raise NotImplementedError
+
+
+def levels_over(children: tuple[Node, ...]) -> int:
+    """The levels of a node over its children."""
+    most = 0
+    for child in children:
+        if child.levels > most:
+            most = child.levels
+    return most + 1
 
 
 set_levels: Any = vars(Node)["levels"].__set__
@@ -72,9 +93,12 @@ def values(node: Node) -> list[Any]:
     return [getattr(node, name) for name in names(type(node))]
 
 
-def _hashed(value: Any) -> Any:
-    """What a field is hashed as: all that is not a number is one thing, and so equal to itself."""
-    return "nan" if isinstance(value, float) and value != value else value
+def _hash_of(node: Node) -> int:
+    """The hash of a node whose children have theirs, or are not deep; all that is no number is one thing."""
+    parts = values(node)
+    if node.levels == 1:
+        parts = ["nan" if isinstance(v, float) and v != v else v for v in parts]
+    return hash((type(node).__name__, *parts))
 
 
 def _packed(root: Node) -> tuple[Row, ...]:

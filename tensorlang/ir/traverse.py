@@ -170,27 +170,31 @@ def _rewritten(root: T, rule: Callable[[T], T | None]) -> T:
 def mapping(leaf: Callable[[T], T | None], finish: Callable[[T], T]) -> Callable[[T], T]:
     """Return what rebuilds one tree after the other: a node that some share is replaced once, by one.
 
-    A node for which `leaf` gives something becomes that; others are rebuilt over what their children became, and passed
-    to `finish`.
+    A node without children for which `leaf` gives something becomes that; others are rebuilt over what their children
+    became, and passed to `finish`.
     """
     done: dict[int, tuple[T, T]] = {}  # by the identity of nodes, which are kept for that
 
     def made(node: T) -> T:
-        found = leaf(node)
-        if found is not None:
-            return found
-        if id(node) not in done:
-            if node.levels > DEEP:
-                for below in children_first(node, lambda n: n.levels > DEEP and id(n) not in done):
-                    rebuild(below)
-            else:
-                rebuild(node)
-        return done[id(node)][1]
+        if node.levels == 1:
+            found = leaf(node)
+            if found is not None:
+                return found
+        known = done.get(id(node))
+        if known is not None:
+            return known[1]
+        if node.levels > DEEP:
+            for below in children_first(node, lambda n: n.levels > DEEP and id(n) not in done):
+                rebuild(below)
+            return done[id(node)][1]
+        return rebuild(node)
 
-    def rebuild(node: T) -> None:
+    def rebuild(node: T) -> T:
         old = node.children()
         new = tuple(map(made, old))
-        done[id(node)] = node, finish(node if all(map(is_, old, new)) else node.with_children(new))
+        result = finish(node if all(map(is_, old, new)) else node.with_children(new))
+        done[id(node)] = node, result
+        return result
 
     return made
 
@@ -205,17 +209,33 @@ def bounded(function: Function) -> Function:
     Its result must follow from the sub-tree and the other arguments, and these must be the same ones all the way. In a
     deep tree it is called on every node that is deep, children first, also on those that it would not have looked at.
     """
-    of_class = function.__code__.co_varnames[0] == "self"
+    code = function.__code__
+    of_class = code.co_varnames[0] == "self"
+
+    # One wrapper for each number of arguments: what passes any number on takes twice as long.
+    @wraps(function)
+    def of_one(tree: Any) -> Any:
+        return function(tree) if tree.levels <= DEEP else _in_order(function, tree, (), ())
 
     @wraps(function)
-    def of_tree(tree: Any, *rest: Any) -> Any:
+    def of_three(tree: Any, a: Any, b: Any) -> Any:
+        return function(tree, a, b) if tree.levels <= DEEP else _in_order(function, tree, (), (a, b))
+
+    @wraps(function)
+    def of_any(tree: Any, *rest: Any) -> Any:
         return function(tree, *rest) if tree.levels <= DEEP else _in_order(function, tree, (), rest)
 
     @wraps(function)
-    def of_object(self: Any, tree: Any, *rest: Any) -> Any:
+    def of_object(self: Any, tree: Any) -> Any:
+        return function(self, tree) if tree.levels <= DEEP else _in_order(function, tree, (self,), ())
+
+    @wraps(function)
+    def of_object_any(self: Any, tree: Any, *rest: Any) -> Any:
         return function(self, tree, *rest) if tree.levels <= DEEP else _in_order(function, tree, (self,), rest)
 
-    return cast(Function, of_object if of_class else of_tree)
+    if of_class:
+        return cast(Function, of_object if code.co_argcount == 2 else of_object_any)
+    return cast(Function, {1: of_one, 3: of_three}.get(code.co_argcount, of_any))
 
 
 def _in_order(function: Callable[..., Any], tree: Any, first: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:

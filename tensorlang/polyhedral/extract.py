@@ -89,22 +89,24 @@ class _Sight:
 
 def tested(op: ComputeOp, sizes: frozenset[str], values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:
     """The loads of some values of an operation that only a run can tell to stay inside their arrays."""
+    unknown = unproven(op, sizes, values)
+    if not unknown:
+        return ()
     axes = (*op.axes, *op.reduce_axes) if op.reduction is None or values is op.body else op.axes
     domain = [*(c for a in axes for c in _axis_range(a)), *op.where]
-    return tested_among(op, values, [a.name for a in (*op.axes, *op.reduce_axes)], domain, sizes)
+    return _unprovable(_Bounds(op, [a.name for a in (*op.axes, *op.reduce_axes)], domain, sizes), unknown)
 
 
 def tested_among(
-    op: ComputeOp | HybridOp, values: Sequence[Expr], axes: Sequence[str], domain: Sequence[Expr], sizes: frozenset[str]
+    op: HybridOp, values: Sequence[Expr], axes: Sequence[str], domain: Sequence[Expr], sizes: frozenset[str]
 ) -> tuple[GuardedLoad, ...]:
-    """The loads of some values that only a run can tell to stay inside their arrays, with their guards.
+    """The loads of some values over these axes in a domain that only a run can tell to stay inside their arrays."""
+    return _unprovable(_Bounds(op, axes, domain, sizes), unproven_among(values, axes, sizes))
 
-    A guard that isl cannot see is of no account where an index stays inside whatever it says.
-    """
-    proof = _Bounds(op, axes, domain, sizes)
-    return tuple(
-        (load, guards) for load, guards in unproven_among(values, axes, sizes) if not proof.holds(load, guards)
-    )
+
+def _unprovable(proof: _Bounds, unknown: tuple[GuardedLoad, ...]) -> tuple[GuardedLoad, ...]:
+    """Without those that stay inside whatever the guards say that isl cannot see."""
+    return tuple((load, guards) for load, guards in unknown if not proof.holds(load, guards))
 
 
 def _distinct(values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:

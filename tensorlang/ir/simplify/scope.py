@@ -133,9 +133,6 @@ class Scope:
         if expr.levels > DEEP:
             self._look_below(expr)
             return self.place.forms[id(expr)][1]
-        return self._form(expr)
-
-    def _form(self, expr: Expr) -> Form:
         rule = FORM_RULES.get(type(expr))
         return self.opaque(self.rebuilt(expr)) if rule is None else rule(self, expr)
 
@@ -159,7 +156,8 @@ class Scope:
 
         for node in children_first(expr, missing, _here) if missing(expr) else ():
             if _is_integer(node):
-                forms[id(node)] = node, self._form(node)
+                rule = FORM_RULES.get(type(node))
+                forms[id(node)] = node, self.opaque(self.rebuilt(node)) if rule is None else rule(self, node)
             else:
                 values[id(node)] = node, self._simplified(node)
 
