@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var
+from tensorlang.ir.traverse import bounded
 
 Affine = dict[str, int]
 
 
+@bounded
 def affine(expr: Expr) -> Affine | None:
     """Return the affine form of an integer expression over variables, or None.
 

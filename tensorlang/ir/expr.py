@@ -7,15 +7,19 @@ comparison whose truth value is structural equality. Python's `and`, `or`, `not`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from operator import is_
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
+from tensorlang.ir import traverse
 from tensorlang.ir.foreign import NO_TRUTH, ForeignFunctions
+from tensorlang.ir.node import Node, levels_over, set_levels, setters
+from tensorlang.ir.node import Printable as Printable
+from tensorlang.ir.traverse import LONGEST, bounded, distinct, mapping, operations
+from tensorlang.ir.traverse import same as same
 from tensorlang.location import caller
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
@@ -131,11 +135,7 @@ class ExprOperators(ForeignFunctions):
         return cast(self, dtype)
 
 
-_FIELDS: dict[type, tuple[str, ...]] = {}
-"""Names of the fields of every class of expressions met so far."""
-
-
-class Expr(ExprOperators):
+class Expr(Node, ExprOperators):
     """Base of all scalar expressions. `dtype` is a name of tensorlang.dtypes.TABLE."""
 
     __slots__ = ()
@@ -151,11 +151,7 @@ class Expr(ExprOperators):
             return binary("ne", self, other)
         return NotImplemented
 
-    def __hash__(self) -> int:
-        kind = type(self)
-        if kind not in _FIELDS:
-            _FIELDS[kind] = tuple(f.name for f in fields(self))  # type: ignore[arg-type]
-        return hash((kind.__name__, *[getattr(self, name) for name in _FIELDS[kind]]))
+    __hash__ = Node.__hash__
 
     def __bool__(self) -> bool:
         raise DefinitionError(
@@ -168,10 +164,6 @@ class Expr(ExprOperators):
 
     __repr__ = __str__
 
-    def label(self) -> tuple[object, ...]:
-        """What tells this node from others of its class, children and dtype aside."""
-        return ()
-
     def children(self) -> tuple[Expr, ...]:
         """The direct sub-expressions."""
         return ()
@@ -181,23 +173,36 @@ class Expr(ExprOperators):
         return self
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Const(Expr):
     """A literal: int, float or bool value of a dtype."""
 
     value: int | float | bool
     dtype: str
 
+    def __init__(self, value: int | float | bool, dtype: str) -> None:
+        _CONST[0](self, value)
+        _CONST[1](self, dtype)
+        set_levels(self, 1)
+
     def __int__(self) -> int:
         return int(self.value)
 
+    def label(self) -> tuple[object, ...]:
+        return (str(self.value) if isinstance(self.value, float) else self.value,)
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Var(Expr):
     """A named scalar: an axis, a loop variable, or a symbolic size. Its name is its identity."""
 
     name: str
     dtype: str = "int32"
+
+    def __init__(self, name: str, dtype: str = "int32") -> None:
+        _VAR[0](self, name)
+        _VAR[1](self, dtype)
+        set_levels(self, 1)
 
     def label(self) -> tuple[object, ...]:
         return (self.name,)
@@ -221,7 +226,7 @@ class Unary(Expr):
         return Unary(self.op, children[0], self.dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Binary(Expr):
     """Arithmetic, bitwise, logical or comparison; both operands have one dtype (shifts included)."""
 
@@ -229,6 +234,14 @@ class Binary(Expr):
     a: Expr
     b: Expr
     dtype: str
+
+    def __init__(self, op: str, a: Expr, b: Expr, dtype: str) -> None:
+        _BINARY[0](self, op)
+        _BINARY[1](self, a)
+        _BINARY[2](self, b)
+        _BINARY[3](self, dtype)
+        left, right = a.levels, b.levels
+        set_levels(self, (left if left > right else right) + 1)
 
     def label(self) -> tuple[object, ...]:
         return (self.op,)
@@ -310,12 +323,17 @@ class Buffer:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Load(Expr):
     """An element of a buffer."""
 
     buffer: Buffer
     index: tuple[Expr, ...]
+
+    def __init__(self, buffer: Buffer, index: tuple[Expr, ...]) -> None:
+        _LOAD[0](self, buffer)
+        _LOAD[1](self, index)
+        set_levels(self, levels_over(index))
 
     def label(self) -> tuple[object, ...]:
         return (self.buffer.name,)
@@ -329,6 +347,9 @@ class Load(Expr):
 
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         return Load(self.buffer, children)
+
+
+_CONST, _VAR, _BINARY, _LOAD = map(setters, (Const, Var, Binary, Load))
 
 
 def as_expr(value: ExprLike | ExprOperators, dtype: str | None = None) -> Expr:
@@ -383,8 +404,11 @@ def _is_literal(value: Any) -> bool:
 
 def operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Convert two operands to expressions of one dtype, by the promotion table."""
-    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
-        return a, b
+    if isinstance(a, Expr):
+        if isinstance(b, Expr) and a.dtype == b.dtype:
+            return a, b
+        if type(b) is int and a.dtype in _LIMITS and _LIMITS[a.dtype][0] <= b <= _LIMITS[a.dtype][1]:
+            return a, Const(b, a.dtype)
     weak_a, weak_b = _is_literal(a), _is_literal(b)
     if weak_a and not weak_b:
         right = as_expr(b)
@@ -489,65 +513,34 @@ def select(cond: ExprLike, then: Any, orelse: Any) -> Select:
     return Select(test, x, y, x.dtype)
 
 
-def same(a: Expr, b: Expr) -> bool:
-    """Structural equality: the same tree, dtypes included."""
-    if a is b:
-        return True
-    if type(a) is not type(b) or a.dtype != b.dtype:
-        return False
-    if isinstance(a, Const) and isinstance(b, Const):
-        return a.value == b.value or (a.value != a.value and b.value != b.value)
-    if a.label() != b.label():
-        return False
-    left, right = a.children(), b.children()
-    return len(left) == len(right) and all(same(x, y) for x, y in zip(left, right, strict=True))
-
-
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield every node, parents first."""
-    waiting = [expr]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(node.children())
+walk: Callable[[Expr], Iterator[Expr]] = traverse.walk
+rewrite: Callable[[Expr, Callable[[Expr], Expr | None]], Expr] = traverse.rewrite
 
 
 def variables(expr: Expr) -> set[str]:
     """Names of the variables in an expression."""
-    return {node.name for node in walk(expr) if isinstance(node, Var)}
-
-
-def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
-    """Rebuild bottom-up; `rule` returns a replacement or None to keep the node."""
-    new = tuple([rewrite(c, rule) for c in expr.children()])
-    if not all(map(is_, expr.children(), new)):
-        expr = expr.with_children(new)
-    replacement = rule(expr)
-    return expr if replacement is None else replacement
+    return {node.name for node in distinct(expr) if isinstance(node, Var)}
 
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """Replace variables by name; integer constants fold on the way."""
-    return substitution(values)(expr)
+    return expr if isinstance(expr, Const) else substitution(values)(expr)
 
 
 def substitution(values: Mapping[str, Expr]) -> Callable[[Expr], Expr]:
     """Return what substitutes in one expression after the other: a node that some share is replaced once, by one."""
-    done: dict[int, tuple[Expr, Expr]] = {}  # by the identity of nodes, which are kept for that
 
-    def visit(node: Expr) -> Expr:
-        if isinstance(node, Const | Var):
-            value = values.get(node.name) if isinstance(node, Var) else None
+    def leaf(node: Expr) -> Expr | None:
+        if isinstance(node, Var):
+            value = values.get(node.name)
             return node if value is None else cast(value, node.dtype)
-        if id(node) in done:
-            return done[id(node)][1]
-        new = tuple(map(visit, node.children()))
-        made = node if all(map(is_, node.children(), new)) else node.with_children(new)
-        folded = fold_integers(made.op, made.a, made.b) if isinstance(made, Binary) else None
-        done[id(node)] = node, made if folded is None else folded
-        return done[id(node)][1]
+        return node if isinstance(node, Const) else None
 
-    return visit
+    def folded(node: Expr) -> Expr:
+        made = fold_integers(node.op, node.a, node.b) if isinstance(node, Binary) else None
+        return node if made is None else made
+
+    return mapping(leaf, folded)
 
 
 _SYMBOL = {
@@ -561,40 +554,46 @@ _RANK = {
 }  # fmt: skip
 
 
-class Printable:
-    """Mixin of nodes defined above this room that bring their own text."""
-
-    __slots__ = ()
-
-    def text(self) -> str:
-        raise NotImplementedError
+_PREFIX, _ATOM = 11, 12
 
 
-def to_text(expr: Expr, rank: int = 0) -> str:
-    """Return the one text form of an expression, with the fewest parentheses."""
+def to_text(expr: Expr) -> str:
+    """Return the one text form of an expression, with the fewest parentheses.
+
+    What has more operations than can be declared is not written out.
+    """
+    if expr.levels > 16 and (count := operations([expr])) > LONGEST:
+        return f"<{expr.dtype} expression of {traverse.counted(count)} operations>"
+    return _text(expr)[0]
+
+
+@bounded
+def _text(expr: Expr) -> tuple[str, int]:
+    """The text, and how tightly what it is made of binds."""
     match expr:
         case Const():
             plain = expr.dtype in ("int32", "int64", "bool", "float32")
-            return repr(expr.value) if plain else f"{expr.dtype}({expr.value!r})"
+            return repr(expr.value) if plain else f"{expr.dtype}({expr.value!r})", _ATOM
         case Var():
-            return expr.name
+            return expr.name, _ATOM
         case Unary():
             sign = {"neg": "-", "not": "not ", "invert": "~"}.get(expr.op, f"{expr.op} ")
-            return f"{sign}{to_text(expr.a, 11)}"
+            inner, rank = _text(expr.a)
+            return f"{sign}({inner})" if rank < _PREFIX else f"{sign}{inner}", _ATOM
         case Binary():
             if expr.op not in _SYMBOL:
-                return f"{expr.op}({to_text(expr.a)}, {to_text(expr.b)})"
-            own = _RANK[expr.op]
-            text = f"{to_text(expr.a, own)} {_SYMBOL[expr.op]} {to_text(expr.b, own + 1)}"
-            return f"({text})" if own < rank else text
+                return f"{expr.op}({_text(expr.a)[0]}, {_text(expr.b)[0]})", _ATOM
+            own, (left, a), (right, b) = _RANK[expr.op], _text(expr.a), _text(expr.b)
+            left, right = left if a >= own else f"({left})", right if b > own else f"({right})"
+            return f"{left} {_SYMBOL[expr.op]} {right}", own
         case Cast():
-            return f"{expr.dtype}({to_text(expr.value)})"
+            return f"{expr.dtype}({_text(expr.value)[0]})", _ATOM
         case Select():
-            return f"select({to_text(expr.cond)}, {to_text(expr.then)}, {to_text(expr.orelse)})"
+            return f"select({', '.join([_text(c)[0] for c in expr.children()])})", _ATOM
         case Call():
-            return f"{expr.name}({', '.join(to_text(a) for a in expr.args)})"
+            return f"{expr.name}({', '.join([_text(a)[0] for a in expr.args])})", _ATOM
         case Load():
-            return f"{expr.buffer.name}[{', '.join(to_text(i) for i in expr.index)}]"
+            return f"{expr.buffer.name}[{', '.join([_text(i)[0] for i in expr.index])}]", _ATOM
         case Printable():
-            return expr.text()
-    return object.__repr__(expr)
+            return expr.text(), _ATOM
+    return object.__repr__(expr), _ATOM

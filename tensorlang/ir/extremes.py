@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, binary, cast
 from tensorlang.ir.simplify import simplify
+from tensorlang.ir.traverse import bounded
 
 Ends = Mapping[str, tuple[Expr, Expr]]
 
 
+@bounded
 def extreme(expr: Expr, ends: Ends, greatest: bool) -> Expr:
     """Return a bound of a quasi-affine expression that is free of the variables in `ends` (least, greatest).
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from tensorlang import dtypes
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Unary, Var, binary, cast, walk
 from tensorlang.ir.stmt import INDEX
+from tensorlang.ir.traverse import bounded
 
 
+@bounded
 def to_index(expr: Expr) -> Expr:
     """Return an integer index, or a condition, of the same value with its arithmetic of axes and sizes in int64.
 
@@ -27,6 +29,7 @@ def to_index(expr: Expr) -> Expr:
     return cast(expr, INDEX) if any(isinstance(node, Load) for node in walk(expr)) else _arithmetic(expr)
 
 
+@bounded
 def _arithmetic(expr: Expr) -> Expr:
     """An exact integer expression that reads no memory, in int64."""
     match expr:

@@ -7,8 +7,10 @@ from collections.abc import Collection
 from tensorlang.ir.affine import Affine, add, scale, widens
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, binary, cast, variables
 from tensorlang.ir.stmt import INDEX
+from tensorlang.ir.traverse import bounded
 
 
+@bounded
 def linear(expr: Expr, names: Collection[str]) -> tuple[Expr, Affine] | None:
     """Return `(rest, factors)` with `expr = rest + sum of factor * name`, or None; `rest` uses none of the names."""
     if not variables(expr) & set(names):

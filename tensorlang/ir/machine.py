@@ -14,6 +14,7 @@ from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Expr, Printable, Var, cast, to_text
 from tensorlang.ir.stmt import INDEX
+from tensorlang.ir.traverse import bounded
 from tensorlang.location import caller
 
 LANE = Var("lane", INDEX)
@@ -57,6 +58,7 @@ def dtype_text(expr: Expr) -> str:
     return f"{expr.dtype}x{wide}" if wide else expr.dtype
 
 
+@bounded
 def lanes(expr: Expr) -> int:
     """How many lanes an expression has; 0 for a scalar. DefinitionError when its operands do not agree."""
     if isinstance(expr, MachineExpr):

@@ -435,9 +435,11 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:
     """Yield every statement, parents first."""
-    yield stmt
-    for child in children(stmt):
-        yield from walk(child)
+    waiting = [stmt]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(children(found))
 
 
 def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
@@ -512,6 +514,12 @@ def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
 
 def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
     """Yield every top-level expression of a statement tree, in program order."""
+    for part in walk(stmt):
+        yield from own_exprs(part)
+
+
+def own_exprs(stmt: Stmt) -> Iterator[Expr]:
+    """Yield the top-level expressions of a statement, not those of its sub-statements."""
     match stmt:
         case For():
             yield from (stmt.lower, stmt.upper)
@@ -539,8 +547,6 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from stmt.scalars
         case _:
             pass
-    for child in children(stmt):
-        yield from stmt_exprs(child)
 
 
 def zeros(buffer: Buffer) -> Stmt:

@@ -9,7 +9,7 @@ from tensorlang.ir.expr import Binary, Buffer, Expr, Load, Unary, Var, binary, c
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import INDEX, AtomicUpdate, CallPython, Fail, If, Let, Seq, Stmt, Store
 from tensorlang.lowering.storage import Storage
-from tensorlang.polyhedral.extract import GuardedLoad, unproven, unproven_among
+from tensorlang.polyhedral.extract import GuardedLoad, tested, tested_among, unproven_among
 from tensorlang.polyhedral.ordered import own_element, sources, updated
 from tensorlang.polyhedral.scan import invisible
 from tensorlang.polyhedral.statement import Role, Statement
@@ -64,7 +64,7 @@ def build_leaf(
     else:
         stored = _store_all(targets, results)
     stores = _guarded(stored, in_memory)
-    checked = _checked(op.name, unproven(op, sizes, used), "reads", stores, localized)
+    checked = _checked(op.name, tested(op, sizes, used), "reads", stores, localized)
     return _guarded(checked, (c for c in hidden if not _reads_memory(c)))
 
 
@@ -93,9 +93,9 @@ def _ordered(
         body = AtomicUpdate(buffer, at, update[0], localized(update[1]))
     written = Load(store.buffer, store.index)
     body = _checked(op.name, unproven_among([written], names, sizes)[:1], "writes", body, localized)
-    loads = unproven_among([store.value, *store.index], names, sizes)
+    loads = tested_among(op, [store.value, *store.index], names, source.domain, sizes)
     body = _guarded(_checked(op.name, loads, "reads", body, localized), conditions)
-    return _checked(op.name, unproven_among(source.conditions, names, sizes), "reads", body, localized)
+    return _checked(op.name, tested_among(op, source.conditions, names, source.ranges, sizes), "reads", body, localized)
 
 
 def _guarded(stmt: Stmt, conditions: Iterable[Expr]) -> Stmt:

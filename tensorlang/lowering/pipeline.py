@@ -35,6 +35,7 @@ from tensorlang.lowering.passes.first_products import first_products
 from tensorlang.lowering.passes.guard_tails import guard_tails
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
 from tensorlang.lowering.passes.interleave import interleave
+from tensorlang.lowering.passes.name_parts import name_parts
 from tensorlang.lowering.passes.peel_prologue import peel_prologue
 from tensorlang.lowering.passes.pragmas import unroll_as_asked
 from tensorlang.lowering.passes.unfuse import unfuse
@@ -122,7 +123,7 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
             warn_of_one_thread(state, derived)
         derived, _ = _in_regions(state, derived, target)
     scanned = with_tiles(state, derived)
-    kernel = make_kernel(state, derived, scanned, params, name)
+    kernel = name_parts(make_kernel(state, derived, scanned, params, name))
     parts = parts_of(kernel)
     passes = DEVICE_PASSES if on_device else CPU_PASSES
     watch = Watch(dump, kernel_text, (_check_limits, *((_verifier(passes),) if checking else ())))

@@ -15,6 +15,7 @@ from tensorlang.ir.expr import DIVISION, Binary, Cast, Const, Expr, Unary, Var, 
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
+from tensorlang.ir.traverse import bounded
 
 _COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -69,6 +70,7 @@ def _parameter_name(text: str) -> str:
     return f"q_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+@bounded
 def least(expr: Expr, divisor: str = "") -> int | None:
     """A lower bound of an expression of sizes (the `divisor` at least 1, others at least 0), if there is one."""
     match expr:
@@ -101,6 +103,7 @@ def is_exact(expr: Expr) -> bool:
     return expr.dtype in ("int32", "int64")
 
 
+@bounded
 def index_text(expr: Expr, names: dict[str, str], namer: Namer) -> str | None:
     """Return an integer expression as isl text, or None when it is not quasi-affine."""
     match expr:
@@ -147,6 +150,7 @@ def _binary_text(expr: Binary, names: dict[str, str], namer: Namer) -> str | Non
             return f"{expr.op}({a}, {b})"
 
 
+@bounded
 def condition_text(expr: Expr, names: dict[str, str], namer: Namer) -> str | None:
     """Return a condition as isl text, or None when it is not a Presburger formula over the names."""
     match expr:
@@ -200,6 +204,7 @@ def with_sizes(expr: Expr, sizes: Mapping[str, int]) -> Expr:
     return substitute(expr, {name: Const(value, INDEX) for name, value in sizes.items()})
 
 
+@bounded
 def evaluate(expr: Expr, values: dict[str, int]) -> int:
     """Return the value of a quasi-affine expression at a point; KeyError where it has none."""
     match expr:

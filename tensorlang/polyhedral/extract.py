@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from tensorlang.errors import DefinitionError
@@ -24,22 +24,21 @@ def guarded_loads(expr: Expr, conditions: tuple[Expr, ...] = ()) -> Iterator[Gua
 
     The loads that an index or a condition needs come after the loads that need it.
     """
-    match expr:
-        case Select():
-            yield from guarded_loads(expr.then, (*conditions, expr.cond))
-            yield from guarded_loads(expr.orelse, (*conditions, Unary("not", expr.cond, "bool")))
-            yield from guarded_loads(expr.cond, conditions)
-        case Reduce():
-            inner = conditions if expr.where is None else (*conditions, expr.where)
-            for source in expr.sources:
-                yield from guarded_loads(source, inner)
-            if expr.where is not None:
-                yield from guarded_loads(expr.where, conditions)
-        case _:
-            if isinstance(expr, Load):
-                yield expr, conditions
-            for child in expr.children():
-                yield from guarded_loads(child, conditions)
+    waiting = [(expr, conditions)]
+    while waiting:
+        node, held = waiting.pop()
+        match node:
+            case Select():
+                no = Unary("not", node.cond, "bool")
+                waiting += [(node.cond, held), (node.orelse, (*held, no)), (node.then, (*held, node.cond))]
+            case Reduce():
+                inner = held if node.where is None else (*held, node.where)
+                waiting += [] if node.where is None else [(node.where, held)]
+                waiting += [(source, inner) for source in reversed(node.sources)]
+            case _:
+                if isinstance(node, Load):
+                    yield node, held
+                waiting += [(child, held) for child in reversed(node.children())]
 
 
 def _axis_range(axis: Axis) -> tuple[Expr, Expr]:
@@ -59,23 +58,79 @@ def unproven(op: ComputeOp, sizes: frozenset[str], values: Sequence[Expr] | None
 
 def unproven_among(values: Sequence[Expr], axes: Sequence[str], sizes: frozenset[str]) -> tuple[GuardedLoad, ...]:
     """The loads of some values over these axes whose bounds isl cannot see, with their guards."""
-    names = dims(axes)
+    sight = _Sight(axes, sizes)
     return tuple(
-        (load, conditions)
-        for load, conditions in _distinct(values)
-        if not is_visible(names, Namer(sizes), conditions, load.index)
+        (load, guards) for load, guards in _distinct(values) if not (sight.all(guards) and sight.index(load.index))
     )
+
+
+class _Sight:
+    """What isl can see over some axes; many loads have conditions in common, which are looked at once."""
+
+    def __init__(self, axes: Sequence[str], sizes: frozenset[str]) -> None:
+        self.names = dims(axes)
+        self.sizes = sizes
+        self.known: dict[int, tuple[Expr, bool]] = {}  # by the identity of conditions, which are kept for that
+
+    def condition(self, condition: Expr) -> bool:
+        """Whether isl can see a condition."""
+        if id(condition) not in self.known:
+            self.known[id(condition)] = condition, is_visible(self.names, Namer(self.sizes), (condition,))
+        return self.known[id(condition)][1]
+
+    def all(self, conditions: Iterable[Expr]) -> bool:
+        """Whether isl can see all of some conditions."""
+        return all(map(self.condition, conditions))
+
+    def index(self, index: Iterable[Expr]) -> bool:
+        """Whether isl can see an element's place."""
+        return is_visible(self.names, Namer(self.sizes), (), index)
+
+
+def tested(op: ComputeOp, sizes: frozenset[str], values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:
+    """The loads of some values of an operation that only a run can tell to stay inside their arrays."""
+    unknown = unproven(op, sizes, values)
+    if not unknown:
+        return ()
+    axes = (*op.axes, *op.reduce_axes) if op.reduction is None or values is op.body else op.axes
+    domain = [*(c for a in axes for c in _axis_range(a)), *op.where]
+    return _unprovable(_Bounds(op, [a.name for a in (*op.axes, *op.reduce_axes)], domain, sizes), unknown)
+
+
+def tested_among(
+    op: HybridOp, values: Sequence[Expr], axes: Sequence[str], domain: Sequence[Expr], sizes: frozenset[str]
+) -> tuple[GuardedLoad, ...]:
+    """The loads of some values over these axes in a domain that only a run can tell to stay inside their arrays."""
+    return _unprovable(_Bounds(op, axes, domain, sizes), unproven_among(values, axes, sizes))
+
+
+def _unprovable(proof: _Bounds, unknown: tuple[GuardedLoad, ...]) -> tuple[GuardedLoad, ...]:
+    """Without those that stay inside whatever the guards say that isl cannot see."""
+    return tuple((load, guards) for load, guards in unknown if not proof.holds(load, guards))
 
 
 def _distinct(values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:
     """The loads of some values with their conditions, each pair where it comes up last."""
     found: dict[tuple[str, ...], GuardedLoad] = {}
+    key = key_of_load()
     for value in values:
         for load, conditions in guarded_loads(value):
-            key = (to_text(load), *map(to_text, conditions))
-            found.pop(key, None)
-            found[key] = load, conditions
+            text = key(load, conditions)
+            found.pop(text, None)
+            found[text] = load, conditions
     return tuple(found.values())
+
+
+def key_of_load() -> Callable[[Load, Sequence[Expr]], tuple[str, ...]]:
+    """Return what tells loads and their conditions apart: a condition of many loads is written out once."""
+    texts: dict[int, tuple[Expr, str]] = {}  # by the identity of conditions, which are kept for that
+
+    def text(condition: Expr) -> str:
+        if id(condition) not in texts:
+            texts[id(condition)] = condition, to_text(condition)
+        return texts[id(condition)][1]
+
+    return lambda load, conditions: (to_text(load), *map(text, conditions))
 
 
 def check_bounds(program: Program) -> None:
@@ -122,6 +177,11 @@ class _Bounds:
     domain: Sequence[Expr]
     sizes: frozenset[str]
 
+    @cached_property
+    def sight(self) -> _Sight:
+        """What isl can see of its conditions."""
+        return _Sight(self.axes, self.sizes)
+
     def all(self, values: Sequence[Expr]) -> None:
         """Every load of some values."""
         for load, conditions in _distinct(values):
@@ -129,19 +189,30 @@ class _Bounds:
 
     def one(self, load: Load, conditions: tuple[Expr, ...], word: str) -> None:
         """One access; DefinitionError with the first point at which it leaves its array."""
+        if not (self.sight.all(conditions) and self.sight.index(load.index)):
+            return
+        for bad, namer in self._outside(load, conditions):
+            if not _is_empty(bad):
+                raise DefinitionError(self._complaint(load, isl.make_set(bad), namer, word), self.op.location)
+
+    def holds(self, load: Load, conditions: tuple[Expr, ...]) -> bool:
+        """Whether an access stays inside its array, by those conditions that isl can see."""
+        if not self.sight.index(load.index):
+            return False
+        return all(_is_empty(bad) for bad, _ in self._outside(load, conditions))
+
+    def _outside(self, load: Load, conditions: tuple[Expr, ...]) -> Iterator[tuple[str, Namer]]:
+        """The points outside of each dimension of the array, as isl text."""
         namer = Namer(self.sizes)
         names = dims(self.axes)
-        if not is_visible(names, Namer(self.sizes), conditions, load.index):
-            return
-        inside, _ = conditions_text([*self.domain, *conditions], names, namer)
+        seen = filter(self.sight.condition, conditions)
+        inside, _ = conditions_text([*self.domain, *seen], names, namer)
         for index, size in zip(load.index, load.buffer.shape, strict=True):
             text, limit = index_text(index, names, namer), index_text(size, {}, namer)
             outside = f"({text} < 0 or {text} >= {limit})"
             context = namer.context()
             where = " and ".join(t for t in (inside, outside, context) if t)
-            bad = f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}"
-            if not _is_empty(bad):
-                raise DefinitionError(self._complaint(load, isl.make_set(bad), namer, word), self.op.location)
+            yield f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}", namer
 
     def _complaint(self, load: Load, bad: isl.Set, namer: Namer, word: str) -> str:
         count = bad.dim(isl.DIM.param)

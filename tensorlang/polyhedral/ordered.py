@@ -152,8 +152,8 @@ def _source(name: str, store: Store, place: _Place) -> Source:
     hull: dict[str, tuple[Expr, Expr]] = {}
     ends: dict[str, tuple[Expr, Expr]] = {}
     for loop in place.loops:
-        low = extreme(to_index(loop.lower), ends, greatest=False)
-        last = extreme(binary("sub", to_index(loop.upper), 1), ends, greatest=True)
+        low = extreme(to_index(loop.lower), ends, False)
+        last = extreme(binary("sub", to_index(loop.upper), 1), ends, True)
         ends[loop.var.name] = low, last
         extent = simplify(binary("add", binary("sub", last, low), 1))
         hull[loop.var.name] = simplify(low), simplify(extent)

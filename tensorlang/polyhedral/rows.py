@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tensorlang import dtypes
 from tensorlang.ir.affine import add, scale
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var
+from tensorlang.ir.traverse import bounded
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, is_exact
 
@@ -45,6 +46,7 @@ class Rows:
     texts: list[str] = field(default_factory=list)
     exact: bool = True
 
+    @bounded
     def form(self, expr: Expr) -> Row | None:
         """An integer expression as a row; None when isl cannot see it. Raises NotLinear."""
         match expr:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr
-from tensorlang.location import caller
+from tensorlang.ir.traverse import excess
+from tensorlang.location import Location, caller
 
 _AXIS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TENSOR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -42,3 +44,11 @@ def check_read(name: str, rank: int, index: tuple[Any, ...]) -> tuple[Expr, ...]
             text = f"{name} is indexed with {part} of dtype {part.dtype}; cast it to an integer"
             raise DefinitionError(text, caller())
     return parts
+
+
+def check_length(name: str, values: Sequence[Expr], where: Location | None) -> None:
+    """Refuse what an operation computes if that is more than can be compiled."""
+    wrong = excess(values)
+    if wrong:
+        advice = "give a part of it a te.compute of its own, or write a sum over te.reduce_axis"
+        raise DefinitionError(f"{name} is made of {wrong}; {advice}", where)

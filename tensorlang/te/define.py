@@ -13,7 +13,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, Var, as_expr, walk
 from tensorlang.location import Location, caller
 from tensorlang.te.axis import Axis
-from tensorlang.te.check import check_axis_name, check_tensor_name
+from tensorlang.te.check import check_axis_name, check_length, check_tensor_name
 from tensorlang.te.domain import shape_of
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Reduce, Tensor
 from tensorlang.te.packed import whole_array_function
@@ -71,6 +71,7 @@ def compute(
     body = tuple(_element(part, checked) for part in (result if several else (result,)))
     if not body:
         raise DefinitionError(f"{checked} computes an empty tuple; return at least one expression", where)
+    check_length(checked, body, where)
     reduce_axes = _check_reductions(body, checked, where)
     op = ComputeOp(checked, axes, reduce_axes, body, (), current_tag(tag), dict(attrs or {}), where)
     _check_names(op, where)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Load, Unary, Var, cast
+from tensorlang.ir.traverse import bounded
 from tensorlang.te.axis import Axis
 
 Interval: TypeAlias = tuple[int, int]
@@ -35,6 +36,7 @@ def _limits(axis: Axis) -> Interval | None:
     return low, low + max(extent, 1) - 1
 
 
+@bounded
 def _exact(expr: Expr, axes: Mapping[str, Interval]) -> Bounded:
     """The expression, in int64 where int32 is too narrow; and bounds of its values, if axes and constants give them."""
     parts = [_exact(child, axes) for child in expr.children()]

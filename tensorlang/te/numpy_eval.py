@@ -18,6 +18,7 @@ from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tensorlang.ir.intrinsics import TABLE
 from tensorlang.ir.numpy_math import converted, truncated_quotient
+from tensorlang.ir.traverse import Asking, unwound
 
 Array = npt.NDArray[Any]
 
@@ -55,24 +56,34 @@ def value(expr: Expr, grid: Grid, mask: Array | None = None) -> Array:
     Only points where `mask` holds need a value: elsewhere out-of-range loads give the nearest element (0 of an empty
     array). Raises KernelError for an out-of-range load at a point that needs it.
     """
+    return unwound(_value, expr, grid, mask)
+
+
+def _value(expr: Expr, grid: Grid, mask: Array | None) -> Asking[Array]:
     match expr:
         case Const():
             return np.asarray(expr.value, dtypes.info(expr.dtype).numpy)
         case Var():
             return grid.variables[expr.name].astype(dtypes.info(expr.dtype).numpy, copy=False)
-        case Unary():
-            return np.asarray(_UNARY[expr.op](value(expr.a, grid, mask)))
-        case Binary():
-            return np.asarray(_BINARY[expr.op](value(expr.a, grid, mask), value(expr.b, grid, mask)))
-        case Cast():
-            return np.asarray(converted(value(expr.value, grid, mask), expr.dtype))
-        case Call():
-            args = (value(a, grid, mask) for a in expr.args)
-            return np.asarray(TABLE[expr.name].numpy(*args))
         case Select():
-            return _choice(expr, grid, mask)
+            cond = yield expr.cond, grid, mask
+            then = yield expr.then, grid, both(mask, cond)
+            orelse = yield expr.orelse, grid, both(mask, np.logical_not(cond))
+            return np.where(cond, then, orelse)
+    parts = []
+    for child in expr.children():
+        parts.append((yield child, grid, mask))
+    match expr:
+        case Unary():
+            return np.asarray(_UNARY[expr.op](*parts))
+        case Binary():
+            return np.asarray(_BINARY[expr.op](*parts))
+        case Cast():
+            return np.asarray(converted(parts[0], expr.dtype))
+        case Call():
+            return np.asarray(TABLE[expr.name].numpy(*parts))
         case Load():
-            return _load(expr, grid, mask)
+            return _load(expr, grid, mask, parts)
     raise InternalError(f"the reference cannot evaluate {type(expr).__name__} {expr}")
 
 
@@ -88,18 +99,11 @@ def both(a: Array | None, b: Array | None) -> Array | None:
     return np.asarray(np.logical_and(a, b))
 
 
-def _choice(expr: Select, grid: Grid, mask: Array | None) -> Array:
-    cond = value(expr.cond, grid, mask)
-    then = value(expr.then, grid, both(mask, cond))
-    orelse = value(expr.orelse, grid, both(mask, np.logical_not(cond)))
-    return np.where(cond, then, orelse)
-
-
-def _load(expr: Load, grid: Grid, mask: Array | None) -> Array:
+def _load(expr: Load, grid: Grid, mask: Array | None, parts: list[Array]) -> Array:
     source = grid.arrays[expr.buffer.name]
     index = []
-    for dim, part in enumerate(expr.index):
-        position, extent = value(part, grid, mask).astype(np.int64), source.shape[dim]
+    for dim, part in enumerate(parts):
+        position, extent = part.astype(np.int64), source.shape[dim]
         outside = (position < 0) | (position >= extent)
         if outside.any():
             needed = both(mask, outside)

@@ -80,5 +80,5 @@ def longest_chain(op: HybridOp, sizes: Mapping[str, int]) -> tuple[int, float]:
 def _ends(loop: For, around: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> tuple[int, int]:
     """The least lower and the greatest upper bound of a loop."""
     ends = {name: (constant(low), constant(high)) for name, (low, high) in around.items()}
-    low, high = extreme(loop.lower, ends, greatest=False), extreme(loop.upper, ends, greatest=True)
+    low, high = extreme(loop.lower, ends, False), extreme(loop.upper, ends, True)
     return extent(low, sizes), extent(high, sizes)

@@ -17,6 +17,7 @@ from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import Allocate, For, Stmt, map_exprs, stmt_exprs, with_buffers
 from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.location import caller
+from tensorlang.te.check import check_length
 from tensorlang.te.exact import exact
 from tensorlang.te.operation import (
     PRECISION,
@@ -306,6 +307,7 @@ def _canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Opera
             return replace(op, name=name, inputs=tuple(buffer(t) if isinstance(t, Tensor) else t for t in op.inputs))
         case ComputeOp():
             axes = (*op.axes, *op.reduce_axes)
+            check_length(name, op.body, op.location)
             return replace(op, name=name, body=tuple(exact(rewrite(b, rule), axes) for b in op.body))
         case HybridOp():
             return _canonical_hybrid(op, name, buffer, rule)
@@ -315,6 +317,7 @@ def _canonical_hybrid(
     op: HybridOp, name: str, buffer: Callable[[Tensor], Buffer], rule: Callable[[Expr], Expr | None]
 ) -> HybridOp:
     """The arrays of a hybrid operation get names that are unique in the program."""
+    check_length(name, tuple(stmt_exprs(op.body)), op.location)
     names = (name,) if op.num_outputs == 1 else tuple(f"{name}.v{k}" for k in range(op.num_outputs))
     made = tuple(replace(b, name=n) for b, n in zip(op.outputs, names, strict=True))
     own = {old.name: new for old, new in zip(op.outputs, made, strict=True)}

@@ -11,6 +11,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Select, Var, as_expr, same, walk
 from tensorlang.ir.stmt import Allocate, Stmt
+from tensorlang.ir.traverse import Asking, bounded, unwound
 from tensorlang.location import Location, caller
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read, check_tensor_name
@@ -150,6 +151,7 @@ def _width(dtype: str) -> tuple[bool, int, str]:
     return info.is_float, info.bits, dtype
 
 
+@bounded
 def _leaves(expr: Expr) -> set[str]:
     """The dtypes that a value is made from, those of casts included (many come from the dtype that is tried)."""
     match expr:
@@ -206,18 +208,23 @@ class _Lifted:
 
     def plain(self, expr: Expr, conditions: tuple[Expr, ...] = ()) -> Expr:
         """The expression with scalars for reductions; `conditions` are those under which it is computed."""
+        return unwound(self._plain, expr, conditions)
+
+    def _plain(self, expr: Expr, conditions: tuple[Expr, ...]) -> Asking[Expr]:
         match expr:
             case Reduce():
                 known = self._known(expr, conditions)
                 return self._scalar(expr, conditions) if known is None else known
             case Select():
-                cond = self.plain(expr.cond, conditions)
-                then = self.plain(expr.then, (*conditions, cond))
-                orelse = self.plain(expr.orelse, (*conditions, negated(cond)))
+                cond = yield expr.cond, conditions
+                then = yield expr.then, (*conditions, cond)
+                orelse = yield expr.orelse, (*conditions, negated(cond))
                 return Select(cond, then, orelse, expr.dtype)
-        parts = expr.children()
-        made = tuple(self.plain(part, conditions) for part in parts)
-        return expr if all(a is b for a, b in zip(made, parts, strict=True)) else expr.with_children(made)
+        made: list[Expr] = []
+        for part in expr.children():
+            made.append((yield part, conditions))
+        same_parts = all(a is b for a, b in zip(made, expr.children(), strict=True))
+        return expr if same_parts else expr.with_children(tuple(made))
 
     def _known(self, reduce: Reduce, conditions: tuple[Expr, ...]) -> Load | None:
         """The scalar of a reduction that was met before under conditions that hold here, too."""
@@ -280,6 +287,7 @@ def _check_names(body: _Body, elements: tuple[Expr, ...]) -> set[str]:
     return sizes
 
 
+@bounded
 def _free(expr: Expr) -> set[str]:
     """The variables of an expression that no reduction inside binds."""
     if isinstance(expr, Var):

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr, binary, cast, const, walk
+from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr, binary, cast, const
+from tensorlang.ir.traverse import distinct
 from tensorlang.location import caller
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import Read, Reduce, Reducer
@@ -68,7 +69,7 @@ def _define(name: str, fcombine: Combine, fidentity: Any, types: tuple[str, ...]
         if value.dtype != dtype:
             raise DefinitionError(f"reducer {name} combines {dtype} into {value.dtype} ({value}); cast it", caller())
         known = {v.name for v in (*lhs, *rhs)}
-        for node in walk(value):
+        for node in distinct(value):
             if isinstance(node, Read | Reduce) or (isinstance(node, Var) and node.name not in known):
                 raise DefinitionError(f"the combiner of reducer {name} may use its operands only, got {node}", caller())
     starts = tuple(_literal(name, i, t) for i, t in zip(identity, types))
@@ -86,7 +87,7 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
     axes = (axis,) if isinstance(axis, Axis) else tuple(axis)
     _check_axes(reducer.name, axes)
     for source in sources:
-        if any(isinstance(node, Reduce) for node in walk(source)):
+        if any(isinstance(node, Reduce) for node in distinct(source)):
             raise DefinitionError(
                 f"{reducer.name} over {source}: a reduction inside a reduction; reduce over both axes at once, "
                 "or give the inner one its own te.compute",
@@ -117,8 +118,8 @@ def _start(reducer: Reducer, sources: tuple[Expr, ...], init: Any, axes: set[str
     for part, source in zip(parts, sources):
         weak = isinstance(part, bool | int | float)
         value = as_expr(part, source.dtype) if weak else cast(part, source.dtype)
-        used = {n.name for n in walk(value) if isinstance(n, Var)} & axes
-        if used or any(isinstance(n, Reduce) for n in walk(value)):
+        used = {n.name for n in distinct(value) if isinstance(n, Var)} & axes
+        if used or any(isinstance(n, Reduce) for n in distinct(value)):
             raise DefinitionError(
                 f"init= of {reducer.name} is one value for the whole reduction, got {value}", caller()
             )

@@ -11,6 +11,7 @@ from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Buffer, Call, Const, Expr, Load, Select, Unary, Var, walk
 from tensorlang.ir.stmt import Store, stmt_exprs
 from tensorlang.ir.stmt import walk as walk_stmt
+from tensorlang.ir.traverse import bounded
 from tensorlang.te.operation import ComputeOp, HybridOp, Reduce, buffers, loads
 
 _CALL_COST = 12
@@ -78,6 +79,7 @@ def cost_of_point(op: ComputeOp) -> int:
     return operations_of_point(op) + (_CALL_COST - 1) * calls + choices
 
 
+@bounded
 def operations(expr: Expr) -> int:
     """Arithmetic nodes of a value: what is computed from elements. Index arithmetic and its conditions do not count."""
     match expr:

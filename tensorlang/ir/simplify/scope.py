@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Load, Unary, Var, walk
+from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Load, Select, Unary, Var, same, walk
 from tensorlang.ir.simplify.forms import FULL, LIMITS, Atom, Atoms, Form, Key, Range
 from tensorlang.ir.simplify.prove import Facts, Limits
+from tensorlang.ir.traverse import DEEP, children_first
 
 INTEGER = frozenset(LIMITS)
 NEGATION = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
@@ -44,9 +45,10 @@ class Place:
     Copies of an unrolled body share expressions, and all of them are in one place: each expression is simplified once.
     """
 
-    __slots__ = ("inside", "loops", "values")
+    __slots__ = ("forms", "inside", "loops", "values")
 
     def __init__(self) -> None:
+        self.forms: dict[int, tuple[Expr, Form]] = {}  # those of deep expressions
         self.values: dict[int, tuple[Expr, Expr]] = {}  # by the identity of expressions, which are kept for that
         self.loops: dict[Key, tuple[Form, Limits]] = {}
         self.inside: dict[Key, Place] = {}
@@ -128,6 +130,9 @@ class Scope:
 
     def form(self, expr: Expr) -> Form:
         """The linear form of an integer expression; equal to it in value."""
+        if expr.levels > DEEP:
+            self._look_below(expr)
+            return self.place.forms[id(expr)][1]
         rule = FORM_RULES.get(type(expr))
         return self.opaque(self.rebuilt(expr)) if rule is None else rule(self, expr)
 
@@ -136,8 +141,25 @@ class Scope:
         values = self.place.values
         known = values.get(id(expr))
         if known is None:
+            if expr.levels > DEEP and not _is_integer(expr):
+                self._look_below(expr)
+                return values[id(expr)][1]
             known = values[id(expr)] = expr, self._simplified(expr)
         return known[1]
+
+    def _look_below(self, expr: Expr) -> None:
+        """Work out what a deep expression is made of at this place, deepest first: the rules then find it done."""
+        forms, values = self.place.forms, self.place.values
+
+        def missing(node: Expr) -> bool:
+            return node.levels > DEEP and id(node) not in (forms if _is_integer(node) else values)
+
+        for node in children_first(expr, missing, _here) if missing(expr) else ():
+            if _is_integer(node):
+                rule = FORM_RULES.get(type(node))
+                forms[id(node)] = node, self.opaque(self.rebuilt(node)) if rule is None else rule(self, node)
+            else:
+                values[id(node)] = node, self._simplified(node)
 
     def _simplified(self, expr: Expr) -> Expr:
         if expr.dtype in INTEGER:
@@ -171,8 +193,43 @@ class Scope:
         return Form({key: 1}, 0)
 
 
+def _is_integer(expr: Expr) -> bool:
+    return expr.dtype in INTEGER
+
+
+def _here(expr: Expr) -> tuple[Expr, ...]:
+    """The operands that are evaluated where the expression is, whatever the others come to."""
+    match expr:
+        case Select():
+            return (expr.cond,)
+        case Binary(op="and" | "or"):
+            return (expr.a,)
+    return expr.children()
+
+
+_WHOLE = 8
+"""Keys of expressions of more levels are the expressions, with the hash that they keep."""
+
+
+class _Whole:
+    """A deep expression as a key: tuples that nest so deep would be hashed and compared by calls that nest, too."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Whole) and same(self.expr, other.expr)
+
+
 def structure(expr: Expr) -> Key:
     """A key that two expressions share if they are the same tree."""
+    if expr.levels > _WHOLE:
+        return _Whole(expr)
     if isinstance(expr, Const):
         return expr.dtype, repr(expr.value)
     return type(expr).__name__, expr.dtype, expr.label(), tuple([structure(child) for child in expr.children()])

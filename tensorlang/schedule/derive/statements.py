@@ -10,7 +10,7 @@ from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, substit
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
-from tensorlang.polyhedral.extract import guarded_loads
+from tensorlang.polyhedral.extract import guarded_loads, key_of_load
 from tensorlang.polyhedral.ordered import Source
 from tensorlang.polyhedral.statement import Access, Role, Statement
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, buffers
@@ -74,13 +74,16 @@ class Values:
     axes: dict[str, Expr]
     limits: Limits
     known: dict[str, Expr] = field(default_factory=dict)
+    met: dict[int, tuple[Expr, Expr]] = field(default_factory=dict)  # by the identity of indices, kept for that
 
     def index(self, expr: Expr) -> Expr:
         """An index or a condition over the axes, as a simplified one over the loops."""
-        text = to_text(expr)
-        if text not in self.known:
-            self.known[text] = simplify(to_index(substitute(expr, self.axes)), self.limits)
-        return self.known[text]
+        if id(expr) not in self.met:
+            text = to_text(expr)
+            if text not in self.known:
+                self.known[text] = simplify(to_index(substitute(expr, self.axes)), self.limits)
+            self.met[id(expr)] = expr, self.known[text]
+        return self.met[id(expr)][1]
 
     def indices(self, index: Iterable[Expr]) -> tuple[Expr, ...]:
         """Several indices at once."""
@@ -159,9 +162,11 @@ def _of_copy(array: str, index: tuple[Expr, ...], source: Source, place: Place) 
 
 def _conjuncts(conditions: Iterable[Expr]) -> Iterator[Expr]:
     """Conditions one by one: what isl cannot see then does not hide the rest."""
-    for condition in conditions:
+    waiting = list(conditions)[::-1]
+    while waiting:
+        condition = waiting.pop()
         if isinstance(condition, Binary) and condition.op == "and":
-            yield from _conjuncts(condition.children())
+            waiting += (condition.b, condition.a)
         else:
             yield condition
 
@@ -179,10 +184,11 @@ def _extern(op: Operation, around: tuple[str, ...]) -> Statement:
 
 
 def _reads(bodies: Sequence[Expr], at: Values) -> tuple[Access, ...]:
-    found: dict[str, Access] = {}
+    found: dict[tuple[str, ...], Access] = {}
+    key_of = key_of_load()
     for body in bodies:
         for load, conditions in guarded_loads(body):
-            key = to_text(load) + "|".join(map(to_text, conditions))
+            key = key_of(load, conditions)
             if key not in found:
                 index = tuple(at.index(i) for i in load.index)
                 found[key] = Access(load.buffer.name, index, (), at.conditions(conditions))

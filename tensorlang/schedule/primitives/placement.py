@@ -13,7 +13,7 @@ from tensorlang.schedule.check import acyclic, legal_places
 from tensorlang.schedule.members import host_of
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
-from tensorlang.schedule.rewrites.inline import inline_member, member_in_scope
+from tensorlang.schedule.rewrites.inline import inline_member, member_in_scope, within_bounds
 from tensorlang.schedule.state import Attach, ScheduleState
 from tensorlang.te.operation import ComputeOp, Operation, buffers
 
@@ -296,7 +296,7 @@ def inline(reader: ComputeOp, op: ComputeOp, sizes: frozenset[str]) -> ComputeOp
         outside = _failing(node, reader, names) if node in checks else None
         return value if outside is None else select(inside(node, op), value, cast(outside, value.dtype))
 
-    return replace(reader, body=tuple(rewrite(b, rule) for b in reader.body))
+    return replace(reader, body=within_bounds(reader, op.name, tuple(rewrite(b, rule) for b in reader.body)))
 
 
 def _failing(load: Load, reader: ComputeOp, inlined: Mapping[str, int]) -> Expr | None:

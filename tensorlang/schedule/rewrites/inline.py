@@ -22,13 +22,14 @@ from tensorlang.ir.stmt import (
     with_buffers,
 )
 from tensorlang.ir.stmt import walk as walk_stmt
+from tensorlang.ir.traverse import excess
 from tensorlang.polyhedral.extract import unproven_among
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.members import member_of
 from tensorlang.schedule.order import LoopNode, Order
 from tensorlang.schedule.state import ScheduleState, Strand
-from tensorlang.te.operation import HybridOp, Member
+from tensorlang.te.operation import HybridOp, Member, Operation
 
 
 def inline_member(state: ScheduleState, stage: str, name: str) -> ScheduleState:
@@ -51,10 +52,22 @@ def inline_member(state: ScheduleState, stage: str, name: str) -> ScheduleState:
         at = {v.name: to_index(i) for v, i in zip(store.index, node.index, strict=True) if isinstance(v, Var)}
         return substitute(store.value, at)
 
-    kept = _without(map_exprs(op.body, lambda e: rewrite(e, value)), set(member.arrays))
+    def inlined(expr: Expr) -> Expr:
+        return within_bounds(op, name, (rewrite(expr, value),))[0]
+
+    kept = _without(map_exprs(op.body, inlined), set(member.arrays))
     assert kept is not None
     rest = tuple(m for m in op.members if m.op is not member.op)
     return _removed(state, op, replace(op, body=kept, members=rest), set(member.arrays))
+
+
+def within_bounds(reader: Operation, name: str, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """What a stage computes with another one inlined; BadArgument if that is more than can be compiled."""
+    wrong = excess(values)
+    if wrong:
+        why = f"{reader.name} with {name} inlined is made of {wrong}"
+        raise BadArgument("", why, suggested=[f"s[{name!r}].compute_root()"])
+    return values
 
 
 def member_in_scope(state: ScheduleState, stage: str, name: str, scope: str) -> ScheduleState:

@@ -18,6 +18,7 @@ from tensorlang.ir.linear import linear
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.stmt import INDEX
+from tensorlang.ir.traverse import bounded
 from tensorlang.schedule.axis_range import simple
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Reduce, buffers
@@ -367,5 +368,6 @@ def _describe(expr: Expr) -> str:
     return f"takes {plain.dtype}"
 
 
+@bounded
 def _uncast(expr: Expr) -> Expr:
     return _uncast(expr.value) if isinstance(expr, Cast) else expr

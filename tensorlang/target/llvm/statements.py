@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tensorlang.errors import TargetError
-from tensorlang.ir.expr import Load, Var
+from tensorlang.ir.expr import Expr, Load, Var, variables
 from tensorlang.ir.loops import UNROLL_FULL, constant_extent
 from tensorlang.ir.stmt import (
     Allocate,
@@ -157,7 +157,7 @@ class Emitter:
         bound = value(fn, scope, stmt.value)
         inner = scope.bind(stmt.var.name, bound)
         if scope.varies(stmt.value):
-            known = None if has_loads(scope.expanded(stmt.value)) else stmt.value
+            known = None if _reads(scope, stmt.value) else stmt.value
             inner = replace(inner, varying={**scope.varying, stmt.var.name: known})
         self.emit(fn, inner, stmt.body)
 
@@ -199,6 +199,11 @@ class Emitter:
             strides |= {declared.name: step for declared, step in named if isinstance(declared, Var)}
         inner = Scope(strides, {**scope.buffers, **tiles}, in_parallel=True)
         self.emit(fn, inner, stmt.code.body)
+
+
+def _reads(scope: Scope, expr: Expr) -> bool:
+    """Whether an expression, or the definition of a variable in it that differs between lanes, reads memory."""
+    return has_loads(expr) or any(scope.varying.get(name, expr) is None for name in variables(expr))
 
 
 def repeat(fn: Function, lower: Value, upper: Value, body: Callable[[Value], None], shaped: str = "") -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.ir.affine import Affine, add, scale
 from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, cast
+from tensorlang.ir.traverse import bounded
 from tensorlang.te.autodiff.digits import Digits
 from tensorlang.te.autodiff.space import Space
 from tensorlang.te.axis import Axis, AxisKind
@@ -40,6 +41,7 @@ class Inverse:
         """An expression over the axes, over known variables and free axes instead: equal wherever the guards hold."""
         return self.space.tidy_reads(self._at(expr))
 
+    @bounded
     def _at(self, expr: Expr) -> Expr:
         if isinstance(expr, Binary) and expr.op in COMPARE:
             a, b = self.space.form(expr.a), self.space.form(expr.b)

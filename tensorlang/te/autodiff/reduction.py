@@ -29,6 +29,7 @@ from tensorlang.ir.expr import (
     substitute,
     walk,
 )
+from tensorlang.ir.traverse import bounded
 from tensorlang.location import caller
 from tensorlang.te.autodiff.partials import times
 from tensorlang.te.axis import Axis, AxisKind
@@ -90,6 +91,7 @@ def derivative(op: ComputeOp, adjoint: Expr) -> tuple[Expr, tuple[Expr, ...]]:
     return adjoint / Read(_ties(op, reduction, chosen), _points(op.axes)), (chosen,)
 
 
+@bounded
 def _is_plain(value: Expr) -> bool:
     """Whether a value is the same however it is compiled: nothing is rounded."""
     match value:

@@ -23,6 +23,7 @@ from tensorlang.ir.expr import (
 )
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
+from tensorlang.ir.traverse import bounded
 from tensorlang.te.operation import Read, constant
 
 _EXACT = ("int32", "int64")  # arithmetic of axes and sizes in these counts as exact
@@ -66,6 +67,7 @@ class Space:
         form = self.form(expr)
         return self._opaque(expr) if form is None else form
 
+    @bounded
     def form(self, expr: Expr, division: Division | None = None) -> Affine | None:
         """The linear form of an integer expression, or None.
 
@@ -156,6 +158,7 @@ class Space:
         count = add(high, low, -1)
         return count.get("", 0) + 1 if is_constant(count) else None
 
+    @bounded
     def decide(self, condition: Expr) -> bool | None:
         """Whether a condition holds everywhere (True) or nowhere (False), if the ranges tell."""
         match condition:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import COMPARE, Binary, Call, Cast, Expr, Select, Unary, cast, same
+from tensorlang.ir.traverse import children_first
 from tensorlang.location import caller
 from tensorlang.te.autodiff import partials
+from tensorlang.te.check import check_length
 from tensorlang.te.operation import Read, Reduce, Tensor
 
 
@@ -24,18 +26,19 @@ class Term:
 
 def value_reads(expr: Expr) -> Iterator[Read]:
     """The reads that a value is computed from: not those of indices and conditions."""
-    if isinstance(expr, Read):
-        yield expr
-        return
+    yield from (node for node in children_first(expr, None, _parts) if isinstance(node, Read))
+
+
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    """What a value is computed from."""
     match expr:
+        case Read():
+            return ()
         case Reduce():
-            parts = (*expr.sources, *expr.init)
+            return (*expr.sources, *expr.init)
         case Select():
-            parts = (expr.then, expr.orelse)
-        case _:
-            parts = () if expr.dtype == "bool" else expr.children()
-    for part in parts:
-        yield from value_reads(part)
+            return (expr.then, expr.orelse)
+    return () if expr.dtype == "bool" else expr.children()
 
 
 def terms(value: Expr, adjoint: Expr, conditions: tuple[Expr, ...], wanted: Callable[[Tensor], bool]) -> list[Term]:
@@ -44,12 +47,16 @@ def terms(value: Expr, adjoint: Expr, conditions: tuple[Expr, ...], wanted: Call
     Terms of one element under the same conditions are added up.
     """
     found: list[Term] = []
+    places: dict[tuple[int, ...], list[int]] = {}
     for term in _terms(value, adjoint, conditions, wanted):
-        twin = next((n for n, other in enumerate(found) if _alike(other, term)), None)
+        near = places.setdefault(tuple(map(hash, (term.read, *term.conditions))), [])
+        twin = next((n for n in near if _alike(found[n], term)), None)
         if twin is None:
+            near.append(len(found))
             found.append(term)
         else:
             found[twin] = replace(term, adjoint=_sum(found[twin].adjoint, term.adjoint))
+    check_length("the derivative", [e for term in found for e in (term.adjoint, *term.conditions)], caller())
     return found
 
 
@@ -65,27 +72,44 @@ def _alike(a: Term, b: Term) -> bool:
     return len(a.conditions) == len(b.conditions) and same(a.read, b.read) and all(same(x, y) for x, y in pairs)
 
 
-def _terms(node: Expr, adjoint: Expr, conditions: tuple[Expr, ...], wanted: Callable[[Tensor], bool]) -> Iterator[Term]:
-    if not any(wanted(read.tensor) for read in value_reads(node)):
-        return
+def _terms(
+    value: Expr, adjoint: Expr, conditions: tuple[Expr, ...], wanted: Callable[[Tensor], bool]
+) -> Iterator[Term]:
+    useful: set[int] = set()
+    for node in children_first(value, None, _parts):
+        if any(id(part) in useful for part in _parts(node)) or (isinstance(node, Read) and wanted(node.tensor)):
+            useful.add(id(node))
+    waiting = [(value, adjoint, conditions)]
+    while waiting:
+        node, given, held = waiting.pop()
+        if id(node) not in useful:
+            continue
+        if isinstance(node, Read):
+            yield Term(node, given, held)
+        else:
+            waiting += reversed(list(_below(node, given, held, wanted)))
+
+
+def _below(
+    node: Expr, adjoint: Expr, conditions: tuple[Expr, ...], wanted: Callable[[Tensor], bool]
+) -> Iterator[tuple[Expr, Expr, tuple[Expr, ...]]]:
+    """What the operands of a node get: the adjoint of each, and the conditions."""
     match node:
-        case Read():
-            yield Term(node, adjoint, conditions)
         case Cast() if dtypes.info(node.value.dtype).is_float:
             if dtypes.info(node.dtype).is_float:
-                yield from _terms(node.value, cast(adjoint, node.value.dtype), conditions, wanted)
+                yield node.value, cast(adjoint, node.value.dtype), conditions
         case Cast():
             _refuse_integers(node, wanted)
         case Unary(op="neg"):
-            yield from _terms(node.a, partials.negated(adjoint), conditions, wanted)
+            yield node.a, partials.negated(adjoint), conditions
         case Select() | Binary(op="min" | "max"):
             for part, condition in partials.of_choice(node):
-                yield from _terms(part, adjoint, (*conditions, condition), wanted)
+                yield part, adjoint, (*conditions, condition)
         case Binary() | Call():
             factors = partials.of_binary(node) if isinstance(node, Binary) else partials.of_call(node)
             for part, factor in zip(node.children(), factors, strict=True):
                 if factor is not None:
-                    yield from _terms(part, partials.times(adjoint, factor), conditions, wanted)
+                    yield part, partials.times(adjoint, factor), conditions
 
 
 def _refuse_integers(node: Cast, wanted: Callable[[Tensor], bool]) -> None:
@@ -101,16 +125,18 @@ def _refuse_integers(node: Cast, wanted: Callable[[Tensor], bool]) -> None:
 
 def conjuncts(condition: Expr, truth: bool = True) -> Iterator[Expr]:
     """The conditions that all hold if `condition` is `truth`, in order."""
-    match condition:
-        case Unary(op="not"):
-            yield from conjuncts(condition.a, not truth)
-        case Binary(op="and" | "or") if (condition.op == "and") == truth:
-            yield from conjuncts(condition.a, truth)
-            yield from conjuncts(condition.b, truth)
-        case Binary() if not truth and condition.op in COMPARE and not dtypes.info(condition.a.dtype).is_float:
-            yield Binary(_OPPOSITE[condition.op], condition.a, condition.b, "bool")
-        case _:
-            yield condition if truth else Unary("not", condition, "bool")
+    waiting = [(condition, truth)]
+    while waiting:
+        part, holds = waiting.pop()
+        match part:
+            case Unary(op="not"):
+                waiting.append((part.a, not holds))
+            case Binary(op="and" | "or") if (part.op == "and") == holds:
+                waiting += [(part.b, holds), (part.a, holds)]
+            case Binary() if not holds and part.op in COMPARE and not dtypes.info(part.a.dtype).is_float:
+                yield Binary(_OPPOSITE[part.op], part.a, part.b, "bool")
+            case _:
+                yield part if holds else Unary("not", part, "bool")
 
 
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}

@@ -10,6 +10,7 @@ from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, binary
 from tensorlang.ir.loops import constant_difference
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.ir.traverse import bounded
 from tensorlang.te.domain import thread_axis
 from tensorlang.te.hybrid import values
 from tensorlang.te.hybrid.expressions import Expressions
@@ -88,6 +89,7 @@ def _bound(node: ast.expr, expressions: Expressions) -> Expr:
     return Cast(expr, INDEX) if expr.dtype != INDEX else expr
 
 
+@bounded
 def _is_affine(expr: Expr) -> bool:
     """Whether isl can see a bound: affine in variables, with divisions by constants, minima and maxima."""
     match expr:

@@ -51,6 +51,8 @@ class Expressions:
             raise
         except DefinitionError as error:
             raise self.source.fault(node, error.message) from None
+        except RecursionError:
+            raise self.source.fault(node, "this nests too deep for Python; name parts of it, in lines before") from None
 
     def scalar(self, node: ast.expr) -> Value:
         """The value of an expression that must be one number; an array without dimensions is its element."""
@@ -86,9 +88,7 @@ class Expressions:
             case ast.Tuple() | ast.List():
                 return tuple(self.value(part) for part in node.elts)
             case ast.BinOp():
-                if type(node.op) not in OPERATORS:
-                    raise self.source.fault(node, "@ is not part of scripts; write the loops of the product")
-                return values.binary(OPERATORS[type(node.op)], self.scalar(node.left), self.scalar(node.right))
+                return self._arithmetic(node)
             case ast.UnaryOp():
                 return self._unary(node)
             case ast.BoolOp():
@@ -101,6 +101,24 @@ class Expressions:
                 return self._call(node)
         what = _ABSENT.get(type(node), f"{type(node).__name__}; use arithmetic, comparisons, and functions of te")
         raise self.source.fault(node, f"a script cannot have {what}")
+
+    def _arithmetic(self, node: ast.BinOp) -> Value:
+        """A sum of many terms nests to the left: it is worked out from there, without a call for each."""
+        steps, first = [node], node.left
+        while isinstance(first, ast.BinOp):
+            steps.append(first)
+            first = first.left
+        for step in steps:
+            if type(step.op) not in OPERATORS:
+                raise self.source.fault(step, "@ is not part of scripts; write the loops of the product")
+        value = self.scalar(first)
+        for step in reversed(steps):
+            right = self.scalar(step.right)
+            try:
+                value = values.binary(OPERATORS[type(step.op)], value, right)
+            except DefinitionError as error:
+                raise self.source.fault(step, error.message) from None
+        return value
 
     def _name(self, node: ast.Name) -> Value:
         match self.scope.find(node):

@@ -45,6 +45,17 @@ class _Words(ast.NodeTransformer):
 
 def as_python(source: Source, captured: Captured) -> Callable[..., Any]:
     """The script as a Python function of numbers and NumPy arrays. Its lines are those of the user's file."""
+    try:
+        return _compiled(source, captured)
+    except RecursionError:
+        raise source.fault(
+            source.tree,
+            "an expression of this script nests too deep for Python to run it on arrays; name parts of it, in lines "
+            "before, or build it",
+        ) from None
+
+
+def _compiled(source: Source, captured: Captured) -> Callable[..., Any]:
     tree = copy.deepcopy(source.tree)
     tree.decorator_list, tree.returns = [], None
     for parameter in [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]:

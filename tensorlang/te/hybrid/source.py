@@ -82,7 +82,14 @@ def read_source(function: Callable[..., Any]) -> Source:
     file, text = function.__code__.co_filename, "".join(lines)
     # An indented function is parsed as the body of a block, so that strings over several lines stay as they are.
     indented = lines[0][:1].isspace()
-    tree = ast.parse("if True:\n" + text if indented else text).body[0]
+    try:
+        tree = ast.parse("if True:\n" + text if indented else text).body[0]
+    except (RecursionError, MemoryError):
+        raise DefinitionError(
+            f"an expression of {function.__name__} nests too deep for Python's parser; name parts of it, in lines "
+            "before",
+            Location(file, first),
+        ) from None
     if isinstance(tree, ast.If):
         tree = tree.body[0]
     ast.increment_lineno(tree, first - 1 - indented)
