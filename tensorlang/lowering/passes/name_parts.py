@@ -111,13 +111,13 @@ def _over_parts(stmt: Stmt, parts: _Parts) -> Stmt:
     whole = parts.whole
     match stmt:
         case Store():
-            return Store(stmt.buffer, tuple(map(whole, stmt.index)), whole(stmt.value))
+            return replace(stmt, index=tuple(map(whole, stmt.index)), value=whole(stmt.value))
         case AtomicUpdate():
             return replace(stmt, index=tuple(map(whole, stmt.index)), value=whole(stmt.value))
         case Prefetch():
             return Prefetch(stmt.buffer, tuple(map(whole, stmt.index)))
         case If():
-            return If(whole(stmt.cond), stmt.then, stmt.orelse)
+            return replace(stmt, cond=whole(stmt.cond))
         case Let():
             return Let(stmt.var, whole(stmt.value), stmt.body)
     return stmt
