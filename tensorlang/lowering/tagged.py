@@ -53,12 +53,17 @@ def _is_straight(stmt: Stmt) -> bool:
     return isinstance(stmt, Leaf | Fail | Prefetch)
 
 
-def of_tile(covered: Sequence[Covered], statements: Sequence[Statement], values: Mapping[str, Expr]) -> Runs:
-    """The instances that a tile runs, for given values of the loops around it."""
-    return tuple(_of_part(part, statements[part.statement], values) for part in covered)
+def of_tile(
+    covered: Sequence[Covered], statements: Sequence[Statement], values: Mapping[str, Expr], moved: bool
+) -> Runs:
+    """The instances that a call runs, for given values of the loops around its tile.
+
+    `moved`: calls for the tile run all of one statement before any of another.
+    """
+    return tuple(_of_part(part, statements[part.statement], values, moved) for part in covered)
 
 
-def _of_part(part: Covered, statement: Statement, values: Mapping[str, Expr]) -> Instance:
+def _of_part(part: Covered, statement: Statement, values: Mapping[str, Expr], moved: bool) -> Instance:
     known: dict[str, Expr] = {**values, **{loop.name: Var(loop.name, INDEX) for loop in part.inner}}
     over = tuple((loop.name, loop.lower, loop.lower + loop.extent) for loop in part.inner)
-    return Instance(part.statement, tuple([known[name] for name in statement.loops]), 0, over)
+    return Instance(part.statement, tuple([known[name] for name in statement.loops]), 0, over, moved=moved)

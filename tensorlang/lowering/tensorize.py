@@ -125,15 +125,16 @@ def tile_calls(
     def leaf(number: int, at: Mapping[str, Expr]) -> Stmt:
         return build_leaf(op, derived.scop.statements[number], at, storage, state.sizes)
 
+    moved = len(plan.covered) > 1
     calls: list[Stmt] = []
     for variant, parts in _shares(plan):
         views = tuple(_view(plan, name, values, storage) for name in plan.intrin.names(variant))
         meaning = [over_tile(part, values, leaf) for part in parts]
         call = _call(plan.intrin.code(variant), views, meaning)
-        calls.append(with_runs(call, of_tile(parts, derived.scop.statements, values)))
+        calls.append(with_runs(call, of_tile(parts, derived.scop.statements, values, moved)))
     main = plan.covered[-1]
     if plan.intrin.group and plan.variants != ("reset",) and main.statement not in derived.under_way:
-        (run,) = of_tile([main], derived.scop.statements, values)
+        (run,) = of_tile([main], derived.scop.statements, values, moved)
         calls.append(MachineCommit(plan.intrin.group, (replace(run, part=1),)))
         calls.append(MachineWait(plan.intrin.group, 0, (replace(run, part=2),)))
     return calls[0] if len(calls) == 1 else Seq(tuple(calls))

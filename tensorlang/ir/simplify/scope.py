@@ -57,7 +57,7 @@ class Place:
 class Scope:
     """What the simplifier knows at one place: variables by name, atoms, facts."""
 
-    __slots__ = ("atoms", "count", "facts", "names", "place", "ranges")
+    __slots__ = ("atoms", "count", "facts", "names", "place", "ranges", "settled")
 
     def __init__(self, ranges: Mapping[str, Range]) -> None:
         self.atoms = Atoms()
@@ -66,6 +66,8 @@ class Scope:
         self.ranges = ranges
         self.count = 0
         self.place = Place()
+        self.settled = False
+        """Whether the instances of leaves stay as they are: a guard is around, which tells nothing about them."""
 
     def variable(self, var: Var) -> Form:
         """What the name of a variable stands for here."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorlang.ir.expr import Const, Expr, Var
-from tensorlang.ir.instance import map_runs
+from tensorlang.ir.instance import Runs, map_runs
 from tensorlang.ir.simplify.conditions import negated
 from tensorlang.ir.simplify.division import Wraps
 from tensorlang.ir.simplify.forms import LIMITS, Form, Range
@@ -28,6 +28,7 @@ from tensorlang.ir.stmt import (
     If,
     Kernel,
     Launch,
+    Leaf,
     Let,
     LoopKind,
     MachineCommit,
@@ -39,8 +40,10 @@ from tensorlang.ir.stmt import (
     Store,
     ThreadReduce,
     View,
+    map_children,
     map_exprs,
     marks,
+    walk,
 )
 
 _EMPTY = Seq(())
@@ -64,10 +67,10 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
             return _for(scope, stmt)
         case Store():
             index = tuple([scope.value(i) for i in stmt.index])
-            return Store(stmt.buffer, index, scope.value(stmt.value), map_runs(stmt.runs, scope.value))
+            return Store(stmt.buffer, index, scope.value(stmt.value), _runs(scope, stmt.runs))
         case AtomicUpdate():
             index = tuple([scope.value(i) for i in stmt.index])
-            return replace(stmt, index=index, value=scope.value(stmt.value), runs=map_runs(stmt.runs, scope.value))
+            return replace(stmt, index=index, value=scope.value(stmt.value), runs=_runs(scope, stmt.runs))
         case Prefetch():
             return Prefetch(stmt.buffer, tuple([scope.value(i) for i in stmt.index]))
         case If():
@@ -82,11 +85,15 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
         case CallMachine():
             views = (View(v.buffer, tuple([scope.value(i) for i in v.index]), v.dims, v.steps) for v in stmt.views)
             accumulates = None if stmt.accumulates is None else scope.value(stmt.accumulates)
-            meaning, runs = _visit(scope, stmt.meaning) or _EMPTY, map_runs(stmt.runs, scope.value)
+            meaning, runs = _visit(scope, stmt.meaning) or _EMPTY, _runs(scope, stmt.runs)
             return CallMachine(stmt.code, tuple(views), meaning, accumulates, runs)
-        case AsyncCopy() | BoxCopy() | ThreadReduce() | Launch() | CallPython() | Mark():
-            return map_exprs(stmt, scope.value)
-        case Barrier() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():
+        case AsyncCopy() | BoxCopy() | CallPython() | Mark() | Barrier() | AsyncCommit() | AsyncWait():
+            done = map_exprs(stmt, scope.value)
+            assert isinstance(done, Leaf)
+            return replace(done, runs=_runs(scope, stmt.runs))
+        case MachineCommit() | MachineWait():
+            return replace(stmt, runs=_runs(scope, stmt.runs))
+        case ThreadReduce() | Launch():
             return map_exprs(stmt, scope.value)
         case Fail():
             return stmt
@@ -111,8 +118,7 @@ def _if(scope: Scope, stmt: If) -> Stmt | None:
         branch = stmt.then if condition.value else stmt.orelse
         left = marks(stmt.then) if stmt.is_guard and not condition.value else None
         return _seq(scope, Seq(tuple(part for part in (left, branch) if part is not None)))
-    # The instances in a guard are there whether it holds or not: nothing about them follows from it.
-    visit = _unassuming if stmt.is_guard else _branch
+    visit = _guarded if stmt.is_guard else _branch
     then = visit(scope, condition, True, stmt.then)
     orelse = None if stmt.orelse is None else visit(scope, condition, False, stmt.orelse)
     if then is None:
@@ -120,10 +126,28 @@ def _if(scope: Scope, stmt: If) -> Stmt | None:
     return If(condition, then, orelse, stmt.is_guard)
 
 
-def _unassuming(scope: Scope, condition: Expr, truth: bool, body: Stmt) -> Stmt | None:
-    """A statement whose test tells nothing."""
-    del condition, truth
-    return _visit(scope, body)
+def _guarded(scope: Scope, condition: Expr, truth: bool, body: Stmt) -> Stmt | None:
+    """What a guard is around: its instances are there whether it holds or not, which tells nothing about them."""
+    if any(isinstance(s, For) for s in walk(body)):
+        return _visit(scope, body)
+    before = scope.settled
+    settled = body if before else _settled(scope, body)
+    scope.settled = True
+    done = _branch(scope, condition, truth, settled)
+    scope.settled = before
+    return done
+
+
+def _settled(scope: Scope, stmt: Stmt) -> Stmt:
+    """A statement with the instances of its leaves as they are to be."""
+    if isinstance(stmt, Leaf):
+        return replace(stmt, runs=_runs(scope, stmt.runs))
+    return map_children(stmt, lambda s: _settled(scope, s))
+
+
+def _runs(scope: Scope, runs: Runs) -> Runs:
+    """The instances of a leaf."""
+    return runs if scope.settled else map_runs(runs, scope.value)
 
 
 def _branch(scope: Scope, condition: Expr, truth: bool, body: Stmt) -> Stmt | None:
