@@ -340,7 +340,7 @@ def test_what_other_programs_taught_counts_before_the_first_trial(tmp_path: Path
         teacher = RandomTuner(known)
         teacher.search(fake_measurer(seconds=_wide_rows_are_slow)[0], 40)
         records += teacher.records
-    learn_model(records).save(model)
+    learn_model(records, run_files=True).save(model)
 
     task = template_task(f"{path}:matmul", (24, 24, 12), "llvm -num-cores=1")
     assert task is not None
