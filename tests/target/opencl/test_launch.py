@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -286,11 +287,19 @@ def test_without_the_cache_programs_are_built_each_time() -> None:
     assert b.tolist() == [2, 2, 2]
 
 
-def test_code_that_the_driver_no_longer_takes_is_built_again(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorlang.target.opencl.launch.cached", lambda key, make: b"stale")
-    b = np.zeros(3, np.float32)
-    scale()(np.ones(3, np.float32), b)
-    assert b.tolist() == [2, 2, 2]
+def test_code_that_the_driver_no_longer_takes_is_built_again(
+    queue: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with config.override(cache_dir=tmp_path, log="cache"):
+        for stale in (True, False, False):
+            with monkeypatch.context() as patched:
+                if stale:
+                    patched.setattr(runtime, "binary", lambda program: b"stale")
+                b = np.zeros(3, np.float32)
+                scale()(np.ones(3, np.float32), b)
+                assert b.tolist() == [2, 2, 2]
+    told = [line.split()[1] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["makes", "cannot", "makes", "found"]
 
 
 def test_a_target_names_its_device(device: OpenclDevice, queue: Any) -> None:
