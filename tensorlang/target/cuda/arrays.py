@@ -13,7 +13,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, shown
 from tensorlang.nd import NDArray
-from tensorlang.runtime.arrays import as_array, protocol_errors
+from tensorlang.runtime.arrays import UnusableArray, as_array, protocol_errors
 from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray
 from tensorlang.target.cuda import runtime
 
@@ -61,7 +61,7 @@ def _by_protocol(value: Any) -> CheckedArray:
 def _from_torch(tensor: Any) -> Held:
     """A tensor's memory, with PyTorch's current stream; what CuPy lacks (bfloat16, float8) goes as its bits."""
     if tensor.requires_grad:
-        raise TypeError("it requires a gradient; pass tensor.detach()")
+        raise UnusableArray("it requires a gradient; pass tensor.detach()")
     torch = sys.modules["torch"]
     stream = foreign_stream(torch.cuda.current_stream(tensor.device).cuda_stream)
     held = dtypes.TABLE.get(str(tensor.dtype).removeprefix("torch."))
