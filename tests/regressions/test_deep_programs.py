@@ -95,10 +95,9 @@ def test_deep_bodies_run(body: Body, target: str) -> None:
     check(args, te.create_schedule(args[1].op), target)
 
 
-@pytest.mark.parametrize("target", ["llvm", "interpreter"])
-def test_five_thousand_integer_operations_wrap_as_they_should(target: str) -> None:
+def test_five_thousand_integer_operations_wrap_as_they_should() -> None:
     args = declared(lambda A, i: chain(A, i, 5000), "int32")
-    check(args, te.create_schedule(args[1].op), target)
+    check(args, te.create_schedule(args[1].op), "llvm")
 
 
 @pytest.mark.parametrize("body", [terms, choices])
