@@ -8,17 +8,13 @@ from tensorlang.ir.stmt import INDEX
 from tensorlang.ir.traverse import bounded
 
 
-@bounded
 def to_index(expr: Expr) -> Expr:
     """Return an integer index, or a condition, of the same value with its arithmetic of axes and sizes in int64.
 
     Arithmetic on what is read from memory may wrap and stays in its dtype.
     """
     if expr.dtype == "bool":
-        operands = expr.children()
-        if isinstance(expr, Load) or not all(c.dtype == "bool" or _fits_int64(c) for c in operands):
-            return expr
-        return expr.with_children(tuple(to_index(c) for c in operands))
+        return _condition(expr)
     if not _is_exact(expr):
         return cast(expr, INDEX)
     match expr:
@@ -27,6 +23,17 @@ def to_index(expr: Expr) -> Expr:
         case Var():
             return expr if expr.dtype == INDEX else Var(expr.name, INDEX)
     return cast(expr, INDEX) if any(isinstance(node, Load) for node in walk(expr)) else _arithmetic(expr)
+
+
+@bounded
+def _condition(expr: Expr) -> Expr:
+    """A condition over indices in int64; anything else as it is."""
+    operands = expr.children()
+    if expr.dtype != "bool" or isinstance(expr, Load):
+        return expr
+    if not all(c.dtype == "bool" or _fits_int64(c) for c in operands):
+        return expr
+    return expr.with_children(tuple([_condition(c) if c.dtype == "bool" else to_index(c) for c in operands]))
 
 
 @bounded

@@ -19,6 +19,7 @@ from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir import scalar
 from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.interpret_expr import Source, extent_text, text
+from tensorlang.ir.name_parts import name_parts, parts
 from tensorlang.ir.stmt import (
     Allocate,
     AtomicUpdate,
@@ -82,6 +83,7 @@ def run(
 
 def translate(kernel: Kernel) -> Interpreted:
     """Turn a kernel into a Python function."""
+    kernel = name_parts(kernel)
     source = Source()
     params = [source.buffer(p.name) for p in kernel.params]
     sizes = [source.variable(v) for v in kernel.sizes]
@@ -100,7 +102,14 @@ def evaluate(expr: Expr, values: Mapping[Var, Any]) -> Any:
     """The value of one expression without loads: a Python int or bool, or a NumPy float of its dtype."""
     source = Source()
     names = [source.variable(var, of_index=False) for var in values]
-    function = eval(f"lambda {', '.join(names)}: {text(source, expr)}", source.globals)
+    lets, whole = parts(expr)
+    lines: list[str] = []
+    for var, value in lets:
+        code = text(source, value)
+        lines.append(f" {source.variable(var, of_index=False)} = {code}")
+    lines.append(f" return {text(source, whole)}")
+    exec("\n".join([f"def function({', '.join(names)}):", *lines]), source.globals)
+    function = source.globals["function"]
     with np.errstate(all="ignore"):
         return function(*values.values())
 

@@ -13,17 +13,14 @@ from operator import is_
 from threading import get_ident
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
 
-DEEP = 40
-"""Trees of so many levels are left to calls that nest."""
+DEEP = 16
+"""Trees of so many levels are left to calls that nest, which meet a part as often as it is shared."""
 
 LONGEST = 100_000
 """So many operations an expression may have, those of shared parts counted wherever they stand."""
 
 DEEPEST = 6_000
 """So many levels an expression may have: what is cut into parts is as many statements, one inside the other."""
-
-_SHARED = 16
-"""A tree of so many levels may be met as often as it is shared: at most some ten thousand times."""
 
 
 class Tree(Protocol):
@@ -111,13 +108,16 @@ def excess(roots: Sequence[Tree]) -> str:
     levels = max((root.levels for root in roots), default=0)
     if levels <= 6:
         return ""
-    count = operations(roots)
-    if count > LONGEST:
-        shared = "those of a part that is used several times counted each time"
-        return f"{counted(count)} operations ({shared}), and at most {counted(LONGEST)} can be compiled"
-    if levels > DEEPEST:
-        return f"operations nested {counted(levels)} deep, and at most {counted(DEEPEST)} levels can be compiled"
-    return ""
+    deep = f"operations nested {counted(levels)} deep, and at most {counted(DEEPEST)} levels can be compiled"
+    return too_many(operations(roots)) or (deep if levels > DEEPEST else "")
+
+
+def too_many(count: int) -> str:
+    """So many operations in words, if they are more than can be compiled; empty if not."""
+    if count <= LONGEST:
+        return ""
+    shared = "those of a part that is used several times counted each time"
+    return f"{counted(count)} operations ({shared}), and at most {counted(LONGEST)} can be compiled"
 
 
 def same(a: Any, b: Any) -> bool:
@@ -132,7 +132,7 @@ def same(a: Any, b: Any) -> bool:
         left, right = x.children(), y.children()
         if len(left) != len(right):
             return False
-        if x.levels > _SHARED:  # pairs of shared nodes are compared once
+        if x.levels > DEEP:  # pairs of shared nodes are compared once
             if (id(x), id(y)) in met:
                 continue
             met.add((id(x), id(y)))
@@ -145,7 +145,7 @@ def rewrite(root: T, rule: Callable[[T], T | None]) -> T:
 
     In a tree of many levels the rule is asked once for a node that is shared.
     """
-    if root.levels > _SHARED:
+    if root.levels > DEEP:
         return _rewritten(root, rule)
     old = root.children()
     if old:
@@ -158,7 +158,7 @@ def rewrite(root: T, rule: Callable[[T], T | None]) -> T:
 
 def _rewritten(root: T, rule: Callable[[T], T | None]) -> T:
     made: dict[int, T] = {}
-    for node in children_first(root, lambda n: n.levels > _SHARED):
+    for node in children_first(root, lambda n: n.levels > DEEP):
         old = node.children()
         new = tuple([made[id(c)] if id(c) in made else rewrite(c, rule) for c in old])
         kept = node if all(map(is_, old, new)) else node.with_children(new)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tensorlang import config
+from tensorlang.ir.name_parts import name_parts
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify.statements import simplify_kernel
 from tensorlang.ir.stmt import Combiner, Kernel
@@ -35,7 +36,6 @@ from tensorlang.lowering.passes.first_products import first_products
 from tensorlang.lowering.passes.guard_tails import guard_tails
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
 from tensorlang.lowering.passes.interleave import interleave
-from tensorlang.lowering.passes.name_parts import name_parts
 from tensorlang.lowering.passes.peel_prologue import peel_prologue
 from tensorlang.lowering.passes.pragmas import unroll_as_asked
 from tensorlang.lowering.passes.unfuse import unfuse

@@ -60,7 +60,8 @@ def compute(
     (`varargs_names`, or i0, i1, ... for those of `*indices`). It returns an expression, one reduction, or a tuple of
     expressions for as many outputs of one shape. Returns the Tensor, or the tuple of Tensors.
 
-    Raises DefinitionError, naming the line, for a wrong rank, extent, name, dtype, variable or reduction.
+    Raises DefinitionError, naming the line, for a wrong rank, extent, name, dtype, variable or reduction, and for more
+    than 100,000 operations or 6,000 levels of them in one expression.
     """
     where, checked = caller(), check_tensor_name(name)
     extents = shape_of(shape, checked)

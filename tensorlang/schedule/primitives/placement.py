@@ -13,7 +13,7 @@ from tensorlang.schedule.check import acyclic, legal_places
 from tensorlang.schedule.members import host_of
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
-from tensorlang.schedule.rewrites.inline import inline_member, member_in_scope, within_bounds
+from tensorlang.schedule.rewrites.inline import check_growth, inline_member, member_in_scope, within_bounds
 from tensorlang.schedule.state import Attach, ScheduleState
 from tensorlang.te.operation import ComputeOp, Operation, buffers
 
@@ -283,6 +283,7 @@ def inline(reader: ComputeOp, op: ComputeOp, sizes: frozenset[str]) -> ComputeOp
     An index that is checked at run time must stay within the operation's axes: outside them a read that fails the
     check takes the place of the body.
     """
+    check_growth(reader, op)
     names = {b.name: k for k, b in enumerate(buffers(op))}
     checks = RuntimeChecks(reader, sizes)
 

@@ -22,14 +22,14 @@ from tensorlang.ir.stmt import (
     with_buffers,
 )
 from tensorlang.ir.stmt import walk as walk_stmt
-from tensorlang.ir.traverse import excess
+from tensorlang.ir.traverse import excess, operations, too_many
 from tensorlang.polyhedral.extract import unproven_among
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.members import member_of
 from tensorlang.schedule.order import LoopNode, Order
 from tensorlang.schedule.state import ScheduleState, Strand
-from tensorlang.te.operation import HybridOp, Member, Operation
+from tensorlang.te.operation import ComputeOp, HybridOp, Member, Operation, buffers
 
 
 def inline_member(state: ScheduleState, stage: str, name: str) -> ScheduleState:
@@ -63,11 +63,22 @@ def inline_member(state: ScheduleState, stage: str, name: str) -> ScheduleState:
 
 def within_bounds(reader: Operation, name: str, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """What a stage computes with another one inlined; BadArgument if that is more than can be compiled."""
-    wrong = excess(values)
+    _refuse(reader, name, excess(values))
+    return values
+
+
+def check_growth(reader: ComputeOp, op: ComputeOp) -> None:
+    """Refuse to inline what would be more than can be compiled, before it is made."""
+    names = {b.name for b in buffers(op)}
+    reads = sum(isinstance(n, Load) and n.buffer.name in names for body in reader.body for n in walk(body))
+    count = operations(reader.body) + reads * (max(operations([body]) for body in op.body) - 1)
+    _refuse(reader, op.name, too_many(count))
+
+
+def _refuse(reader: Operation, name: str, wrong: str) -> None:
     if wrong:
         why = f"{reader.name} with {name} inlined is made of {wrong}"
         raise BadArgument("", why, suggested=[f"s[{name!r}].compute_root()"])
-    return values
 
 
 def member_in_scope(state: ScheduleState, stage: str, name: str, scope: str) -> ScheduleState:

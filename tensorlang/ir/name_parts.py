@@ -90,6 +90,13 @@ def _below(path: _Path | None, expr: Expr, number: int, before: list[Expr]) -> _
     return path
 
 
+def parts(expr: Expr) -> tuple[list[tuple[Var, Expr]], Expr]:
+    """An expression over parts of itself, and these by name, in order."""
+    made = _Parts(iter(range(1 << 60)))
+    whole = made.whole(expr)
+    return made.lets, whole
+
+
 def name_parts(kernel: Kernel) -> Kernel:
     """Return the kernel with the deep expressions of its statements cut; bounds of loops stay as they are."""
     if all(e.levels <= MOST for e in stmt_exprs(kernel.body)):
