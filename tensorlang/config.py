@@ -98,7 +98,7 @@ SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
             ),
             Setting("dump", "", _optional_folder, "a folder", "write every stage of lowering there, numbered"),
             Setting("log", "", _topics, f"some of {', '.join(_TOPICS)}", "print what these parts do"),
-            Setting("check", "0", _switch, "0 or 1", "verify the loop IR after every pass, and the order of the loops"),
+            Setting("check", "0", _switch, "0 or 1", "verify the loop IR after every pass"),
             Setting("budget", "20000000", _count, "a whole number >= 1", "isl operations allowed to one analysis"),
             Setting("statements", "100000", _count, "a whole number >= 1", "statements of a kernel, unrolled ones too"),
             Setting(
