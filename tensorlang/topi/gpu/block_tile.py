@@ -103,7 +103,7 @@ def _parts(out: Stage, name: str, side: Side) -> _Parts:
 
 
 def _axis(out: Stage, name: str) -> Axis:
-    return out.schedule.state.axis(out.name, name)
+    return out.schedule.hand_out(out.name, name)
 
 
 def _bind_blocks(out: Stage, grid: Sequence[tuple[str, Sequence[Axis]]], together: int = 1) -> dict[str, Axis]:
