@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def soak_command(
     cores = workers or len(os.sched_getaffinity(0))
     try:
         plan = Plan(known(names), first, output, cores, seconds, cases, Bounds(limit, memory << 30))
+        signal.signal(signal.SIGINT, lambda *_: plan.stop.set())
         if not as_json:
             click.echo(f"from seed {first} on, {cores} worker{'s' * (cores > 1)}", err=True)
         with open_display(as_json) as watcher:

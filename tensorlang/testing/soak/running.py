@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Event
 from typing import cast
 
 from tensorlang.testing.soak import reproducers
@@ -23,7 +24,10 @@ _TICK = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run: functions of kinds by name, from one seed on, for a time or a number of cases of each kind."""
+    """What to run: functions of kinds by name, from one seed on, for a time or a number of cases of each kind.
+
+    Whoever sets `stop` ends it, within a second.
+    """
 
     kinds: dict[str, str]
     seed: int
@@ -32,6 +36,7 @@ class Plan:
     seconds: float | None = None
     cases: int | None = None
     bounds: Bounds = field(default_factory=Bounds)
+    stop: Event = field(default_factory=Event)
 
 
 @dataclass(slots=True)
@@ -64,7 +69,8 @@ def _loop(plan: Plan, workers: list[Worker], counts: Counts, watcher: Watcher) -
     turns = _Turns(plan, counts)
     until = time.monotonic() + plan.seconds if plan.seconds is not None else float("inf")
     while True:
-        over = time.monotonic() >= until
+        counts.stopped = plan.stop.is_set()
+        over = counts.stopped or time.monotonic() >= until
         for worker in workers:
             if worker.case is None and not over and (case := turns.next()) is not None:
                 worker.begin(case)

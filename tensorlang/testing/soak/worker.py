@@ -81,7 +81,11 @@ class Worker:
         self._stderr.write_bytes(b"")
         arguments = (other, self.functions, self.bounds.memory, str(self._stderr))
         self._process = _SPAWN.Process(target=serve, args=arguments, daemon=True)
-        self._process.start()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is for the parent, who ends it
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         other.close()
         self._earlier.clear()
         self._begun = time.monotonic()
@@ -151,7 +155,6 @@ class Worker:
 
 def serve(connection: Connection, functions: dict[str, str], memory: int, stderr: str) -> None:
     """Run cases until nobody sends any; errors of the process itself are written to a file."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who ends this process
     with Path(stderr).open("ab", buffering=0) as file:
         os.dup2(file.fileno(), 2)
         faulthandler.enable(file)
