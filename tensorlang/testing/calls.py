@@ -288,5 +288,6 @@ def tell(seed: int, first: int, count: int) -> None:
             outcomes[run_call(call)] += 1
         except CallFault as fault:
             outcomes["wrong"] += 1
-            print("fault", str(fault).replace("\n", "\\n"))
+            text = str(fault).replace("\n", "\\n")
+            print("fault", text.encode("ascii", "backslashreplace").decode())
     print("outcomes", ",".join(f"{what.replace(' ', '_')}={n}" for what, n in outcomes.items()), flush=True)
