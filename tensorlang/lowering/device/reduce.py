@@ -20,6 +20,7 @@ from tensorlang.ir.stmt import (
     Combiner,
     For,
     If,
+    Leaf,
     Let,
     LoopKind,
     Seq,
@@ -255,7 +256,7 @@ class Reduction:
         taking = tuple((t, self.extents[t] if own else path.reduced[t]) for t in THREADS if t in path.reduced)
         stmt = _guarded(within, stmt, path.own)
         for loop in reversed(path.deferred):
-            stmt = serial(loop, stmt)
+            stmt = serial(loop, _moved(stmt))
         tell = _may_skip(stmt, path, guards, elements)
         return _updated(stmt, Update(elements, combiner, guards, last, taking, tell, path.own))
 
@@ -301,6 +302,13 @@ def _updated(stmt: Stmt, update: Update) -> Stmt:
     for buffer in reversed([*parts, *totals, *((done, any_done) if update.tell else ())]):
         body = Allocate(buffer, body)
     return body
+
+
+def _moved(stmt: Stmt) -> Stmt:
+    """Updates of one element in another order than the schedule's: threads run some loops before others combine."""
+    if isinstance(stmt, Leaf):
+        return replace(stmt, runs=tuple(replace(run, moved=True) for run in stmt.runs))
+    return map_children(stmt, _moved)
 
 
 def _private(buffer: Buffer, word: str) -> Buffer:
