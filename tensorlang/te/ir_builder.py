@@ -11,6 +11,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Const, Expr, ExprLike, Load, Var, as_expr, cast
 from tensorlang.ir.index import to_index
 from tensorlang.ir.machine import lanes
+from tensorlang.ir.name_parts import MOST
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Let, LoopKind, Seq, Stmt, Store
 from tensorlang.location import caller
 from tensorlang.te.machine import evaluate
@@ -63,6 +64,9 @@ def checked_store(buffer: Buffer, index: tuple[Expr, ...], value: Any) -> Store:
     expr = as_expr(value, buffer.dtype if isinstance(value, bool | int | float) else None)
     if expr.dtype != buffer.dtype:
         text = f"{buffer.name} holds {buffer.dtype}, got {expr.dtype} {expr}; convert it with .astype"
+        raise DefinitionError(text, caller())
+    if expr.levels > MOST:
+        text = f"what is stored into {buffer.name} nests {expr.levels} levels of operations; name parts of it by ib.let"
         raise DefinitionError(text, caller())
     lanes(expr)
     return Store(buffer, index, expr)

@@ -170,6 +170,9 @@ REFUSED: dict[str, tuple[Callable[[], Tensor], Body, dict[str, Any], str]] = {
         {},
         r"uses strange: float32\[4\], none of its arrays",
     ),
+    "a sum of too many levels": (
+        doubled, lambda ins, outs: outs[0].vstore([0], sum([ins[0].vload([0])] * 70)), {}, r"nests 7. levels .* ib.let",
+    ),
     "outside": (doubled, lambda ins, outs: outs[0].vstore([5], 1.0), {}, r"uses 5 to 5 of dimension 0 of out"),
     "too many lanes": (
         doubled, lambda ins, outs: outs[0].vstore([0], ins[0].vload([0], "float32x8")), {}, "8 lanes from .0. of data",
