@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,9 +33,29 @@ def sources() -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
-def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is asked of a file: if it says what it is, the lines of its functions, and packages that it imports."""
+
+    documented: bool
+    functions: tuple[tuple[str, int], ...]
+    imported: frozenset[str]
+
+
+@cache
+def facts(path: Path) -> Facts:
+    """Of a file, whose tree is read once."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    functions, imported = [], set()
+    for node in ast.walk(module):
+        match node:
+            case ast.FunctionDef(name=name, lineno=first, end_lineno=int(last)):
+                functions.append((name, last - first + 1))
+            case ast.Import(names=names):
+                imported |= {alias.name.partition(".")[0] for alias in names}
+            case ast.ImportFrom(module=str(origin)):
+                imported.add(origin.partition(".")[0])
+    return Facts(not module.body or ast.get_docstring(module) is not None, tuple(functions), frozenset(imported))
 
 
 def test_files_stay_readable() -> None:
@@ -43,13 +65,12 @@ def test_files_stay_readable() -> None:
 
 
 def test_functions_stay_readable() -> None:
-    long = {}
-    for path in sources():
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-                length = node.end_lineno - node.lineno + 1
-                if length > LONGEST_FUNCTION:
-                    long[f"{path.relative_to(ROOT)}:{node.name}"] = length
+    long = {
+        f"{path.relative_to(ROOT)}:{name}": length
+        for path in sources()
+        for name, length in facts(path).functions
+        if length > LONGEST_FUNCTION
+    }
     assert long == {}
 
 
@@ -59,20 +80,12 @@ def test_names_say_what_is_inside() -> None:
 
 
 def test_modules_say_what_they_are() -> None:
-    modules = {path: parsed(path) for path in PACKAGE.rglob("*.py")}
-    assert [path for path, module in modules.items() if module.body and ast.get_docstring(module) is None] == []
+    assert [path for path in PACKAGE.rglob("*.py") if not facts(path).documented] == []
 
 
 @pytest.mark.parametrize("package", IMPORTERS)
 def test_one_file_imports_a_heavy_package(package: str) -> None:
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(parsed(path)):
-            match node:
-                case ast.Import(names=names) if any(a.name.partition(".")[0] == package for a in names):
-                    found.add(path.relative_to(PACKAGE).as_posix())
-                case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == package:
-                    found.add(path.relative_to(PACKAGE).as_posix())
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if package in facts(path).imported}
     assert found == IMPORTERS[package]
 
 
