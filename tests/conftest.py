@@ -6,7 +6,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -121,16 +121,10 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 @pytest.fixture(scope="session", autouse=True)
 def workers(environment: None) -> Iterator[None]:
     """Fork the workers of tuners from one process."""
-    from tests import forked_workers
+    from tests.forked_workers import forked
 
-    if sys.platform != "linux":
+    with forked() if sys.platform == "linux" else nullcontext():
         yield
-        return
-    spawner = forked_workers.Spawner()
-    with pytest.MonkeyPatch.context() as patch:
-        forked_workers.install(patch, spawner)
-        yield
-    spawner.close()
 
 
 @pytest.fixture

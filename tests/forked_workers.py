@@ -9,40 +9,40 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import runpy
 import selectors
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from tensorlang.autotune.measuring import pool, worker
 from tensorlang.target import detect
 
 _ROOT = str(Path(__file__).parents[1])
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
-_FEW_THREADS = "1"  # of the libraries that a spawner has loaded
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""What libraries look at when they are loaded."""
+RUN, COMMAND = ([sys.executable, "-m", "tests.forked_workers", what] for what in ("run", "command"))
+"""Before a script, and before the words behind `tensorlang`: processes that fork their workers."""
 _lock = threading.Lock()
 SMALL_CACHES = (32 << 10, 1 << 20, 8 << 20)
 """To measure bandwidths, and to flush, takes seconds where the last cache holds half a gigabyte."""
 
 
 class Spawner:
-    """A process that forks workers."""
+    """A process that forks workers, whose libraries have so many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: str) -> None:
         self._connection, theirs = socket.socketpair()
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), _FEW_THREADS)
-        environment = {**os.environ, **threads, "PYTHONPATH": _ROOT}
+        environment = {**os.environ, **dict.fromkeys(_THREADS, threads), "PYTHONPATH": _ROOT}
         with theirs:
-            command = [sys.executable, "-m", "tests.forked_workers", str(theirs.fileno())]
+            command = [sys.executable, "-m", "tests.forked_workers", "serve", str(theirs.fileno())]
             nothing = subprocess.DEVNULL
             self._process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env=environment, stdin=nothing, stdout=nothing, stderr=nothing
@@ -114,16 +114,59 @@ class Forked:
         self.send_signal(9)
 
 
-def install(patch: pytest.MonkeyPatch, spawner: Spawner) -> None:
-    """Let pools fork their workers, but for those whose libraries are to have several threads."""
+class Spawners:
+    """What pools take of `subprocess`: processes, which are forked by a spawner for each number of threads."""
 
-    def start(command: list[str], *, pass_fds: Sequence[int], env: Mapping[str, str], **options: Any) -> Any:
-        if env.get("OPENBLAS_NUM_THREADS", _FEW_THREADS) != _FEW_THREADS:
-            return subprocess.Popen(command, pass_fds=pass_fds, env=env, **options)
-        return spawner.start(command[3:], env)
+    TimeoutExpired = subprocess.TimeoutExpired
+    DEVNULL = subprocess.DEVNULL
 
-    timeout, nothing = subprocess.TimeoutExpired, subprocess.DEVNULL
-    patch.setattr(pool, "subprocess", SimpleNamespace(Popen=start, TimeoutExpired=timeout, DEVNULL=nothing))
+    def __init__(self) -> None:
+        self._spawners: dict[str, Spawner] = {}
+
+    def Popen(self, command: Sequence[str], *, pass_fds: object, env: Mapping[str, str], **streams: object) -> Forked:
+        """Start a worker."""
+        threads = env.get(_THREADS[0], "1")
+        with _lock:
+            if threads not in self._spawners:
+                self._spawners[threads] = Spawner(threads)
+        return self._spawners[threads].start(command[3:], env)
+
+    def close(self) -> None:
+        """End the spawners."""
+        for spawner in self._spawners.values():
+            spawner.close()
+
+
+@contextmanager
+def forked() -> Iterator[None]:
+    """Let pools fork their workers."""
+    spawners, before = Spawners(), getattr(pool, "subprocess")  # noqa: B009
+    setattr(pool, "subprocess", spawners)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(pool, "subprocess", before)  # noqa: B010
+        spawners.close()
+
+
+def run(script: str) -> None:
+    """Run a script as `python script` does, but that its workers are forked, and those of its command lines."""
+    sys.argv, sys.path[0] = [script], str(Path(script).parent)
+    original: Callable[..., Any] = subprocess.run
+
+    def started(command: list[str], **options: Any) -> Any:
+        return original([*COMMAND, *command[3:]] if command[1:3] == ["-m", "tensorlang"] else command, **options)
+
+    setattr(subprocess, "run", started)  # noqa: B010
+    with forked():
+        runpy.run_path(script, run_name="__main__")
+
+
+def command(words: list[str]) -> None:
+    """Run the command line with forked workers."""
+    sys.argv = ["tensorlang", *words]
+    with forked():
+        runpy.run_module("tensorlang", run_name="__main__", alter_sys=True)
 
 
 def serve(connection: socket.socket, path: Sequence[str]) -> None:
@@ -176,4 +219,10 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    match sys.argv[1:]:
+        case ["serve", descriptor]:
+            main(int(descriptor))
+        case ["run", script]:
+            run(script)
+        case ["command", *words]:
+            command(words)

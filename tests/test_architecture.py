@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -38,9 +39,29 @@ def sources() -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
-def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is asked of a file: if it says what it is, the lines of its functions, and packages that it imports."""
+
+    documented: bool
+    functions: tuple[tuple[str, int], ...]
+    imported: frozenset[str]
+
+
+@cache
+def facts(path: Path) -> Facts:
+    """Of a file, whose tree is read once."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    functions, imported = [], set()
+    for node in ast.walk(module):
+        match node:
+            case ast.FunctionDef(name=name, lineno=first, end_lineno=int(last)):
+                functions.append((name, last - first + 1))
+            case ast.Import(names=names):
+                imported |= {alias.name.partition(".")[0] for alias in names}
+            case ast.ImportFrom(module=str(origin)):
+                imported.add(origin.partition(".")[0])
+    return Facts(not module.body or ast.get_docstring(module) is not None, tuple(functions), frozenset(imported))
 
 
 def test_files_stay_readable() -> None:
@@ -50,13 +71,12 @@ def test_files_stay_readable() -> None:
 
 
 def test_functions_stay_readable() -> None:
-    long = {}
-    for path in sources():
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-                length = node.end_lineno - node.lineno + 1
-                if length > LONGEST_FUNCTION:
-                    long[f"{path.relative_to(ROOT)}:{node.name}"] = length
+    long = {
+        f"{path.relative_to(ROOT)}:{name}": length
+        for path in sources()
+        for name, length in facts(path).functions
+        if length > LONGEST_FUNCTION
+    }
     assert long == {}
 
 
@@ -66,31 +86,13 @@ def test_names_say_what_is_inside() -> None:
 
 
 def test_modules_say_what_they_are() -> None:
-    modules = {path: parsed(path) for path in PACKAGE.rglob("*.py")}
-    assert [path for path, module in modules.items() if module.body and ast.get_docstring(module) is None] == []
-
-
-@cache
-def importers() -> Mapping[str, frozenset[str]]:
-    """The files of the package that import a package, by its name."""
-    found: dict[str, set[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(parsed(path)):
-            match node:
-                case ast.Import(names=names):
-                    modules = [alias.name for alias in names]
-                case ast.ImportFrom(module=str(module)):
-                    modules = [module]
-                case _:
-                    continue
-            for module in modules:
-                found.setdefault(module.partition(".")[0], set()).add(path.relative_to(PACKAGE).as_posix())
-    return {package: frozenset(files) for package, files in found.items()}
+    assert [path for path in PACKAGE.rglob("*.py") if not facts(path).documented] == []
 
 
 @pytest.mark.parametrize("package", IMPORTERS)
 def test_one_file_imports_a_heavy_package(package: str) -> None:
-    assert importers()[package] == IMPORTERS[package]
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if package in facts(path).imported}
+    assert found == IMPORTERS[package]
 
 
 def test_every_room_is_on_a_floor() -> None:

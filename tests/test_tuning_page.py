@@ -6,13 +6,13 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
 
 from tensorlang.cli.main import tensorlang
+from tests.forked_workers import RUN
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
@@ -33,8 +33,9 @@ def commands() -> list[str]:
 def test_the_programs_run(tmp_path: Path) -> None:
     program, count = re.subn(r"(trials?)=\d+", rf"\1={FEW}", "\n".join(blocks("python")))
     assert count == 5
+    (script := tmp_path / "page.py").write_text(program, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [*RUN, str(script)],
         check=False,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TENSORLANG_STORE": str(tmp_path / "store")},

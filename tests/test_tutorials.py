@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_workers import RUN
+
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 
@@ -117,6 +119,9 @@ SHOWN = {
 }
 """What a tutorial must print, besides coming to its end."""
 
+TUNING = ("02_autotune_matmul", "06_templates", "07_template_free")
+"""Those with many workers, each of which would take a second to begin."""
+
 DRAWN = {"04_time_tiling": "time_tiling.svg"}
 """The picture that a tutorial draws, as docs/images shows it."""
 
@@ -124,7 +129,7 @@ DRAWN = {"04_time_tiling": "time_tiling.svg"}
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
 def test_runs(tutorial: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(tutorial)],
+        [*(RUN if tutorial.stem in TUNING else [sys.executable]), str(tutorial)],
         check=False,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},

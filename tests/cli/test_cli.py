@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 from tensorlang.autotune import LogWriter, read_log
 from tensorlang.cli.main import main
+from tests.forked_workers import COMMAND
 
 OPERATORS = Path(__file__).parents[1] / "autotune" / "operators.py"
 MATMUL = ["matmul", "--shape", "24,40,16", "--threads", "1"]
@@ -227,10 +229,9 @@ def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
 
 
-def _start(log: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tensorlang", "tune", *MATMUL, "--trials", "500", "--log", str(log)]
+def _start(log: Path, command: Sequence[str] = (sys.executable, "-m", "tensorlang")) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command,
+        [*command, "tune", *MATMUL, "--trials", "500", "--log", str(log)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -249,7 +250,7 @@ def _wait_for_records(log: Path, count: int) -> None:
 @pytest.mark.usefixtures("own_caches")
 def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with _start(log) as process:
+    with _start(log, COMMAND) as process:
         _wait_for_records(log, 4)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)

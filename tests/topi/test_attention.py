@@ -37,6 +37,7 @@ def check(outer: tuple[int, ...], n: int, m: int, depth: int, width: int, is_cau
     close(made, attention_reference(q[1], k[1], v[1], is_causal)[0])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("tokens", [128, 1024])
 def test_named_shapes(tokens: int, is_causal: bool) -> None:
@@ -82,6 +83,7 @@ def test_what_is_declared_for_tensor_cores_runs_on_a_cpu(is_causal: bool) -> Non
     close(run(out, q, k, v), exact(q, k, v, is_causal))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("n", "m"), [(40, 2176), (33, 2500)])
 def test_long_rows_are_taken_in_blocks(n: int, m: int, is_causal: bool) -> None:

@@ -53,6 +53,7 @@ def check(
     np.testing.assert_array_equal(made, exact(x.T if transpose_a else x, y.T if transpose_b else y))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("dtype", "weight"), PAIRS)
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])

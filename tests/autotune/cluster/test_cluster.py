@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -171,4 +172,8 @@ def test_no_process_is_left(address: str, first: psutil.Process, task: Task) -> 
 
 
 def _children(nanny: psutil.Process) -> list[psutil.Process]:
-    return [p for p in nanny.children(recursive=True) if "measuring.worker" in " ".join(p.cmdline())]
+    found = []
+    for process in nanny.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it may end at any time
+            found += [process] if "measuring.worker" in " ".join(process.cmdline()) else []
+    return found

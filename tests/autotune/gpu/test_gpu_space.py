@@ -112,7 +112,7 @@ def test_candidates_compute_what_the_program_says(program: str) -> None:
     task = task_of(program, "interpreter")
     gpu = task_of(program, "cuda -arch=sm_80")
     for number, sketch in enumerate(_ruled(gpu)):
-        for decisions in drawn(sketch, 2, 100 + number):
+        for decisions in drawn(sketch, draws(1, 2), 100 + number):
             assert wrong(program, task, scheduled(gpu, sketch, decisions), "interpreter") == "", decisions
 
 

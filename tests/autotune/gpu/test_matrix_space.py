@@ -21,6 +21,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.testing import check_schedule
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tests.target.cuda.compiled import needs_nvrtc
+from tests.thoroughness import draws
 
 from .programs import drawn, scheduled
 
@@ -63,7 +64,7 @@ def test_candidates_are_legal_within_the_limits_and_right(case: str) -> None:
     sketch = sketch_of(case, task)
     limits = task.target.gpu
     assert limits is not None
-    candidates = drawn(sketch, 2, 0)
+    candidates = drawn(sketch, draws(1, 2), 0)
     assert candidates
     for decisions in candidates:
         made = scheduled(task, sketch, decisions)

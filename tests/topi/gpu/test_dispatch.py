@@ -45,6 +45,7 @@ PROGRAMS: dict[str, Callable[[], list[Tensor]]] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(target: str, name: str) -> None:
@@ -59,6 +60,7 @@ def test_programs(target: str, name: str) -> None:
         close(array, values[names[id(output.op)]])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("threads", [16, 100])
 @pytest.mark.parametrize("name", ["softmax", "transpose", "relu", "sum"])
 def test_blocks_are_as_small_as_the_target_wants(name: str, threads: int) -> None:

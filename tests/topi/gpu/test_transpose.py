@@ -21,6 +21,7 @@ CASES = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("shape", "axes", "dtype"), CASES)
 def test_orders(target: str, shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> None:
