@@ -132,7 +132,7 @@ def names_tested(module: ast.Module) -> set[str]:
 def test_targets_are_asked_what_they_can_do() -> None:
     """Outside of a kind's own room nobody asks for its name, nor for that of an architecture (`target.can` instead)."""
     tested = {
-        path.relative_to(PACKAGE).as_posix(): names_tested(parsed(path))
+        path.relative_to(PACKAGE).as_posix(): names_tested(ast.parse(path.read_text(encoding="utf-8")))
         for path in PACKAGE.rglob("*.py")
         if not path.relative_to(PACKAGE).as_posix().startswith(ROOMS)
     }

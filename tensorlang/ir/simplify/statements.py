@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.ir.instance import Runs, map_runs
+from tensorlang.ir.marks import marks
 from tensorlang.ir.simplify.conditions import negated
 from tensorlang.ir.simplify.division import Wraps
 from tensorlang.ir.simplify.forms import LIMITS, Form, Range
@@ -42,7 +43,6 @@ from tensorlang.ir.stmt import (
     View,
     map_children,
     map_exprs,
-    marks,
     walk,
 )
 
