@@ -13,7 +13,6 @@ from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.names import lookup
 from tensorlang.runtime.device_memory import DeviceMemory, device_memory
-from tensorlang.target.kinds import KINDS, capabilities
 
 _ALIGNMENT = 64
 _CPU = "cpu"
@@ -46,6 +45,8 @@ def device(dev_type: str, dev_id: int = 0) -> Device:
     OpenCL devices are numbered GPUs first. Raises TargetError for another kind; whether the machine has the device is
     `.exist`.
     """
+    from tensorlang.target.kinds import KINDS, capabilities  # declares intrinsics, which te alone does not need
+
     kind = str(dev_type).split()[0] if str(dev_type).split() else ""
     if kind not in (_CPU, *KINDS):
         raise TargetError(f"unknown device {dev_type!r}; known: {', '.join((_CPU, *KINDS))}")

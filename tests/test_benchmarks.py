@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -89,7 +90,7 @@ def test_patterns() -> None:
 )
 def test_limits(name: str, binds: str) -> None:
     workload = next(w for w in WORKLOADS if w.name == name)
-    target = Target("llvm -mcpu=znver4")
+    target = replace(Target("llvm -mcpu=znver4"), caches=(32 << 10, 1 << 20, 32 << 20))
     found = limit(workload, RATES, Machine(target, 1))
     assert found.binds == binds
     if binds == "compute":

@@ -59,7 +59,7 @@ SHOWN = {
         "\nblocks in parallel ",
         "\ntopi.schedule ",
         "% of the peak\n",
-        "s['C'].compute_at(s['relu'], 'j_i_o')",
+        "s['C'].compute_at(s['relu'], 'j_",
     ),
     "07_template_free": (
         "4 trials, failures: none",

@@ -89,11 +89,12 @@ print(command("tune", *words, "--trials", TRIALS + 2, "--log", LOG).splitlines()
 # ## A log is text
 #
 # `tensorlang log` shows, merges, splits, compares and verifies logs. Exported as Python, a record is a function that
-# schedules: it can be read, kept with your sources, and changed by hand; every step of it is proven like yours.
+# schedules: it can be read, kept with your sources, and changed by hand; every step of it is proven like yours. The log
+# names the file of the operator, which is run only where you ask for it: `--run-files`.
 
 # %%
-print(command("log", "validate", LOG).splitlines()[-1])
-command("log", "export", LOG, "--format", "python", "-o", "schedules.py")
+print(command("log", "validate", LOG, "--run-files").splitlines()[-1])
+command("log", "export", LOG, "--format", "python", "--run-files", "-o", "schedules.py")
 schedules: Any = __import__("schedules")
 by_hand = te.create_schedule(label.op)
 schedules.nearest_256_64_32(by_hand)

@@ -306,7 +306,7 @@ class Schedule:
                 if not (isinstance(step, p.Strict) and self._state.strict):  # created as the trace demands
                     self.advance(step, check == "every")
             if check != "every":
-                verify(self._state)
+                self.require_legal("s.replay(...)")
 
     def advance(self, step: Primitive, check: bool) -> Outputs:
         """Apply one step, proving the result only if `check` (a caller that skips it must `verify` later)."""
