@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tensorlang.ir.affine import Affine, add, affine, is_constant, scale
-from tensorlang.ir.expr import Binary, Expr
+from tensorlang.ir.expr import Binary, Expr, same, variables
 from tensorlang.lowering.device.arrays import used, written
 from tensorlang.lowering.reversed_pairs import are_reversed
 from tensorlang.lowering.runs import Run, is_branch
+from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.statement import Scop, Statement
 
+_MOST = 2_000_000
+"""Operations of isl for a pair; what takes more is left to the tests."""
 _STEP = "a later iteration"
 """How much later the second of two iterations of a loop is, at least 1."""
 
@@ -50,6 +53,16 @@ class _Placed:
                     rest = scale(add(form, {name: factor}, -1), -factor)
                     found[name][0 if factor > 0 else 1].append(rest)
         return found
+
+    def value(self, entry: int) -> Expr | None:
+        """What an entry of the time is; None for a number."""
+        part = self.statement.time[entry]
+        return self.run.values[self.statement.loops.index(part)] if isinstance(part, str) else None
+
+    def loops_of(self, entry: int) -> set[str]:
+        """The loops that an entry of the time is made of."""
+        value = self.value(entry)
+        return set() if value is None else variables(value)
 
     def is_free(self, entry: int) -> bool:
         """Whether an entry of the time proves no order."""
@@ -134,8 +147,8 @@ def _may_run_at_once(placed: _Placed) -> bool:
     run, statement = placed.run, placed.statement
     for name in run.loops:
         if name in run.unordered or name in run.lanes:
-            for part, form in zip(statement.time, placed.when, strict=True):
-                if form is None or name in form:
+            for entry, part in enumerate(statement.time):
+                if name in placed.loops_of(entry):
                     if part not in placed.scop.unordered and not (name in run.lanes and part in statement.lanes):
                         return False
                     break
@@ -168,10 +181,17 @@ class _Pair:
         """How far apart the two are in an entry of their times."""
         a, b = self.first.when[entry], self.then.when[entry]
         if a is None or b is None:
-            return None
+            return {} if a is b and self._is_same(entry) else None
         if a == b and self.common.issuperset(name for name in a if name):
             return {}
         return add(self.renamed(b, True), self.renamed(a, False), -1)
+
+    def _is_same(self, entry: int) -> bool:
+        """Whether an entry that no sum tells is the same in both, made of common loops and sizes."""
+        one, other = self.first.value(entry), self.then.value(entry)
+        if one is None or other is None or not same(one, other):
+            return False
+        return variables(one) & {*self.first.run.loops, *self.then.run.loops} <= self.common
 
     def is_impossible(self) -> bool:
         """Whether no iterations of the loops around both have the two runs."""
@@ -182,7 +202,9 @@ class _Pair:
 
     def is_reversed(self) -> bool:
         """Whether some instances are reversed: exact, and dear."""
-        return are_reversed(self.first.run, self.then.run, self.common, self.stepped, self.first.scop)
+        runs = self.first.run, self.then.run
+        found = isl.attempt(_MOST, lambda: are_reversed(*runs, self.common, self.stepped, self.first.scop))
+        return found is True
 
     def _apart(self, low: _Placed, high: _Placed, name: str, distance: int) -> bool:
         """Whether a loop that is at least as one run has it is not so much less than the other has it at most."""
