@@ -39,6 +39,8 @@ def parse_index(text: str, lookup: Callable[[str], Expr]) -> Expr:
     """Read an index expression back; BadArgument when the text is anything else, or too long for one."""
     try:
         return _convert(_tree(text), lookup)
+    except BadArgument:
+        raise  # what a name that is looked up is refused for
     except _FAULTS as error:
         raise BadArgument("", f"cannot read the index expression {shown(text)}: {_reason(error)}") from None
 
@@ -72,6 +74,8 @@ def parse_condition(text: str, lookup: Callable[[str], Expr]) -> Expr:
     """Read a condition back, comparisons of index expressions joined by and, or, not; BadArgument for anything else."""
     try:
         return _condition(_tree(text), lookup)
+    except BadArgument:
+        raise  # what a name that is looked up is refused for
     except _FAULTS as error:
         raise BadArgument("", f"cannot read the condition {shown(text)}: {_reason(error)}") from None
 
