@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import TracebackType
@@ -42,11 +42,10 @@ class GpuLimits:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> GpuLimits:
-        """Restore limits from JSON values."""
+        """Restore limits from JSON values; TypeError names a value that is none."""
         if not isinstance(data, Mapping):
             raise TypeError(f"the limits of a GPU are an object, got {data!r}")
-        values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in data.items()}
-        return GpuLimits(**values)
+        return GpuLimits(**_values(GpuLimits, data))
 
 
 class TargetKind(str):
@@ -158,12 +157,36 @@ class Target:
         if "kind" not in data or not known >= set(data):
             wrong = ", ".join(sorted(set(data) - known)) or "kind is missing"
             raise RecordError(f"not a target record ({wrong}); its fields are {', '.join(sorted(known))}")
+        gpu = data.get("gpu")
         try:
-            gpu = data.get("gpu")
-            caches = tuple(data.get("caches", ()))
-            return Target(**{**data, "caches": caches, "gpu": None if gpu is None else GpuLimits.from_json(gpu)})
+            limits = None if gpu is None else GpuLimits.from_json(gpu)
+            return Target(**_values(Target, {name: value for name, value in data.items() if name != "gpu"}), gpu=limits)
         except TypeError as error:
             raise RecordError(f"malformed target record: {error}") from error
+
+
+_PLAIN: dict[str, Callable[[Any], bool]] = {
+    "TargetKind | str": lambda value: isinstance(value, str),
+    "str": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: type(value) is int and value >= 0,
+    "tuple[int, ...]": lambda value: _is_row(value, None),
+    "tuple[int, int, int]": lambda value: _is_row(value, 3),
+}
+"""What JSON has for a field, by its annotation."""
+
+
+def _is_row(value: Any, length: int | None) -> bool:
+    return isinstance(value, list | tuple) and length in (None, len(value)) and all(map(_PLAIN["int"], value))
+
+
+def _values(kind: type[Target | GpuLimits], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of fields, from JSON; TypeError where one is not of its field's type."""
+    annotations = {f.name: str(f.type) for f in fields(kind)}
+    for name, value in data.items():
+        if name not in annotations or not _PLAIN[annotations[name]](value):
+            raise TypeError(f"{name} = {value!r}, wanted {annotations.get(name, 'no such field')}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
 
 
 _in_use: ContextVar[tuple[Target, ...]] = ContextVar("tensorlang_target", default=())

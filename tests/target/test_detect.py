@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,10 @@ def test_wrong_records_are_refused() -> None:
         Spec.from_json({"kind": "llvm", "speed": 3})
     with pytest.raises(RecordError, match="kind is missing"):
         Spec.from_json({"cpu": "haswell"})
-    for wrong in ({"gpu": 3}, {"gpu": {"speed": 3}}, {"caches": 1}):
+    numbers: list[dict[str, Any]] = [{"cpu": 7}, {"cores": "2"}, {"cores": True}, {"cores": -1}, {"caches": [1, "2"]}]
+    limits: list[dict[str, Any]] = [{"gpu": {"warp": 1.5}}, {"gpu": {"block": [1, 2]}}, {"gpu": {"bulk_copies": 1}}]
+    others: list[dict[str, Any]] = [{"gpu": 3}, {"gpu": {"speed": 3}}, {"caches": 1}, {"features": None}]
+    for wrong in (*others, *numbers, *limits):
         with pytest.raises(RecordError, match="malformed target record"):
             Spec.from_json({"kind": "llvm", **wrong})
 
