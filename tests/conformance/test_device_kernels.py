@@ -85,6 +85,21 @@ def block_sum(dtype: str) -> Case:
     return reduced_by_threads(row_sum(5, 50, dtype), "B", 16)
 
 
+def copies_while_reducing() -> Case:
+    """Threads that reduce, each of which copies what it reads inside the loops that they run on their own."""
+    A, B = te.placeholder((3, 5), name="A"), te.placeholder((8,), name="B")
+    k, m = te.reduce_axis((0, 3), name="k"), te.reduce_axis((0, 8), name="m")
+    T = te.compute((4, 5), lambda i, j: te.sum(A[k, j] * B[m] + i, axis=[k, m]), name="T")
+    s = te.create_schedule(T.op)
+    outer, inner = s[T].split("m", factor=2)
+    s[T].reorder("i", "k", outer, inner, "j")
+    s[T].bind("i", BLOCK_X)
+    s[T].bind(outer, THREAD_X)
+    copy = s.cache_read(B, "local", [T])
+    s[copy].compute_at(s[T], inner)
+    return Case(s, [A, B, T])
+
+
 def rows(case: Case, name: str) -> Case:
     """A reduction whose rows are threads."""
     s, args = case
@@ -138,6 +153,7 @@ CASES: dict[str, Callable[[], Case]] = {
     **{f"block sum {d}": partial(block_sum, d) for d in ("float16", "float32", "float64", "int32", "uint8")},
     "block argmax": lambda: reduced_by_threads(argmax(6, 29), "T", 8),
     "block sum of odd threads": lambda: reduced_by_threads(row_sum(5, 40), "B", 12),
+    "copies of threads that reduce": copies_while_reducing,
     "scratch of a thread": with_scratch,
     "two kernels": two_kernels,
     "vectors": vectors,

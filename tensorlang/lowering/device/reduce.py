@@ -27,6 +27,7 @@ from tensorlang.ir.stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    children,
     map_children,
     map_exprs,
     walk,
@@ -172,10 +173,19 @@ class Reduction:
                 case _:
                     return False
         targets = set(self._targets(stmt))
-        if not targets or not written(stmt) <= targets | local_arrays(stmt).keys():
+        if not self._only_updates(stmt) or not written(stmt) <= targets | local_arrays(stmt).keys():
             return False
         own = {s.var.name for s in walk(stmt) if isinstance(s, Let)} | {name}
         return not any(variables(i) & own for b, index in accesses(stmt) if b.name in targets for i in index)
+
+    def _only_updates(self, stmt: Stmt) -> bool:
+        """Whether nothing stands between updates of one element each, which would run once where they run again."""
+        if self._elements(stmt) is not None:
+            return True
+        match stmt:
+            case For() | If() | Let() | Seq() | Allocate():
+                return all(map(self._only_updates, children(stmt)))
+        return False
 
     def _thread_loop(self, loop: For, path: _Path) -> Stmt:
         bound = thread_loop(loop, path.ranges)
