@@ -147,6 +147,11 @@ class StageState:
         """The relations of all statements, those that several share once."""
         return tuple({id(r): r for s in self.strands.values() for r in s.relations}.values())
 
+    @property
+    def updates_atomically(self) -> bool:
+        """Whether updates of one element may meet: an intrinsic updates its tile with ordinary stores."""
+        return self.atomic and self.tensorized is None
+
     def kind(self, axis: str) -> LoopKind:
         """How the iterations of a leaf run."""
         found = self.annotations.get(axis)

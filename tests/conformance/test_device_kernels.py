@@ -100,6 +100,19 @@ def copies_while_reducing() -> Case:
     return Case(s, [A, B, T])
 
 
+def updated_atomically() -> Case:
+    """A sum whose updates meet in blocks and in threads, none of which may store it otherwise."""
+    s, args = row_sum(3, 24, "int32")
+    s["B"].atomic()
+    outer, inner = s["B"].split("k", factor=12)
+    most, least = s["B"].split(inner, factor=3)
+    s["B"].reorder(outer, most, least, "i")
+    s["B"].bind(outer, BLOCK_X)
+    s["B"].bind(most, THREAD_X)
+    s["B"].parallel(least)
+    return Case(s, args)
+
+
 def rows(case: Case, name: str) -> Case:
     """A reduction whose rows are threads."""
     s, args = case
@@ -154,6 +167,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "block argmax": lambda: reduced_by_threads(argmax(6, 29), "T", 8),
     "block sum of odd threads": lambda: reduced_by_threads(row_sum(5, 40), "B", 12),
     "copies of threads that reduce": copies_while_reducing,
+    "atomic updates of blocks and threads": updated_atomically,
     "scratch of a thread": with_scratch,
     "two kernels": two_kernels,
     "vectors": vectors,

@@ -104,8 +104,7 @@ class Assembly:
             )
         unordered = frozenset(n for n, p in loops.items() if p.kind in (LoopKind.PARALLEL, LoopKind.BOUND))
         arrays, declared = tuple(self._arrays()), tuple(self._declared())
-        # An intrinsic updates its tile with ordinary stores.
-        atomic = frozenset(s.name for s in self.state.stages.values() if s.atomic and s.tensorized is None)
+        atomic = frozenset(s.name for s in self.state.stages.values() if s.updates_atomically)
         folds = tuple(self.folds)
         return Scop(tuple(done), arrays, self.state.sizes, unordered, declared, folds, atomic, self.gathered)
 

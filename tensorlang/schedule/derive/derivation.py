@@ -385,7 +385,8 @@ class _Derivation:
         kind, thread = (note.kind, note.thread) if note else (LoopKind.SERIAL, "")
         peel = point_loops(stage, axis, known)
         pragmas = tuple((word, value) for word, value in stage.pragmas.get(axis, ()) if word in ASKED)
-        if is_thread(thread) and self.state.axis_kinds(stage.name)[axis] is AxisKind.REDUCE:
+        shared = is_thread(thread) and self.state.axis_kinds(stage.name)[axis] is AxisKind.REDUCE
+        if shared and not stage.updates_atomically:
             pragmas = (*pragmas, (THREAD_REDUCE, 1))
         return LoopPlan(f"{stage.name}.{axis}{suffix}", axis, known[axis], kind, thread, peel, pragmas)
 
