@@ -97,7 +97,7 @@ def copies_while_reducing() -> Case:
     s[T].bind(outer, THREAD_X)
     copy = s.cache_read(B, "local", [T])
     s[copy].compute_at(s[T], inner)
-    return Case(s, [A, B, T])
+    return Case(s, (A, B, T))
 
 
 def updated_atomically() -> Case:

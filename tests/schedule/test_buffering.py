@@ -230,3 +230,20 @@ def test_alignment_that_no_padding_reaches() -> None:
         s[b].storage_align("i", 4, 1)
     with pytest.raises(BadArgument, match="C is an output"):
         s[c].storage_align("i", 4, 0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_tiles_ahead_need_a_loop_that_threads_do_not_share(late: bool) -> None:
+    A = te.placeholder((12,), name="A")
+    B = te.compute((12,), lambda i: A[i] * 2, name="B")
+    C = te.compute((12,), lambda i: B[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    outer, inner = s[C].split("i", factor=4)
+    s[C].bind(outer, "blockIdx.x")
+    s[B].compute_at(s[C], inner)
+    if late:
+        s[B].pipeline(4)
+    else:
+        s[C].bind(inner, "threadIdx.x")
+    with pytest.raises(BadArgument, match=r"i_i of C is bound to threadIdx\.x"):
+        s[C].bind(inner, "threadIdx.x") if late else s[B].pipeline(4)

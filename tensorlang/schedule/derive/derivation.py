@@ -174,6 +174,7 @@ class _Derivation:
         if plan.is_carried:
             values, guards = self._carried(op, plan, boxes, values, guards)
         if plan.is_ahead:
+            _check_sequential(plan)
             limits[prefix[-1].name] = prefix[-1].range.earlier(stage.tiles_ahead).ends
         for statement in statements_of(op, plan_loops(plan), values, guards, limits, self.state.strict):
             plan.statements.append(len(self.statements))
@@ -433,6 +434,19 @@ class _Derivation:
         if name in stage.aligned:
             plan = replace(plan, buffer=replace(buffer, shape=padded(buffer.shape, *stage.aligned[name])))
         return plan
+
+
+def _check_sequential(plan: StagePlan) -> None:
+    """Refuse tiles that are computed some iterations early in a loop whose iterations threads run at once."""
+    loop, stage = plan.prefix[-1], plan.stage
+    if loop.kind is LoopKind.BOUND and loop.thread != VIRTUAL:
+        assert stage.attach is not None
+        raise BadArgument(
+            "",
+            f"{stage.name} is computed iterations before it is read, in a loop that runs one after the other, but "
+            f"{loop.axis} of {stage.attach.stage} is bound to {loop.thread}",
+            suggested=[f"leave {loop.axis} unbound, or {stage.name} without a pipeline"],
+        )
 
 
 def _iterations(name: str, loop: AxisRange, statement: Statement) -> tuple[str, Expr, Expr]:

@@ -56,7 +56,7 @@ def _number(where: Any, key: Any, rng: Random) -> None:
 
 
 def _value(where: Any, key: Any, rng: Random) -> None:
-    where[key] = rng.choice(_VALUES)
+    where[key] = deepcopy(rng.choice(_VALUES))  # lists among them are changed later
 
 
 def _nest(where: Any, key: Any, rng: Random) -> None:
