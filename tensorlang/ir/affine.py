@@ -8,6 +8,9 @@ from tensorlang.ir.traverse import bounded
 
 Affine = dict[str, int]
 
+_SIGNS = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
+"""Comparison -> the factor of `a - b` and what to add, for a sum that is at least 0."""
+
 
 @bounded
 def affine(expr: Expr) -> Affine | None:
@@ -56,6 +59,20 @@ def add(a: Affine, b: Affine, factor: int = 1) -> Affine:
 def scale(a: Affine, factor: int) -> Affine:
     """Return `factor * a`."""
     return {name: factor * coefficient for name, coefficient in a.items()} if factor else {}
+
+
+def nonnegative(condition: Expr) -> list[Affine]:
+    """Return the sums that are at least 0 where a comparison holds; none if it is no comparison of sums."""
+    if not isinstance(condition, Binary) or (condition.op not in _SIGNS and condition.op != "eq"):
+        return []
+    left, right = affine(condition.a), affine(condition.b)
+    if left is None or right is None:
+        return []
+    form = add(left, right, -1)
+    if condition.op == "eq":
+        return [form, scale(form, -1)]
+    sign, more = _SIGNS[condition.op]
+    return [add(scale(form, sign), {"": more} if more else {})]
 
 
 def is_constant(a: Affine) -> bool:

@@ -8,12 +8,13 @@ affine sums over the loops, with each inner loop at the end of its range that is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
-from tensorlang.ir.affine import Affine, add, affine, is_constant, scale
-from tensorlang.ir.expr import Binary, Expr, same, variables
+from tensorlang.ir.affine import Affine, add, affine, is_constant, nonnegative, scale
+from tensorlang.ir.expr import Expr, same, variables
 from tensorlang.lowering.device.arrays import used, written
 from tensorlang.lowering.reversed_pairs import are_reversed
 from tensorlang.lowering.runs import Run, is_branch
@@ -22,6 +23,8 @@ from tensorlang.polyhedral.statement import Scop, Statement
 
 _MOST = 2_000_000
 """Operations of isl for a pair; what takes more is left to the tests."""
+_PAIRS = 250
+"""Pairs of a kernel that isl is asked about, some ten milliseconds each; where there are more, likewise."""
 _STEP = "a later iteration"
 """How much later the second of two iterations of a loop is, at least 1."""
 
@@ -44,10 +47,15 @@ class _Placed:
         return tuple(_number(p) if isinstance(p, int) else affine(values[p]) for p in self.statement.time)
 
     @cached_property
+    def names(self) -> tuple[frozenset[str], ...]:
+        """What its time is made of: the loops and sizes of each entry."""
+        return tuple(frozenset(name for name in form or () if name) for form in self.when)
+
+    @cached_property
     def bounds(self) -> Bounds:
         """The affine bounds of its loops in the code."""
         found: dict[str, tuple[list[Affine], list[Affine]]] = {name: ([], []) for name in self.run.loops}
-        for form in (f for condition in self.run.conditions for f in _nonnegative(condition)):
+        for form in (f for condition in self.run.conditions for f in nonnegative(condition)):
             for name, factor in form.items():
                 if name in found and factor in (1, -1):
                     rest = scale(add(form, {name: factor}, -1), -factor)
@@ -69,23 +77,6 @@ class _Placed:
         return self.statement.time[entry] in self.scop.unordered
 
 
-_SIGNS = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
-
-
-def _nonnegative(condition: Expr) -> list[Affine]:
-    """The sums that are at least 0 where a comparison holds."""
-    if not isinstance(condition, Binary) or (condition.op not in _SIGNS and condition.op != "eq"):
-        return []
-    left, right = affine(condition.a), affine(condition.b)
-    if left is None or right is None:
-        return []
-    form = add(left, right, -1)
-    if condition.op == "eq":
-        return [form, scale(form, -1)]
-    sign, more = _SIGNS[condition.op]
-    return [add(scale(form, sign), _number(more))]
-
-
 def _number(value: int) -> Affine:
     return {"": value} if value else {}
 
@@ -93,26 +84,29 @@ def _number(value: int) -> Affine:
 def disorder(runs: Sequence[Run], scop: Scop) -> tuple[Run, Run] | None:
     """Return two runs, in the order of the code, that are not seen to be in that of the schedule; None if all are."""
     placed = [_Placed(run, scop.statements[run.statement], scop) for run in runs]
+    left = count(_PAIRS, -1)
     for k, first in enumerate(placed):
         if not _may_run_at_once(first):
             return first.run, first.run
         for then in placed[k:]:
-            if not _in_order(first, then):
+            if not _in_order(first, then, left):
                 return first.run, then.run
     return None
 
 
-def _in_order(first: _Placed, then: _Placed) -> bool:
+def _in_order(first: _Placed, then: _Placed, left: Iterator[int]) -> bool:
+    """Whether two runs are in the order of the schedule; `left` counts down the pairs that isl may be asked about."""
     if (first.run.moved or then.run.moved) and not _touch(first, then):
         return True
     shared, exclusive = _shared(first.run, then.run)
     around = first.run.time[:shared]
-    if not exclusive and not _precedes(_Pair(first, then, _loops(around), "")):
+    if not exclusive and not _precedes(_Pair(first, then, _loops(around), "", left)):
         return False
     for depth, name in enumerate(around):
         if isinstance(name, str) and name not in first.run.unordered:
             outer = _loops(around[:depth])
-            if not _precedes(_Pair(first, then, outer, name)) or not _precedes(_Pair(then, first, outer, name)):
+            pairs = _Pair(first, then, outer, name, left), _Pair(then, first, outer, name, left)
+            if not all(map(_precedes, pairs)):
                 return False
     return True
 
@@ -163,6 +157,7 @@ class _Pair:
     then: _Placed
     common: frozenset[str]
     stepped: str
+    left: Iterator[int]
 
     def renamed(self, form: Affine, later: bool) -> Affine:
         """A sum of one of the two: what is not common has names of its own."""
@@ -182,8 +177,8 @@ class _Pair:
         a, b = self.first.when[entry], self.then.when[entry]
         if a is None or b is None:
             return {} if a is b and self._is_same(entry) else None
-        if a == b and self.common.issuperset(name for name in a if name):
-            return {}
+        if not self.first.names[entry] and not self.then.names[entry]:
+            return _number(b.get("", 0) - a.get("", 0))
         return add(self.renamed(b, True), self.renamed(a, False), -1)
 
     def _is_same(self, entry: int) -> bool:
@@ -192,6 +187,10 @@ class _Pair:
         if one is None or other is None or not same(one, other):
             return False
         return variables(one) & {*self.first.run.loops, *self.then.run.loops} <= self.common
+
+    def is_free(self, entry: int) -> bool:
+        """Whether an entry of the times proves no order."""
+        return self.first.is_free(entry) and self.then.is_free(entry)
 
     def is_impossible(self) -> bool:
         """Whether no iterations of the loops around both have the two runs."""
@@ -202,6 +201,8 @@ class _Pair:
 
     def is_reversed(self) -> bool:
         """Whether some instances are reversed: exact, and dear."""
+        if next(self.left) <= 0:
+            return False
         runs = self.first.run, self.then.run
         found = isl.attempt(_MOST, lambda: are_reversed(*runs, self.common, self.stepped, self.first.scop))
         return found is True
@@ -258,12 +259,18 @@ def _own(name: str, later: bool) -> str:
 
 def _precedes(pair: _Pair) -> bool:
     """Whether the first of two runs comes before the second in the schedule, or no order is needed."""
-    for entry in range(min(len(pair.first.when), len(pair.then.when))):
+    for entry, (a, b) in enumerate(zip(pair.first.when, pair.then.when, strict=False)):
+        if a is not None and a == b:
+            apart = pair.first.names[entry] - pair.common
+            if not apart:
+                continue
+            if len(apart) == 1 and pair.stepped in apart and (a[pair.stepped] > 0 or pair.is_free(entry)):
+                return True
         distance = pair.distance(entry)
         if distance is not None and not distance:
             continue
         least = None if distance is None else pair.least(distance)
-        if pair.first.is_free(entry) and pair.then.is_free(entry):
+        if pair.is_free(entry):
             if pair.differs(distance, least):
                 return True
         elif least is None or least < 0:

@@ -11,6 +11,7 @@ from tensorlang.ir.expr import to_text
 from tensorlang.ir.stmt import Kernel, Leaf, walk
 from tensorlang.lowering.code_order import disorder
 from tensorlang.lowering.instances import check_instances
+from tensorlang.lowering.lifetimes import check_lifetimes
 from tensorlang.lowering.read_back import runs_of
 from tensorlang.lowering.runs import Run
 from tensorlang.polyhedral.statement import Role, Scop
@@ -29,6 +30,7 @@ def check_implemented(kernel: Kernel, scop: Scop, parts: frozenset[tuple[int, in
         if statement.role is not Role.PREFETCH:  # changes no value
             for part in sorted({0, *(part for number, part in parts | by_part.keys() if number == k)}):
                 check_instances(statement, by_part.get((k, part), []), scop)
+    check_lifetimes(runs, scop)
     found = disorder([run for run in runs if run.part == 0], scop)
     if found is not None:
         first, then = (_shown(run, scop) for run in found)

@@ -1,7 +1,8 @@
 """The instances that generated code runs, compared with those wanted: all of them, and each once.
 
-isl's time grows fast with the number of dims, and with what is divided. Loops that have nothing to do with others are
-compared at one of their values; and loops whose domain divides them, in the digits that it asks for.
+Boxes are counted; all else isl compares. Its time grows fast with the number of dims, and with what is divided. Loops
+that have nothing to do with others are compared at one of their values; and loops whose domain divides them, in the
+digits that it asks for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, same, substitute, variables, walk
 from tensorlang.ir.stmt import INDEX
+from tensorlang.lowering.boxes import are_filled
 from tensorlang.lowering.read_back import unknowns
 from tensorlang.lowering.runs import Run
 from tensorlang.polyhedral import isl
@@ -27,8 +29,14 @@ def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> No
 
     What threads run for themselves, each of them runs once, if at all.
     """
-    namer, bounds = Namer(scop.sizes | unknowns(runs)), constant_bounds(statement.domain, statement.loops)
-    alike = _alike(statement, bounds, runs)
+    bounds, own = (
+        constant_bounds(statement.domain, statement.loops),
+        [constant_bounds(r.conditions, r.loops) for r in runs],
+    )
+    if are_filled(statement, bounds, runs, own):
+        return
+    namer = Namer(scop.sizes | unknowns(runs))
+    alike = _alike(statement, bounds, runs, own)
     divisors = {name: found for name, found in _divisors(statement, bounds).items() if name not in alike}
     wanted = _wanted(statement, bounds, alike, divisors, namer)
     runs = [_compared(run, statement, alike, divisors) for run in runs]
@@ -54,13 +62,12 @@ def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> No
         raise InternalError(f"the generated code runs an instance of {statement.name} twice")
 
 
-def _alike(statement: Statement, bounds: Bounds, runs: Sequence[Run]) -> dict[str, Expr]:
+def _alike(statement: Statement, bounds: Bounds, runs: Sequence[Run], own: Sequence[Bounds]) -> dict[str, Expr]:
     """The loops that neither the domain nor a run relates to others, by their first value.
 
     They have the same constant bounds in all runs, in each as a loop of its own, or as a number. All else is the same
     at each of their values: it is compared at the first one.
     """
-    own = [constant_bounds(r.conditions, r.loops) for r in runs]
     uses = [Counter(name for value in r.values for name in variables(value)) for r in runs]
     found: dict[str, Expr] = {}
     for name, (low, end, alone) in bounds.items():

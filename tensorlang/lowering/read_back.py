@@ -55,6 +55,7 @@ from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.lowering.passes.full_tile import operands
 from tensorlang.lowering.rolled import Place, rolled
 from tensorlang.lowering.runs import Run, branch
+from tensorlang.polyhedral.statement import constant_bound
 
 _ZERO = Const(0, INDEX)
 UNKNOWN = "unknown "
@@ -73,9 +74,20 @@ class _Around:
     gathered: tuple[str, ...] = ()
     names: Mapping[str, Expr] = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()
+    allocated: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def at(self, position: int) -> _Around:
-        return replace(self, time=(*self.time, position))
+        return _Around(
+            self.loops,
+            self.conditions,
+            (*self.time, position),
+            self.unordered,
+            self.lanes,
+            self.gathered,
+            self.names,
+            self.sizes,
+            self.allocated,
+        )
 
     def meaning(self, expr: Expr) -> Expr:
         return substitute(expr, self.names) if self.names else expr
@@ -87,12 +99,19 @@ class _Around:
     def inside(self, loop: For) -> _Around:
         name = loop.var.name
         within = self._over(name, self.meaning(loop.lower), self.meaning(loop.upper))
+        if loop.kind is LoopKind.SERIAL and not loop.pragmas:
+            return within
         return replace(
             within,
             unordered=(*self.unordered, name) if loop.kind in (LoopKind.PARALLEL, LoopKind.BOUND) else self.unordered,
             lanes=(*self.lanes, name) if loop.kind is LoopKind.VECTORIZED else self.lanes,
             gathered=(*self.gathered, name) if (THREAD_REDUCE, 1) in loop.pragmas else self.gathered,
         )
+
+    def with_array(self, name: str) -> _Around:
+        """What is around the statements that have an array, which is new in each iteration of loops in order."""
+        loops = tuple(loop for loop in self.loops if loop not in self.unordered)
+        return replace(self, allocated=(*self.allocated, (name, loops))) if loops else self
 
     def on_device(self, kernel: DeviceKernel) -> _Around:
         """What is around the code of all threads of a launch."""
@@ -126,13 +145,12 @@ class _Around:
             *(binary("ge", var, low) for low in operands("max", lower)),
             *(binary("lt", var, up) for up in operands("min", upper)),
         )
-        names = {known: value for known, value in self.names.items() if known != name}
         return replace(
             self,
             loops=(*self.loops, name),
             conditions=(*self.conditions, *map(_in_cases, bounds)),
             time=(*self.time, name),
-            names=names,
+            names={known: value for known, value in self.names.items() if known != name},
         )
 
 
@@ -163,7 +181,7 @@ def _runs(stmt: Stmt, around: _Around) -> Iterator[Run]:
             if stmt.orelse is not None:
                 yield from _runs(stmt.orelse, around.at(branch(1)).under(negated(stmt.cond)))
         case Allocate():
-            yield from _runs(stmt.body, around)
+            yield from _runs(stmt.body, around.with_array(stmt.buffer.name))
         case Let():
             names = {**around.names, stmt.var.name: around.meaning(stmt.value)}
             yield from _runs(stmt.body, replace(around, names=names) if stmt.var.dtype == INDEX else around)
@@ -210,6 +228,7 @@ def _run(instance: Instance, around: _Around, leaf: Stmt) -> Iterator[Run]:
             threads,
             instance.moved,
             leaf,
+            where.allocated,
         )
 
 
@@ -247,6 +266,8 @@ def _taken(expr: Expr, choice: Expr, value: Expr) -> Expr:
 
 def _in_cases(condition: Expr) -> Expr:
     """The same condition without choices between numbers."""
+    if constant_bound(condition) is not None:
+        return condition
     choice = _choice((condition,))
     if choice is None:
         return condition

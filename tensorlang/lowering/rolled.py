@@ -15,6 +15,7 @@ from tensorlang.ir.affine import add, affine
 from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, to_text
 from tensorlang.ir.stmt import INDEX
 from tensorlang.lowering.runs import Run
+from tensorlang.polyhedral.statement import constant_bound
 
 _LONGEST = 8
 """Statements of a group that is repeated, at most."""
@@ -42,8 +43,12 @@ class Place:
 
 def rolled(row: Sequence[Sequence[Run]], place: Place) -> list[Run]:
     """Return the runs of statements in a row, one after the other, with copies joined."""
-    items = [_item(runs, place) for runs in row if runs]
-    return _placed(_rolled(items, place, frozenset()), place)
+    row = [runs for runs in row if runs]
+    kinds = {tuple((run.statement, run.part, run.loops[place.loops :]) for run in runs) for runs in row}
+    if len(kinds) == len(row):
+        return _placed(row, place)
+    items = [_item(runs, place) for runs in row]
+    return _placed([item.runs for item in _rolled(items, place, frozenset())], place)
 
 
 def _item(runs: Sequence[Run], place: Place) -> Item:
@@ -60,11 +65,10 @@ def _item(runs: Sequence[Run], place: Place) -> Item:
 
 def _form(value: Expr) -> tuple[object, int]:
     """What a value is made of but for a constant, and the constant."""
-    match value:
-        case Var(name):
-            return name, 0
-        case Const(int(number)):
-            return None, number
+    if isinstance(value, Var):
+        return value.name, 0
+    if isinstance(value, Const):
+        return None, int(value.value)
     form = affine(value)
     if form is None:
         return to_text(value), 0
@@ -72,6 +76,10 @@ def _form(value: Expr) -> tuple[object, int]:
 
 
 def _form_of_condition(condition: Expr) -> tuple[object, int]:
+    bound = constant_bound(condition)
+    if bound is not None:
+        name, is_lower, number = bound
+        return (name, is_lower), -number
     if isinstance(condition, Binary) and condition.op in COMPARE:
         left, right = affine(condition.a), affine(condition.b)
         if left is not None and right is not None:
@@ -128,7 +136,7 @@ def _loop(items: Sequence[Item], length: int, place: Place, taken: frozenset[str
     taken = taken.union(*(run.loops for item in items[:length] for run in item.runs))
     copy = Var(next(name for n in count() if (name := f"copy {n}") not in taken), INDEX)
     inside = [_moved(items[k], items[k + length], copy, place) for k in range(length)]
-    body = _placed(_rolled(inside, place, taken | {copy.name}) if length > 1 else inside, place)
+    body = _rolled(inside, place, taken | {copy.name}) if length > 1 else inside
     within = tuple(
         replace(
             run,
@@ -141,7 +149,7 @@ def _loop(items: Sequence[Item], length: int, place: Place, taken: frozenset[str
             ),
             time=(*run.time[: place.time], 0, copy.name, *run.time[place.time :]),
         )
-        for run in body
+        for run in _placed([item.runs for item in body], place)
     )
     return _item(within, place)
 
@@ -168,10 +176,11 @@ def _grown_condition(condition: Expr, step: int, copy: Var) -> Expr:
     return binary(condition.op, _grown(condition.a, step, copy), condition.b)
 
 
-def _placed(items: Sequence[Item], place: Place) -> list[Run]:
-    """The runs of items in a row, timed by their places in it."""
-    return [
-        replace(run, time=(*run.time[: place.time], k, *run.time[place.time + 1 :]))
-        for k, item in enumerate(items)
-        for run in item.runs
-    ]
+def _placed(row: Sequence[Sequence[Run]], place: Place) -> list[Run]:
+    """The runs of statements in a row, timed by their places in it."""
+    return [_at(run, k, place.time) for k, runs in enumerate(row) for run in runs]
+
+
+def _at(run: Run, position: int, entry: int) -> Run:
+    time = run.time
+    return run if time[entry] == position else replace(run, time=(*time[:entry], position, *time[entry + 1 :]))

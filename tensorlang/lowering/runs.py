@@ -23,7 +23,8 @@ class Run:
     """A leaf: which statement it runs, at which values of its loops, in which loops and under which conditions.
 
     `time` is made of positions and loops in turn; loop names are unique within it. `threads` are the loops over threads
-    each of which runs it for itself. `moved`: as `Instance` has it; `leaf` is the statement.
+    each of which runs it for itself. `moved`: as `Instance` has it; `leaf` is the statement. `allocated` are the arrays
+    made around it, each with the loops in order in whose iterations it is new.
     """
 
     statement: int
@@ -38,3 +39,4 @@ class Run:
     threads: tuple[str, ...] = ()
     moved: bool = False
     leaf: Stmt = field(default=Seq(()), repr=False)
+    allocated: tuple[tuple[str, tuple[str, ...]], ...] = ()

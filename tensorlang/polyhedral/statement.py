@@ -84,21 +84,42 @@ Bounds: TypeAlias = Mapping[str, tuple[int, int, bool]]
 """By loop its first value, what comes after the last one, and whether no other condition uses it."""
 
 
+_BOUNDS = {"ge": (True, 0), "gt": (True, 1), "lt": (False, 0), "le": (False, 1)}
+"""Comparison of a loop with a number -> whether it tells the first value, and what to add; else it is one behind."""
+
+
 def constant_bounds(conditions: Iterable[Expr], loops: Sequence[str]) -> Bounds:
     """The bounds of those loops of which two conditions tell constant ones."""
-    least: dict[str, list[int]] = {}
-    after: dict[str, list[int]] = {}
+    least: dict[str, int] = {}
+    after: dict[str, int] = {}
     related: set[str] = set()
     for condition in conditions:
-        match condition:
-            case Binary("ge", Var(name), Const(int(number))):
-                least.setdefault(name, []).append(number)
-            case Binary("lt", Var(name), Const(int(number))):
-                after.setdefault(name, []).append(number)
-            case _:
-                related |= variables(condition)
+        bound = constant_bound(condition)
+        if bound is None:
+            related |= variables(condition)
+            continue
+        name, is_lower, number = bound
+        if is_lower:
+            least[name] = max(number, least.get(name, number))
+        else:
+            after[name] = min(number, after.get(name, number))
     known = [name for name in loops if name in least and name in after]
-    return {name: (max(least[name]), min(after[name]), name not in related) for name in known}
+    return {name: (least[name], after[name], name not in related) for name in known}
+
+
+def constant_bound(condition: Expr) -> tuple[str, bool, int] | None:
+    """The loop of which a condition tells a bound: the first value (True), or the one behind the last, if it does."""
+    if not isinstance(condition, Binary) or condition.op not in _BOUNDS or not isinstance(condition.b, Const):
+        return None
+    loop: Expr = condition.a
+    number, added = condition.b.value, 0
+    if isinstance(loop, Binary) and loop.op == "add" and isinstance(loop.b, Const) and isinstance(loop.b.value, int):
+        added = loop.b.value
+        loop = loop.a
+    if isinstance(loop, Var) and isinstance(number, int):
+        is_lower, more = _BOUNDS[condition.op]
+        return loop.name, is_lower, number - added + more
+    return None
 
 
 @dataclass(frozen=True, slots=True)

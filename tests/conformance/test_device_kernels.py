@@ -100,6 +100,22 @@ def copies_while_reducing() -> Case:
     return Case(s, (A, B, T))
 
 
+def registers_ahead() -> Case:
+    """Registers that are filled a tile ahead, beside shared memory that is: they outlive regions of threads."""
+    A, B = te.placeholder((16, 32), name="A"), te.placeholder((32,), name="B")
+    k = te.reduce_axis((0, 32), "k")
+    C = te.compute((16,), lambda i: te.sum(A[i, k] * B[k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    on_threads(s, C, "i", 8)
+    outer, _ = s[C].split("k", factor=4)
+    shared, own = s.cache_read(B, "shared", [C]), s.cache_read(A, "local", [C])
+    for copy in (shared, own):
+        s[copy].compute_at(s[C], outer)
+        s[copy].pipeline(2)
+    s[shared].bind(s[shared].op.axis[0], THREAD_X)
+    return Case(s, (A, B, C))
+
+
 def updated_atomically() -> Case:
     """A sum whose updates meet in blocks and in threads, none of which may store it otherwise."""
     s, args = row_sum(3, 24, "int32")
@@ -168,6 +184,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "block sum of odd threads": lambda: reduced_by_threads(row_sum(5, 40), "B", 12),
     "copies of threads that reduce": copies_while_reducing,
     "atomic updates of blocks and threads": updated_atomically,
+    "registers ahead of the tile": registers_ahead,
     "scratch of a thread": with_scratch,
     "two kernels": two_kernels,
     "vectors": vectors,

@@ -264,7 +264,7 @@ class Reduction:
         if not own:
             last = (*last, first_of(frozenset(path.reduced)))
         taking = tuple((t, self.extents[t] if own else path.reduced[t]) for t in THREADS if t in path.reduced)
-        stmt = _guarded(within, stmt, path.own)
+        stmt = _guarded(within, _serial(stmt), path.own)
         for loop in reversed(path.deferred):
             stmt = serial(loop, _moved(stmt))
         tell = _may_skip(stmt, path, guards, elements)
@@ -312,6 +312,13 @@ def _updated(stmt: Stmt, update: Update) -> Stmt:
     for buffer in reversed([*parts, *totals, *((done, any_done) if update.tell else ())]):
         body = Allocate(buffer, body)
     return body
+
+
+def _serial(stmt: Stmt) -> Stmt:
+    """What each thread runs of a statement that it runs all of."""
+    if isinstance(stmt, For):
+        return serial(stmt, _serial(stmt.body))
+    return map_children(stmt, _serial)
 
 
 def _moved(stmt: Stmt) -> Stmt:

@@ -16,6 +16,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.ir.thread_tags import VIRTUAL, is_in_block, is_thread
 from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
+from tensorlang.polyhedral.nest import loops as loops_of
 from tensorlang.polyhedral.nest import sequence
 from tensorlang.polyhedral.ordered import sources, touching
 from tensorlang.polyhedral.statement import Fold, Statement
@@ -98,7 +99,7 @@ class _Derivation:
         tree = sunk(sequence([assembly.nest(name) for name in root_order(self.state)]), self.statements)
         scop, copied = assembly.scop(tree), repeated(tree)
         plans = self._with_updates()
-        if copied:
+        if any(loop.kind is LoopKind.BOUND for loop in loops_of(tree)):
             loops = {loop.name: loop for plan in self.stages.values() for loop in plan_all(plan)}
             plans = with_lanes(plans, tree, scop.statements, loops)
         return Derived(scop, tree, plans, self.prefetches, copied)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const
@@ -131,9 +131,10 @@ def with_lanes(
 def _kept(name: str, plan: BufferPlan, paths: Sequence[tuple[Loop, ...]], known: Mapping[str, LoopPlan]) -> BufferPlan:
     if plan.is_argument or not plan.home or not paths:
         return plan
-    shared = [places[0] for places in zip(*paths, strict=False) if all(p is places[0] for p in places)]
-    around = {loop.name for loop in shared}
-    missing = [n for n in plan.home if n not in around]
+    common = [places[0] for places in zip(*paths, strict=False) if all(p is places[0] for p in places)]
+    # Past loops in all of whose iterations the array lives, loops of threads were moved inwards.
+    shared = list(takewhile(lambda loop: loop.name in plan.home or loop.kind is LoopKind.BOUND, common))
+    missing = [n for n in plan.home if n not in {loop.name for loop in shared}]
     owner = next((loop.name for loop in reversed(shared) if loop.name in plan.home), None)
     if not missing:
         return replace(plan, loop=owner)
