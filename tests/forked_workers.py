@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -19,16 +20,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tensorlang.autotune.measuring import pool, worker
+from tensorlang.autotune.measuring.launching import ARMED
+from tensorlang.autotune.measuring.messages import framed
 from tensorlang.target import detect
 
 _ROOT = str(Path(__file__).parents[1])
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What libraries look at when they are loaded."""
-RUN, COMMAND = ([sys.executable, "-m", "tests.forked_workers", what] for what in ("run", "command"))
+RUN, COMMAND = (
+    ["env", *(f"{name}=1" for name in _THREADS), sys.executable, "-m", "tests.forked_workers", what]
+    for what in ("run", "command")
+)
 """Before a script, and before the words behind `tensorlang`: processes that fork their workers."""
 _lock = threading.Lock()
 SMALL_CACHES = (32 << 10, 1 << 20, 8 << 20)
@@ -36,23 +43,45 @@ SMALL_CACHES = (32 << 10, 1 << 20, 8 << 20)
 
 
 class Spawner:
-    """A process that forks workers, whose libraries have so many threads."""
+    """A process that forks workers, and the connection to it."""
 
-    def __init__(self, threads: str) -> None:
-        self._connection, theirs = socket.socketpair()
+    def __init__(self, connection: socket.socket, process: subprocess.Popen[bytes] | Forked) -> None:
+        self._connection, self._process = connection, process
+
+    @classmethod
+    def fresh(cls, threads: str) -> Spawner:
+        """A new interpreter, whose libraries have so many threads."""
+        ours, theirs = socket.socketpair()
         environment = {**os.environ, **dict.fromkeys(_THREADS, threads), "PYTHONPATH": _ROOT}
         with theirs:
             command = [sys.executable, "-m", "tests.forked_workers", "serve", str(theirs.fileno())]
             nothing = subprocess.DEVNULL
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env=environment, stdin=nothing, stdout=nothing, stderr=nothing
             )
+        return cls(ours, process)
 
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
-        """Start the program of a worker, whose first argument is a descriptor of this process; it is a child of it."""
-        asked = json.dumps([os.getpid(), *arguments[1:], dict(environment)]).encode()
+    @classmethod
+    def of_this_process(cls) -> Spawner:
+        """A fork of this process, which has run nothing yet."""
+        ours, theirs = socket.socketpair()
+        _import_all()
+        if pid := os.fork():
+            theirs.close()
+            return cls(ours, Forked(pid))
+        try:
+            ours.close()
+            for stream in range(3):
+                os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+            _serve_small(theirs, sys.path[1:])
+        finally:
+            os._exit(0)
+
+    def start(self, descriptor: int, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
+        """Start the program of a worker at a descriptor of this process; it is a child of it."""
+        asked = json.dumps([os.getpid(), str(Path.cwd()), list(arguments), dict(environment)]).encode()
         with _lock, _adopting():
-            socket.send_fds(self._connection, [len(asked).to_bytes(8, "little")], [int(arguments[0])])
+            socket.send_fds(self._connection, [len(asked).to_bytes(8, "little")], [descriptor])
             self._connection.sendall(asked)
             return Forked(int.from_bytes(self._connection.recv(8), "little"))
 
@@ -115,21 +144,20 @@ class Forked:
 
 
 class Spawners:
-    """What pools take of `subprocess`: processes, which are forked by a spawner for each number of threads."""
+    """Takes the place of `launch`: a spawner for each number of threads."""
 
-    TimeoutExpired = subprocess.TimeoutExpired
-    DEVNULL = subprocess.DEVNULL
+    def __init__(self, made: Mapping[str, Spawner] | None = None) -> None:
+        self._spawners = dict(made or {})
 
-    def __init__(self) -> None:
-        self._spawners: dict[str, Spawner] = {}
-
-    def Popen(self, command: Sequence[str], *, pass_fds: object, env: Mapping[str, str], **streams: object) -> Forked:
+    def launch(
+        self, module: str, arguments: Sequence[str], descriptor: int, environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         """Start a worker."""
-        threads = env.get(_THREADS[0], "1")
+        threads = environment.get(_THREADS[0], "1")
         with _lock:
             if threads not in self._spawners:
-                self._spawners[threads] = Spawner(threads)
-        return self._spawners[threads].start(command[3:], env)
+                self._spawners[threads] = Spawner.fresh(threads)
+        return cast("subprocess.Popen[bytes]", self._spawners[threads].start(descriptor, arguments[1:], environment))
 
     def close(self) -> None:
         """End the spawners."""
@@ -138,15 +166,20 @@ class Spawners:
 
 
 @contextmanager
-def forked() -> Iterator[None]:
+def forked(made: Mapping[str, Spawner] | None = None) -> Iterator[None]:
     """Let pools fork their workers."""
-    spawners, before = Spawners(), getattr(pool, "subprocess")  # noqa: B009
-    setattr(pool, "subprocess", spawners)  # noqa: B010
+    spawners, before = Spawners(made), getattr(pool, "launch")  # noqa: B009
+    setattr(pool, "launch", spawners.launch)  # noqa: B010
     try:
         yield
     finally:
-        setattr(pool, "subprocess", before)  # noqa: B010
+        setattr(pool, "launch", before)  # noqa: B010
         spawners.close()
+
+
+def _of_this_process() -> dict[str, Spawner]:
+    """The spawner of a process that RUN or COMMAND began."""
+    return {"1": Spawner.of_this_process()}
 
 
 def run(script: str) -> None:
@@ -158,14 +191,14 @@ def run(script: str) -> None:
         return original([*COMMAND, *command[3:]] if command[1:3] == ["-m", "tensorlang"] else command, **options)
 
     setattr(subprocess, "run", started)  # noqa: B010
-    with forked():
+    with forked(_of_this_process()):
         runpy.run_path(script, run_name="__main__")
 
 
 def command(words: list[str]) -> None:
     """Run the command line with forked workers."""
     sys.argv = ["tensorlang", *words]
-    with forked():
+    with forked(_of_this_process()):
         runpy.run_module("tensorlang", run_name="__main__", alter_sys=True)
 
 
@@ -178,7 +211,7 @@ def serve(connection: socket.socket, path: Sequence[str]) -> None:
         asked = b""
         while len(asked) < int.from_bytes(length, "little"):
             asked += connection.recv(1 << 20)
-        parent, *arguments, environment = json.loads(asked)
+        parent, folder, arguments, environment = json.loads(asked)
         ours, theirs = os.pipe()
         if not (between := os.fork()):  # ends at once, so that the process above adopts what it forks
             if pid := os.fork():
@@ -187,35 +220,48 @@ def serve(connection: socket.socket, path: Sequence[str]) -> None:
             connection.close()
             os.close(ours)
             os.close(theirs)
-            _run(parent, [str(descriptors[0]), *arguments], environment, path)
+            os.chdir(folder)
+            _run(parent, descriptors[0], arguments, environment, path)
         os.waitpid(between, 0)
         connection.sendall(os.read(ours, 8))
         for descriptor in (ours, theirs, *descriptors):
             os.close(descriptor)
 
 
-def _run(parent: int, arguments: list[str], environment: Mapping[str, str], path: Sequence[str]) -> None:
-    """Be a worker."""
+def _run(
+    parent: int, descriptor: int, arguments: list[str], environment: Mapping[str, str], path: Sequence[str]
+) -> None:
+    """Be a worker, with what its launcher does first."""
     try:
         while os.getppid() != parent:
             time.sleep(0.0002)
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        os.write(descriptor, framed(ARMED))
         os.environ.clear()
         os.environ.update(environment)
         sys.path[:] = [*filter(None, environment["PYTHONPATH"].split(os.pathsep)), *path]
-        worker.main(arguments)
+        worker.main([str(parent), str(descriptor), *arguments])
     finally:
         os._exit(0 if sys.exc_info()[0] is None else 1)
 
 
-def main(descriptor: int) -> None:
-    """Import what workers need, and serve. They measure bandwidths as on a machine with small caches, in short."""
+def _import_all() -> None:
+    """Import what workers need."""
     import tensorlang.target.interpreter.backend
     import tensorlang.target.llvm.backend  # noqa: F401 - and with it the compiler
 
-    setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
 
-    with socket.socket(fileno=descriptor) as connection:
-        serve(connection, [entry for entry in sys.path if entry != _ROOT])
+def _serve_small(connection: socket.socket, path: Sequence[str]) -> None:
+    """Serve workers that measure bandwidths as on a machine with small caches, in short."""
+    setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
+    with connection:
+        serve(connection, [entry for entry in path if entry != _ROOT])
+
+
+def main(descriptor: int) -> None:
+    """Import what workers need, and serve."""
+    _import_all()
+    _serve_small(socket.socket(fileno=descriptor), sys.path)
 
 
 if __name__ == "__main__":
