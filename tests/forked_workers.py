@@ -178,8 +178,11 @@ def forked(made: Mapping[str, Spawner] | None = None) -> Iterator[None]:
 
 
 def _of_this_process() -> dict[str, Spawner]:
-    """The spawner of a process that RUN or COMMAND began."""
-    return {"1": Spawner.of_this_process()}
+    """The spawner of a process that RUN or COMMAND began; what comes after may have as many threads as it likes."""
+    made = Spawner.of_this_process()
+    for name in _THREADS:
+        os.environ.pop(name, None)
+    return {"1": made}
 
 
 def run(script: str) -> None:
