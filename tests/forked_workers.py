@@ -6,6 +6,7 @@ and how it ends, is the same; `tests/autotune/measuring/test_pool.py` starts som
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,15 +75,17 @@ class Spawner:
             ours.close()
             for stream in range(3):
                 os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-            _serve_small(theirs, sys.path[1:])
+            serve(theirs, sys.path[1:])
         finally:
             os._exit(0)
 
-    def start(self, descriptor: int, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
-        """Start the program of a worker at a descriptor of this process; it is a child of it."""
-        asked = json.dumps([os.getpid(), str(Path.cwd()), list(arguments), dict(environment)]).encode()
+    def start(
+        self, program: str, descriptors: Sequence[int], arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> Forked:
+        """Start a program of PROGRAMS, as a child of this process and in its folder, with descriptors of it."""
+        asked = json.dumps([program, os.getpid(), str(Path.cwd()), list(arguments), dict(environment)]).encode()
         with _lock, _adopting():
-            socket.send_fds(self._connection, [len(asked).to_bytes(8, "little")], [descriptor])
+            socket.send_fds(self._connection, [len(asked).to_bytes(8, "little")], descriptors)
             self._connection.sendall(asked)
             return Forked(int.from_bytes(self._connection.recv(8), "little"))
 
@@ -157,7 +161,8 @@ class Spawners:
         with _lock:
             if threads not in self._spawners:
                 self._spawners[threads] = Spawner.fresh(threads)
-        return cast("subprocess.Popen[bytes]", self._spawners[threads].start(descriptor, arguments[1:], environment))
+        made = self._spawners[threads].start("worker", [descriptor], arguments[1:], environment)
+        return cast("subprocess.Popen[bytes]", made)
 
     def close(self) -> None:
         """End the spawners."""
@@ -186,16 +191,31 @@ def _of_this_process() -> dict[str, Spawner]:
 
 
 def run(script: str) -> None:
-    """Run a script as `python script` does, but that its workers are forked, and those of its command lines."""
+    """Run a script as `python script` does, but that its workers are forked, and its command lines."""
     sys.argv, sys.path[0] = [script], str(Path(script).parent)
-    original: Callable[..., Any] = subprocess.run
+    original, spawners = subprocess.run, _of_this_process()
 
     def started(command: list[str], **options: Any) -> Any:
-        return original([*COMMAND, *command[3:]] if command[1:3] == ["-m", "tensorlang"] else command, **options)
+        if command[1:3] != ["-m", "tensorlang"]:
+            return original(command, **options)
+        return _completed(spawners["1"], command, options["cwd"])
 
     setattr(subprocess, "run", started)  # noqa: B010
-    with forked(_of_this_process()):
+    with forked(spawners):
         runpy.run_path(script, run_name="__main__")
+
+
+def _completed(spawner: Spawner, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """What a command line prints, as `subprocess.run` tells; an error of the command is one here."""
+    ours, theirs = os.pipe()
+    with contextlib.chdir(folder):
+        process = spawner.start("command", [theirs, 2], command[3:], {"PYTHONPATH": _ROOT, **os.environ})
+    os.close(theirs)
+    with os.fdopen(ours, encoding="utf-8") as stream:
+        printed = stream.read()
+    done = subprocess.CompletedProcess(command, process.wait(), printed)
+    done.check_returncode()
+    return done
 
 
 def command(words: list[str]) -> None:
@@ -206,15 +226,16 @@ def command(words: list[str]) -> None:
 
 
 def serve(connection: socket.socket, path: Sequence[str]) -> None:
-    """Fork a worker for each request, until the other end closes; `path`: where modules are beside PYTHONPATH."""
+    """Fork a program for each request, until the other end closes; `path`: where modules are beside PYTHONPATH."""
+    path = [entry for entry in path if entry != _ROOT]
     while True:
-        length, descriptors, *_ = socket.recv_fds(connection, 8, 1)
+        length, descriptors, *_ = socket.recv_fds(connection, 8, 2)
         if not length:
             return
         asked = b""
         while len(asked) < int.from_bytes(length, "little"):
             asked += connection.recv(1 << 20)
-        parent, folder, arguments, environment = json.loads(asked)
+        program, parent, folder, arguments, environment = json.loads(asked)
         ours, theirs = os.pipe()
         if not (between := os.fork()):  # ends at once, so that the process above adopts what it forks
             if pid := os.fork():
@@ -224,47 +245,66 @@ def serve(connection: socket.socket, path: Sequence[str]) -> None:
             os.close(ours)
             os.close(theirs)
             os.chdir(folder)
-            _run(parent, descriptors[0], arguments, environment, path)
+            os.environ.clear()
+            os.environ.update(environment)
+            sys.path[:] = [*filter(None, environment["PYTHONPATH"].split(os.pathsep)), *path]
+            _run(program, parent, descriptors, arguments)
         os.waitpid(between, 0)
         connection.sendall(os.read(ours, 8))
         for descriptor in (ours, theirs, *descriptors):
             os.close(descriptor)
 
 
-def _run(
-    parent: int, descriptor: int, arguments: list[str], environment: Mapping[str, str], path: Sequence[str]
-) -> None:
-    """Be a worker, with what its launcher does first."""
+def _run(program: str, parent: int, descriptors: list[int], arguments: list[str]) -> None:
+    """Be a program, when it has got its parent, and end."""
+    code = 1
     try:
         while os.getppid() != parent:
             time.sleep(0.0002)
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        os.write(descriptor, framed(ARMED))
-        os.environ.clear()
-        os.environ.update(environment)
-        sys.path[:] = [*filter(None, environment["PYTHONPATH"].split(os.pathsep)), *path]
-        worker.main([str(parent), str(descriptor), *arguments])
+        PROGRAMS[program](parent, descriptors, arguments)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        traceback.print_exc()
     finally:
-        os._exit(0 if sys.exc_info()[0] is None else 1)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+def _worker(parent: int, descriptors: list[int], arguments: list[str]) -> None:
+    """A worker, with what its launcher does first; it measures bandwidths as on a machine with small caches."""
+    (descriptor,) = descriptors
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    os.write(descriptor, framed(ARMED))
+    setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
+    worker.main([str(parent), str(descriptor), *arguments])
+
+
+def _command(parent: int, descriptors: list[int], arguments: list[str]) -> None:
+    """The command line, with descriptors for what it prints and for errors."""
+    for number, descriptor in enumerate(descriptors, start=1):
+        os.dup2(descriptor, number)
+    command(arguments)
+
+
+PROGRAMS: dict[str, Callable[[int, list[int], list[str]], None]] = {"worker": _worker, "command": _command}
+"""What a spawner forks: functions of the process that asked, descriptors of it, and arguments."""
 
 
 def _import_all() -> None:
     """Import what workers need."""
+    import tensorlang.cli.tune
     import tensorlang.target.interpreter.backend
     import tensorlang.target.llvm.backend  # noqa: F401 - and with it the compiler
-
-
-def _serve_small(connection: socket.socket, path: Sequence[str]) -> None:
-    """Serve workers that measure bandwidths as on a machine with small caches, in short."""
-    setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
-    with connection:
-        serve(connection, [entry for entry in path if entry != _ROOT])
 
 
 def main(descriptor: int) -> None:
     """Import what workers need, and serve."""
     _import_all()
-    _serve_small(socket.socket(fileno=descriptor), sys.path)
+    with socket.socket(fileno=descriptor) as connection:
+        serve(connection, sys.path)
 
 
 if __name__ == "__main__":
