@@ -89,8 +89,7 @@ def _ruled(program: str, target: str) -> list[Sketch]:
 
 def test_limits_are_asked_without_lowering_anything() -> None:
     narrow, wide = (
-        {s.name: s for s in _sketches("matmul", (512, 512, 512), target)}
-        for target in (NARROW, "cuda -arch=sm_80")
+        {s.name: s for s in _sketches("matmul", (512, 512, 512), target)} for target in (NARROW, "cuda -arch=sm_80")
     )
     start: dict[str, int] = {name: values[0] for name, values in wide["tiles.shared"].knobs.items()}
     many = start | {"threads_x": 32, "threads_y": 8}
