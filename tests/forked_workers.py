@@ -32,6 +32,9 @@ from tensorlang.target import detect
 _ROOT = str(Path(__file__).parents[1])
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_NAME = 15  # PR_SET_NAME
+FORKED = "forked worker"
+"""What the system calls them."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What libraries look at when they are loaded."""
 RUN, COMMAND = (
@@ -276,7 +279,9 @@ def _run(program: str, parent: int, descriptors: list[int], arguments: list[str]
 def _worker(parent: int, descriptors: list[int], arguments: list[str]) -> None:
     """A worker, with what its launcher does first; it measures bandwidths as on a machine with small caches."""
     (descriptor,) = descriptors
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    libc.prctl(_NAME, FORKED.encode())
     os.write(descriptor, framed(ARMED))
     setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
     worker.main([str(parent), str(descriptor), *arguments])
