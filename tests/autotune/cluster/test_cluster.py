@@ -18,7 +18,6 @@ from tensorlang.autotune.cluster.machines import Cluster
 from tensorlang.autotune.measuring.harness import WorkersLost
 from tensorlang.autotune.space import sketches_of
 from tensorlang.errors import TargetError
-
 from tests.forked_workers import FORKED
 
 from . import workers
