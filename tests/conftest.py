@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tempfile
@@ -45,7 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name a folder that the processes of a run share, and the markers."""
+    """Name a folder that the processes of a run share, and the markers; let all of them keep what Python compiles."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of hundreds compiles this package anew
+    sys.dont_write_bytecode = False
     config.addinivalue_line("markers", "cuda_device: runs on a CUDA device, and is skipped where there is none")
     config.addinivalue_line("markers", "not_for_nvrtc(reason): makes CUDA texts that are wrong on purpose")
     config.addinivalue_line(

@@ -6,29 +6,41 @@ and how it ends, is the same; `tests/autotune/measuring/test_pool.py` starts som
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import runpy
 import selectors
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tensorlang.autotune.measuring import pool, worker
+from tensorlang.autotune.measuring.launching import ARMED
+from tensorlang.autotune.measuring.messages import framed
 from tensorlang.target import detect
 
 _ROOT = str(Path(__file__).parents[1])
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_NAME = 15  # PR_SET_NAME
+FORKED = "forked worker"
+"""What the system calls them."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What libraries look at when they are loaded."""
-RUN, COMMAND = ([sys.executable, "-m", "tests.forked_workers", what] for what in ("run", "command"))
+RUN, COMMAND = (
+    ["env", *(f"{name}=1" for name in _THREADS), sys.executable, "-m", "tests.forked_workers", what]
+    for what in ("run", "command")
+)
 """Before a script, and before the words behind `tensorlang`: processes that fork their workers."""
 _lock = threading.Lock()
 SMALL_CACHES = (32 << 10, 1 << 20, 8 << 20)
@@ -36,23 +48,47 @@ SMALL_CACHES = (32 << 10, 1 << 20, 8 << 20)
 
 
 class Spawner:
-    """A process that forks workers, whose libraries have so many threads."""
+    """A process that forks workers, and the connection to it."""
 
-    def __init__(self, threads: str) -> None:
-        self._connection, theirs = socket.socketpair()
+    def __init__(self, connection: socket.socket, process: subprocess.Popen[bytes] | Forked) -> None:
+        self._connection, self._process = connection, process
+
+    @classmethod
+    def fresh(cls, threads: str) -> Spawner:
+        """A new interpreter, whose libraries have so many threads."""
+        ours, theirs = socket.socketpair()
         environment = {**os.environ, **dict.fromkeys(_THREADS, threads), "PYTHONPATH": _ROOT}
         with theirs:
             command = [sys.executable, "-m", "tests.forked_workers", "serve", str(theirs.fileno())]
             nothing = subprocess.DEVNULL
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env=environment, stdin=nothing, stdout=nothing, stderr=nothing
             )
+        return cls(ours, process)
 
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
-        """Start the program of a worker, whose first argument is a descriptor of this process; it is a child of it."""
-        asked = json.dumps([os.getpid(), *arguments[1:], dict(environment)]).encode()
+    @classmethod
+    def of_this_process(cls) -> Spawner:
+        """A fork of this process, which has run nothing yet."""
+        ours, theirs = socket.socketpair()
+        _import_all()
+        if pid := os.fork():
+            theirs.close()
+            return cls(ours, Forked(pid))
+        try:
+            ours.close()
+            for stream in range(3):
+                os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+            serve(theirs, sys.path[1:])
+        finally:
+            os._exit(0)
+
+    def start(
+        self, program: str, descriptors: Sequence[int], arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> Forked:
+        """Start a program of PROGRAMS, as a child of this process and in its folder, with descriptors of it."""
+        asked = json.dumps([program, os.getpid(), str(Path.cwd()), list(arguments), dict(environment)]).encode()
         with _lock, _adopting():
-            socket.send_fds(self._connection, [len(asked).to_bytes(8, "little")], [int(arguments[0])])
+            socket.send_fds(self._connection, [len(asked).to_bytes(8, "little")], descriptors)
             self._connection.sendall(asked)
             return Forked(int.from_bytes(self._connection.recv(8), "little"))
 
@@ -115,21 +151,21 @@ class Forked:
 
 
 class Spawners:
-    """What pools take of `subprocess`: processes, which are forked by a spawner for each number of threads."""
+    """Takes the place of `launch`: a spawner for each number of threads."""
 
-    TimeoutExpired = subprocess.TimeoutExpired
-    DEVNULL = subprocess.DEVNULL
+    def __init__(self, made: Mapping[str, Spawner] | None = None) -> None:
+        self._spawners = dict(made or {})
 
-    def __init__(self) -> None:
-        self._spawners: dict[str, Spawner] = {}
-
-    def Popen(self, command: Sequence[str], *, pass_fds: object, env: Mapping[str, str], **streams: object) -> Forked:
+    def launch(
+        self, module: str, arguments: Sequence[str], descriptor: int, environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         """Start a worker."""
-        threads = env.get(_THREADS[0], "1")
+        threads = environment.get(_THREADS[0], "1")
         with _lock:
             if threads not in self._spawners:
-                self._spawners[threads] = Spawner(threads)
-        return self._spawners[threads].start(command[3:], env)
+                self._spawners[threads] = Spawner.fresh(threads)
+        made = self._spawners[threads].start("worker", [descriptor], arguments[1:], environment)
+        return cast("subprocess.Popen[bytes]", made)
 
     def close(self) -> None:
         """End the spawners."""
@@ -138,47 +174,71 @@ class Spawners:
 
 
 @contextmanager
-def forked() -> Iterator[None]:
+def forked(made: Mapping[str, Spawner] | None = None) -> Iterator[None]:
     """Let pools fork their workers."""
-    spawners, before = Spawners(), getattr(pool, "subprocess")  # noqa: B009
-    setattr(pool, "subprocess", spawners)  # noqa: B010
+    spawners, before = Spawners(made), getattr(pool, "launch")  # noqa: B009
+    setattr(pool, "launch", spawners.launch)  # noqa: B010
     try:
         yield
     finally:
-        setattr(pool, "subprocess", before)  # noqa: B010
+        setattr(pool, "launch", before)  # noqa: B010
         spawners.close()
 
 
+def _of_this_process() -> dict[str, Spawner]:
+    """The spawner of a process that RUN or COMMAND began; what comes after may have as many threads as it likes."""
+    made = Spawner.of_this_process()
+    for name in _THREADS:
+        os.environ.pop(name, None)
+    return {"1": made}
+
+
 def run(script: str) -> None:
-    """Run a script as `python script` does, but that its workers are forked, and those of its command lines."""
+    """Run a script as `python script` does, but that its workers are forked, and its command lines."""
     sys.argv, sys.path[0] = [script], str(Path(script).parent)
-    original: Callable[..., Any] = subprocess.run
+    original, spawners = subprocess.run, _of_this_process()
 
     def started(command: list[str], **options: Any) -> Any:
-        return original([*COMMAND, *command[3:]] if command[1:3] == ["-m", "tensorlang"] else command, **options)
+        if command[1:3] != ["-m", "tensorlang"]:
+            return original(command, **options)
+        return _completed(spawners["1"], command, options["cwd"])
 
     setattr(subprocess, "run", started)  # noqa: B010
-    with forked():
+    with forked(spawners):
         runpy.run_path(script, run_name="__main__")
+
+
+def _completed(spawner: Spawner, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """What a command line prints, as `subprocess.run` tells; an error of the command is one here."""
+    ours, theirs = os.pipe()
+    with contextlib.chdir(folder):
+        process = spawner.start("command", [theirs, 2], command[3:], {"PYTHONPATH": _ROOT, **os.environ})
+    os.close(theirs)
+    with os.fdopen(ours, encoding="utf-8") as stream:
+        printed = stream.read()
+    done = subprocess.CompletedProcess(command, process.wait(), printed)
+    done.check_returncode()
+    return done
 
 
 def command(words: list[str]) -> None:
     """Run the command line with forked workers."""
     sys.argv = ["tensorlang", *words]
-    with forked():
+    with forked(_of_this_process()):
         runpy.run_module("tensorlang", run_name="__main__", alter_sys=True)
 
 
 def serve(connection: socket.socket, path: Sequence[str]) -> None:
-    """Fork a worker for each request, until the other end closes; `path`: where modules are beside PYTHONPATH."""
+    """Fork a program for each request, until the other end closes; `path`: where modules are beside PYTHONPATH."""
+    path = [entry for entry in path if entry != _ROOT]
     while True:
-        length, descriptors, *_ = socket.recv_fds(connection, 8, 1)
+        length, descriptors, *_ = socket.recv_fds(connection, 8, 2)
         if not length:
             return
         asked = b""
         while len(asked) < int.from_bytes(length, "little"):
             asked += connection.recv(1 << 20)
-        parent, *arguments, environment = json.loads(asked)
+        program, parent, folder, arguments, environment = json.loads(asked)
         ours, theirs = os.pipe()
         if not (between := os.fork()):  # ends at once, so that the process above adopts what it forks
             if pid := os.fork():
@@ -187,35 +247,69 @@ def serve(connection: socket.socket, path: Sequence[str]) -> None:
             connection.close()
             os.close(ours)
             os.close(theirs)
-            _run(parent, [str(descriptors[0]), *arguments], environment, path)
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(environment)
+            sys.path[:] = [*filter(None, environment["PYTHONPATH"].split(os.pathsep)), *path]
+            _run(program, parent, descriptors, arguments)
         os.waitpid(between, 0)
         connection.sendall(os.read(ours, 8))
         for descriptor in (ours, theirs, *descriptors):
             os.close(descriptor)
 
 
-def _run(parent: int, arguments: list[str], environment: Mapping[str, str], path: Sequence[str]) -> None:
-    """Be a worker."""
+def _run(program: str, parent: int, descriptors: list[int], arguments: list[str]) -> None:
+    """Be a program, when it has got its parent, and end."""
+    code = 1
     try:
         while os.getppid() != parent:
             time.sleep(0.0002)
-        os.environ.clear()
-        os.environ.update(environment)
-        sys.path[:] = [*filter(None, environment["PYTHONPATH"].split(os.pathsep)), *path]
-        worker.main(arguments)
+        PROGRAMS[program](parent, descriptors, arguments)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        traceback.print_exc()
     finally:
-        os._exit(0 if sys.exc_info()[0] is None else 1)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
 
 
-def main(descriptor: int) -> None:
-    """Import what workers need, and serve. They measure bandwidths as on a machine with small caches, in short."""
+def _worker(parent: int, descriptors: list[int], arguments: list[str]) -> None:
+    """A worker, with what its launcher does first; it measures bandwidths as on a machine with small caches."""
+    (descriptor,) = descriptors
+    libc = ctypes.CDLL(None)
+    libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    libc.prctl(_NAME, FORKED.encode())
+    os.write(descriptor, framed(ARMED))
+    setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
+    worker.main([str(parent), str(descriptor), *arguments])
+
+
+def _command(parent: int, descriptors: list[int], arguments: list[str]) -> None:
+    """The command line, with descriptors for what it prints and for errors."""
+    for number, descriptor in enumerate(descriptors, start=1):
+        os.dup2(descriptor, number)
+    command(arguments)
+
+
+PROGRAMS: dict[str, Callable[[int, list[int], list[str]], None]] = {"worker": _worker, "command": _command}
+"""What a spawner forks: functions of the process that asked, descriptors of it, and arguments."""
+
+
+def _import_all() -> None:
+    """Import what workers need."""
+    import tensorlang.cli.tune
     import tensorlang.target.interpreter.backend
     import tensorlang.target.llvm.backend  # noqa: F401 - and with it the compiler
 
-    setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
 
+def main(descriptor: int) -> None:
+    """Import what workers need, and serve."""
+    _import_all()
     with socket.socket(fileno=descriptor) as connection:
-        serve(connection, [entry for entry in sys.path if entry != _ROOT])
+        serve(connection, sys.path)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,12 @@ def target(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@cache
+def case_of(name: str) -> Case:
+    """A program, for several tests to build."""
+    return PROGRAMS[name][0]()
+
+
 def compiled(case: Case) -> Any:
     """The program for CUDA, compiled."""
     return tvm.build(case.s, case.args, target="cuda -arch=sm_80")
@@ -73,8 +79,8 @@ def printed(case: Case) -> str:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str, target: str) -> None:
-    program, sizes = PROGRAMS[name]
-    s, args = program()
+    s, args = case_of(name)
+    sizes = PROGRAMS[name][1]
     # Threads find the largest element in an order of their own: all are different.
     distinct = np.random.default_rng(0).permutation(270).reshape(6, 45).astype(np.float32)
     inputs = {"val": distinct} if name.startswith("argmax") else {}
@@ -84,7 +90,7 @@ def test_program(name: str, target: str) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_compiles_for_cuda(name: str) -> None:
-    kernel = compiled(PROGRAMS[name][0]())
+    kernel = compiled(case_of(name))
     assert "__global__" in kernel.source("cuda")
     assert kernel.report is not None and "spilled" not in str(kernel.report)
 
@@ -162,6 +168,7 @@ TILES = {"tile_f": [-1, 2, 4, 1], "tile_y": [-1, 1, 7, 1], "tile_x": [-1, 1, 1, 
 """Splits that differ from the first configuration, which is all ones."""
 
 
+@cache
 def convolution_template(most_unrolled: int, explicit: int) -> Case:
     """AutoTVM's template for CUDA at a configuration of four levels of tiles."""
     task = autotvm.task.create("classic/conv2d_no_batching", args=(1, 7, 7, 16, 8, 3, 3, 1), target="cuda")
@@ -191,6 +198,7 @@ def test_unrolling_of_an_autotvm_template() -> None:
     assert loops[512, 1] < loops[512, 0]
 
 
+@cache
 def ansor_record() -> Case:
     """What auto_scheduler found for a convolution with bias and relu on CUDA, as a schedule."""
     tensors = conv2d_layer(1, 4, 4, 4, 3)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import pytest
 
 import tensorlang
 from examples.polybench import KERNELS
-from examples.polybench.case import Arrays, Case, Mistake, Sizes
+from examples.polybench.case import Arrays, Case, Declared, Mistake, Sizes
 from tensorlang.errors import IllegalOrder
 from tensorlang.schedule import Schedule
 from tensorlang.te.reference import evaluate
@@ -32,15 +33,21 @@ def obeys(case: Case, given: Arrays, got: Arrays) -> bool:
     return all(np.allclose(left, right, rtol=1e-9, atol=1e-10) for left, right in case.law(given, got))
 
 
-def check(
-    case: Case, schedule: Callable[[Schedule], None] | None, target: str, constant: Sizes | None, runs: Sequence[Sizes]
-) -> None:
-    """Build a kernel and compare its results with the plain Python run, for each of the sizes."""
-    declared = case.declare(constant)
+@lru_cache(maxsize=2)
+def scheduled(name: str, by_hand: bool, constant: bool) -> tuple[Declared, Schedule]:
+    """A kernel, with symbolic sizes unless they are constant, in the order of its script or scheduled by hand."""
+    case = KERNELS[name]
+    declared = case.declare(case.sizes if constant else None)
     s = declared.create_schedule()
-    if schedule is not None:
-        schedule(s)
+    if by_hand:
+        case.schedule(s)
         assert s.trace.steps
+    return declared, s
+
+
+def check(case: Case, target: str, runs: Sequence[Sizes], by_hand: bool = False, constant: bool = False) -> None:
+    """Build a kernel and compare its results with the plain Python run, for each of the sizes."""
+    declared, s = scheduled(case.name, by_hand, constant)
     built = tensorlang.build(s, declared.args, target)
     for sizes in runs:
         given = draw(case, sizes)
@@ -85,28 +92,28 @@ def test_the_reference_is_the_plain_python_run(case: Case) -> None:
         np.testing.assert_array_equal(array, wanted)
 
 
+@targets  # in turn, of one schedule
 @kernels
-@targets
 def test_declared_order_for_all_sizes(case: Case, target: str) -> None:
-    check(case, None, target, None, [case.sizes, tiny(case, 1), tiny(case, 2), tiny(case, 3)])
+    check(case, target, [case.sizes, tiny(case, 1), tiny(case, 2), tiny(case, 3)])
 
 
+@targets  # in turn, of one schedule
 @kernels
-@targets
 def test_declared_order_for_constant_sizes(case: Case, target: str) -> None:
-    check(case, None, target, case.sizes, [case.sizes])
+    check(case, target, [case.sizes], constant=True)
 
 
+@targets  # in turn, of one schedule
 @kernels
-@targets
 def test_schedule_for_all_sizes(case: Case, target: str) -> None:
-    check(case, case.schedule, target, None, [case.sizes, tiny(case, 1), tiny(case, 2), tiny(case, 5)])
+    check(case, target, [case.sizes, tiny(case, 1), tiny(case, 2), tiny(case, 5)], by_hand=True)
 
 
+@targets  # in turn, of one schedule
 @kernels
-@targets
 def test_schedule_for_constant_sizes(case: Case, target: str) -> None:
-    check(case, case.schedule, target, case.sizes, [case.sizes])
+    check(case, target, [case.sizes], by_hand=True, constant=True)
 
 
 @pytest.mark.parametrize(("case", "name"), MISTAKES, ids=[f"{case.name}: {name}" for case, name in MISTAKES])

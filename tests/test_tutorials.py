@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.autotune.cluster.workers import FORKING
 from tests.forked_workers import RUN
 
 ROOT = Path(__file__).parent.parent
@@ -132,7 +133,7 @@ def test_runs(tutorial: Path, tmp_path: Path) -> None:
         [*(RUN if tutorial.stem in TUNING else [sys.executable]), str(tutorial)],
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", **FORKING},
         capture_output=True,
         encoding="utf-8",
         timeout=300,

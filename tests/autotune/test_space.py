@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,12 @@ def _task(name: str, threads: int) -> Task:
     return create_task(operator, args, threads=threads)
 
 
+@cache
+def _sketches(name: str, threads: int) -> list[Sketch]:
+    """To look at, in several tests."""
+    return sketches_of(_task(name, threads))
+
+
 def _deep(name: str) -> Task:
     operator, args = DEEP[name]
     task = create_task(operator, args, threads=2)
@@ -119,7 +126,7 @@ def _chosen(sketches: list[Sketch], count: int = 3) -> list[Sketch]:
 @pytest.mark.parametrize("name", TASKS)
 def test_candidates_are_legal_and_right(name: str, threads: int) -> None:
     task, rng = _task(name, threads), np.random.default_rng(1)
-    sketches = sketches_of(task)
+    sketches = _sketches(name, threads)
     assert sketches
     for sketch in _chosen(sketches, draws(2, 4) if threads > 1 else 1):
         rows = sketch.sample(rng, 64)
@@ -133,7 +140,7 @@ def test_register_tiles_stay_within_the_registers(name: str) -> None:
     task = _task(name, 1)
     lanes = task.target.lanes(_heaviest(task).bits)
     seen = 0
-    for sketch in sketches_of(task):
+    for sketch in _sketches(name, 1):
         every = [sketch.decisions(row) for row in sketch.sample(np.random.default_rng(0), 300)]
         for d in every:
             if "rows" in d:
@@ -146,7 +153,7 @@ def test_register_tiles_stay_within_the_registers(name: str) -> None:
 def test_nests_walk_the_loops_of_their_schedules(name: str) -> None:
     """The nests of a population against the extents in the state of each candidate's own schedule."""
     task = _task(name, 2)
-    for sketch in _chosen(sketches_of(task)):
+    for sketch in _chosen(_sketches(name, 2)):
         rows = sketch.sample(np.random.default_rng(5), 3)
         nests = sketch.describe(rows)
         for n, row in enumerate(rows):
@@ -215,7 +222,7 @@ def test_a_tile_takes_narrow_vectors_of_a_second_axis_side_by_side() -> None:
     assert beside("contraction") == ["k"]
     assert beside("matmul") == beside("batch-matmul") == [None]  # the batch shares no rows
     task = _task("contraction", 1)
-    for sketch in sketches_of(task):
+    for sketch in _sketches("contraction", 1):
         main = max(sketch.describe(rows := sketch.sample(np.random.default_rng(4), 200)), key=lambda n: n.operations)
         tile = register_tile(main, task.target.lanes(32))
         taken = [sketch.decisions(row) for row in rows]
@@ -226,13 +233,13 @@ def test_a_tile_takes_narrow_vectors_of_a_second_axis_side_by_side() -> None:
 
 
 def test_a_loop_around_others_is_not_run_in_vectors() -> None:
-    (declared,) = [s for s in sketches_of(_task("running-sums", 1)) if s.name == "declared"]
+    (declared,) = [s for s in _sketches("running-sums", 1) if s.name == "declared"]
     assert isinstance(declared.trace, Trace)
     assert not any(isinstance(step, Vectorize) for step in declared.trace.steps)
 
 
 def test_each_group_of_stages_gets_a_rule_of_its_own() -> None:
-    found = {name: sketches_of(_task(name, 1))[0].name for name in TASKS}
+    found = {name: _sketches(name, 1)[0].name for name in TASKS}
     beginnings = {name: found[name].split(".")[0].split("+")[0] for name in found}
     for name in ("matmul", "matmul-double", "batch-matmul", "max-of-min", "transposed", "convolution", "depthwise"):
         assert beginnings[name] == "reuse"
@@ -243,7 +250,7 @@ def test_each_group_of_stages_gets_a_rule_of_its_own() -> None:
 
 
 def test_every_heavy_stage_is_tuned() -> None:
-    sketches = sketches_of(_task("two-matmuls", 1))
+    sketches = _sketches("two-matmuls", 1)
     assert {"D_rows", "E_rows"} <= set(sketches[0].knobs)
     forms = {tuple(sketch.name.split("+")) for sketch in sketches if sketch.name != SEED}
     assert len({form[0] for form in forms}) > 1
@@ -276,7 +283,7 @@ def test_roles_are_read_off_the_accesses() -> None:
 
 def test_the_library_schedule_is_a_sketch_that_is_measured_first() -> None:
     task = _task("matmul", 1)
-    seed = next(s for s in sketches_of(task) if s.name == SEED)
+    seed = next(s for s in _sketches("matmul", 1) if s.name == SEED)
     assert seed.start is not None
     row = seed.row(seed.start)
     assert row is not None
@@ -303,7 +310,7 @@ def test_estimates_and_features_of_whole_spaces_are_finite() -> None:
     for name in TASKS:
         task = _task(name, 2)
         machine = Machine.of(task.target)
-        for sketch in sketches_of(task):
+        for sketch in _sketches(name, 2):
             nests = _nests(sketch, 200)
             guess = estimate(nests, machine, 2)
             rows = features(nests, guess, machine)
@@ -316,7 +323,7 @@ def test_estimates_and_features_of_whole_spaces_are_finite() -> None:
 def test_a_candidate_alone_is_described_as_in_a_population() -> None:
     task = _task("convolution", 2)
     machine = Machine.of(task.target)
-    for sketch in sketches_of(task):
+    for sketch in _sketches("convolution", 2):
         rows = sketch.sample(np.random.default_rng(2), 20)
         together = sketch.describe(rows)
         alone = sketch.describe(rows[-1:])
@@ -327,7 +334,7 @@ def test_a_candidate_alone_is_described_as_in_a_population() -> None:
 
 def test_a_packed_operand_is_read_in_whole_vectors() -> None:
     task = _task("transposed", 1)
-    sketch = sketches_of(task)[0]
+    sketch = _sketches("transposed", 1)[0]
     main = max(_nests(sketch, 10), key=lambda nest: nest.operations)
     assert main.output.buffer == "C.local"
     assert (register_tile(main, task.target.lanes(32)).gathers == 0).all()

@@ -110,8 +110,8 @@ def test_ctrl_c_keeps_what_was_measured(task: Task, tmp_path: Path) -> None:
 
 
 def test_the_time_given_is_kept(task: Task) -> None:
-    result = tune(task, trials=100_000, seconds=4)
-    assert len(result.records) < 100_000
+    result = tune(task, trials=100_000, seconds=2)
+    assert 0 < len(result.records) < 100_000
     assert result.seconds < 20
 
 
@@ -128,6 +128,10 @@ def test_the_time_given_is_kept(task: Task) -> None:
 def test_what_does_not_bound_a_search_is_refused(task: Task, budget: dict[str, Any], message: str) -> None:
     with pytest.raises(DefinitionError, match=re.escape(message)):
         tune(task, **budget)
+
+
+BROKEN = 10
+"""Candidates of a broken sketch."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +154,12 @@ class _Broken:
 
 def _broken_sketch(task: Task, name: str, step: Mapping[str, Any]) -> Sketch:
     nest = sketches_of(task)[0]
-    rows = nest.sample(np.random.default_rng(0), 40)
+    rows = nest.sample(np.random.default_rng(0), BROKEN)
 
     def described(values: Columns, count: int) -> tuple[Nest, ...]:
         return nest.describe(rows[values["n"].astype(int) % len(rows)])
 
-    return Sketch(name, _Broken([step]), {"n": tuple(range(40))}, (), described)
+    return Sketch(name, _Broken([step]), {"n": tuple(range(BROKEN))}, (), described)
 
 
 def test_failures_are_recorded_and_tuning_goes_on(task: Task) -> None:
@@ -167,8 +171,7 @@ def test_failures_are_recorded_and_tuning_goes_on(task: Task) -> None:
         failed = tune(task, trials=3, sketches=[sketch], seed=1)
         assert [r.status for r in failed.records] == [status] * 3
         assert failed.best is None
-    more_than_all_broken = 48
-    result = tune(task, trials=more_than_all_broken, sketches=[broken[Status.ILLEGAL], sketches_of(task)[0]], seed=1)
+    result = tune(task, trials=BROKEN + 4, sketches=[broken[Status.ILLEGAL], sketches_of(task)[0]], seed=1)
     assert result.best is not None
     assert sum(result.failures.values()) == sum(not r.ok for r in result.records)
 

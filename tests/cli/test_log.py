@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from tensorlang.autotune import Status, TuningRecord, create_task, read_log
 from tensorlang.autotune.records import log as logs
 from tensorlang.autotune.records.record import BY_STATUS
 from tensorlang.cli.main import main
+from tests.forked_workers import COMMAND
 
 from ..autotune.records.hand import FullDisk, hand_record, record_of, write_log
 
@@ -163,7 +163,7 @@ def test_tuning_into_the_default_store(own_store: Path, run: Runner) -> None:
 
 def test_two_tuners_killed_on_one_log_leave_it_sound(tmp_path: Path, run: Runner) -> None:
     log = tmp_path / "log"
-    tune = [sys.executable, "-m", "tensorlang", "tune", "--threads", "1", "--trials", "500", "--log", str(log)]
+    tune = [*COMMAND, "tune", "--threads", "1", "--trials", "500", "--log", str(log)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     shapes = ("24,40,16", "16,24,8")
     tuners = [

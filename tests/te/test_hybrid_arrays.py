@@ -297,3 +297,24 @@ def test_runs_without_arrays_are_asked_for() -> None:
     np.testing.assert_array_equal(squares.run(4), [0, 1, 4, 9])
     assert isinstance(squares(4), Tensor)
     assert as_python(squares, {"n": 4})[0].tolist() == as_program(squares, {"n": 4})[0].tolist()
+
+
+def test_names_mean_on_arrays_what_they_mean_at_the_time() -> None:
+    function: Any = te.sqrt
+    offset = 1.0
+
+    @te.hybrid.script
+    def changed(a: Any) -> None:
+        for i in range(len(a)):
+            a[i] = function(a[i]) + offset
+
+    def run() -> list[float]:
+        return list(map(float, changed.run(np.array([4.0, 16.0]))[0:2]))
+
+    assert run() == run() == [3.0, 5.0]
+    offset = 2.0
+    assert run() == [4.0, 6.0]
+    function = te.floor
+    assert run() == [6.0, 18.0]
+    function = te.sqrt
+    assert run() == [4.0, 6.0]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from tensorlang.te.hybrid.scope import MISSING, Captured
 from tensorlang.te.hybrid.source import Source
-from tensorlang.te.hybrid.vocabulary import Choice, Refused
+from tensorlang.te.hybrid.vocabulary import Choice, Refused, Word
 
 _PREFIX = "word of te: "  # no identifier, so no name of a script
 
@@ -43,33 +44,51 @@ class _Words(ast.NodeTransformer):
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
 
-def as_python(source: Source, captured: Captured) -> Callable[..., Any]:
-    """The script as a Python function of numbers and NumPy arrays. Its lines are those of the user's file."""
+class Plain:
+    """A script as a Python function of numbers and NumPy arrays. Its lines are those of the user's file.
+
+    It is compiled when it first runs, and again when names of it have come to stand for other words.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        body = (node for statement in source.tree.body for node in ast.walk(statement))
+        self._named = [node for node in body if isinstance(node, ast.Name | ast.Attribute)]
+        self._words: list[Word | None] | None = None
+        self._code: CodeType | None = None
+        self._used: dict[str, Callable[..., Any]] = {}
+
+    def function(self, captured: Captured) -> Callable[..., Any]:
+        """The function, with the names around it as they are now."""
+        words = [captured.word(node) for node in self._named]
+        if self._code is None or words != self._words:
+            self._code, self._used = _compiled(self._source, captured)
+            self._words = words
+        names = {**captured.globals, **self._used}
+        exec(self._code, names)
+        made: Callable[..., Any] = names["closure"](*captured.closure.values())
+        return made
+
+
+def _compiled(source: Source, captured: Captured) -> tuple[CodeType, dict[str, Callable[..., Any]]]:
+    """Code that defines `closure`, which makes the function, and what it calls by names that no script has."""
     try:
-        return _compiled(source, captured)
+        tree = copy.deepcopy(source.tree)
+        tree.decorator_list, tree.returns = [], None
+        for parameter in [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]:
+            parameter.annotation = None
+        tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
+        words = _Words(captured)
+        tree.body = [words.visit(s) for s in tree.body]
+        # What the function took from the functions around it comes as parameters of one around it.
+        outer = ast.parse(f"def closure({', '.join(captured.closure)}):\n    return {tree.name}")
+        function = outer.body[0]
+        assert isinstance(function, ast.FunctionDef)
+        function.body.insert(0, tree)
+        return compile(ast.fix_missing_locations(outer), source.file, "exec"), words.used
     except RecursionError:
         raise source.fault(
             source.tree,
             "an expression of this script nests too deep for Python to run it on arrays; name parts of it, in lines "
             "before, or build it",
         ) from None
-
-
-def _compiled(source: Source, captured: Captured) -> Callable[..., Any]:
-    tree = copy.deepcopy(source.tree)
-    tree.decorator_list, tree.returns = [], None
-    for parameter in [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]:
-        parameter.annotation = None
-    tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
-    words = _Words(captured)
-    tree.body = [words.visit(s) for s in tree.body]
-    # What the function took from the functions around it comes as parameters of one around it.
-    outer = ast.parse(f"def closure({', '.join(captured.closure)}):\n    return {tree.name}")
-    function = outer.body[0]
-    assert isinstance(function, ast.FunctionDef)
-    function.body.insert(0, tree)
-    code = compile(ast.fix_missing_locations(outer), source.file, "exec")
-    names = {**captured.globals, **words.used}
-    exec(code, names)
-    made: Callable[..., Any] = names["closure"](*captured.closure.values())
-    return made

@@ -17,7 +17,7 @@ from tensorlang.ir.stmt import Stmt
 from tensorlang.location import caller
 from tensorlang.te.check import check_tensor_name
 from tensorlang.te.define import current_tag
-from tensorlang.te.hybrid.plain import as_python
+from tensorlang.te.hybrid.plain import Plain
 from tensorlang.te.hybrid.scope import Array, Binding, Captured, Constant, Frame, Scope
 from tensorlang.te.hybrid.source import Source, read_source
 from tensorlang.te.hybrid.statements import Returned, Retype, Statements
@@ -36,6 +36,7 @@ class Script:
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.source = read_source(function)
+        self._plain = Plain(self.source)
         self.name = check_tensor_name(name or function.__name__)
         self.signature = _signature(self.source)
         functools.update_wrapper(self, function)
@@ -67,7 +68,7 @@ class Script:
 
     def _run(self, given: Mapping[str, Any]) -> Any:
         with np.errstate(all="ignore"):
-            result = as_python(self.source, Captured(self.source))(**given)
+            result = self._plain.function(Captured(self.source))(**given)
         if result is not None:
             return result
         updated = tuple(given[name] for name in self.source.updated)

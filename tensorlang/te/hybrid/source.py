@@ -18,36 +18,24 @@ class ScriptError(DefinitionError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A script's function, its syntax tree (line numbers of the file), and its lines from `first` on."""
+    """A script's function, its syntax tree (line numbers of the file), and its lines from `first` on.
+
+    `assigned`: names that the function assigns, loops and parameters included, which never mean a global. `updated`:
+    parameters with elements that it assigns, in order.
+    """
 
     function: Callable[..., Any]
     tree: ast.FunctionDef
     file: str
     first: int
     lines: tuple[str, ...]
-
-    @property
-    def assigned(self) -> frozenset[str]:
-        """Names that the function assigns, loops and parameters included: they never mean a global."""
-        names = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        return frozenset(names | {a.arg for a in self.parameters})
+    assigned: frozenset[str]
+    updated: tuple[str, ...]
 
     @property
     def parameters(self) -> list[ast.arg]:
         """The parameters, in order."""
-        arguments = self.tree.args
-        return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-
-    @property
-    def updated(self) -> tuple[str, ...]:
-        """Parameters with elements that the function assigns, in order."""
-        stored = {
-            root.id
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-            if isinstance(root := subscripted(node), ast.Name)
-        }
-        return tuple(a.arg for a in self.parameters if a.arg in stored)
+        return _parameters(self.tree)
 
     def where(self, node: ast.AST) -> Location:
         """The line of a node in the user's file."""
@@ -66,6 +54,25 @@ def subscripted(node: ast.expr) -> ast.expr:
     while isinstance(node, ast.Subscript):
         node = node.value
     return node
+
+
+def _parameters(tree: ast.FunctionDef) -> list[ast.arg]:
+    return [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
+
+
+def _assigned(tree: ast.FunctionDef) -> frozenset[str]:
+    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return frozenset(names | {a.arg for a in _parameters(tree)})
+
+
+def _updated(tree: ast.FunctionDef) -> tuple[str, ...]:
+    stored = {
+        root.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        if isinstance(root := subscripted(node), ast.Name)
+    }
+    return tuple(a.arg for a in _parameters(tree) if a.arg in stored)
 
 
 def read_source(function: Callable[..., Any]) -> Source:
@@ -96,4 +103,4 @@ def read_source(function: Callable[..., Any]) -> Source:
     if not isinstance(tree, ast.FunctionDef):
         where = Location(file, first)
         raise DefinitionError(f"a script is a function declared with def, got {text.strip()!r}", where)
-    return Source(function, tree, file, first, tuple(lines))
+    return Source(function, tree, file, first, tuple(lines), _assigned(tree), _updated(tree))

@@ -18,6 +18,7 @@ from tensorlang.autotune.cluster.machines import Cluster
 from tensorlang.autotune.measuring.harness import WorkersLost
 from tensorlang.autotune.space import sketches_of
 from tensorlang.errors import TargetError
+from tests.forked_workers import FORKED
 
 from . import workers
 
@@ -175,5 +176,6 @@ def _children(nanny: psutil.Process) -> list[psutil.Process]:
     found = []
     for process in nanny.children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it may end at any time
-            found += [process] if "measuring.worker" in " ".join(process.cmdline()) else []
+            name, words = process.name(), " ".join(process.cmdline())
+            found += [process] if name == FORKED or "measuring.worker" in words else []
     return found

@@ -15,6 +15,7 @@ import psutil  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[3]
 START = 60.0
+FORKING = {"DASK_DISTRIBUTED__WORKER__PRELOAD": "tests.autotune.cluster.forking"} if sys.platform == "linux" else {}
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def worker(address: str, *options: str) -> Iterator[psutil.Process]:
     """`tensorlang worker` in a process of its own; yields it when it has announced itself."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tensorlang", "worker", address, *options],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **FORKING},
         stderr=subprocess.PIPE,
         text=True,
     )

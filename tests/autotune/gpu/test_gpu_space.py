@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -33,6 +34,12 @@ CANDIDATES = {"product": 8, "convolution": 2, "softmax": 25, "total": 25, "trans
 """Of each sketch, so that a program has about 50, those that take long to prove fewer; by day a third of them."""
 
 
+@cache
+def _sketches(name: str, args: tuple[Any, ...], target: str) -> list[Sketch]:
+    """To look at, in several tests."""
+    return sketches_of(create_task(name, args, target))
+
+
 def _kernels(task: Task, sketch: Sketch, decisions: dict[str, int]) -> list[DeviceKernel]:
     lowered = lower(scheduled(task, sketch, decisions), arguments_of(task.tensors), target=task.target)
     return [stmt.kernel for stmt in walk(lowered.kernel.body) if isinstance(stmt, Launch)]
@@ -40,14 +47,14 @@ def _kernels(task: Task, sketch: Sketch, decisions: dict[str, int]) -> list[Devi
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_kind_of_group_has_its_sketches(program: str) -> None:
-    found = sketches_of(task_of(program, "cuda -arch=sm_80"))
+    found = _sketches(*PROGRAMS[program], "cuda -arch=sm_80")
     assert [sketch.name for sketch in found] == SKETCHES[program]
     assert all(len(drawn(sketch, 8, 0)) >= min(sketch.size, 2) for sketch in found)
     assert [sketch.start for sketch in found if sketch.name == "library"] in ([], [{}])  # measured first, as it is
 
 
 def test_a_product_leaves_all_that_makes_it_fast_open() -> None:
-    shared = sketches_of(create_task("matmul", (1024, 1024, 1024), "cuda -arch=sm_80"))[0]
+    shared = _sketches("matmul", (512, 512, 512), "cuda -arch=sm_80")[0]
     assert set(shared.knobs) == {
         *(f"{part}_{tag}" for part in ("virtual", "threads", "inner") for tag in "xy"),
         *("step_0", "unroll", "fetch_0", "fetch_1", "pipeline"),
@@ -66,7 +73,7 @@ def test_only_where_copies_are_asynchronous_many_tiles_are_kept() -> None:
 def test_every_candidate_is_legal_and_lowered_within_the_limits(program: str) -> None:
     task = task_of(program, NARROW)
     seen = 0
-    for number, sketch in enumerate(_ruled(task)):
+    for number, sketch in enumerate(_ruled(program, NARROW)):
         for decisions in drawn(sketch, draws(-(-CANDIDATES[program] // 3), CANDIDATES[program]), number):
             kernels = _kernels(task, sketch, decisions)  # a TargetError would say which limit
             assert all(prod(kernel.block) <= 64 for kernel in kernels), decisions
@@ -75,15 +82,14 @@ def test_every_candidate_is_legal_and_lowered_within_the_limits(program: str) ->
     assert seen >= 4
 
 
-def _ruled(task: Task) -> list[Sketch]:
+def _ruled(program: str, target: str) -> list[Sketch]:
     """The sketches of the rules, which know the limits; not the library's, which is refused where it does not fit."""
-    return [sketch for sketch in sketches_of(task) if sketch.name != "library"]
+    return [sketch for sketch in _sketches(*PROGRAMS[program], target) if sketch.name != "library"]
 
 
 def test_limits_are_asked_without_lowering_anything() -> None:
     narrow, wide = (
-        {s.name: s for s in sketches_of(create_task("matmul", (512, 512, 512), target))}
-        for target in (NARROW, "cuda -arch=sm_80")
+        {s.name: s for s in _sketches("matmul", (512, 512, 512), target)} for target in (NARROW, "cuda -arch=sm_80")
     )
     start: dict[str, int] = {name: values[0] for name, values in wide["tiles.shared"].knobs.items()}
     many = start | {"threads_x": 32, "threads_y": 8}
@@ -94,7 +100,7 @@ def test_limits_are_asked_without_lowering_anything() -> None:
 
 
 def test_a_thread_has_so_many_registers() -> None:
-    sketch = sketches_of(create_task("matmul", (512, 512, 512), "cuda -arch=sm_80"))[0]
+    sketch = _sketches("matmul", (512, 512, 512), "cuda -arch=sm_80")[0]
     start: dict[str, int] = {name: values[0] for name, values in sketch.knobs.items()} | {"threads_x": 32}
     tile = {"inner_x": 8, "inner_y": 8}
     assert _allowed(sketch, start | tile, start | tile | {"virtual_x": 4}) == [True, False]
@@ -111,7 +117,7 @@ def test_what_no_limit_leaves_is_named() -> None:
 def test_candidates_compute_what_the_program_says(program: str) -> None:
     task = task_of(program, "interpreter")
     gpu = task_of(program, "cuda -arch=sm_80")
-    for number, sketch in enumerate(_ruled(gpu)):
+    for number, sketch in enumerate(_ruled(program, "cuda -arch=sm_80")):
         for decisions in drawn(sketch, draws(1, 2), 100 + number):
             assert wrong(program, task, scheduled(gpu, sketch, decisions), "interpreter") == "", decisions
 

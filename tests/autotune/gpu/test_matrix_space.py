@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,15 @@ CASES: dict[str, tuple[str, tuple[Any, ...], str, str]] = {
 """Program, its sizes, target, and the sketch in question."""
 
 
+@cache
 def task_of(case: str) -> Task:
     name, sizes, target, _ = CASES[case]
     return create_task(f"{FOLDER / 'narrow.py'}:{name}", sizes, target)
 
 
-def sketch_of(case: str, task: Task) -> Sketch:
-    (found,) = (sketch for sketch in sketches_of(task) if sketch.name == CASES[case][3])
+@cache
+def sketch_of(case: str) -> Sketch:
+    (found,) = (sketch for sketch in sketches_of(task_of(case)) if sketch.name == CASES[case][3])
     return found
 
 
@@ -61,7 +64,7 @@ def kernels(task: Task, made: Schedule) -> list[DeviceKernel]:
 @pytest.mark.parametrize("case", CASES)
 def test_candidates_are_legal_within_the_limits_and_right(case: str) -> None:
     task = task_of(case)
-    sketch = sketch_of(case, task)
+    sketch = sketch_of(case)
     limits = task.target.gpu
     assert limits is not None
     candidates = drawn(sketch, draws(1, 2), 0)
@@ -87,7 +90,7 @@ def test_float8_needs_an_architecture_that_has_its_instructions() -> None:
 @pytest.mark.parametrize("case", ["parts", "tf32, both turned around", "both across in warp groups"])
 def test_candidates_compile_without_spills(case: str) -> None:
     task = task_of(case)
-    sketch = sketch_of(case, task)
+    sketch = sketch_of(case)
     (decisions, *_) = drawn(sketch, 1, 1)
     with config.override(check=False):
         built = tensorlang.build(scheduled(task, sketch, decisions), arguments_of(task.tensors), target=task.target)
@@ -99,7 +102,7 @@ def test_candidates_compile_without_spills(case: str) -> None:
 @pytest.mark.parametrize("case", ["parts", "batches in warp groups"])
 def test_the_text_of_a_candidate_computes_the_product(case: str) -> None:
     task = task_of(case)
-    sketch = sketch_of(case, task)
+    sketch = sketch_of(case)
     (decisions, *_) = drawn(sketch, 1, 2)
     made = scheduled(task, sketch, decisions)
     program = tensorlang.lower(made, arguments_of(task.tensors), target=task.target).kernel

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def measurer(task: Task, pid_file: Path) -> Iterator[Measurer]:
         loaded = importlib.import_module("faults")  # by the name that the workers know it by
         patch.setattr("tensorlang.autotune.measuring.measurer.build_candidate", loaded.build_candidate)
         patch.setattr("tensorlang.autotune.measuring.measurer.run_candidate", loaded.run_candidate)
-        with Measurer(task, limits=Limits(run=3.0, build=20.0, memory=8 << 30)) as made:
+        with Measurer(task, limits=Limits(run=1.5, build=20.0, memory=8 << 30)) as made:
             yield made
         sys.modules.pop("faults")
 
@@ -67,7 +68,7 @@ def _measure(measurer: Measurer, traces: list[Any]) -> list[Measurement]:
 
 FAULTS = {
     "segfault": (Status.CRASH, "SIGSEGV"),
-    "hang": (Status.TIMEOUT, "not done after 3 s"),
+    "hang": (Status.TIMEOUT, "not done after 1.5 s"),
     "allocate": (Status.MEMORY, "out of memory"),
     "spoil": (Status.WRONG_ANSWER, "output 0 differs at 960 of 960 elements; at [0, 0] 7.0 instead of"),
     "builder dies": (Status.CRASH, "SIGABRT"),
@@ -88,14 +89,20 @@ def test_every_fault_has_its_status_and_the_others_are_unharmed(measurer: Measur
     assert all(not r.checked for r in results[::2])
 
 
-def test_a_build_that_hangs_is_killed_at_its_limit(measurer: Measurer, steps: Any) -> None:
-    limits, measurer.limits = measurer.limits, Limits(run=1.0, build=2.0)
+@contextmanager
+def _limited(measurer: Measurer, limits: Limits) -> Iterator[None]:
+    before, measurer.limits = measurer.limits, limits
     try:
-        hung, good = _measure(measurer, [{"fault": "builder hangs", "trace": steps}, steps])
+        yield
     finally:
-        measurer.limits = limits
+        measurer.limits = before
+
+
+def test_a_build_that_hangs_is_killed_at_its_limit(measurer: Measurer, steps: Any) -> None:
+    with _limited(measurer, Limits(run=1.0, build=1.0)):
+        hung, good = _measure(measurer, [{"fault": "builder hangs", "trace": steps}, steps])
     assert (hung.status, good.status in GOOD) == (Status.TIMEOUT, True)
-    assert "not done after 2 s" in hung.error
+    assert "not done after 1 s" in hung.error
 
 
 def test_a_runner_that_is_killed_from_outside_is_a_crash_and_the_rest_goes_on(
@@ -124,9 +131,10 @@ def test_a_batch_that_is_given_up_leaves_nothing_behind(measurer: Measurer, step
 def test_what_is_not_done_at_the_deadline_is_dropped(measurer: Measurer, steps: Any) -> None:
     hangs = [{"fault": name, "trace": steps} for name in ("builder hangs", "hang")]
     start = time.monotonic()
-    assert dict(measurer.measure([hangs[0]] * 3, lambda: None, start + 0.5)) == {}
-    assert dict(measurer.measure([hangs[1]], lambda: None, start + 1.0)) == {}
-    assert time.monotonic() - start < measurer.limits.run
+    with _limited(measurer, Limits(run=20.0, build=20.0)):
+        assert dict(measurer.measure([hangs[0]] * 3, lambda: None, start + 0.4)) == {}
+        assert dict(measurer.measure([hangs[1]], lambda: None, start + 0.8)) == {}
+    assert time.monotonic() - start < 10
     assert [r.status in GOOD for r in _measure(measurer, [steps, steps])] == [True, True]
 
 

@@ -9,7 +9,7 @@ import os
 import random
 import resource
 import signal
-import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +19,17 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 import tensorlang
+from tensorlang.autotune.measuring.launching import launch
 from tensorlang.autotune.measuring.pool import Shares, Worker, WorkerSettings, share_cpus, thread_environment, wait_any
 from tensorlang.autotune.records.record import Status
 from tensorlang.errors import InternalError
+from tests.forked_workers import FORKED
 
 
 @pytest.fixture
 def as_users_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fresh interpreters, and no forks of one of these tests."""
-    monkeypatch.setattr("tensorlang.autotune.measuring.pool.subprocess", subprocess)
+    monkeypatch.setattr("tensorlang.autotune.measuring.pool.launch", launch)
 
 
 fresh = pytest.mark.usefixtures("as_users_have_them")
@@ -41,6 +43,17 @@ def worker() -> Iterator[Worker]:
 
 def _alive(worker: Worker) -> bool:
     return bool(worker.run(30, math.sqrt, 4.0).value == 2.0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all are fresh interpreters")
+def test_workers_of_tests_are_forks(worker: Worker) -> None:
+    """Or each of hundreds would take a second to import this package."""
+    assert psutil.Process(worker.run(30, os.getpid).value).name() == FORKED
+
+
+@fresh
+def test_workers_of_users_are_fresh_interpreters(worker: Worker) -> None:
+    assert "tensorlang.autotune.measuring.worker" in psutil.Process(worker.run(30, os.getpid).value).cmdline()
 
 
 def test_a_call_returns_its_value(worker: Worker) -> None:

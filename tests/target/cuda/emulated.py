@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tensorlang import config
 from tensorlang.autotune.measuring import jobs
 from tensorlang.target.c_source.source import BoxMap
 from tensorlang.target.cuda import nvrtc, runtime
 from tensorlang.target.cuda.nvrtc import Compiled, compile_cuda
-from tensorlang.testing.cuda_emulation import TensorMap, emulate, unavailable
+from tensorlang.testing.cuda_emulation import TensorMap, emulate, runner, unavailable
 from tensorlang.testing.cuda_emulation.runner import Mode, prepare
 from tests.target.cuda.fake_cupy import FakeArray, FakeCupy, FakeFunction, FakeModule, FakeStream, Reported
 
@@ -105,23 +106,26 @@ def map_of(array: FakeArray, boxes: BoxMap) -> TensorMap:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of a tuner's process, which has the device of the process that tunes."""
+    """A job of a tuner's process, which has the device of the process that tunes, and what that has compiled ahead."""
 
     function: Callable[[Any], Any]
     capabilities: tuple[str, ...]
     mode: Mode
     seed: int
+    cache: str = field(default_factory=lambda: str(config.get("cache_dir")))
 
     def __call__(self, job: Any) -> Any:
         """Run it."""
-        _in_this_process(self.capabilities, self.mode, self.seed)
+        _in_this_process(self.capabilities, self.mode, self.seed, self.cache)
         return self.function(job)
 
 
 @cache
-def _in_this_process(capabilities: tuple[str, ...], mode: Mode, seed: int) -> EmulatedCupy:
+def _in_this_process(capabilities: tuple[str, ...], mode: Mode, seed: int, cache: str) -> EmulatedCupy:
     """A device for good: a worker has no other."""
-    return install(pytest.MonkeyPatch(), EmulatedCupy(capabilities, mode, seed))
+    patch, made = pytest.MonkeyPatch(), getattr(runner, "_made")  # noqa: B009
+    patch.setattr(runner, "_made", config.override(cache=True, cache_dir=cache)(made))
+    return install(patch, EmulatedCupy(capabilities, mode, seed))
 
 
 def install(patch: pytest.MonkeyPatch, device: EmulatedCupy) -> EmulatedCupy:
