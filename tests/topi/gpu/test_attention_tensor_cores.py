@@ -22,6 +22,7 @@ from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tensorlang.topi.attention import attention_reference
 from tensorlang.topi.gpu.attention_tensor_cores import fits
 from tests.target.cuda.compiled import needs_nvrtc
+from tests.thoroughness import draws
 from tests.topi.gpu.device_runs import GPU, each_architecture
 from tests.topi.programs import Array, close, given
 
@@ -68,11 +69,11 @@ def exact(values: Sequence[Array], is_causal: bool = False) -> Array:
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("case", CASES)
 def test_the_text_computes_attention(case: str) -> None:
-    """Copies as late as they may be, and at once, with threads in three orders."""
+    """Copies as late as they may be, and at once, with threads in three orders by night."""
     kernel = lowered(case)[2].kernel
     sizes = dict(zip("nm", CASES[case][:2], strict=True)) if kernel.sizes else None
     for mode in ("late", "at_once"):
-        for seed in range(3):
+        for seed in range(draws(1, 3)):
             values, wanted = arrays(case)
             names = (p.name for p in kernel.params)
             emulate_program(kernel, dict(zip(names, values, strict=True)), sizes=sizes, mode=mode, seed=seed)
