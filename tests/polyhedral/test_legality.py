@@ -208,6 +208,6 @@ def test_before_among_some_statements_is_before_at_their_times(kinds: tuple[str,
     lanes, unordered = (frozenset(x for x, kind in zip("ijk", kinds, strict=True) if kind == k) for k in "lu")
     made = [statement(f"S{n}", Role.PURE, time, (), (i, j)) for n, time in enumerate(TREE)]
     made = [replace(s, lanes=tuple(x for x in s.loops if x in lanes)) for s in made]
-    space = TimeSpace(Scop(tuple(made), (S,), unordered))
+    space = TimeSpace(Scop(tuple(made), (S,), frozenset(), unordered))
     times = isl.union_of([isl.make_set(f"{{ [{space.vector(s)}] }}") for s in made])
     assert before_among(space, made, made).is_equal(before(space).intersect_domain(times).intersect_range(times))
