@@ -166,8 +166,8 @@ def _const(value: int, dtype: str) -> Expr:
 def test_unary(compiled: Compile, kind: LoopKind) -> None:
     for dtype in (*INTEGERS, *FLOATS, "bool"):
         a = np.array(_edge_values(dtype), dtypes.info(dtype).numpy)
-        operators = {"neg": operator.neg} if dtype != "bool" else {}
-        operators |= {"invert": operator.inv} if dtype not in FLOATS else {}
+        operators: dict[str, Callable[[Any], Any]] = {} if dtype == "bool" else {"neg": operator.neg}
+        operators |= {} if dtype in FLOATS else {"invert": operator.inv}
         bodies = {"neg": _negated, "invert": _inverted}
         found = _results(compiled, {name: Loop(bodies[name], (a,), kind) for name in operators})
         for name, function in operators.items():
