@@ -110,7 +110,9 @@ def own_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Verify every stage of lowering, and keep compiled kernels and records in folders of this run."""
+    """Verify every stage of lowering, keep compiled kernels and records in folders of this run, and build quickly."""
+    from tests.opencl_builds import build_quickly
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TENSORLANG_CHECK", "1")
         patch.setenv("TENSORLANG_CACHE_DIR", str(_folder_of_run(request.config) / "cache"))
@@ -118,6 +120,7 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl")))
         for name in ("TENSORLANG_DUMP", "TENSORLANG_LOG", "TENSORLANG_BUDGET", "TENSORLANG_CACHE"):
             patch.delenv(name, raising=False)
+        build_quickly(patch)
         yield
 
 

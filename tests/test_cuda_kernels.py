@@ -17,7 +17,7 @@ from tensorlang.lowering import pipeline
 from tensorlang.target.c_source import OPENCL, device_source, kernel
 from tensorlang.target.cuda.nvrtc import Compiled
 from tests import cuda_kernels
-from tests.cuda_kernels import CudaKernels, architectures
+from tests.cuda_kernels import CudaKernels, architectures, chosen
 from tests.programs import row_sum
 from tests.target.c_source.device_programs import TX, device_kernel
 from tests.target.cuda.compiled import ARCHITECTURES, needs_nvrtc
@@ -71,7 +71,7 @@ def test_a_text_is_compiled_once_a_run(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(cuda_kernels, "compile_without_spills", compile_text)
     for _ in range(2):  # two processes of a run
         net = CudaKernels(tmp_path)
-        net.notice((RIGHT, RIGHT), "two kernels")
+        net.notice((RIGHT, machine("cuda", "sm_80")), "two kernels")
         net.compile()
     assert compiled == list(ARCHITECTURES)
     assert net.counts() == dict.fromkeys(ARCHITECTURES, (1, 2))
@@ -120,3 +120,13 @@ def test_kernels_are_for_the_architectures_that_have_their_instructions() -> Non
     assert architectures((RIGHT, machine("cuda", "sm_89"))) == ("sm_90a",)
     assert architectures((machine("cuda", "sm_90a"),)) == ("sm_90a",)
     assert architectures((machine("x86", "avx2"), RIGHT)) == ()
+
+
+def test_by_day_one_architecture_will_do_where_a_text_tells_none_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_kernels, "NIGHTLY", False)
+    plain, told = "#if __CUDA_ARCH__ >= 800", "#if __CUDA_ARCH__ >= 890"
+    assert [chosen(text, (RIGHT,)) for text in ("", plain, told)] == [("sm_80",), ("sm_80",), ARCHITECTURES]
+    assert chosen(plain, (RIGHT, machine("cuda", "sm_80"))) == ARCHITECTURES
+    assert chosen(told, (machine("cuda", "sm_90a"),)) == ("sm_90a",)
+    monkeypatch.setattr(cuda_kernels, "NIGHTLY", True)
+    assert chosen(plain, (RIGHT,)) == ARCHITECTURES

@@ -248,7 +248,7 @@ class _Grid:
         places = (number % x, number // x % y, number // (x * y))
         values = values | {name: np.int64(place) for name, place in zip(_PLACES, places, strict=False)}
         copies = Copies(self.clock, host.late, host.check)
-        block = Block(self.clock, values, dict(self.memories), {}, self.places, copies, host.faults, host.check)
+        block = Block(self.clock, values, dict(self.memories), {}, self.places, {}, copies, host.faults, host.check)
         self.code.body(block, None)
         self.clock.barrier()
         copies.check_all_done(self.code.sites)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import Witness
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import evaluate
-from tensorlang.polyhedral.legality import TimeSpace, Touch, before
+from tensorlang.polyhedral.legality import TimeSpace, Touch, before_among
 from tensorlang.polyhedral.statement import Access, Array, Fold, Scop
 from tensorlang.polyhedral.witness import element_text, instance, locate, smallest_that_runs
 
@@ -31,26 +31,27 @@ def overwritten(scop: Scop) -> Overwritten | None:
         return None
     space = TimeSpace(scop)
     arrays = {a.name: a for a in scop.arrays}
-    order = before(space)
     for fold in scop.folds:
         writes = [(s, w) for s in scop.statements for w in s.writes if w.array == fold.array]
         reads = [(s, r) for s in scop.statements for r in s.reads if r.array == fold.array]
-        lost = _lost(fold, writes, reads, space, arrays[fold.array], order) if reads else None
+        lost = _lost(fold, writes, reads, space, arrays[fold.array]) if reads else None
         if lost is not None:
             return lost
     return None
 
 
 def _lost(
-    fold: Fold, writes: Sequence[Touch], reads: Sequence[Touch], space: TimeSpace, array: Array, order: isl.Map
+    fold: Fold, writes: Sequence[Touch], reads: Sequence[Touch], space: TimeSpace, array: Array
 ) -> Overwritten | None:
     arrays = {array.name: array}
     written, read = space.make(space.text(writes, arrays)), space.make(space.text(reads, arrays))
     writers, readers = written.reverse(), read.reverse()
     rank = written.dim(isl.DIM.out)
     others = _same_cell(fold, rank - len(array.shape), rank).apply_range(writers)  # element -> write to its cell
-    not_before = writers.range_product(others).subtract_range(order.reverse().wrap()).range_factor_range()
-    not_after = readers.range_product(others).subtract_range(order.wrap())
+    writing, reading = [s for s, _ in writes], [s for s, _ in reads]
+    in_time, gone = before_among(space, writing, writing).reverse(), before_among(space, reading, writing)
+    not_before = writers.range_product(others).subtract_range(in_time.wrap()).range_factor_range()
+    not_after = readers.range_product(others).subtract_range(gone.wrap())
     both = not_after.range_factor_range().intersect(not_before)
     if both.is_empty():
         return None

@@ -23,6 +23,9 @@ from tensorlang.polyhedral.declared import Declared
 from tensorlang.polyhedral.pairwise import Pairwise
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
 
+Time: TypeAlias = tuple[int | str, ...]
+"""Static positions and loops, as statements have them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -137,6 +140,51 @@ def _instances(text: str) -> isl.UnionMap:
 def before(space: TimeSpace) -> isl.Map:
     """Time -> later time, for pairs whose order is certain."""
     return _before(space.length, _at_once_dims(space, space.scop.unordered))
+
+
+def before_among(space: TimeSpace, sources: Iterable[Statement], sinks: Iterable[Statement]) -> isl.Map:
+    """`before` for the times of some statements alone: a few pieces, where that of all has hundreds."""
+    loops = space.scop.unordered
+    lanes = frozenset(n for s in space.scop.statements for n in s.lanes) - loops
+    later = tuple(dict.fromkeys(b.time for b in sinks))
+    found = [_ordered(space.length, a, b, loops, lanes) for a in dict.fromkeys(a.time for a in sources) for b in later]
+    return isl.union_of(found) if found else _pairs(space.length, "0 = 1")
+
+
+@lru_cache(maxsize=1024)
+def _ordered(n: int, source: Time, sink: Time, loops: frozenset[str], lanes: frozenset[str]) -> isl.Map:
+    """Pairs of times of two statements whose order is certain."""
+    source, sink = (time + (0,) * (n - len(time)) for time in (source, sink))
+    a, b = _dims_of(source, "a"), _dims_of(sink, "b")
+    cases: list[list[str]] = []
+    same: list[str] = []
+    for k, (p, q) in enumerate(zip(source, sink, strict=True)):
+        if isinstance(p, int) and isinstance(q, int):
+            if p < q:
+                cases.append([*same])
+            if p != q:
+                break
+            continue
+        in_lanes = not lanes.isdisjoint((p, q)) and not _in_turn(source[k + 1 :], sink[k + 1 :])
+        if loops.isdisjoint((p, q)) and not in_lanes:
+            cases.append([*same, f"{a[k]} < {b[k]}"])
+        same.append(f"{a[k]} = {b[k]}")
+    where = " or ".join(" and ".join(case) or "0 = 0" for case in cases) or "0 = 1"
+    return isl.make_map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {where} }}")
+
+
+def _dims_of(time: Time, name: str) -> list[str]:
+    return [str(part) if isinstance(part, int) else f"{name}{k}" for k, part in enumerate(time)]
+
+
+def _in_turn(first: Time, then: Time) -> bool:
+    """Whether static positions just inside of lanes tell that one statement comes before another one."""
+    for p, q in zip(first, then, strict=True):
+        if isinstance(p, str) or isinstance(q, str):
+            return False
+        if p != q:
+            return p < q
+    return False
 
 
 @dataclass(frozen=True, slots=True)

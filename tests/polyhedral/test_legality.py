@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from tensorlang.ir.expr import Const, Expr, Var, binary
 from tensorlang.ir.stmt import INDEX
-from tensorlang.polyhedral.legality import TimeSpace, Violation, before, violations
+from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.legality import TimeSpace, Violation, before, before_among, violations
 from tensorlang.polyhedral.statement import Access, Array, Role, Scop, Statement
 from tensorlang.polyhedral.witness import explain, smallest
 
@@ -194,3 +196,18 @@ def test_before_is_lexicographic_order_of_what_is_ordered() -> None:
     assert threads.is_strict_subset(order)
     (race,) = violations(replace(scop, unordered=frozenset({"i"})))
     assert pairs_of(race) == ([], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0])
+
+
+TREE = [(0, "i", 0, "j", 0), (0, "i", 0, "j", 1, "k", 0), (0, "i", 0, "j", 2), (0, "i", 1), (1, "i", 0, "j", 1)]
+"""Statements that stand beside, inside and after one another; a loop has its name in two places."""
+
+
+@pytest.mark.parametrize("kinds", list(product("sul", repeat=3)))
+def test_before_among_some_statements_is_before_at_their_times(kinds: tuple[str, ...]) -> None:
+    """Loops in series, unordered, and lanes."""
+    lanes, unordered = (frozenset(x for x, kind in zip("ijk", kinds, strict=True) if kind == k) for k in "lu")
+    made = [statement(f"S{n}", Role.PURE, time, (), (i, j)) for n, time in enumerate(TREE)]
+    made = [replace(s, lanes=tuple(x for x in s.loops if x in lanes)) for s in made]
+    space = TimeSpace(Scop(tuple(made), (S,), frozenset(), unordered))
+    times = isl.union_of([isl.make_set(f"{{ [{space.vector(s)}] }}") for s in made])
+    assert before_among(space, made, made).is_equal(before(space).intersect_domain(times).intersect_range(times))

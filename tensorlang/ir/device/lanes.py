@@ -31,7 +31,8 @@ Mask: TypeAlias = Array | None  # one bool a thread, None for all
 class State:
     """What expressions read: variables and arrays by name.
 
-    `fixed` keeps values that stay for the whole block, `places` offsets that all threads went to before.
+    `fixed` keeps values that stay for the whole block, `places` offsets that all threads went to before. `shares`
+    number the values of variables that differ between threads, and are the same whenever they have that number.
     """
 
     clock: Clock
@@ -39,6 +40,7 @@ class State:
     memories: dict[str, Memory] = field(default_factory=dict)
     fixed: dict[int, Value] = field(default_factory=dict)
     places: dict[tuple[Any, ...], Offset] = field(default_factory=dict)
+    shares: dict[str, int] = field(default_factory=dict)
 
 
 Code: TypeAlias = Callable[[State, Mask], Value]
@@ -171,8 +173,9 @@ class Compiler:
         def place(s: State, mask: Mask, lanes: Lanes) -> Offset:
             if mask is not None or reads:
                 return compute(s, mask, lanes)
+            known = s.values | s.shares if s.shares else s.values
             try:
-                key = (number, *[s.values[variable] for variable in free])
+                key = (number, *[known[variable] for variable in free])
                 if key in s.places:
                     return s.places[key]
             except (KeyError, TypeError):  # a variable out of its scope; one that differs between threads

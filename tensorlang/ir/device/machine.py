@@ -94,10 +94,12 @@ def _shared_out(compiler: StatementCompiler, stmt: Stmt, count: int) -> Run | No
             anyone, active = narrowed(number < total, mask)
             for loop, extent, start in zip(reversed(own), reversed(extents), reversed(starts), strict=True):
                 b.values[loop.var.name] = number % extent + start
+                b.shares[loop.var.name] = first
                 number = number // extent
             if anyone:
                 made(b, active)
         for loop in own:
             b.values.pop(loop.var.name, None)
+            b.shares.pop(loop.var.name, None)
 
     return run

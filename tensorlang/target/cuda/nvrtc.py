@@ -22,6 +22,8 @@ from tensorlang.target.cuda.report import Report, read_report
 
 OPTIONS = ("-std=c++17", "--ptxas-options=-v", "-default-device")
 """What every compilation gets. Nothing that changes results: no fast math, and products contracted as is usual."""
+_MINIMAL = ("--minimal",), (12, 4)
+"""No declarations of textures and of the CUDA runtime, which no text of ours names; and the first NVRTC to know it."""
 
 _PROGRAM = "kernel.cu"
 _ELF = b"\x7fELF"
@@ -61,11 +63,12 @@ class Compiled:
 def compile_cuda(text: str, architecture: str, options: Sequence[str] = ()) -> Compiled:
     """Compile CUDA text for an architecture (`sm_90a`), or find what was compiled before on disk.
 
-    `options` come after OPTIONS. MissingDependency without NVRTC, TargetError for an architecture that it does not
+    `options` come after ours. MissingDependency without NVRTC, TargetError for an architecture that it does not
     know, InternalError with its log and the lines around for a text that it refuses.
     """
     check_architecture(architecture)
-    given = (*OPTIONS, *options)
+    without, first = _MINIMAL
+    given = (*OPTIONS, *(without if version() >= first else ()), *options)
     key = ("nvrtc", ".".join(map(str, version())), architecture, *given, text)
 
     def make() -> bytes:

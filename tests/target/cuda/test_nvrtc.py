@@ -42,6 +42,12 @@ def test_the_default_architecture_of_targets_is_one_of_nvrtc() -> None:
     assert nvrtc.version() >= (12, 0)
 
 
+def test_only_a_newer_nvrtc_is_asked_to_leave_declarations_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, wanted in (((12, 3), False), ((12, 4), True), ((13, 0), True)):
+        monkeypatch.setattr(nvrtc, "version", lambda number=number: number)
+        assert ("--minimal" in nvrtc.compile_cuda(ADD, "sm_80").options) == wanted
+
+
 def test_names_are_those_of_the_kernels() -> None:
     assert compiled(ADD + ADD.replace("add", "sum"), "sm_80").names == ("sum", "add")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from tensorlang.ir import intrinsics
 from tensorlang.ir.construct import array, indices, load, loop, store
 from tensorlang.ir.expr import Call
-from tensorlang.ir.stmt import Kernel, LoopKind
+from tensorlang.ir.stmt import Kernel, LoopKind, Seq
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.detect import runs_here
 from tests.target.llvm.stated_errors import IN_FLOAT64, stated
@@ -37,19 +38,32 @@ HARD = ((0.5, 2), (0.7, 0.7501), (0.7495, 0.75), (-0.3, -0.2499), (0.4, 0.7), (-
 EXTENDED = np.finfo(np.longdouble).nmant > 60
 
 
-def _run(compiled: Compile, name: str, inputs: tuple[Array, ...], vector: bool = True, target: str = "llvm") -> Array:
-    dtype, size = str(inputs[0].dtype), len(inputs[0])
-    arrays = [array(f"in{n}", (size,), dtype) for n in range(len(inputs))]
-    out = array("out", (size,), dtype)
-    statement = store(out, AT, Call(name, tuple(load(b, AT) for b in arrays), dtype))
+def _kernel(names: Sequence[str], dtype: str, size: int, vector: bool = True) -> Kernel:
+    """A loop for each of some functions, of the first of the inputs."""
+    rows = [intrinsics.TABLE[name] for name in names]
+    arrays = [array(f"in{n}", (size,), dtype) for n in range(max(row.arity for row in rows))]
+    outs = [array(f"out_{name}", (size,), dtype) for name in names]
+    calls = [Call(row.name, tuple(load(b, AT) for b in arrays[: row.arity]), dtype) for row in rows]
     kind = LoopKind.VECTORIZED if vector else LoopKind.SERIAL
-    kernel = Kernel(f"run_{name}", (*arrays, out), (), ("out",), loop(AT, 0, size, statement, kind))
-    values = np.empty(size, dtype)
+    loops = [loop(AT, 0, size, store(out, AT, call), kind) for out, call in zip(outs, calls, strict=True)]
+    return Kernel("run", (*arrays, *outs), (), tuple(out.name for out in outs), Seq(tuple(loops)))
+
+
+def _run_all(
+    compiled: Compile, names: Sequence[str], inputs: tuple[Array, ...], vector: bool = True, target: str = "llvm"
+) -> dict[str, Array]:
+    dtype, size = str(inputs[0].dtype), len(inputs[0])
+    kernel = _kernel(names, dtype, size, vector)
+    values = [np.empty(size, dtype) for _ in names]
     executable = compiled(kernel, target)
     if not runs_here(executable.target):
         pytest.skip(f"this machine cannot run {target}")
-    executable(*inputs, values)
-    return values
+    executable(*inputs[: len(kernel.params) - len(names)], *values)
+    return dict(zip(names, values, strict=True))
+
+
+def _run(compiled: Compile, name: str, inputs: tuple[Array, ...]) -> Array:
+    return _run_all(compiled, [name], inputs)[name]
 
 
 def _check(name: str, inputs: tuple[Array, ...], actual: Array, allowed: float) -> None:
@@ -147,17 +161,28 @@ def test_functions_of_two_numbers(compiled: Compile, name: str, dtype: str) -> N
     _check(name, inputs, _run(compiled, name, inputs), STATED[name, dtype])
 
 
-@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=nehalem"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", [*FUNCTIONS, *LONG, *TWO])
-def test_scalar_and_vector_code_give_the_same_bits(compiled: Compile, name: str, dtype: str, target: str) -> None:
+EVERY = (*FUNCTIONS, *LONG, *TWO)
+TOGETHER = 8
+"""Functions in one kernel: LLVM takes longer for all of them."""
+
+
+@cache
+def _bits(compiled: Compile, place: int, dtype: str, vector: bool, target: str) -> dict[str, Array]:
+    """What some functions make of numbers in scalar or in vector code."""
     random = np.random.default_rng(2)
     count = 1013  # a tail of 5 lanes of 16 and of 8
     values = np.concatenate([random.uniform(-100, 100, 500), np.exp2(random.uniform(-140, 120, 487)), EDGES, -EDGES])
-    inputs = tuple(random.permutation(values)[:count].astype(dtype) for _ in range(1 + (name in TWO)))
-    serial = _run(compiled, name, inputs, vector=False)
-    vectors = _run(compiled, name, inputs, target=target)
-    np.testing.assert_array_equal(serial, vectors)
+    inputs = tuple(random.permutation(values)[:count].astype(dtype) for _ in range(2))
+    return _run_all(compiled, EVERY[place : place + TOGETHER], inputs, vector, target)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=nehalem"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", EVERY)
+def test_scalar_and_vector_code_give_the_same_bits(compiled: Compile, name: str, dtype: str, target: str) -> None:
+    place = EVERY.index(name) // TOGETHER * TOGETHER
+    vectors = _bits(compiled, place, dtype, True, target)[name]
+    np.testing.assert_array_equal(_bits(compiled, place, dtype, False, "llvm")[name], vectors)
 
 
 def test_exact_powers_of_two(compiled: Compile) -> None:
@@ -172,15 +197,19 @@ def test_exact_powers_of_two(compiled: Compile) -> None:
     "target", ["llvm -mcpu=skylake-avx512", "llvm -mcpu=haswell", "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"]
 )
 @pytest.mark.parametrize(
-    ("name", "dtype"),
-    [*((f, d) for f in FUNCTIONS for d in ("float16", "float32", "float64")), *((f, "float64") for f in LONG)],
+    ("names", "dtype"),
+    [
+        (names[place : place + TOGETHER], dtype)
+        for names, dtype in ((FUNCTIONS, "float16"), (FUNCTIONS, "float32"), ([*FUNCTIONS, *LONG], "float64"))
+        for place in range(0, len(names), TOGETHER)
+    ],
 )
-def test_no_call_of_the_c_library_in_a_vector_loop(compiled: Compile, name: str, dtype: str, target: str) -> None:
-    inputs, out = array("in", (640,), dtype), array("out", (640,), dtype)
-    body = loop(AT, 0, 640, store(out, AT, Call(name, (load(inputs, AT),), dtype)), LoopKind.VECTORIZED)
-    assembly = compiled(Kernel("f", (inputs, out), (), ("out",), body), target).source("asm")
+def test_no_call_of_the_c_library_in_a_vector_loop(
+    compiled: Compile, names: Sequence[str], dtype: str, target: str
+) -> None:
+    assembly = compiled(_kernel(names, dtype, 640), target).source("asm")
     called = set(re.findall(r"\b(?:callq|bl)\s+(\w+)", assembly))
-    assert called - {"f"} <= ({name, f"{name}f"} if name in ANGLES else set())
+    assert called - {"run"} <= {spelled for name in ANGLES.intersection(names) for spelled in (name, f"{name}f")}
 
 
 def test_large_angles_are_left_to_one_branch(compiled: Compile) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -11,8 +13,8 @@ import pytest
 
 from tensorlang import dtypes
 from tensorlang.ir.construct import array, indices, load, loop, store
-from tensorlang.ir.expr import Binary, Expr, Unary, cast
-from tensorlang.ir.stmt import Kernel, LoopKind
+from tensorlang.ir.expr import Binary, Buffer, Expr, Unary, cast
+from tensorlang.ir.stmt import Kernel, LoopKind, Seq, Stmt
 from tensorlang.runtime.executable import Executable
 
 Compile = Callable[..., Executable]
@@ -51,16 +53,33 @@ def _pairs(dtype: str) -> tuple[Array, Array]:
     return a.ravel(), b.ravel()
 
 
-def _apply(compiled: Compile, kind: LoopKind, body: Callable[..., Expr], result: str, *inputs: Array) -> Array:
-    """Compute `body(elements...)` at every index."""
-    size = len(inputs[0])
-    buffers = [array(f"in{n}", (size,), dtypes.canonical(a.dtype)) for n, a in enumerate(inputs)]
-    out = array("out", (size,), result)
-    statement = store(out, AT, body(*(load(b, AT) for b in buffers)))
-    kernel = Kernel("apply", (*buffers, out), (), ("out",), loop(AT, 0, size, statement, kind))
-    values = np.zeros(size, dtypes.info(result).numpy)
-    compiled(kernel)(*inputs, values)
-    return values
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`body` of an element of each input, at every index."""
+
+    body: Callable[..., Expr]
+    inputs: tuple[Array, ...]
+    kind: LoopKind
+
+
+def _results(compiled: Compile, loops: Mapping[str, Loop]) -> dict[str, Array]:
+    """What loops compute, by name: all of one kernel."""
+    inputs: dict[int, tuple[Buffer, Array]] = {}
+    outputs: list[tuple[Buffer, Array]] = []
+    statements: list[Stmt] = []
+    for n, one in enumerate(loops.values()):
+        size = len(one.inputs[0])
+        for a in one.inputs:
+            inputs.setdefault(id(a), (array(f"in{len(inputs)}", (size,), dtypes.canonical(a.dtype)), a))
+        made = one.body(*(load(inputs[id(a)][0], AT) for a in one.inputs))
+        out = array(f"out{n}", (size,), made.dtype)
+        outputs.append((out, np.zeros(size, dtypes.info(out.dtype).numpy)))
+        statements.append(loop(AT, 0, size, store(out, AT, made), one.kind))
+    arguments = [*inputs.values(), *outputs]
+    written = tuple(out.name for out, _ in outputs)
+    kernel = Kernel("apply", tuple(b for b, _ in arguments), (), written, Seq(tuple(statements)))
+    compiled(kernel)(*(values for _, values in arguments))
+    return {name: values for name, (_, values) in zip(loops, outputs, strict=True)}
 
 
 def _numpy_binary(op: str, a: Array, b: Array) -> Array:
@@ -89,26 +108,28 @@ _BITS = ["bitand", "bitor", "bitxor", "shl", "shr"]
 _TESTS = ["eq", "ne", "lt", "le", "gt", "ge"]
 
 
+def _binary(op: str, dtype: str) -> Callable[[Expr, Expr], Expr]:
+    return lambda x, y: Binary(op, x, y, "bool" if op in _TESTS else dtype)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(compiled: Compile, dtype: str, kind: LoopKind) -> None:
-    a, b = _pairs(dtype)
-    for op in (*_ARITHMETIC, *_BITS, *_TESTS):
-        result = "bool" if op in _TESTS else dtype
-        actual = _apply(compiled, kind, lambda x, y, op=op, r=result: Binary(op, x, y, r), result, a, b)
+    pairs = _pairs(dtype)
+    found = _results(compiled, {op: Loop(_binary(op, dtype), pairs, kind) for op in (*_ARITHMETIC, *_BITS, *_TESTS)})
+    for op, actual in found.items():
         with np.errstate(all="ignore"):
-            _assert_equal(actual, _numpy_binary(op, a, b), err_msg=op)
+            _assert_equal(actual, _numpy_binary(op, *pairs), err_msg=op)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_floats(compiled: Compile, dtype: str, kind: LoopKind) -> None:
-    a, b = _pairs(dtype)
-    for op in ("div", *_ARITHMETIC, *_TESTS):
-        result = "bool" if op in _TESTS else dtype
-        actual = _apply(compiled, kind, lambda x, y, op=op, r=result: Binary(op, x, y, r), result, a, b)
+    pairs = _pairs(dtype)
+    found = _results(compiled, {op: Loop(_binary(op, dtype), pairs, kind) for op in ("div", *_ARITHMETIC, *_TESTS)})
+    for op, actual in found.items():
         with np.errstate(all="ignore"):
-            _assert_equal(actual, _float_reference(op, a, b), err_msg=op)
+            _assert_equal(actual, _float_reference(op, *pairs), err_msg=op)
 
 
 def _float_reference(op: str, a: Array, b: Array) -> Array:
@@ -126,11 +147,15 @@ def test_division_by_constants(compiled: Compile, dtype: str, divisor: int) -> N
         divisor = -divisor % 128
     a = np.array(_edge_values(dtype), dtypes.info(dtype).numpy)
     b = np.full_like(a, divisor)
-    for op in ("floordiv", "floormod", "truncdiv", "truncmod"):
-        for kind in KINDS:
-            actual = _apply(compiled, kind, lambda x, op=op: Binary(op, x, _const(divisor, dtype), dtype), dtype, a)
-            with np.errstate(all="ignore"):
-                _assert_equal(actual, _numpy_binary(op, a, b), err_msg=f"{op} {kind}")
+    ops = ("floordiv", "floormod", "truncdiv", "truncmod")
+    loops = {f"{op} {kind}": Loop(_by_constant(op, divisor, dtype), (a,), kind) for op in ops for kind in KINDS}
+    for name, actual in _results(compiled, loops).items():
+        with np.errstate(all="ignore"):
+            _assert_equal(actual, _numpy_binary(name.split()[0], a, b), err_msg=name)
+
+
+def _by_constant(op: str, divisor: int, dtype: str) -> Callable[[Expr], Expr]:
+    return lambda x: Binary(op, x, _const(divisor, dtype), dtype)
 
 
 def _const(value: int, dtype: str) -> Expr:
@@ -139,58 +164,72 @@ def _const(value: int, dtype: str) -> Expr:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unary(compiled: Compile, kind: LoopKind) -> None:
-    for dtype in (*INTEGERS, *FLOATS):
+    for dtype in (*INTEGERS, *FLOATS, "bool"):
         a = np.array(_edge_values(dtype), dtypes.info(dtype).numpy)
-        actual = _apply(compiled, kind, lambda x, d=dtype: Unary("neg", x, d), dtype, a)
-        _assert_equal(actual, np.negative(a), err_msg=dtype)
-    for dtype in INTEGERS:
-        a = np.array(_edge_values(dtype), dtypes.info(dtype).numpy)
-        _assert_equal(_apply(compiled, kind, lambda x: ~x, dtype, a), ~a, err_msg=dtype)
-    bits = np.array([True, False])
-    _assert_equal(_apply(compiled, kind, lambda x: ~x, "bool", bits), ~bits)
+        operators: dict[str, Callable[[Any], Any]] = {} if dtype == "bool" else {"neg": operator.neg}
+        operators |= {} if dtype in FLOATS else {"invert": operator.inv}
+        bodies = {"neg": _negated, "invert": _inverted}
+        found = _results(compiled, {name: Loop(bodies[name], (a,), kind) for name in operators})
+        for name, function in operators.items():
+            _assert_equal(found[name], function(a), err_msg=f"{name} {dtype}")
+
+
+def _negated(x: Expr) -> Expr:
+    return Unary("neg", x, x.dtype)
+
+
+def _inverted(x: Expr) -> Expr:
+    return ~x
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bools(compiled: Compile, kind: LoopKind) -> None:
     a, b = _pairs("bool")
-    for op, function in (("and", np.logical_and), ("or", np.logical_or), ("min", np.minimum), ("max", np.maximum)):
-        actual = _apply(compiled, kind, lambda x, y, op=op: Binary(op, x, y, "bool"), "bool", a, b)
-        _assert_equal(actual, function(a, b), err_msg=op)
+    functions = {"and": np.logical_and, "or": np.logical_or, "min": np.minimum, "max": np.maximum}
+    found = _results(compiled, {op: Loop(_binary(op, "bool"), (a, b), kind) for op in functions})
+    for op, function in functions.items():
+        _assert_equal(found[op], function(a, b), err_msg=op)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", list(dtypes.TABLE))
 def test_casts(compiled: Compile, source: str, kind: LoopKind) -> None:
-    for target in dtypes.TABLE:
-        a = _castable(source, target)
-        actual = _apply(compiled, kind, lambda x, t=target: cast(x, t), target, a)
+    a = _cast_values(source)
+    for target, actual in _results(compiled, {t: Loop(_cast_to(t), (a,), kind) for t in dtypes.TABLE}).items():
+        known = _castable(a, target)
         with np.errstate(all="ignore"):
-            _assert_equal(actual, a.astype(dtypes.info(target).numpy), err_msg=target)
+            _assert_equal(actual[known], a[known].astype(dtypes.info(target).numpy), err_msg=target)
 
 
-def _castable(source: str, target: str) -> Array:
-    """Edge values, and values that test rounding; for floats to integers those that C defines."""
-    values = _edge_values(source)
-    s, t = dtypes.info(source), dtypes.info(target)
+def _cast_to(dtype: str) -> Callable[[Expr], Expr]:
+    return lambda x: cast(x, dtype)
+
+
+def _cast_values(source: str) -> Array:
+    """Edge values, and values that test rounding."""
+    values, s = _edge_values(source), dtypes.info(source)
     if s.bits > 16 and s.kind != "bool":
         values += [2049, 2051, 16777217 % 2**31, 65519, 33825, 1000001]
     if s.is_float and s.bits == 64:
         values += [1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-12, 65519.999999999, 2.0**-25 * (1 + 2.0**-40), 1e300]
-    a = np.array(values, s.numpy)
-    if s.is_float and t.is_integer:
-        wide = a.astype(np.float64)
-        low, high = (float(v) for v in dtypes.limits(target))
-        a = a[np.isfinite(wide) & (wide > low - 1) & (wide < high)]
-    return a
+    return np.array(values, s.numpy)
+
+
+def _castable(a: Array, target: str) -> Array:
+    """Which of the values C defines; of floats that become integers not all."""
+    if not (dtypes.info(a.dtype.name).is_float and dtypes.info(target).is_integer):
+        return np.ones(len(a), np.bool_)
+    wide = a.astype(np.float64)
+    low, high = (float(v) for v in dtypes.limits(target))
+    return np.asarray(np.isfinite(wide) & (wide > low - 1) & (wide < high))
 
 
 def test_floats_out_of_range_become_defined_integers(compiled: Compile) -> None:
     a = np.array([np.nan, np.inf, -np.inf, 1e10, -1e10, -1.0, 300.5], np.float32)
     low, high = -(2**31), 2**31 - 1
     for kind in KINDS:
-        actual = {
-            t: _apply(compiled, kind, lambda x, t=t: cast(x, t), t, a).tolist() for t in ("int32", "uint8", "uint32")
-        }
+        found = _results(compiled, {t: Loop(_cast_to(t), (a,), kind) for t in ("int32", "uint8", "uint32")})
+        actual = {t: values.tolist() for t, values in found.items()}
         assert actual["int32"] == [0, high, low, high, low, -1, 300]
         assert actual["uint8"] == [0, 255, 0, 255, 0, 0, 255]
         assert actual["uint32"] == [0, 2**32 - 1, 0, 2**32 - 1, 0, 0, 300]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 import tensorlang
 from tensorlang import dtypes, topi
@@ -15,9 +16,20 @@ from tests.device_targets import DEVICE_TARGETS as TARGETS
 from tests.target.cuda.compiled import ARCHITECTURES, needs_nvrtc
 from tests.topi.programs import Array, Given, close, shape_of
 
-__all__ = ["TARGETS", "compiled", "needs_nvrtc", "numbers", "rules_for", "run_on", "runs", "scheduled"]
+__all__ = [
+    "TARGETS",
+    "compiled",
+    "each_architecture",
+    "needs_nvrtc",
+    "numbers",
+    "rules_for",
+    "run_on",
+    "runs",
+    "scheduled",
+]
 
 GPU = "cuda -arch=sm_80"
+each_architecture = pytest.mark.parametrize("arch", ARCHITECTURES)
 
 
 def rules_for(target: str) -> str:
@@ -50,10 +62,10 @@ def numbers(tensor: Tensor) -> Array:
     return rng.integers(0 if tensor.dtype == "uint8" else -3, 4, shape_of(tensor)).astype(info.numpy)
 
 
-def compiled(output: Tensor, *inputs: Tensor) -> list[tuple[str, KernelReport]]:
+def compiled(output: Tensor, *inputs: Tensor, archs: Sequence[str] = ARCHITECTURES) -> list[tuple[str, KernelReport]]:
     """The kernels of a schedule for each architecture, none of which spills or has an array in local memory."""
     found: list[tuple[str, KernelReport]] = []
-    for arch in ARCHITECTURES:
+    for arch in archs:
         kernel = tensorlang.build(scheduled(output, arch=arch), [*inputs, output], target=f"cuda -arch={arch}")
         report = kernel.report
         assert report.clean, report

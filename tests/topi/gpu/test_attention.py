@@ -12,7 +12,7 @@ from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
 from tensorlang.topi.gpu.attention import attention_tile
-from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, scheduled
+from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, scheduled
 
 targets = pytest.mark.parametrize("target", TARGETS)
 
@@ -76,9 +76,11 @@ def test_scores_fit_into_shared_memory() -> None:
 
 
 @needs_nvrtc
+@pytest.mark.covering(1)
+@each_architecture
 @pytest.mark.parametrize(("n", "m", "d"), [(1024, 1024, 64), (4096, 4096, 128)])
-def test_no_kernel_spills(n: int, m: int, d: int) -> None:
+def test_no_kernel_spills(n: int, m: int, d: int, arch: str) -> None:
     *inputs, out = layer(8, n, m, d)
     with config.override(check=False):
-        found = compiled(out, *inputs)
+        found = compiled(out, *inputs, archs=[arch])
     assert all(report.registers <= 128 for _, report in found)

@@ -13,7 +13,7 @@ from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.testing import check_schedule
 from tensorlang.topi.conv2d_schedule import convolution
 from tensorlang.topi.gpu.conv2d import ConvolutionTile, tile_of, windows_of
-from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, rules_for, scheduled
+from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, rules_for, scheduled
 from tests.topi.images import relu_of
 
 targets = pytest.mark.parametrize("target", TARGETS)
@@ -106,6 +106,8 @@ def test_tiles_suit_the_image() -> None:
 
 
 @needs_nvrtc
+@pytest.mark.covering(1)
+@each_architecture
 @pytest.mark.parametrize(
     ("sizes", "options"),
     [
@@ -114,9 +116,11 @@ def test_tiles_suit_the_image() -> None:
         ((1, 64, (56, 56), 64, 3), {"padding": 1, "layout": "NHWC"}),
     ],
 )
-def test_no_kernel_spills(sizes: tuple[int, int, tuple[int, int], int, int], options: dict[str, Any]) -> None:
+def test_no_kernel_spills(
+    sizes: tuple[int, int, tuple[int, int], int, int], options: dict[str, Any], arch: str
+) -> None:
     *inputs, out = layer(*sizes, **options)
     with config.override(check=False):
-        found = compiled(out, *inputs)
+        found = compiled(out, *inputs, archs=[arch])
     for text, report in found:
         assert "__shared__" in text and report.registers <= 255

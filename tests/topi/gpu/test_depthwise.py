@@ -12,7 +12,7 @@ from tensorlang import te, topi
 from tensorlang.target.cuda.sass import disassembler
 from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
-from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, rules_for, scheduled
+from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, rules_for, scheduled
 from tests.topi.images import relu_of
 
 targets = pytest.mark.parametrize("target", TARGETS)
@@ -81,8 +81,10 @@ def test_channels_that_lie_together_are_moved_together(dtype: str) -> None:
 
 
 @needs_nvrtc
+@pytest.mark.covering(1)
+@each_architecture
 @pytest.mark.parametrize("last", [False, True])
-def test_no_kernel_spills(last: bool) -> None:
+def test_no_kernel_spills(last: bool, arch: str) -> None:
     *inputs, out = layer(1, 32, (112, 112), 3, last, padding=1)
-    for text, report in compiled(out, *inputs):
+    for text, report in compiled(out, *inputs, archs=[arch]):
         assert report.registers <= 64 and ("__shared__" in text) == (not last)

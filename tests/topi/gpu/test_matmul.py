@@ -15,8 +15,7 @@ from tensorlang.target.cuda.sass import disassembler
 from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
 from tensorlang.topi.gpu.plan import product_tile, stages_of
-from tests.target.cuda.compiled import ARCHITECTURES
-from tests.topi.gpu.device_runs import TARGETS, compiled, needs_nvrtc, rules_for, run_on, scheduled
+from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, rules_for, run_on, scheduled
 from tests.topi.images import given, relu_of
 
 GPU = parse("cuda -arch=sm_80")
@@ -148,6 +147,8 @@ def test_copies_are_ahead_where_they_are_asynchronous() -> None:
 
 
 @needs_nvrtc
+@pytest.mark.covering(1)
+@each_architecture
 @pytest.mark.parametrize(
     ("m", "n", "k", "transpose_b", "dtype"),
     [
@@ -159,15 +160,15 @@ def test_copies_are_ahead_where_they_are_asynchronous() -> None:
         (1, 4096, 4096, True, "float32"),
     ],
 )
-def test_no_kernel_spills(m: int, n: int, k: int, transpose_b: bool, dtype: str) -> None:
+def test_no_kernel_spills(m: int, n: int, k: int, transpose_b: bool, dtype: str, arch: str) -> None:
     *inputs, out = product(m, n, k, transpose_b=transpose_b, dtype=dtype, out="float32" if dtype == "float16" else "")
     with config.override(check=False):
-        compiled(out, *inputs)
+        compiled(out, *inputs, archs=[arch])
 
 
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@each_architecture
 def test_the_machine_code_of_a_large_tile(arch: str) -> None:
     *inputs, out = product(4096, 4096, 4096)
     with config.override(check=False):

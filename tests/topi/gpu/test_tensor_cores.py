@@ -103,7 +103,7 @@ CASES: dict[str, tuple[list[Tensor], WarpTile | None]] = {
     "A across": (product(40, 24, 32, transposed=True), None),
     "warp groups, both across": (product(72, 64, 128, transposed=True), replace(GROUPS, block=(64, 64), stages=2)),
     "warp groups, three stages": (product(64, 50, 256, turned=True), replace(GROUPS, block=(64, 64), stages=3)),
-    "warp groups": (product(130, 70, 192, turned=True), GROUPS),
+    "warp groups": (product(130, 50, 192, turned=True), GROUPS),
     "layer, warp groups": (layer(64, 64, 128), GROUPS),
 }
 CASE = pytest.mark.parametrize("name", CASES)
