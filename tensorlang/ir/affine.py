@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tensorlang import dtypes
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var
 from tensorlang.ir.traverse import bounded
@@ -61,11 +63,11 @@ def scale(a: Affine, factor: int) -> Affine:
     return {name: factor * coefficient for name, coefficient in a.items()} if factor else {}
 
 
-def nonnegative(condition: Expr) -> list[Affine]:
+def nonnegative(condition: Expr, form_of: Callable[[Expr], Affine | None] = affine) -> list[Affine]:
     """Return the sums that are at least 0 where a comparison holds; none if it is no comparison of sums."""
     if not isinstance(condition, Binary) or (condition.op not in _SIGNS and condition.op != "eq"):
         return []
-    left, right = affine(condition.a), affine(condition.b)
+    left, right = form_of(condition.a), form_of(condition.b)
     if left is None or right is None:
         return []
     form = add(left, right, -1)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
-from tensorlang.ir.affine import Affine, add, affine, is_constant, nonnegative, scale
+from tensorlang.ir.affine import Affine, add, is_constant, nonnegative, scale
 from tensorlang.ir.expr import Expr, same, variables
 from tensorlang.lowering.device.arrays import used, written
 from tensorlang.lowering.reversed_pairs import are_reversed
 from tensorlang.lowering.runs import Run, is_branch
+from tensorlang.lowering.size_forms import SizeForms
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.statement import Scop, Statement
 
@@ -41,10 +42,15 @@ class _Placed:
     scop: Scop
 
     @cached_property
+    def sums(self) -> SizeForms:
+        """What makes sums of expressions, where the run's conditions hold."""
+        return SizeForms.under(self.run.conditions, self.run.loops)
+
+    @cached_property
     def when(self) -> tuple[Affine | None, ...]:
         """The time of its instances; None for an entry that no affine sum tells."""
         values = dict(zip(self.statement.loops, self.run.values, strict=True))
-        return tuple(_number(p) if isinstance(p, int) else affine(values[p]) for p in self.statement.time)
+        return tuple(_number(p) if isinstance(p, int) else self.sums.of(values[p]) for p in self.statement.time)
 
     @cached_property
     def names(self) -> tuple[frozenset[str], ...]:
@@ -55,7 +61,7 @@ class _Placed:
     def bounds(self) -> Bounds:
         """The affine bounds of its loops in the code."""
         found: dict[str, tuple[list[Affine], list[Affine]]] = {name: ([], []) for name in self.run.loops}
-        for form in (f for condition in self.run.conditions for f in nonnegative(condition)):
+        for form in (f for condition in self.run.conditions for f in nonnegative(condition, self.sums.of)):
             for name, factor in form.items():
                 if name in found and factor in (1, -1):
                     rest = scale(add(form, {name: factor}, -1), -factor)
