@@ -1,41 +1,94 @@
 """Arrays live as long as what was proven takes them to: what is stored is there when it is read.
 
 The proof tells the elements of an array apart by the iterations of the loops in which it is new (its `version`), and by
-their index. Code may make it anew in iterations of a loop that touch no element in common, and in no others.
+their index. Code may make it anew, in iterations of a loop or elsewhere, where no element is touched that was before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Expr, substitute, variables
+from tensorlang.ir.expr import Const, Expr, Var, substitute
+from tensorlang.lowering.boxes import Span
 from tensorlang.lowering.read_back import unknowns
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.runs import Place, Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
 from tensorlang.polyhedral.rows import NotLinear, Rows
-from tensorlang.polyhedral.statement import Access, Scop
+from tensorlang.polyhedral.statement import Access, Bounds, Scop, constant_bounds
 
 _MOST = 1_000_000
 """Operations of isl for an array; what takes more is left to the tests."""
 
 
 def check_lifetimes(runs: Iterable[Run], scop: Scop) -> None:
-    """Raise InternalError where an array is made anew in iterations of the code that have to share it."""
-    users: dict[tuple[str, tuple[str, ...]], list[Run]] = {}
+    """Raise InternalError where an array is made anew, and not what was stored there is read."""
+    users: dict[str, list[_Use]] = {}
     for run in runs:
-        for made in run.allocated:
-            users.setdefault(made, []).append(run)
-    for (array, loops), found in users.items():
-        touched = [(run, access) for run in found for access in _accesses(run, array, scop)]
-        if all(_names(_version(run, access, scop)).issuperset(loops) for run, access in touched):
-            continue
-        if isl.attempt(_MOST, partial(_are_shared, touched, loops, scop)):
-            raise InternalError(
-                f"the generated code makes {array} anew in iterations of {', '.join(loops)} that share it"
-            )
+        for array, place in run.allocated:
+            uses = (_Use(run, access, place) for access in _accesses(run, array, scop))
+            users.setdefault(array, []).extend(uses)
+    for array, found in users.items():
+        if not _are_apart(found, scop) and isl.attempt(_MOST, partial(_are_shared, found, scop)):
+            where = sorted({part for use in found for part in use.place if isinstance(part, str)})
+            raise InternalError(f"the generated code makes {array} anew ({', '.join(where)}) where it has to live on")
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An access of a run, to an array that is made at a place."""
+
+    run: Run
+    access: Access
+    place: Place
+
+
+def _are_apart(uses: Sequence[_Use], scop: Scop) -> bool:
+    """Whether it is plain that no two arrays have an element in common.
+
+    Each is made in loops that are all among those in which it is new; and those at different places, in different parts
+    of such a loop.
+    """
+    versions: dict[Place, list[list[tuple[str, Span | None]]]] = {}
+    for use in uses:
+        found = [_span(value, use.run) for value in _version(use.run, use.access, scop)]
+        versions.setdefault(use.place, []).append(found)
+    for place, known in versions.items():
+        bounds = [constant_bounds(use.run.conditions, use.run.loops) for use in uses if use.place == place]
+        for loop in (part for part in place if isinstance(part, str)):
+            if not any(all(map(partial(_follows, loop), entries, bounds)) for entries in zip(*known, strict=True)):
+                return False
+    hulls = [[_hull(entries) for entries in zip(*known, strict=True)] for known in versions.values()]
+    return all(
+        any(x and y and (x[1] <= y[0] or y[1] <= x[0]) for x, y in zip(a, b, strict=True))
+        for a, b in combinations(hulls, 2)
+    )
+
+
+def _follows(loop: str, entry: tuple[str, Span | None], bounds: Bounds) -> bool:
+    """Whether the loop of a schedule has the value of a loop of the code."""
+    name, span = entry
+    return name == loop or (not name and loop in bounds and bounds[loop][:2] == span)
+
+
+def _hull(entries: Sequence[tuple[str, Span | None]]) -> Span | None:
+    spans = [span for _, span in entries if span is not None]
+    return (min(low for low, _ in spans), max(end for _, end in spans)) if len(spans) == len(entries) else None
+
+
+def _span(value: Expr, run: Run) -> tuple[str, Span | None]:
+    """A loop, or no name for a number; and the first value and the one behind the last, if they are known."""
+    match value:
+        case Const():
+            return "", (int(value.value), int(value.value) + 1)
+        case Var(name):
+            found = constant_bounds(run.conditions, [name]).get(name)
+            return name, None if found is None else found[:2]
+    return "no loop", None
 
 
 def _accesses(run: Run, array: str, scop: Scop) -> Iterator[Access]:
@@ -51,26 +104,23 @@ def _version(run: Run, access: Access, scop: Scop) -> tuple[Expr, ...]:
     return tuple(values[name] for name in access.version)
 
 
-def _names(exprs: Iterable[Expr]) -> set[str]:
-    """The names in some expressions."""
-    return {name for expr in exprs for name in variables(expr)}
-
-
-def _are_shared(touched: Sequence[tuple[Run, Access]], loops: Sequence[str], scop: Scop) -> bool:
-    """Whether one element is touched in several iterations of loops, as isl sees it."""
-    namer = Namer(scop.sizes | unknowns(run for run, _ in touched))
-    made = [_iterations(run, access, loops, scop, namer) for run, access in touched]
+def _are_shared(uses: Sequence[_Use], scop: Scop) -> bool:
+    """Whether one element is in several arrays, as isl sees it."""
+    namer = Namer(scop.sizes | unknowns(use.run for use in uses))
+    length = max(len(use.place) for use in uses)
+    made = [_places(use, length, scop, namer) for use in uses]
     seen = [piece for piece in made if piece is not None]
     return len(seen) == len(made) and not isl.union_of(seen).is_single_valued()
 
 
-def _iterations(run: Run, access: Access, loops: Sequence[str], scop: Scop, namer: Namer) -> isl.Map | None:
-    """The elements of an access -> the iterations of loops in which they are touched; None where isl sees none."""
-    values = dict(zip(scop.statements[run.statement].loops, run.values, strict=True))
-    element = (*_version(run, access, scop), *(substitute(i, values) for i in access.index or ()))
-    names = dims(run.loops)
+def _places(use: _Use, length: int, scop: Scop, namer: Namer) -> isl.Map | None:
+    """The elements of an access -> where the array that has them is made; None where isl does not see the elements."""
+    values = dict(zip(scop.statements[use.run.statement].loops, use.run.values, strict=True))
+    version = _version(use.run, use.access, scop)
+    element = (*version, *(substitute(i, values) for i in use.access.index or ()))
+    names = dims(use.run.loops)
     rows = Rows(names, namer)
-    rows.require(run.conditions)
+    rows.require(use.run.conditions)
     for k, value in enumerate(element):
         try:
             form = rows.form(value)
@@ -79,10 +129,10 @@ def _iterations(run: Run, access: Access, loops: Sequence[str], scop: Scop, name
         if form is None:
             return None
         rows.equate(f"v{k}", form)
+    for k in range(length):
+        part = use.place[k] if k < len(use.place) else 0
+        rows.equate(f"w{k}", {names[part]: 1} if isinstance(part, str) else {"": part} if part else {})
     if not rows.exact:
         return None
-    made = rows.make(list(names.values()), [f"v{k}" for k in range(len(element))])
-    for k in reversed(range(len(run.loops))):
-        if run.loops[k] not in loops:
-            made = made.project_out(isl.DIM.in_, k, 1)
-    return made.reverse()
+    found = [*(f"v{k}" for k in range(len(element))), *(f"w{k}" for k in range(length))]
+    return isl.parted(rows.make(list(names.values()), found).range(), len(element))

@@ -53,8 +53,8 @@ from tensorlang.ir.stmt import (
 )
 from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.lowering.passes.full_tile import operands
-from tensorlang.lowering.rolled import Place, rolled
-from tensorlang.lowering.runs import Run, branch
+from tensorlang.lowering.rolled import Row, rolled
+from tensorlang.lowering.runs import Place, Run, branch
 from tensorlang.polyhedral.statement import constant_bound
 
 _ZERO = Const(0, INDEX)
@@ -74,7 +74,7 @@ class _Around:
     gathered: tuple[str, ...] = ()
     names: Mapping[str, Expr] = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()
-    allocated: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    allocated: tuple[tuple[str, Place], ...] = ()
 
     def at(self, position: int) -> _Around:
         return _Around(
@@ -109,9 +109,9 @@ class _Around:
         )
 
     def with_array(self, name: str) -> _Around:
-        """What is around the statements that have an array, which is new in each iteration of loops in order."""
-        loops = tuple(loop for loop in self.loops if loop not in self.unordered)
-        return replace(self, allocated=(*self.allocated, (name, loops))) if loops else self
+        """What is around the statements that have an array, which is made here."""
+        place = tuple(part for part in self.time if part not in self.unordered)
+        return replace(self, allocated=(*self.allocated, (name, place)))
 
     def on_device(self, kernel: DeviceKernel) -> _Around:
         """What is around the code of all threads of a launch."""
@@ -169,7 +169,7 @@ def _runs(stmt: Stmt, around: _Around) -> Iterator[Run]:
     match stmt:
         case Seq():
             row = [list(_runs(child, around.at(k))) for k, child in enumerate(_flat(stmt))]
-            yield from rolled(row, Place(len(around.loops), len(around.conditions), len(around.time)))
+            yield from rolled(row, Row(len(around.loops), len(around.conditions), len(around.time)))
         case For():
             yield from _runs(stmt.body, around.inside(stmt))
         case If(is_guard=True):

@@ -33,7 +33,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Row:
     """Where a row of statements stands: how many loops, conditions and entries of a time are around all of it."""
 
     loops: int
@@ -41,7 +41,7 @@ class Place:
     time: int
 
 
-def rolled(row: Sequence[Sequence[Run]], place: Place) -> list[Run]:
+def rolled(row: Sequence[Sequence[Run]], place: Row) -> list[Run]:
     """Return the runs of statements in a row, one after the other, with copies joined."""
     row = [runs for runs in row if runs]
     kinds = {tuple((run.statement, run.part, run.loops[place.loops :]) for run in runs) for runs in row}
@@ -51,7 +51,7 @@ def rolled(row: Sequence[Sequence[Run]], place: Place) -> list[Run]:
     return _placed([item.runs for item in _rolled(items, place, frozenset())], place)
 
 
-def _item(runs: Sequence[Run], place: Place) -> Item:
+def _item(runs: Sequence[Run], place: Row) -> Item:
     alike: list[object] = []
     offsets: list[int] = []
     for run in runs:
@@ -88,7 +88,7 @@ def _form_of_condition(condition: Expr) -> tuple[object, int]:
     return to_text(condition), 0
 
 
-def _rolled(items: list[Item], place: Place, taken: frozenset[str]) -> list[Item]:
+def _rolled(items: list[Item], place: Row, taken: frozenset[str]) -> list[Item]:
     """The row with repeated groups as loops, until nothing repeats."""
     while len(items) > 1:
         made: list[Item] = []
@@ -130,7 +130,7 @@ def _times(items: Sequence[Item], at: int, length: int) -> int:
     return times
 
 
-def _loop(items: Sequence[Item], length: int, place: Place, taken: frozenset[str]) -> Item:
+def _loop(items: Sequence[Item], length: int, place: Row, taken: frozenset[str]) -> Item:
     """The loop of which some items are the iterations, `length` of them each; its name is none of those `taken`."""
     times = len(items) // length
     taken = taken.union(*(run.loops for item in items[:length] for run in item.runs))
@@ -154,7 +154,7 @@ def _loop(items: Sequence[Item], length: int, place: Place, taken: frozenset[str
     return _item(within, place)
 
 
-def _moved(item: Item, following: Item, copy: Var, place: Place) -> Item:
+def _moved(item: Item, following: Item, copy: Var, place: Row) -> Item:
     """An item with its offsets growing with a loop."""
     steps = iter([b - a for a, b in zip(item.offsets, following.offsets, strict=True)])
     runs = []
@@ -176,7 +176,7 @@ def _grown_condition(condition: Expr, step: int, copy: Var) -> Expr:
     return binary(condition.op, _grown(condition.a, step, copy), condition.b)
 
 
-def _placed(row: Sequence[Sequence[Run]], place: Place) -> list[Run]:
+def _placed(row: Sequence[Sequence[Run]], place: Row) -> list[Run]:
     """The runs of statements in a row, timed by their places in it."""
     return [_at(run, k, place.time) for k, runs in enumerate(row) for run in runs]
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.stmt import Seq, Stmt
+
+Place: TypeAlias = tuple[int | str, ...]
+"""A place in the code: positions in rows of statements, and loops."""
 
 
 def branch(number: int) -> int:
@@ -24,14 +28,14 @@ class Run:
 
     `time` is made of positions and loops in turn; loop names are unique within it. `threads` are the loops over threads
     each of which runs it for itself. `moved`: as `Instance` has it; `leaf` is the statement. `allocated` are the arrays
-    made around it, each with the loops in order in whose iterations it is new.
+    that are made around it, each with the place in the code where it is, without loops that run in any order.
     """
 
     statement: int
     values: tuple[Expr, ...]
     loops: tuple[str, ...]
     conditions: tuple[Expr, ...]
-    time: tuple[int | str, ...]
+    time: Place
     unordered: tuple[str, ...]
     lanes: tuple[str, ...]
     gathered: tuple[str, ...] = ()
@@ -39,4 +43,4 @@ class Run:
     threads: tuple[str, ...] = ()
     moved: bool = False
     leaf: Stmt = field(default=Seq(()), repr=False)
-    allocated: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    allocated: tuple[tuple[str, Place], ...] = ()

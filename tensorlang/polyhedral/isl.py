@@ -141,6 +141,12 @@ def parts_of(points: Set) -> list[Any]:
     return [found.get_at(k) for k in range(found.n_basic_set())]
 
 
+def parted(points: Set, first: int) -> Map:
+    """The first dimensions of points -> the others."""
+    pairs = islpy.Map.from_domain(points)
+    return pairs.move_dims(DIM.out, 0, DIM.in_, first, points.dim(DIM.set) - first)
+
+
 def names_of(pairs: Map) -> tuple[str, str]:
     """The names of the tuples of a map."""
     return pairs.get_tuple_name(DIM.in_), pairs.get_tuple_name(DIM.out)

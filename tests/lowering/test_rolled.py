@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tensorlang.ir.expr import Binary, Const, Expr, Var
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.rolled import Place, rolled
+from tensorlang.lowering.rolled import Row, rolled
 from tensorlang.lowering.runs import Run
 from tensorlang.polyhedral.affine_text import evaluate
 
-ROOT = Place(0, 0, 0)
+ROOT = Row(0, 0, 0)
 Instance = tuple[int, tuple[int, ...]]
 
 

@@ -10,6 +10,7 @@ from tensorlang.ir.expr import Var, binary
 from tensorlang.ir.loops import with_value
 from tensorlang.ir.stmt import (
     INDEX,
+    Allocate,
     AsyncCommit,
     AsyncWait,
     Barrier,
@@ -76,6 +77,18 @@ def wrongly_parallel(stmt: Stmt) -> Stmt | None:
     return None
 
 
+def made_anew(stmt: Stmt) -> Stmt | None:
+    """An array that does not outlive an iteration, or a statement of several."""
+    if not isinstance(stmt, Allocate) or not runs_something(stmt):
+        return None
+    match stmt.body:
+        case For(kind=LoopKind.SERIAL) as loop:
+            return replace(loop, body=replace(stmt, body=loop.body))
+        case Seq(parts):
+            return Seq(tuple(replace(stmt, body=part) for part in parts))
+    return None
+
+
 def dropped_guard(stmt: Stmt) -> Stmt | None:
     if isinstance(stmt, If) and not stmt.is_guard and runs_something(stmt):
         return stmt.then
@@ -126,6 +139,7 @@ MUTATIONS: dict[str, Rule] = {
     "a lost instance": lost_instance,
     "a missing barrier or wait": missing_wait,
     "two statements swapped": swapped_statements,
+    "an array made anew": made_anew,
 }
 
 
