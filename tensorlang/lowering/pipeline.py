@@ -90,13 +90,14 @@ DEVICE_COPY_PASSES: tuple[Pass[Kernel], ...] = (
 DEVICE_PASSES = (*DEVICE_LOOP_PASSES, *DEVICE_COPY_PASSES)
 """Then `split` leaves the host its program, and each device nest in it becomes a kernel:"""
 KERNEL_PASSES: tuple[Pass[Nest], ...] = (
+    ("drop_unused", device.drop_unused),
     ("place_arrays", device.place_arrays),
     ("count_threads", device.count_threads),
     ("check_groups", device.check_groups),
     ("to_threads", device.to_threads),
     ("own_arrays", device.own_arrays),
     ("simplify_own", device.simplify),
-    ("drop_unused", device.drop_unused),
+    ("drop_unused_own", device.drop_unused),
     ("keep_once", device.keep_once),
     ("legal_kinds", device.legal_kinds),
     ("simplify_kinds", device.simplify),

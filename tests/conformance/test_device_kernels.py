@@ -116,6 +116,23 @@ def registers_ahead() -> Case:
     return Case(s, (A, B, C))
 
 
+def tiles_beside_tiles_ahead() -> Case:
+    """A tile that iterations which only fill others ahead do not use."""
+    A = te.placeholder((6, 8), name="A")
+    T = te.compute((6, 8), lambda i, j: A[i, 7 - j] * 2, name="T")
+    C = te.compute((6, 8), lambda i, j: T[i, j] + T[i, 7 - j], name="C")
+    s = te.create_schedule(C.op)
+    outer, inner = s[C].split("i", factor=3)
+    s[C].bind(outer, BLOCK_X)
+    s[T].compute_at(s[C], inner)
+    s[T].bind("j", THREAD_X)
+    copy = s.cache_read(A, "shared", [T])
+    s[copy].compute_at(s[C], inner)
+    s[copy].bind("ax1", THREAD_X)
+    s[copy].pipeline(3)
+    return Case(s, (A, C))
+
+
 def updated_atomically() -> Case:
     """A sum whose updates meet in blocks and in threads, none of which may store it otherwise."""
     s, args = row_sum(3, 24, "int32")
@@ -185,6 +202,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "copies of threads that reduce": copies_while_reducing,
     "atomic updates of blocks and threads": updated_atomically,
     "registers ahead of the tile": registers_ahead,
+    "a tile beside tiles ahead": tiles_beside_tiles_ahead,
     "scratch of a thread": with_scratch,
     "two kernels": two_kernels,
     "vectors": vectors,

@@ -114,7 +114,7 @@ FAULTS: dict[str, tuple[str, Callable[[Nest], Nest], str]] = {
     "no shared array": ("own_arrays", lambda nest: replace(nest, shared=()), "array T is used outside its scope"),
     "a copy for each thread": ("own_arrays", everywhere(with_copies), "still has a copy for each of threadIdx.x"),
     "too large a grid": ("simplify_own", lambda nest: replace(nest, grid=(Var("lost", INDEX),) * 3), "lost"),
-    "a barrier for the first thread": ("drop_unused", everywhere(for_the_first), "not all threads of a block come"),
+    "a barrier for the first thread": ("drop_unused_own", everywhere(for_the_first), "not all threads of a block come"),
     "no register": ("keep_once", everywhere(without_arrays), "array R is used outside its scope"),
     "a vector of three": ("legal_kinds", everywhere(of_three), "a vectorized loop has 3 lanes"),
     "no threads": ("simplify_kinds", lambda nest: replace(nest, threads={THREADS[0]: 0}), "the block has"),

@@ -316,6 +316,9 @@ def test_loops_of_a_thread() -> None:
     assert kinds == [(unrolled, "5"), (vectors, "8"), (serial, "7"), (unrolled, "2")]
 
 
+S = array("s", (n,))
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -344,7 +347,7 @@ def test_loops_of_a_thread() -> None:
             "the loop i on threadIdx.x runs from 0 to n, .*split it by a constant factor",
         ),
         (
-            bound(b, 6, Allocate(array("s", (n,)), bound(i, 3, store(B, (b, i), 1.0), "threadIdx.x")), "blockIdx.x"),
+            bound(b, 6, Allocate(S, bound(i, 3, store(B, (b, i), load(S, i)), "threadIdx.x")), "blockIdx.x"),
             r"keeps s: float32\[n\] in .* memory, whose arrays need a constant shape",
         ),
         (Seq((CallPython("f", (A,)), Fail("x"))), "the operation f calls a Python function"),
