@@ -31,6 +31,7 @@ settings.register_profile(
 )
 settings.register_profile("nightly", deadline=None, max_examples=2000, database=None, suppress_health_check=_SLOW)
 settings.load_profile(thoroughness.PROFILE)
+thoroughness.each_draw_anew()
 
 pytest_collection_modifyitems = thoroughness.by_day
 
