@@ -33,7 +33,7 @@ def each_draw_anew() -> None:
     those of functions by their places in memory: the same test drew others after other tests. Many draws bear both.
     """
     if not NIGHTLY:
-        ConjectureRunner.generate_mutations_from = lambda runner, data: None  # type: ignore[method-assign]
+        setattr(ConjectureRunner, "generate_mutations_from", lambda runner, data: None)  # noqa: B010
 
 
 def covering(cases: Sequence[dict[str, str]], strength: int) -> list[int]:
