@@ -66,6 +66,7 @@ def check(case: Case, kernel: Kernel, sizes: dict[str, int], run: Callable[..., 
     np.testing.assert_array_equal(arrays[output], wanted)
 
 
+@pytest.mark.covering(1)
 @CASE
 @pytest.mark.parametrize("late", [False, True])
 def test_the_interpreter_finds_no_race(name: str, late: bool) -> None:
