@@ -77,6 +77,12 @@ def test_the_interpreter_finds_no_race(name: str, late: bool) -> None:
     check(case, kernel, sizes, partial(threads.run, late=late))
 
 
+@pytest.mark.parametrize(("name", "box"), [("four dimensions", (1, 2, 4, 16)), ("several boxes", (200, 8))])
+def test_boxes_are_as_large_as_they_can_be(name: str, box: tuple[int, ...]) -> None:
+    kernel = lower(*CASES[name][0](), target=HOPPER).kernel
+    assert {s.box for s in device(kernel) if isinstance(s, BoxCopy)} == {box}
+
+
 @emulated
 @pytest.mark.parametrize("name", ["tiles that reach outside", "several boxes", "four dimensions", "zeros around"])
 def test_the_text_does_the_same(name: str) -> None:
