@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -28,10 +29,11 @@ _ELSEWHERE = re.compile(r".*\.__main__|benchmarks\.peers\..*")  # scripts; those
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile(
-    "default", deadline=None, max_examples=40, derandomize=True, database=None, suppress_health_check=_SLOW
+    "default", deadline=None, max_examples=30, derandomize=True, database=None, suppress_health_check=_SLOW
 )
 settings.register_profile("nightly", deadline=None, max_examples=2000, database=None, suppress_health_check=_SLOW)
 settings.load_profile(thoroughness.PROFILE)
+thoroughness.each_draw_anew()
 
 pytest_collection_modifyitems = thoroughness.by_day
 
@@ -95,6 +97,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config.pluginmanager.register(kernels)
     if config.getoption("--emulated-cuda"):
         emulated.install(pytest.MonkeyPatch(), emulated.EmulatedCupy())
+
+
+def pytest_collection_finish() -> None:
+    """Collections of garbage need not look at modules and tests each time: those stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

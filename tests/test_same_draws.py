@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tensorlang
 from tensorlang.autotune.files import load_file
+from tests.thoroughness import NIGHTLY
 
 PACKAGE = Path(tensorlang.__file__).parent
 OWN = "tensorlang_operator_own"
@@ -27,3 +31,17 @@ def test_files_of_one_test_are_gone_in_the_next(turn: int, tmp_path: Path) -> No
     path.write_text(f"TURN = {turn}\n", encoding="utf-8")
     assert turn == load_file(path).TURN
     assert OWN in sys.modules
+
+
+@pytest.mark.skipif(NIGHTLY, reason="of many draws some may be made from others")
+def test_every_example_is_drawn_by_itself() -> None:
+    drawn: list[tuple[int, ...]] = []
+
+    @settings(max_examples=40)
+    @given(st.tuples(*[st.integers(0, 99)] * 8))
+    def run(values: tuple[int, ...]) -> None:
+        drawn.append(values)
+
+    run()
+    later = drawn[10:]  # the first ones are to be small
+    assert not any(sum(x == y for x, y in zip(a, b, strict=True)) > 4 for a, b in combinations(later, 2))

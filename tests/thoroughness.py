@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis.internal.conjecture.engine import ConjectureRunner
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 NIGHTLY = PROFILE == "nightly"
@@ -22,6 +23,17 @@ Values: TypeAlias = tuple[tuple[str, str], ...]
 def draws(few: int, all_: int) -> int:
     """How many to draw of a large space."""
     return all_ if NIGHTLY else few
+
+
+def each_draw_anew() -> None:
+    """By day, draw every example by itself.
+
+    After an example that it draws, hypothesis makes five from parts of it: of 50 programs a third were repeats and the
+    rest of ten families, whose share of illegal ones was left to chance. Which parts fit each other it tells by hashes,
+    those of functions by their places in memory: the same test drew others after other tests. Many draws bear both.
+    """
+    if not NIGHTLY:
+        setattr(ConjectureRunner, "generate_mutations_from", lambda runner, data: None)  # noqa: B010
 
 
 def covering(cases: Sequence[dict[str, str]], strength: int) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from tensorlang import config
 from tensorlang.ir.name_parts import name_parts
@@ -50,6 +50,7 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.statement import Scop
 from tensorlang.schedule.check import check_placed, too_complex
 from tensorlang.schedule.derive import derive
+from tensorlang.schedule.derive.derivation import This
 from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.schedule.tiles.plan import finished_later, run_by_lanes
@@ -113,30 +114,55 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     For a GPU it is the program of the host, with the launches of its kernels. The interpreter runs loops that are bound
     to threads as a GPU does.
     """
-    checking = config.get("check")
-    start = time.perf_counter()
     check_placed(state)
+    if target.can.device or (target.can.blocks and has_threads(derive(state).tree)):
+        return _lower_for_threads(state, params, name, target, dump)
+    if dump.folder is not None or "passes" in config.get("log"):
+        return _lower_for_cpu(state, params, name, dump)  # every pass is to be seen
+    limits = tuple(config.get(setting) for setting in ("check", "budget", "statements"))
+    return _lowered_for_cpu(This(state), tuple(params), name, limits)
+
+
+@lru_cache(maxsize=1)
+def _lowered_for_cpu(asked: This, params: tuple[str, ...], name: str, limits: tuple[object, ...]) -> Kernel:
+    """What was lowered to be shown serves a build, and what was built for one target another."""
+    return _lower_for_cpu(asked.state, params, name, Dump(name))
+
+
+def _lower_for_cpu(state: ScheduleState, params: Sequence[str], name: str, dump: Dump) -> Kernel:
     derived = derive(state)
-    on_device = target.can.device or (target.can.blocks and has_threads(derived.tree))
-    if on_device:
-        check_structure(state, derived)
-        if target.can.device:
-            warn_of_one_thread(state, derived)
-        derived, _ = _in_regions(state, derived, target)
+    kernel, parts = _scanned(state, derived, params, name, CPU_PASSES, dump)
+    _check(derived.scop, kernel, parts)
+    return stripped(kernel)
+
+
+def _lower_for_threads(state: ScheduleState, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:
+    derived = derive(state)
+    check_structure(state, derived)
+    if target.can.device:
+        warn_of_one_thread(state, derived)
+    derived, _ = _in_regions(state, derived, target)
+    kernel, parts = _scanned(state, derived, params, name, DEVICE_PASSES, dump)
+    kernel = _on_device(kernel, reducers(state, derived.scop.gathered), python=target.can.python_calls, dump=dump)
+    check_limits(kernel, target)
+    _check(derived.scop, kernel, parts)
+    return stripped(kernel)
+
+
+def _scanned(
+    state: ScheduleState, derived: Derived, params: Sequence[str], name: str, passes: Sequence[Pass[Kernel]], dump: Dump
+) -> tuple[Kernel, frozenset[tuple[int, int]]]:
+    """The loops after the scan and passes, and the parts of statements in them."""
+    start = time.perf_counter()
     scanned = with_tiles(state, derived)
     kernel = name_parts(make_kernel(state, derived, scanned, params, name))
     parts = parts_of(kernel)
-    passes = DEVICE_PASSES if on_device else CPU_PASSES
-    watch = Watch(dump, kernel_text, (_check_limits, *((_verifier(passes),) if checking else ())))
+    verified = (_verifier(passes),) if config.get("check") else ()
+    watch = Watch(dump, kernel_text, (_check_limits, *verified))
     watch.done("scan", start, kernel)
     kernel = watch.run(passes, kernel)
     check_arrays(kernel)
-    if on_device:
-        combined = reducers(state, derived.scop.gathered)
-        kernel = _on_device(kernel, combined, python=target.can.python_calls, dump=dump)
-        check_limits(kernel, target)
-    _check(derived.scop, kernel, parts)
-    return stripped(kernel)
+    return kernel, parts
 
 
 def to_device(kernel: Kernel, reducers: Mapping[str, Combiner] | None = None, *, python: bool = False) -> Kernel:

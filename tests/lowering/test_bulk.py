@@ -66,6 +66,7 @@ def check(case: Case, kernel: Kernel, sizes: dict[str, int], run: Callable[..., 
     np.testing.assert_array_equal(arrays[output], wanted)
 
 
+@pytest.mark.covering(1)
 @CASE
 @pytest.mark.parametrize("late", [False, True])
 def test_the_interpreter_finds_no_race(name: str, late: bool) -> None:
@@ -74,6 +75,12 @@ def test_the_interpreter_finds_no_race(name: str, late: bool) -> None:
     kernel = lower(*case, target=HOPPER).kernel
     assert any(isinstance(s, BoxCopy) for s in device(kernel))
     check(case, kernel, sizes, partial(threads.run, late=late))
+
+
+@pytest.mark.parametrize(("name", "box"), [("four dimensions", (1, 2, 4, 16)), ("several boxes", (200, 8))])
+def test_boxes_are_as_large_as_they_can_be(name: str, box: tuple[int, ...]) -> None:
+    kernel = lower(*CASES[name][0](), target=HOPPER).kernel
+    assert {s.box for s in device(kernel) if isinstance(s, BoxCopy)} == {box}
 
 
 @emulated

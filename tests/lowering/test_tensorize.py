@@ -18,6 +18,7 @@ from tensorlang.schedule.derive import derive
 from tensorlang.testing import check_schedule
 from tests.intrinsics import tile_matmul
 from tests.programs import Case, matmul
+from tests.thoroughness import draws
 
 PEELED = """\
 kernel main(A: float32[5, 4], B: float32[4, 19], C: float32[5, 19]):
@@ -94,7 +95,7 @@ def test_a_call_that_misses_part_of_the_stage_is_found() -> None:
 ORDERS = st.permutations(["i_i", "j_i", "k_i"])
 
 
-@settings(max_examples=20)
+@settings(max_examples=draws(14, 20))
 @given(st.data())
 def test_random_tiles_of_a_matmul_agree_with_the_reference(data: st.DataObject) -> None:
     sizes = [data.draw(st.integers(1, 7), label=name) for name in "mnk"]

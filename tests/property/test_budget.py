@@ -14,6 +14,7 @@ from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError, TooC
 from tensorlang.polyhedral import isl
 from tensorlang.schedule import Schedule, create_schedule
 from tests.te.hybrid_runs import from_text
+from tests.thoroughness import draws
 
 SECONDS = 30.0
 """Of processor time for one request. All of these take less than a tenth of it on an idle machine."""
@@ -68,8 +69,8 @@ def _scheduled(text: str, *arrays: tuple[int, str]) -> tuple[Schedule, Any, list
 
 F = (1, "float32")
 PROGRAMS: dict[str, Callable[[], tuple[Schedule, Any, list[Any]]]] = {
-    "50 loops in a row": lambda: _scheduled(_in_a_row(50), F, F),
-    "100 statements together": lambda: _scheduled(_together(100), F, F),
+    "many loops in a row": lambda: _scheduled(_in_a_row(draws(30, 50)), F, F),
+    "many statements together": lambda: _scheduled(_together(draws(60, 100)), F, F),
     "15 statements through indices": lambda: _scheduled(_through_indices(15), F, (1, "int32")),
     "7 loops deep": lambda: _scheduled(_deep(7), (7, "float32")),
 }

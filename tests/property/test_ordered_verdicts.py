@@ -29,7 +29,7 @@ from tensorlang.testing.traces import schedules
 from tests.property import enumeration
 from tests.property.test_random_schedules import part_of
 
-VERDICTS = {"nightly": 7_000}.get(settings.get_current_profile_name(), 50)
+VERDICTS = {"nightly": 7_000}.get(settings.get_current_profile_name(), 36)
 """Cases of each kind of verdict."""
 
 
@@ -133,7 +133,7 @@ def scatters(draw: Any) -> HybridOp:
     A = te.placeholder((3 * EXTENT,), "int32", name="A")
     where = te.placeholder((2 * EXTENT,), "int32", name="where")
     made, i, stores = Buffer("P", A.shape, "int32"), Var("i", INDEX), []
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(draw(st.sampled_from((1, 1, 2, 3)))):
         at = i + draw(st.sampled_from((0, 0, 1)))
         found = cast(Read(where, (at,)), INDEX) if draw(st.integers(0, 3)) else at
         index = (found + draw(st.sampled_from((0, 0, 1, 2, EXTENT))),)
@@ -151,7 +151,7 @@ def test_facts_prove_nothing_wrong() -> None:
     helped: Counter[bool] = Counter()
 
     @settings(max_examples=3 * VERDICTS)
-    @given(st.sampled_from(FACTS), scatters(), st.sampled_from(STEPS), st.integers(0, 99))
+    @given(st.sampled_from(FACTS + FACTS[::3]), scatters(), st.sampled_from(STEPS), st.integers(0, 99))
     def run(facts: tuple[p.Assume, ...], op: HybridOp, step: Primitive, seed: int) -> None:
         schedule = te.create_schedule(op)
         if isinstance(step, p.Fission) and sum(isinstance(s, Store) for s in walk(op.body)) == 1:

@@ -21,7 +21,7 @@ def test_verdict_equals_enumeration(part: int) -> None:
     verdicts: Counter[bool] = Counter()
 
     @part_of(part)
-    @settings(max_examples=max(CASES, 60))
+    @settings(max_examples=max(CASES, 40))
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         case = data.draw(programs(max_stages=3, max_extent=4))

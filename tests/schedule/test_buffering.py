@@ -35,6 +35,7 @@ def test_a_rolling_buffer_computes_every_row_once() -> None:
     check_schedule(s, args)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("rows, columns", [(34, 40), (7, 5), (3, 3)])
 @pytest.mark.parametrize("factors", [(4, 8), (1, 3), (5, 1)])
 @pytest.mark.parametrize("how", ["rolling_buffer", "double_buffer"])
@@ -49,6 +50,7 @@ def test_tiles_that_outlive_an_iteration_equal_the_reference(
     check_schedule(s, args)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("stages", [2, 3, 4, 7])
 @pytest.mark.parametrize("factors", [(4, 8), (1, 3), (5, 1)])
 @pytest.mark.parametrize("axis", [0, 1])

@@ -96,3 +96,13 @@ def test_padding_may_be_in_place_before_a_layout() -> None:
     s[B].pad("i", 4)
     s[B].transform_layout(lambda i: (i // 4, i % 4))
     check_schedule(s, (*B.op.input_tensors, C))
+
+
+def test_zeros_beyond_an_axis_where_other_numbers_stand_within() -> None:
+    A = te.placeholder((10,), name="A")
+    B = te.compute((10,), lambda i: te.if_then_else(i < 7, A[i], 1.5), name="B")
+    C = te.compute((10,), lambda i: B[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s[B].pad("i", 4)
+    assert "select(i < 10, select(i < 7, A[i], 1.5), 0.0)" in str(lower(s, (A, C)))
+    check_schedule(s, (A, C))

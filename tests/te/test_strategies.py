@@ -13,7 +13,7 @@ from tensorlang.te.operation import ComputeOp
 from tensorlang.testing.strategies import ProgramCase, programs
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(programs())
 def test_cases_are_exact_and_whole(case: ProgramCase) -> None:
     used = {op.name for op in case.program.ops}
@@ -59,7 +59,7 @@ KINDS: dict[str, Callable[[ProgramCase], bool]] = {
 def test_every_kind_of_program_is_drawn() -> None:
     seen: set[str] = set()
 
-    @settings(max_examples=500, database=None, derandomize=True, deadline=None)
+    @settings(max_examples=300, database=None, derandomize=True, deadline=None)
     @given(programs())
     def collect(case: ProgramCase) -> None:
         seen.update(kind for kind, holds in KINDS.items() if holds(case))

@@ -48,24 +48,24 @@ from tensorlang.te.program import local_arrays, read_buffers
 
 def derive(state: ScheduleState) -> Derived:
     """Return statements, tree and buffers of a state."""
-    return _derived(_This(state))
+    return _derived(This(state))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _This:
+class This:
     """A state by its identity."""
 
     state: ScheduleState
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _This) and self.state is other.state
+        return isinstance(other, This) and self.state is other.state
 
     def __hash__(self) -> int:
         return id(self.state)
 
 
 @lru_cache(maxsize=4)
-def _derived(asked: _This) -> Derived:
+def _derived(asked: This) -> Derived:
     """What was derived for a proof serves the lowering of the same state."""
     return _Derivation(asked.state).run()
 
