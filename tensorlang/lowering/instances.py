@@ -29,10 +29,7 @@ def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> No
 
     What threads run for themselves, each of them runs once, if at all.
     """
-    bounds, own = (
-        constant_bounds(statement.domain, statement.loops),
-        [constant_bounds(r.conditions, r.loops) for r in runs],
-    )
+    bounds, own = constant_bounds(statement.domain, statement.loops), [r.bounds for r in runs]
     if are_filled(statement, bounds, runs, own):
         return
     namer = Namer(scop.sizes | unknowns(runs))
@@ -168,7 +165,7 @@ def _padded(run: Run, length: int) -> tuple[int | str, ...]:
 
 def _piece(run: Run, telling: Sequence[int], threads: Sequence[str], namer: Namer) -> isl.Map:
     """The times of a run -> its instances, and the threads that run them for themselves."""
-    bounds = constant_bounds(run.conditions, run.loops)
+    bounds = run.bounds
     names = dims(run.loops)
     rows = Rows(names, namer, {names[name]: (low, end - 1) for name, (low, end, _) in bounds.items()})
     rows.require(run.conditions)

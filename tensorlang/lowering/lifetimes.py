@@ -19,7 +19,7 @@ from tensorlang.lowering.runs import Place, Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
 from tensorlang.polyhedral.rows import NotLinear, Rows
-from tensorlang.polyhedral.statement import Access, Bounds, Scop, constant_bounds
+from tensorlang.polyhedral.statement import Access, Bounds, Scop
 
 _MOST = 1_000_000
 """Operations of isl for an array; what takes more is left to the tests."""
@@ -53,12 +53,14 @@ def _are_apart(uses: Sequence[_Use], scop: Scop) -> bool:
     Each is made in loops that are all among those in which it is new; and those at different places, in different parts
     of such a loop.
     """
+    if not any(isinstance(part, str) for use in uses for part in use.place) and len({use.place for use in uses}) <= 1:
+        return True
     versions: dict[Place, list[list[tuple[str, Span | None]]]] = {}
     for use in uses:
         found = [_span(value, use.run) for value in _version(use.run, use.access, scop)]
         versions.setdefault(use.place, []).append(found)
     for place, known in versions.items():
-        bounds = [constant_bounds(use.run.conditions, use.run.loops) for use in uses if use.place == place]
+        bounds = [use.run.bounds for use in uses if use.place == place]
         for loop in (part for part in place if isinstance(part, str)):
             if not any(all(map(partial(_follows, loop), entries, bounds)) for entries in zip(*known, strict=True)):
                 return False
@@ -86,8 +88,7 @@ def _span(value: Expr, run: Run) -> tuple[str, Span | None]:
         case Const():
             return "", (int(value.value), int(value.value) + 1)
         case Var(name):
-            found = constant_bounds(run.conditions, [name]).get(name)
-            return name, None if found is None else found[:2]
+            return name, run.bounds[name][:2] if name in run.bounds else None
     return "no loop", None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from operator import sub
 from typing import TypeAlias
 
 from tensorlang.ir.affine import add, affine
@@ -123,7 +124,7 @@ def _times(items: Sequence[Item], at: int, length: int) -> int:
         before, after = items[k - length], items[k]
         if before.alike != after.alike:
             break
-        found = tuple(b - a for a, b in zip(before.offsets, after.offsets, strict=True))
+        found = tuple(map(sub, after.offsets, before.offsets))
         if step is not None and found != step:
             break
         times, step = times + 1, found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.stmt import Seq, Stmt
+from tensorlang.polyhedral.statement import Bounds, constant_bounds
 
 Place: TypeAlias = tuple[int | str, ...]
 """A place in the code: positions in rows of statements, and loops."""
@@ -22,7 +24,7 @@ def is_branch(entry: int | str) -> bool:
     return isinstance(entry, int) and entry < 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """A leaf: which statement it runs, at which values of its loops, in which loops and under which conditions.
 
@@ -44,3 +46,8 @@ class Run:
     moved: bool = False
     leaf: Stmt = field(default=Seq(()), repr=False)
     allocated: tuple[tuple[str, Place], ...] = ()
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The constant bounds of its loops."""
+        return constant_bounds(self.conditions, self.loops)
