@@ -13,7 +13,7 @@ from tensorlang.testing.strategies import programs
 from tensorlang.testing.traces import schedules
 
 CASES = settings.get_profile(settings.get_current_profile_name()).max_examples
-FAVOURED = ("reverse_compute_at", "reverse_compute_at", "prefetch", "pragma", "set_store_predicate", "atomic")
+FAVOURED = ("reverse_compute_at", "reverse_compute_at", "prefetch", "pragma", *("set_store_predicate",) * 2, "atomic")
 
 
 def test_stages_keep_meaning() -> None:
