@@ -150,9 +150,10 @@ STEPS = {
         diamond,
         (
             lambda s: s["C"].compute_inline(),
-            bound("E", "i", "blockIdx.x"),
-            lambda s: s["D"].compute_at(s["E"], "i"),
-            lambda s: s["B"].compute_at(s["E"], "i"),
+            lambda s: s["E"].split("i", 4),
+            bound("E", "i_o", "blockIdx.x"),
+            lambda s: s["D"].compute_at(s["E"], "i_i"),
+            lambda s: s["B"].compute_at(s["E"], "i_i"),
         ),
         lambda s: s["D"].pipeline(3),
         ("D reads B[0], which B does not compute there",),
