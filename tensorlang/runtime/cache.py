@@ -13,8 +13,10 @@ import hashlib
 import os
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +28,7 @@ from tensorlang.version import VERSION
 
 T = TypeVar("T")
 _DIGEST = hashlib.sha256().digest_size
+_STALE = 3600.0  # seconds; no entry is written for so long
 _told: set[str] = set()
 
 
@@ -94,6 +97,7 @@ def _write(key: str, payload: bytes) -> None:
         return
     except OSError:
         return
+    _clear(folder)
     with contextlib.suppress(OSError):
         handle, name = tempfile.mkstemp(dir=folder, suffix=".tmp")
         try:
@@ -103,6 +107,15 @@ def _write(key: str, payload: bytes) -> None:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+@cache
+def _clear(folder: Path) -> None:
+    """Remove, once in a process, what processes that were killed left half-written."""
+    for path in folder.glob("*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE:
+                path.unlink()
 
 
 def _refuse(why: Untrusted) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import warnings
 from pathlib import Path
@@ -53,6 +54,18 @@ def test_damaged_entries_are_made_again(folder: Path, damage: bytes) -> None:
         assert cached(("key",), make, bytes) == b"object"
         assert cached(("key",), make, bytes) == b"object"
     assert make.calls == 2
+
+
+def test_what_killed_processes_left_half_written_is_removed(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    old, new = folder / "old.tmp", folder / "new.tmp"
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    with config.override(cache_dir=folder):
+        assert cached(("key",), _Maker(), bytes) == b"object"
+    assert not old.exists()
+    assert new.exists()
 
 
 def test_the_cache_can_be_off(folder: Path) -> None:
