@@ -124,8 +124,9 @@ class _Making:
                     self.tried(p.Bind(stage, inner[0], "vthread"))
             else:
                 threads.append((parts[1], thread))
-        used = {tag for _, tag in threads}
-        reduced = list(self.reduction(stage, [t for t in THREADS if t not in used]))
+        used = {tag for _, tag in (*blocks, *threads)}
+        shared = self.once_in(4) and self.tried(p.Atomic(stage))  # blocks can then reduce together, too
+        reduced = list(self.reduction(stage, [t for t in (*THREADS, *(BLOCKS if shared else ())) if t not in used]))
         order = [a for a, _ in (*blocks, *threads)]
         order += [*rest, *reduced] if self.once_in(2) else [*reduced, *rest]
         self.tried(p.Reorder(stage, tuple(order)))

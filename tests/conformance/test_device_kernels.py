@@ -146,6 +146,17 @@ def updated_atomically() -> Case:
     return Case(s, args)
 
 
+def updated_atomically_in_rows() -> Case:
+    """Elements of threads, each updated by several others once it has begun."""
+    s, args = row_sum(6, 8, "int32")
+    s["B"].atomic()
+    outer, inner = s["B"].split("i", factor=3)
+    s["B"].bind(outer, BLOCK_X)
+    s["B"].bind(inner, THREAD_Y)
+    s["B"].bind("k", THREAD_X)
+    return Case(s, args)
+
+
 def rows(case: Case, name: str) -> Case:
     """A reduction whose rows are threads."""
     s, args = case
@@ -201,6 +212,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "block sum of odd threads": lambda: reduced_by_threads(row_sum(5, 40), "B", 12),
     "copies of threads that reduce": copies_while_reducing,
     "atomic updates of blocks and threads": updated_atomically,
+    "atomic updates in rows of threads": updated_atomically_in_rows,
     "registers ahead of the tile": registers_ahead,
     "a tile beside tiles ahead": tiles_beside_tiles_ahead,
     "scratch of a thread": with_scratch,

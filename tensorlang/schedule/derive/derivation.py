@@ -96,13 +96,23 @@ class _Derivation:
         for plan in self.stages.values():
             self._prefetch(plan)
         assembly = Assembly(self.state, self.stages, self.statements, self.folds)
-        tree = sunk(sequence([assembly.nest(name) for name in root_order(self.state)]), self.statements)
+        nests = sequence([assembly.nest(name) for name in root_order(self.state)])
+        tree = sunk(nests, self.statements, self._meeting())
         scop, copied = assembly.scop(tree), repeated(tree)
         plans = self._with_updates()
         if any(loop.kind is LoopKind.BOUND for loop in loops_of(tree)):
             loops = {loop.name: loop for plan in self.stages.values() for loop in plan_all(plan)}
             plans = with_lanes(plans, tree, scop.statements, loops)
         return Derived(scop, tree, plans, self.prefetches, copied)
+
+    def _meeting(self) -> frozenset[str]:
+        """The loops whose threads update the same elements of a stage, atomically."""
+        found: set[str] = set()
+        for plan in (plan for plan in self.stages.values() if plan.stage.updates_atomically):
+            kinds = self.state.axis_kinds(plan.stage.name)
+            reduced = (loop for loop in plan.own if kinds[loop.axis] is AxisKind.REDUCE)
+            found |= {loop.name for loop in reduced if is_in_block(loop.thread)}
+        return frozenset(found)
 
     def own_loops(self, last: ComputeOp | HybridOp) -> tuple[LoopPlan, ...]:
         """The loops of one stage, by the stages that decide where it is computed."""

@@ -71,18 +71,31 @@ def _fixed(loop: LoopPlan) -> tuple[int, int] | None:
     return None if lower is None or extent is None else (lower, extent)
 
 
-def sunk(tree: Tree, statements: Sequence[Statement]) -> Tree:
-    """The tree with thread loops moved inwards, past what is computed for all threads."""
+def sunk(tree: Tree, statements: Sequence[Statement], meeting: Collection[str] = ()) -> Tree:
+    """The tree with thread loops moved inwards, past what is computed for all threads.
+
+    In the loops `meeting` threads update the same elements: what comes before is a region of its own.
+    """
     match tree:
         case Loop():
-            body = sunk(tree.body, statements)
+            body = sunk(tree.body, statements, meeting)
             if tree.kind is LoopKind.BOUND and is_in_block(tree.thread):
-                return _pushed(tree, body, statements)
+                return _spread(tree, body, statements, meeting)
             return replace(tree, body=body)
         case Branches():
-            return sequence([sunk(child, statements) for child in tree.children])
+            return sequence([sunk(child, statements, meeting) for child in tree.children])
         case _:
             return tree
+
+
+def _spread(loop: Loop, body: Tree, statements: Sequence[Statement], meeting: Collection[str]) -> Tree:
+    """A body with a thread loop around each of its parts, where threads of others meet in one of them."""
+    if not any(inner.name in meeting for inner in loops(body)) or (isinstance(body, Loop) and body.name in meeting):
+        return _pushed(loop, body, statements)
+    if isinstance(body, Loop):
+        return replace(body, body=_spread(loop, body.body, statements, meeting))
+    assert isinstance(body, Branches)
+    return sequence([_spread(loop, child, statements, meeting) for child in body.children])
 
 
 def _pushed(loop: Loop, body: Tree, statements: Sequence[Statement]) -> Tree:
