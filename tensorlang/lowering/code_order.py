@@ -15,6 +15,7 @@ from itertools import count
 
 from tensorlang.ir.affine import Affine, add, is_constant, nonnegative, scale
 from tensorlang.ir.expr import Expr, same, variables
+from tensorlang.ir.thread_tags import THREADS
 from tensorlang.lowering.device.arrays import used, written
 from tensorlang.lowering.reversed_pairs import are_reversed
 from tensorlang.lowering.runs import Run, is_branch
@@ -109,10 +110,10 @@ def _in_order(first: _Placed, then: _Placed, left: Iterator[int]) -> bool:
     if not exclusive and not _precedes(_Pair(first, then, _loops(around), "", left)):
         return False
     for depth, name in enumerate(around):
-        if isinstance(name, str) and name not in first.run.unordered:
+        if isinstance(name, str) and name not in THREADS:
             outer = _loops(around[:depth])
             pairs = _Pair(first, then, outer, name, left), _Pair(then, first, outer, name, left)
-            if not all(map(_precedes, pairs)):
+            if not all(map(_are_free if name in first.run.unordered else _precedes, pairs)):
                 return False
     return True
 
@@ -205,17 +206,18 @@ class _Pair:
         pairs = ((self.first, self.then), (self.then, self.first))
         return any(self._apart(a, b, name, 0) for name in self.common for a, b in pairs)
 
-    def is_reversed(self) -> bool:
+    def is_reversed(self, sign: str = "<") -> bool:
         """Whether some instances are reversed: exact, and dear."""
         if next(self.left) <= 0:
             return False
         runs = self.first.run, self.then.run
-        found = isl.attempt(_MOST, lambda: are_reversed(*runs, self.common, self.stepped, self.first.scop))
+        found = isl.attempt(_MOST, lambda: are_reversed(*runs, self.common, self.stepped, self.first.scop, sign))
         return found is True
 
     def _apart(self, low: _Placed, high: _Placed, name: str, distance: int) -> bool:
         """Whether a loop that is at least as one run has it is not so much less than the other has it at most."""
-        least, most = low.bounds[name][0], high.bounds[name][1]
+        own = {*low.run.loops, *high.run.loops} - self.common
+        least, most = ([f for f in found if own.isdisjoint(f)] for found in (low.bounds[name][0], high.bounds[name][1]))
         spans = (add(end, begin, -1) for begin in least for end in most)
         return any(is_constant(span) and span.get("", 0) < distance for span in spans)
 
@@ -245,6 +247,11 @@ class _Pair:
                 tried.append(add(rest, scale(end, factor)))
         return min(tried, key=_roughly, default=form)
 
+    def tells(self, entry: int) -> bool:
+        """Whether an entry of the times surely differs."""
+        distance = self.distance(entry)
+        return self.differs(distance, None if distance is None else self.least(distance))
+
     def differs(self, distance: Affine | None, least: int | None) -> bool:
         """Whether a distance, whose least value is known, is never 0."""
         if distance is None or (least is not None and least > 0):
@@ -261,6 +268,24 @@ def _roughly(form: Affine) -> tuple[int, int]:
 
 def _own(name: str, later: bool) -> str:
     return f"{name} of the {'second' if later else 'first'}"
+
+
+def _are_free(pair: _Pair) -> bool:
+    """Whether no order is needed between two runs: the first entry in which their times differ proves none."""
+    passed: list[int] = []
+    for entry, (a, b) in enumerate(zip(pair.first.when, pair.then.when, strict=False)):
+        apart = pair.first.names[entry] - pair.common if a is not None and a == b else None
+        if apart is not None and not apart:
+            continue
+        if pair.is_free(entry):
+            if apart is not None and len(apart) == 1 and pair.stepped in apart:
+                return True
+            passed.append(entry)
+            continue
+        distance = pair.distance(entry)
+        if distance is None or distance:
+            return any(map(pair.tells, passed)) or pair.is_impossible() or not pair.is_reversed("!=")
+    return True
 
 
 def _precedes(pair: _Pair) -> bool:

@@ -120,7 +120,9 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     if dump.folder is not None or "passes" in config.get("log"):
         return _lower_for_cpu(state, params, name, dump)  # every pass is to be seen
     limits = tuple(config.get(setting) for setting in ("check", "budget", "statements"))
-    return _lowered_for_cpu(This(state), tuple(params), name, limits)
+    kernel = _lowered_for_cpu(This(state), tuple(params), name, limits)
+    check_arrays(kernel)  # whatever limits hold for those who ask now
+    return kernel
 
 
 @lru_cache(maxsize=1)

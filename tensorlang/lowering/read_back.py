@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tensorlang.errors import InternalError
 from tensorlang.ir.expr import (
     DIVISION,
     Binary,
@@ -140,6 +141,8 @@ class _Around:
         return False
 
     def _over(self, name: str, lower: Expr, upper: Expr) -> _Around:
+        if name in self.loops:
+            raise InternalError(f"the generated code has a loop {name} inside another one")
         var = Var(name, INDEX)
         bounds = (  # one by one: a maximum in a condition would cut isl's sets in pieces
             *(binary("ge", var, low) for low in operands("max", lower)),

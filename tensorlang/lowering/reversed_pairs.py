@@ -14,8 +14,8 @@ from tensorlang.polyhedral.affine_text import Namer, condition_text, index_text
 from tensorlang.polyhedral.statement import Access, Scop, Statement
 
 
-def are_reversed(first: Run, then: Run, common: frozenset[str], stepped: str, scop: Scop) -> bool:
-    """Whether instances of one run may come first in the code, and later in the schedule.
+def are_reversed(first: Run, then: Run, common: frozenset[str], stepped: str, scop: Scop, sign: str = "<") -> bool:
+    """Whether instances of one run may come first in the code, and later in the schedule; or, by `!=`, at another time.
 
     They are at equal values of the loops `common`, and the second at a later iteration of the loop `stepped`. Where one
     of them was moved, those count that meet in an element. What isl cannot see counts as reversed.
@@ -31,7 +31,9 @@ def are_reversed(first: Run, then: Run, common: frozenset[str], stepped: str, sc
                 return True
             where.append(text)
     dims = ", ".join(dict.fromkeys((*left.values(), *right.values())))
-    for case in _cases(_when(first, scop, left, namer), _when(then, scop, right, namer), _free(first, then, scop)):
+    for case in _cases(
+        _when(first, scop, left, namer), _when(then, scop, right, namer), _free(first, then, scop), sign
+    ):
         if case is None:
             return True
         meeting = _meeting(first, then, scop, left, right, namer) if first.moved or then.moved else "0 = 0"
@@ -58,7 +60,7 @@ def _free(first: Run, then: Run, scop: Scop) -> list[bool]:
     return [a in scop.unordered and b in scop.unordered for a, b in pairs]
 
 
-def _cases(a: Sequence[str | None], b: Sequence[str | None], free: Sequence[bool]) -> Iterator[str | None]:
+def _cases(a: Sequence[str | None], b: Sequence[str | None], free: Sequence[bool], sign: str) -> Iterator[str | None]:
     """Conditions, by the entry that tells, under which the second time is first; None where isl sees none."""
     equal: list[str] = []
     for x, y, is_free in zip(a, b, free, strict=False):
@@ -68,7 +70,7 @@ def _cases(a: Sequence[str | None], b: Sequence[str | None], free: Sequence[bool
             yield None
             return
         if not is_free:
-            yield " and ".join([*equal, f"{y} < {x}"])
+            yield " and ".join([*equal, f"{y} {sign} {x}"])
         equal.append(f"{x} = {y}")
 
 

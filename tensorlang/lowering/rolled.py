@@ -15,7 +15,7 @@ from typing import TypeAlias
 from tensorlang.ir.affine import add, affine
 from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, to_text
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.runs import Place, Run
 from tensorlang.polyhedral.statement import constant_bound
 
 _LONGEST = 8
@@ -59,7 +59,16 @@ def _item(runs: Sequence[Run], place: Row) -> Item:
         forms = [_form(value) for value in run.values]
         forms += [_form_of_condition(condition) for condition in run.conditions[place.conditions :]]
         kinds = (run.unordered, run.lanes, run.gathered, run.threads, run.moved, run.loops[place.loops :])
-        alike.append((run.statement, run.part, kinds, run.time[place.time + 1 :], tuple(form for form, _ in forms)))
+        alike.append(
+            (
+                run.statement,
+                run.part,
+                kinds,
+                _made(run, place, ()),
+                run.time[place.time + 1 :],
+                tuple(form for form, _ in forms),
+            )
+        )
         offsets += [offset for _, offset in forms]
     return Item(tuple(runs), tuple(alike), tuple(offsets))
 
@@ -149,6 +158,7 @@ def _loop(items: Sequence[Item], length: int, place: Row, taken: frozenset[str])
                 *run.conditions[place.conditions :],
             ),
             time=(*run.time[: place.time], 0, copy.name, *run.time[place.time :]),
+            allocated=_made(run, place, (copy.name,), keep=True),
         )
         for run in _placed([item.runs for item in body], place)
     )
@@ -185,3 +195,12 @@ def _placed(row: Sequence[Sequence[Run]], place: Row) -> list[Run]:
 def _at(run: Run, position: int, entry: int) -> Run:
     time = run.time
     return run if time[entry] == position else replace(run, time=(*time[:entry], position, *time[entry + 1 :]))
+
+
+def _made(run: Run, place: Row, copies: Place, keep: bool = False) -> tuple[tuple[str, Place], ...]:
+    """Where the arrays of a run are made, in a loop over copies; without the position in the row unless it is kept."""
+    row = sum(part not in run.unordered for part in run.time[: place.time])
+    return tuple(
+        (name, at if len(at) <= row else (*at[:row], *(at[row : row + 1] if keep else ()), *copies, *at[row + 1 :]))
+        for name, at in run.allocated
+    )

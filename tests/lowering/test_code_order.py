@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tensorlang.errors import InternalError
 from tensorlang.ir.construct import array, indices, kernel, loop, store
 from tensorlang.ir.expr import Const, Expr, Var, binary
 from tensorlang.ir.instance import Instance
@@ -99,3 +100,21 @@ def test_loops_run_at_once_only_where_the_schedule_has_them_so() -> None:
     assert disorder(runs_of(code(vector)), scop(ROW)) is not None
     assert disorder(runs_of(code(threads)), lanes) is not None
     assert disorder(runs_of(code(threads)), scop(ROW)) is not None
+
+
+def test_loops_at_once_need_an_order_that_is_free() -> None:
+    both = scop(statement("S", (0, "x", 0)), statement("T", (1, "y", 0)), unordered=frozenset("xy"))
+    together = loop(i, 0, 8, Seq((leaf(0, i), leaf(1, i))), LoopKind.PARALLEL)
+    assert disorder(runs_of(code(together)), both) is not None
+    one = scop(statement("S", (0, "x", 0, "y", 0)), unordered=frozenset("x"))
+    digits = leaf(0, binary("floordiv", i, 4), binary("floormod", i, 4))
+    assert disorder(runs_of(code(loop(i, 0, 32, digits, LoopKind.PARALLEL))), one) is not None
+    assert disorder(runs_of(code(loop(i, 0, 8, loop(j, 0, 4, leaf(0, i, j)), LoopKind.PARALLEL))), one) is None
+
+
+def test_inner_loops_of_one_name_are_two() -> None:
+    two = scop(statement("S", (0, "x", 1, "y", 0)), statement("T", (0, "x", 0, "z", 0)))
+    body = loop(i, 0, 8, loop(j, 0, 8, If(binary("ge", i, j), leaf(0, i, j), leaf(1, i, j))))
+    assert disorder(runs_of(code(body)), two) is not None
+    with pytest.raises(InternalError, match="a loop i inside another one"):
+        runs_of(code(loop(i, 0, 8, loop(i, 0, 8, leaf(0, i, i)))))
