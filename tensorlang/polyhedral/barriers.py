@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from tensorlang.ir.expr import Expr, Var, binary
 from tensorlang.ir.stmt import INDEX, LoopKind
+from tensorlang.ir.thread_tags import is_block
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
 from tensorlang.polyhedral.digits import joined, loop_ranges
@@ -136,7 +137,7 @@ class Joins:
                     self.namer,
                 )
         for depth, loop in enumerate(loops):
-            if first.uniform[depth].kind is LoopKind.BOUND or not any(
+            if is_block(first.uniform[depth].thread) or not any(
                 outer.kind is LoopKind.BOUND for outer in first.uniform[:depth]
             ):
                 continue  # iterations of the host are launches of their own

@@ -221,7 +221,7 @@ def is_legal(state: ScheduleState) -> bool:
     try:
         with isl.budget(config.get("budget")):
             return _fault(state) is None
-    except isl.BudgetExceeded:
+    except (isl.BudgetExceeded, ScheduleError):  # what cannot even be derived
         return False
 
 

@@ -157,6 +157,34 @@ def updated_atomically_in_rows() -> Case:
     return Case(s, args)
 
 
+def read_by_other_threads() -> Case:
+    """A stage that reads, inside a loop on threads, what others of the threads there have stored."""
+    A = te.placeholder((4, 8), "int32", name="A")
+    B = te.compute((4, 8), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((4, 8), lambda i, j: B[i, 7 - j], name="C")
+    s = te.create_schedule([B.op, C.op])
+    s[B].bind("i", THREAD_Y)
+    s[B].bind("j", THREAD_X)
+    s[C].reverse_compute_at(s[B], "i")
+    s[C].bind("j", THREAD_X)
+    return Case(s, (A, B, C))
+
+
+def tiles_of_virtual_threads() -> Case:
+    """A tile that virtual threads fill one after the other."""
+    A = te.placeholder((4, 8), "int32", name="A")
+    C = te.compute((4, 8), lambda i, j: A[i, 7 - j], name="C")
+    s = te.create_schedule(C.op)
+    copy = s.cache_read(A, "global", [C])
+    outer, inner = s[C].split("i", factor=2)
+    s[C].bind(outer, BLOCK_X)
+    s[C].bind(inner, "vthread")
+    s[C].bind("j", THREAD_X)
+    s[copy].compute_at(s[C], inner)
+    s[copy].bind("ax1", THREAD_X)
+    return Case(s, (A, C))
+
+
 def rows(case: Case, name: str) -> Case:
     """A reduction whose rows are threads."""
     s, args = case
@@ -211,6 +239,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "block argmax": lambda: reduced_by_threads(argmax(6, 29), "T", 8),
     "block sum of odd threads": lambda: reduced_by_threads(row_sum(5, 40), "B", 12),
     "copies of threads that reduce": copies_while_reducing,
+    "elements of other threads": read_by_other_threads,
+    "tiles of virtual threads": tiles_of_virtual_threads,
     "atomic updates of blocks and threads": updated_atomically,
     "atomic updates in rows of threads": updated_atomically_in_rows,
     "registers ahead of the tile": registers_ahead,

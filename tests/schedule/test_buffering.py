@@ -249,3 +249,19 @@ def test_tiles_ahead_need_a_loop_that_threads_do_not_share(late: bool) -> None:
         s[C].bind(inner, "threadIdx.x")
     with pytest.raises(BadArgument, match=r"i_i of C is bound to threadIdx\.x"):
         s[C].bind(inner, "threadIdx.x") if late else s[B].pipeline(4)
+
+
+def test_a_refusal_tries_no_place_that_cannot_be_derived() -> None:
+    X = te.placeholder((4, 7), name="X")
+    M = te.compute((4, 7), lambda i, j: X[i, j] + 1, name="M")
+    Y = te.compute((4, 7), lambda i, j: M[i, j] * 2 + X[i, j], name="Y")
+    s = te.create_schedule(Y.op)
+    outer, inner = s[Y].split("i", factor=2)
+    s[Y].bind(outer, "blockIdx.x")
+    copy = s.cache_read(X, "shared", [M, Y])
+    s[M].compute_at(s[Y], inner)
+    s[copy].compute_at(s[Y], inner)
+    s[copy].pipeline(2)
+    with pytest.raises(UncoveredRead) as caught:
+        s[M].pipeline(2)
+    assert "compute_root" in str(caught.value)

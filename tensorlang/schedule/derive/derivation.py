@@ -37,7 +37,7 @@ from tensorlang.schedule.derive.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.derive.scopes import copies, loops_of_scope
 from tensorlang.schedule.derive.statements import is_true, statements_of
 from tensorlang.schedule.derive.strands import strand_statement
-from tensorlang.schedule.derive.threads import around_shared, joined, repeated, sunk, with_lanes
+from tensorlang.schedule.derive.threads import around_shared, joined, meeting, repeated, sunk, with_lanes
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.relation import backward, ranges
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
@@ -97,22 +97,13 @@ class _Derivation:
             self._prefetch(plan)
         assembly = Assembly(self.state, self.stages, self.statements, self.folds)
         nests = sequence([assembly.nest(name) for name in root_order(self.state)])
-        tree = sunk(nests, self.statements, self._meeting())
+        tree = sunk(nests, self.statements, meeting(self.statements, self.stages))
         scop, copied = assembly.scop(tree), repeated(tree)
         plans = self._with_updates()
         if any(loop.kind is LoopKind.BOUND for loop in loops_of(tree)):
             loops = {loop.name: loop for plan in self.stages.values() for loop in plan_all(plan)}
             plans = with_lanes(plans, tree, scop.statements, loops)
         return Derived(scop, tree, plans, self.prefetches, copied)
-
-    def _meeting(self) -> frozenset[str]:
-        """The loops whose threads update the same elements of a stage, atomically."""
-        found: set[str] = set()
-        for plan in (plan for plan in self.stages.values() if plan.stage.updates_atomically):
-            kinds = self.state.axis_kinds(plan.stage.name)
-            reduced = (loop for loop in plan.own if kinds[loop.axis] is AxisKind.REDUCE)
-            found |= {loop.name for loop in reduced if is_in_block(loop.thread)}
-        return frozenset(found)
 
     def own_loops(self, last: ComputeOp | HybridOp) -> tuple[LoopPlan, ...]:
         """The loops of one stage, by the stages that decide where it is computed."""

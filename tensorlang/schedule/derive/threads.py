@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, takewhile
+from itertools import combinations, groupby, takewhile
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const
+from tensorlang.ir.loops import THREAD_REDUCE
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.ir.thread_tags import VIRTUAL, is_in_block
 from tensorlang.polyhedral.nest import Loop, Tree, leaves, loops, paths, sequence
 from tensorlang.polyhedral.nest import Sequence as Branches
 from tensorlang.polyhedral.statement import Statement
 from tensorlang.schedule.axis_range import constant
-from tensorlang.schedule.derive.plans import BufferPlan, Lane, LoopPlan, StagePlan
+from tensorlang.schedule.derive.plans import BufferPlan, Lane, LoopPlan, StagePlan, plan_all
 
 _WARP = 32
 """Threads that share the memory of a warp."""
@@ -71,10 +72,37 @@ def _fixed(loop: LoopPlan) -> tuple[int, int] | None:
     return None if lower is None or extent is None else (lower, extent)
 
 
+def meeting(statements: Sequence[Statement], stages: Mapping[str, StagePlan]) -> frozenset[str]:
+    """The thread loops of one of two statements which use an array in common, inside of a thread loop around both.
+
+    Others of its threads meet what those of the other do; an array that is each thread's own is none of these. Threads
+    that put together what they have for a reduction leave it to the first to store.
+    """
+    known = {loop.name: loop for plan in stages.values() for loop in plan_all(plan)}
+    scopes = {w.array: stages[s.stage].stage.scope for s in statements for w in s.writes}
+    users: dict[str, set[tuple[frozenset[str], bool]]] = {}
+    for statement in statements:
+        tags = {name: known[name].thread for name in statement.loops if name in known}
+        threads = {name for name, tag in tags.items() if is_in_block(tag) and tag != VIRTUAL}
+        together = {name for name in threads if (THREAD_REDUCE, 1) in known[name].pragmas}
+        stored = {access.array for access in statement.writes}
+        for array in stored | {access.array for access in statement.reads}:
+            if scopes.get(array, "global") not in ("local", "warp"):
+                found = threads - together if array in stored else threads
+                users.setdefault(array, set()).add((frozenset(found), array in stored))
+    return frozenset(
+        name
+        for uses in users.values()
+        for (a, stores), (b, others) in combinations(uses, 2)
+        if (stores or others) and a & b
+        for name in a ^ b
+    )
+
+
 def sunk(tree: Tree, statements: Sequence[Statement], meeting: Collection[str] = ()) -> Tree:
     """The tree with thread loops moved inwards, past what is computed for all threads.
 
-    In the loops `meeting` threads update the same elements: what comes before is a region of its own.
+    In the loops `meeting` threads use what others do, or these what they do: both are regions of their own.
     """
     match tree:
         case Loop():
