@@ -157,6 +157,19 @@ def updated_atomically_in_rows() -> Case:
     return Case(s, args)
 
 
+def equal_on_a_slant() -> Case:
+    """A thread's own array of equal elements, of which rows begin and end at different columns."""
+    A = te.placeholder((2,), "int32", name="A")
+    B = te.compute((5, 4), lambda i, j: A[1] + 1, name="B")
+    k = te.reduce_axis((0, 1), name="k")
+    C = te.compute((2,), lambda i: te.sum(B[i + k, 3] + B[4, k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind("k", THREAD_X)
+    s[B].transform_layout(lambda i, j: [i + j, i])
+    s[B].set_scope("local")
+    return Case(s, (A, C))
+
+
 def read_by_other_threads() -> Case:
     """A stage that reads, inside a loop on threads, what others of the threads there have stored."""
     A = te.placeholder((4, 8), "int32", name="A")
@@ -239,6 +252,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "block argmax": lambda: reduced_by_threads(argmax(6, 29), "T", 8),
     "block sum of odd threads": lambda: reduced_by_threads(row_sum(5, 40), "B", 12),
     "copies of threads that reduce": copies_while_reducing,
+    "equal elements on a slant": equal_on_a_slant,
     "elements of other threads": read_by_other_threads,
     "tiles of virtual threads": tiles_of_virtual_threads,
     "atomic updates of blocks and threads": updated_atomically,

@@ -161,7 +161,7 @@ def _can_follow(group: _Group, dims: Dims) -> bool:
     """Whether the stores of equal elements may come after the loops along them.
 
     Nothing else in these may use the arrays, nor write what the values are made of, and other loops inside them have to
-    go along the arrays, so that an iteration finds what it found before.
+    go along the arrays, as far in every iteration, so that an iteration finds what it found before.
     """
     over, outer = group.over(dims), group.outermost(dims)
     inside = group.loops[group.loops.index(outer) :]
@@ -170,7 +170,8 @@ def _can_follow(group: _Group, dims: Dims) -> bool:
     others = {loop.var.name for loop in inside} - over
     injective = all(others <= {i.name for i in store.index if isinstance(i, Var)} for store, _ in kept)
     unchanged = not _loaded([value for _, value in kept]) & (written(outer) - names)
-    return injective and unchanged and not used(_replaced(outer, group.stmt, _EMPTY)) & names
+    straight = not any(variables(bound) & over for loop in inside for bound in (loop.lower, loop.upper))
+    return injective and straight and unchanged and not used(_replaced(outer, group.stmt, _EMPTY)) & names
 
 
 def _replaced(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
