@@ -83,12 +83,6 @@ class ForeignFunctions:
             "like in te (te.sqrt, te.exp, te.floor, ...), and .astype('float32') converts"
         )
 
-    def __int__(self) -> int:
-        _refuse(
-            "an int is wanted, and this is an expression, whose value is not known yet: .astype('int64') converts, and "
-            "te.floor, te.trunc and te.round choose how"
-        )
-
     def __abs__(self) -> NoReturn:
         _refuse("abs() computes numbers, not expressions of a program; use te.abs")
 

@@ -25,7 +25,6 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an axis": (np.sin, r"use te\.sin"),
     "math.sqrt": (lambda i: math.sqrt(A[i]), r"functions of math have their like in te \(te\.sqrt"),
     "float": (lambda i: float(A[i]), r"\.astype\('float32'\) converts"),
-    "int": (lambda i: int(A[i]), r"\.astype\('int64'\) converts"),
     "abs": (lambda i: abs(A[i]), r"use te\.abs"),
     "round": (lambda i: round(A[i]), r"use te\.round"),
     "power": (lambda i: A[i] ** 2, r"use te\.power"),
