@@ -10,7 +10,7 @@ from tensorlang.ir.traverse import bounded
 
 Affine = dict[str, int]
 
-_SIGNS = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
+AT_LEAST_ZERO = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
 """Comparison -> the factor of `a - b` and what to add, for a sum that is at least 0."""
 
 
@@ -65,7 +65,7 @@ def scale(a: Affine, factor: int) -> Affine:
 
 def nonnegative(condition: Expr, form_of: Callable[[Expr], Affine | None] = affine) -> list[Affine]:
     """Return the sums that are at least 0 where a comparison holds; none if it is no comparison of sums."""
-    if not isinstance(condition, Binary) or (condition.op not in _SIGNS and condition.op != "eq"):
+    if not isinstance(condition, Binary) or (condition.op not in AT_LEAST_ZERO and condition.op != "eq"):
         return []
     left, right = form_of(condition.a), form_of(condition.b)
     if left is None or right is None:
@@ -73,7 +73,7 @@ def nonnegative(condition: Expr, form_of: Callable[[Expr], Affine | None] = affi
     form = add(left, right, -1)
     if condition.op == "eq":
         return [form, scale(form, -1)]
-    sign, more = _SIGNS[condition.op]
+    sign, more = AT_LEAST_ZERO[condition.op]
     return [add(scale(form, sign), {"": more} if more else {})]
 
 

@@ -35,17 +35,17 @@ class _Cut:
     sums: frozenset[Form]
 
 
-def are_filled(statement: Statement, bounds: Bounds, runs: Sequence[Run], own: Sequence[Bounds]) -> bool:
+def are_filled(statement: Statement, bounds: Bounds, runs: Sequence[Run]) -> bool:
     """Whether the runs are seen to be a statement's instances, each of them once; False is no verdict.
 
-    `bounds` are the constant ones of the statement's loops, `own` those of the loops of each run.
+    `bounds` are the constant ones of the statement's loops.
     """
     wanted = _cut(statement.domain, bounds, statement.loops) if 0 < len(runs) <= _MOST else None
     if wanted is None:
         return False
     made: list[_Cut] = []
-    for run, limits in zip(runs, own, strict=True):
-        cut = _cut(run.conditions, limits, run.loops)
+    for run in runs:
+        cut = _cut(run.conditions, run.bounds, run.loops)
         instances = None if cut is None else _instances(run, statement.loops, cut)
         if instances is None:
             return False

@@ -188,6 +188,20 @@ class _Pair:
             return _number(b.get("", 0) - a.get("", 0))
         return add(self.renamed(b, True), self.renamed(a, False), -1)
 
+    def apart(self, entry: int) -> frozenset[str] | None:
+        """What the two need not have the same of, in an entry that is one sum in both; None for other entries."""
+        a, b = self.first.when[entry], self.then.when[entry]
+        return self.first.names[entry] - self.common if a is not None and a == b else None
+
+    def steps(self, apart: frozenset[str] | None) -> bool:
+        """Whether the loop of which the second is at a later iteration is all of that."""
+        return apart is not None and len(apart) == 1 and self.stepped in apart
+
+    @property
+    def entries(self) -> int:
+        """How many entries the times of both have."""
+        return min(len(self.first.when), len(self.then.when))
+
     def _is_same(self, entry: int) -> bool:
         """Whether an entry that no sum tells is the same in both, made of common loops and sizes."""
         one, other = self.first.value(entry), self.then.value(entry)
@@ -273,12 +287,12 @@ def _own(name: str, later: bool) -> str:
 def _are_free(pair: _Pair) -> bool:
     """Whether no order is needed between two runs: the first entry in which their times differ proves none."""
     passed: list[int] = []
-    for entry, (a, b) in enumerate(zip(pair.first.when, pair.then.when, strict=False)):
-        apart = pair.first.names[entry] - pair.common if a is not None and a == b else None
+    for entry in range(pair.entries):
+        apart = pair.apart(entry)
         if apart is not None and not apart:
             continue
         if pair.is_free(entry):
-            if apart is not None and len(apart) == 1 and pair.stepped in apart:
+            if pair.steps(apart):
                 return True
             passed.append(entry)
             continue
@@ -290,13 +304,13 @@ def _are_free(pair: _Pair) -> bool:
 
 def _precedes(pair: _Pair) -> bool:
     """Whether the first of two runs comes before the second in the schedule, or no order is needed."""
-    for entry, (a, b) in enumerate(zip(pair.first.when, pair.then.when, strict=False)):
-        if a is not None and a == b:
-            apart = pair.first.names[entry] - pair.common
-            if not apart:
-                continue
-            if len(apart) == 1 and pair.stepped in apart and (a[pair.stepped] > 0 or pair.is_free(entry)):
-                return True
+    for entry in range(pair.entries):
+        apart = pair.apart(entry)
+        if apart is not None and not apart:
+            continue
+        form = pair.first.when[entry]
+        if form is not None and pair.steps(apart) and (form[pair.stepped] > 0 or pair.is_free(entry)):
+            return True
         distance = pair.distance(entry)
         if distance is not None and not distance:
             continue

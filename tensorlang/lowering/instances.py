@@ -29,11 +29,11 @@ def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> No
 
     What threads run for themselves, each of them runs once, if at all.
     """
-    bounds, own = constant_bounds(statement.domain, statement.loops), [r.bounds for r in runs]
-    if are_filled(statement, bounds, runs, own):
+    bounds = constant_bounds(statement.domain, statement.loops)
+    if are_filled(statement, bounds, runs):
         return
     namer = Namer(scop.sizes | unknowns(runs))
-    alike = _alike(statement, bounds, runs, own)
+    alike = _alike(statement, bounds, runs)
     divisors = {name: found for name, found in _divisors(statement, bounds).items() if name not in alike}
     wanted = _wanted(statement, bounds, alike, divisors, namer)
     runs = [_compared(run, statement, alike, divisors) for run in runs]
@@ -59,7 +59,7 @@ def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> No
         raise InternalError(f"the generated code runs an instance of {statement.name} twice")
 
 
-def _alike(statement: Statement, bounds: Bounds, runs: Sequence[Run], own: Sequence[Bounds]) -> dict[str, Expr]:
+def _alike(statement: Statement, bounds: Bounds, runs: Sequence[Run]) -> dict[str, Expr]:
     """The loops that neither the domain nor a run relates to others, by their first value.
 
     They have the same constant bounds in all runs, in each as a loop of its own, or as a number. All else is the same
@@ -73,8 +73,10 @@ def _alike(statement: Statement, bounds: Bounds, runs: Sequence[Run], own: Seque
         if end == low + 1 and all(same(value, first) for value in values):
             found[name] = first
         elif end > low and alone:
-            made = zip(values, own, uses, strict=True)
-            if all(isinstance(v, Var) and o.get(v.name) == (low, end, True) and u[v.name] == 1 for v, o, u in made):
+            made = zip(values, runs, uses, strict=True)
+            if all(
+                isinstance(v, Var) and r.bounds.get(v.name) == (low, end, True) and u[v.name] == 1 for v, r, u in made
+            ):
                 found[name] = first
     return found
 

@@ -19,7 +19,7 @@ from tensorlang.lowering.runs import Place, Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
 from tensorlang.polyhedral.rows import NotLinear, Rows
-from tensorlang.polyhedral.statement import Access, Bounds, Scop
+from tensorlang.polyhedral.statement import Bounds, Scop
 
 _MOST = 1_000_000
 """Operations of isl for an array; what takes more is left to the tests."""
@@ -30,24 +30,36 @@ def check_lifetimes(runs: Iterable[Run], scop: Scop) -> None:
     users: dict[str, list[_Use]] = {}
     for run in runs:
         for array, place in run.allocated:
-            uses = (_Use(run, access, place) for access in _accesses(run, array, scop))
-            users.setdefault(array, []).extend(uses)
+            users.setdefault(array, []).extend(_uses(run, array, place, scop))
     for array, found in users.items():
-        if not _are_apart(found, scop) and isl.attempt(_MOST, partial(_are_shared, found, scop)):
+        if not _are_apart(found) and isl.attempt(_MOST, partial(_are_shared, found, scop)):
             where = sorted({part for use in found for part in use.place if isinstance(part, str)})
             raise InternalError(f"the generated code makes {array} anew ({', '.join(where)}) where it has to live on")
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """An access of a run, to an array that is made at a place."""
+    """An access of a run to an array that is made at a place.
+
+    `version` is the iteration of the loops in which it is new; `element` that and the index: what tells elements apart.
+    """
 
     run: Run
-    access: Access
     place: Place
+    version: tuple[Expr, ...]
+    element: tuple[Expr, ...]
 
 
-def _are_apart(uses: Sequence[_Use], scop: Scop) -> bool:
+def _uses(run: Run, array: str, place: Place, scop: Scop) -> Iterator[_Use]:
+    statement = scop.statements[run.statement]
+    values = dict(zip(statement.loops, run.values, strict=True))
+    for access in (*statement.writes, *statement.reads):
+        if access.array == array and (access.version or access.index is not None):
+            version = tuple(values[name] for name in access.version)
+            yield _Use(run, place, version, (*version, *(substitute(i, values) for i in access.index or ())))
+
+
+def _are_apart(uses: Sequence[_Use]) -> bool:
     """Whether it is plain that no two arrays have an element in common.
 
     Each is made in loops that are all among those in which it is new; and those at different places, in different parts
@@ -57,8 +69,7 @@ def _are_apart(uses: Sequence[_Use], scop: Scop) -> bool:
         return True
     versions: dict[Place, list[list[tuple[str, Span | None]]]] = {}
     for use in uses:
-        found = [_span(value, use.run) for value in _version(use.run, use.access, scop)]
-        versions.setdefault(use.place, []).append(found)
+        versions.setdefault(use.place, []).append([_span(value, use.run) for value in use.version])
     for place, known in versions.items():
         bounds = [use.run.bounds for use in uses if use.place == place]
         for loop in (part for part in place if isinstance(part, str)):
@@ -92,37 +103,21 @@ def _span(value: Expr, run: Run) -> tuple[str, Span | None]:
     return "no loop", None
 
 
-def _accesses(run: Run, array: str, scop: Scop) -> Iterator[Access]:
-    statement = scop.statements[run.statement]
-    for access in (*statement.writes, *statement.reads):
-        if access.array == array and (access.version or access.index is not None):
-            yield access
-
-
-def _version(run: Run, access: Access, scop: Scop) -> tuple[Expr, ...]:
-    """The iteration of the loops in which an array is new."""
-    values = dict(zip(scop.statements[run.statement].loops, run.values, strict=True))
-    return tuple(values[name] for name in access.version)
-
-
 def _are_shared(uses: Sequence[_Use], scop: Scop) -> bool:
     """Whether one element is in several arrays, as isl sees it."""
     namer = Namer(scop.sizes | unknowns(use.run for use in uses))
     length = max(len(use.place) for use in uses)
-    made = [_places(use, length, scop, namer) for use in uses]
+    made = [_places(use, length, namer) for use in uses]
     seen = [piece for piece in made if piece is not None]
     return len(seen) == len(made) and not isl.union_of(seen).is_single_valued()
 
 
-def _places(use: _Use, length: int, scop: Scop, namer: Namer) -> isl.Map | None:
+def _places(use: _Use, length: int, namer: Namer) -> isl.Map | None:
     """The elements of an access -> where the array that has them is made; None where isl does not see the elements."""
-    values = dict(zip(scop.statements[use.run.statement].loops, use.run.values, strict=True))
-    version = _version(use.run, use.access, scop)
-    element = (*version, *(substitute(i, values) for i in use.access.index or ()))
     names = dims(use.run.loops)
     rows = Rows(names, namer)
     rows.require(use.run.conditions)
-    for k, value in enumerate(element):
+    for k, value in enumerate(use.element):
         try:
             form = rows.form(value)
         except NotLinear:
@@ -135,5 +130,5 @@ def _places(use: _Use, length: int, scop: Scop, namer: Namer) -> isl.Map | None:
         rows.equate(f"w{k}", {names[part]: 1} if isinstance(part, str) else {"": part} if part else {})
     if not rows.exact:
         return None
-    found = [*(f"v{k}" for k in range(len(element))), *(f"w{k}" for k in range(length))]
-    return isl.parted(rows.make(list(names.values()), found).range(), len(element))
+    found = [*(f"v{k}" for k in range(len(use.element))), *(f"w{k}" for k in range(length))]
+    return isl.parted(rows.make(list(names.values()), found).range(), len(use.element))

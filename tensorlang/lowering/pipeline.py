@@ -117,11 +117,12 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     check_placed(state)
     if target.can.device or (target.can.blocks and has_threads(derive(state).tree)):
         return _lower_for_threads(state, params, name, target, dump)
-    if dump.folder is not None or "passes" in config.get("log"):
-        return _lower_for_cpu(state, params, name, dump)  # every pass is to be seen
-    limits = tuple(config.get(setting) for setting in ("check", "budget", "statements"))
-    kernel = _lowered_for_cpu(This(state), tuple(params), name, limits)
-    check_arrays(kernel)  # whatever limits hold for those who ask now
+    if dump.folder is not None or "passes" in config.get("log"):  # every pass is to be seen
+        kernel = _lower_for_cpu(state, params, name, dump)
+    else:
+        limits = tuple(config.get(setting) for setting in ("check", "budget", "statements"))
+        kernel = _lowered_for_cpu(This(state), tuple(params), name, limits)
+    check_arrays(kernel)  # by the limits of those who ask now
     return kernel
 
 
@@ -145,6 +146,7 @@ def _lower_for_threads(state: ScheduleState, params: Sequence[str], name: str, t
         warn_of_one_thread(state, derived)
     derived, _ = _in_regions(state, derived, target)
     kernel, parts = _scanned(state, derived, params, name, DEVICE_PASSES, dump)
+    check_arrays(kernel)
     kernel = _on_device(kernel, reducers(state, derived.scop.gathered), python=target.can.python_calls, dump=dump)
     check_limits(kernel, target)
     _check(derived.scop, kernel, parts)
@@ -162,9 +164,7 @@ def _scanned(
     verified = (_verifier(passes),) if config.get("check") else ()
     watch = Watch(dump, kernel_text, (_check_limits, *verified))
     watch.done("scan", start, kernel)
-    kernel = watch.run(passes, kernel)
-    check_arrays(kernel)
-    return kernel, parts
+    return watch.run(passes, kernel), parts
 
 
 def to_device(kernel: Kernel, reducers: Mapping[str, Combiner] | None = None, *, python: bool = False) -> Kernel:

@@ -54,7 +54,7 @@ from tensorlang.ir.stmt import (
 )
 from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.lowering.passes.full_tile import operands
-from tensorlang.lowering.rolled import Row, rolled
+from tensorlang.lowering.rolled import Depth, rolled
 from tensorlang.lowering.runs import Place, Run, branch
 from tensorlang.polyhedral.statement import constant_bound
 
@@ -78,17 +78,7 @@ class _Around:
     allocated: tuple[tuple[str, Place], ...] = ()
 
     def at(self, position: int) -> _Around:
-        return _Around(
-            self.loops,
-            self.conditions,
-            (*self.time, position),
-            self.unordered,
-            self.lanes,
-            self.gathered,
-            self.names,
-            self.sizes,
-            self.allocated,
-        )
+        return replace(self, time=(*self.time, position))
 
     def meaning(self, expr: Expr) -> Expr:
         return substitute(expr, self.names) if self.names else expr
@@ -172,7 +162,7 @@ def _runs(stmt: Stmt, around: _Around) -> Iterator[Run]:
     match stmt:
         case Seq():
             row = [list(_runs(child, around.at(k))) for k, child in enumerate(_flat(stmt))]
-            yield from rolled(row, Row(len(around.loops), len(around.conditions), len(around.time)))
+            yield from rolled(row, Depth(len(around.loops), len(around.conditions), len(around.time)))
         case For():
             yield from _runs(stmt.body, around.inside(stmt))
         case If(is_guard=True):

@@ -34,7 +34,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Depth:
     """Where a row of statements stands: how many loops, conditions and entries of a time are around all of it."""
 
     loops: int
@@ -42,30 +42,30 @@ class Row:
     time: int
 
 
-def rolled(row: Sequence[Sequence[Run]], place: Row) -> list[Run]:
+def rolled(row: Sequence[Sequence[Run]], depth: Depth) -> list[Run]:
     """Return the runs of statements in a row, one after the other, with copies joined."""
     row = [runs for runs in row if runs]
-    kinds = {tuple((run.statement, run.part, run.loops[place.loops :]) for run in runs) for runs in row}
+    kinds = {tuple((run.statement, run.part, run.loops[depth.loops :]) for run in runs) for runs in row}
     if len(kinds) == len(row):
-        return _placed(row, place)
-    items = [_item(runs, place) for runs in row]
-    return _placed([item.runs for item in _rolled(items, place, frozenset())], place)
+        return _placed(row, depth)
+    items = [_item(runs, depth) for runs in row]
+    return _placed([item.runs for item in _rolled(items, depth, frozenset())], depth)
 
 
-def _item(runs: Sequence[Run], place: Row) -> Item:
+def _item(runs: Sequence[Run], depth: Depth) -> Item:
     alike: list[object] = []
     offsets: list[int] = []
     for run in runs:
         forms = [_form(value) for value in run.values]
-        forms += [_form_of_condition(condition) for condition in run.conditions[place.conditions :]]
-        kinds = (run.unordered, run.lanes, run.gathered, run.threads, run.moved, run.loops[place.loops :])
+        forms += [_form_of_condition(condition) for condition in run.conditions[depth.conditions :]]
+        kinds = (run.unordered, run.lanes, run.gathered, run.threads, run.moved, run.loops[depth.loops :])
         alike.append(
             (
                 run.statement,
                 run.part,
                 kinds,
-                _made(run, place, ()),
-                run.time[place.time + 1 :],
+                _made(run, depth, ()),
+                run.time[depth.time + 1 :],
                 tuple(form for form, _ in forms),
             )
         )
@@ -98,7 +98,7 @@ def _form_of_condition(condition: Expr) -> tuple[object, int]:
     return to_text(condition), 0
 
 
-def _rolled(items: list[Item], place: Row, taken: frozenset[str]) -> list[Item]:
+def _rolled(items: list[Item], depth: Depth, taken: frozenset[str]) -> list[Item]:
     """The row with repeated groups as loops, until nothing repeats."""
     while len(items) > 1:
         made: list[Item] = []
@@ -106,7 +106,7 @@ def _rolled(items: list[Item], place: Row, taken: frozenset[str]) -> list[Item]:
         while at < len(items):
             length, times = _repeated(items, at)
             if times > 1:
-                made.append(_loop(items[at : at + length * times], length, place, taken))
+                made.append(_loop(items[at : at + length * times], length, depth, taken))
             else:
                 made.append(items[at])
             at += length * times
@@ -140,40 +140,40 @@ def _times(items: Sequence[Item], at: int, length: int) -> int:
     return times
 
 
-def _loop(items: Sequence[Item], length: int, place: Row, taken: frozenset[str]) -> Item:
+def _loop(items: Sequence[Item], length: int, depth: Depth, taken: frozenset[str]) -> Item:
     """The loop of which some items are the iterations, `length` of them each; its name is none of those `taken`."""
     times = len(items) // length
     taken = taken.union(*(run.loops for item in items[:length] for run in item.runs))
     copy = Var(next(name for n in count() if (name := f"copy {n}") not in taken), INDEX)
-    inside = [_moved(items[k], items[k + length], copy, place) for k in range(length)]
-    body = _rolled(inside, place, taken | {copy.name}) if length > 1 else inside
+    inside = [_moved(items[k], items[k + length], copy, depth) for k in range(length)]
+    body = _rolled(inside, depth, taken | {copy.name}) if length > 1 else inside
     within = tuple(
         replace(
             run,
-            loops=(*run.loops[: place.loops], copy.name, *run.loops[place.loops :]),
+            loops=(*run.loops[: depth.loops], copy.name, *run.loops[depth.loops :]),
             conditions=(
-                *run.conditions[: place.conditions],
+                *run.conditions[: depth.conditions],
                 binary("ge", copy, 0),
                 binary("lt", copy, times),
-                *run.conditions[place.conditions :],
+                *run.conditions[depth.conditions :],
             ),
-            time=(*run.time[: place.time], 0, copy.name, *run.time[place.time :]),
-            allocated=_made(run, place, (copy.name,), keep=True),
+            time=(*run.time[: depth.time], 0, copy.name, *run.time[depth.time :]),
+            allocated=_made(run, depth, (copy.name,), keep=True),
         )
-        for run in _placed([item.runs for item in body], place)
+        for run in _placed([item.runs for item in body], depth)
     )
-    return _item(within, place)
+    return _item(within, depth)
 
 
-def _moved(item: Item, following: Item, copy: Var, place: Row) -> Item:
+def _moved(item: Item, following: Item, copy: Var, depth: Depth) -> Item:
     """An item with its offsets growing with a loop."""
     steps = iter([b - a for a, b in zip(item.offsets, following.offsets, strict=True)])
     runs = []
     for run in item.runs:
         values = tuple([_grown(value, next(steps), copy) for value in run.values])
-        conditions = tuple([_grown_condition(c, next(steps), copy) for c in run.conditions[place.conditions :]])
-        runs.append(replace(run, values=values, conditions=(*run.conditions[: place.conditions], *conditions)))
-    return _item(runs, place)
+        conditions = tuple([_grown_condition(c, next(steps), copy) for c in run.conditions[depth.conditions :]])
+        runs.append(replace(run, values=values, conditions=(*run.conditions[: depth.conditions], *conditions)))
+    return _item(runs, depth)
 
 
 def _grown(value: Expr, step: int, copy: Var) -> Expr:
@@ -187,9 +187,9 @@ def _grown_condition(condition: Expr, step: int, copy: Var) -> Expr:
     return binary(condition.op, _grown(condition.a, step, copy), condition.b)
 
 
-def _placed(row: Sequence[Sequence[Run]], place: Row) -> list[Run]:
+def _placed(row: Sequence[Sequence[Run]], depth: Depth) -> list[Run]:
     """The runs of statements in a row, timed by their places in it."""
-    return [_at(run, k, place.time) for k, runs in enumerate(row) for run in runs]
+    return [_at(run, k, depth.time) for k, runs in enumerate(row) for run in runs]
 
 
 def _at(run: Run, position: int, entry: int) -> Run:
@@ -197,9 +197,9 @@ def _at(run: Run, position: int, entry: int) -> Run:
     return run if time[entry] == position else replace(run, time=(*time[:entry], position, *time[entry + 1 :]))
 
 
-def _made(run: Run, place: Row, copies: Place, keep: bool = False) -> tuple[tuple[str, Place], ...]:
+def _made(run: Run, depth: Depth, copies: Place, keep: bool = False) -> tuple[tuple[str, Place], ...]:
     """Where the arrays of a run are made, in a loop over copies; without the position in the row unless it is kept."""
-    row = sum(part not in run.unordered for part in run.time[: place.time])
+    row = sum(part not in run.unordered for part in run.time[: depth.time])
     return tuple(
         (name, at if len(at) <= row else (*at[:row], *(at[row : row + 1] if keep else ()), *copies, *at[row + 1 :]))
         for name, at in run.allocated

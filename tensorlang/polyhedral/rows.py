@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tensorlang import dtypes
-from tensorlang.ir.affine import add, scale
+from tensorlang.ir.affine import AT_LEAST_ZERO, add, scale
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var
 from tensorlang.ir.traverse import bounded
 from tensorlang.polyhedral import isl
@@ -21,8 +21,6 @@ Row: TypeAlias = dict[str, int]
 """A sum of multiples of dims and parameters, by name; the constant is under ""."""
 Quotient: TypeAlias = tuple[frozenset[tuple[str, int]], int]
 """A row and what it is divided by."""
-_ORDER = {"lt": (-1, -1), "le": (-1, 0), "gt": (1, -1), "ge": (1, 0)}
-"""Comparison -> the factor of `a - b` and what to add, for a sum that is at least 0."""
 
 
 class NotLinear(Exception):
@@ -124,7 +122,7 @@ class Rows:
             self._require(condition)
 
     def _require(self, condition: Expr) -> None:
-        if isinstance(condition, Binary) and (condition.op in _ORDER or condition.op == "eq"):
+        if isinstance(condition, Binary) and (condition.op in AT_LEAST_ZERO or condition.op == "eq"):
             known = len(self.positive), len(self.quotients)
             try:
                 a, b = self.form(condition.a), self.form(condition.b)
@@ -134,7 +132,7 @@ class Rows:
                 if condition.op == "eq":
                     self.zero.append(add(a, b, -1))
                 else:
-                    factor, more = _ORDER[condition.op]
+                    factor, more = AT_LEAST_ZERO[condition.op]
                     self.positive.append(add({"": more} if more else {}, add(a, b, -1), factor))
                 return
             del self.positive[known[0] :]

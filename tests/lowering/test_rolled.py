@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tensorlang.ir.expr import Binary, Const, Expr, Var
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.rolled import Row, rolled
+from tensorlang.lowering.rolled import Depth, rolled
 from tensorlang.lowering.runs import Run
 from tensorlang.polyhedral.affine_text import evaluate
 
-ROOT = Row(0, 0, 0)
+ROOT = Depth(0, 0, 0)
 Instance = tuple[int, tuple[int, ...]]
 
 

@@ -37,7 +37,7 @@ from tensorlang.schedule.derive.prefetching import PrefetchPlan, plan_prefetch
 from tensorlang.schedule.derive.scopes import copies, loops_of_scope
 from tensorlang.schedule.derive.statements import is_true, statements_of
 from tensorlang.schedule.derive.strands import strand_statement
-from tensorlang.schedule.derive.threads import around_shared, joined, meeting, repeated, sunk, with_lanes
+from tensorlang.schedule.derive.threads import around_shared, joined, meeting_loops, repeated, sunk, with_lanes
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.relation import backward, ranges
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
@@ -97,7 +97,7 @@ class _Derivation:
             self._prefetch(plan)
         assembly = Assembly(self.state, self.stages, self.statements, self.folds)
         nests = sequence([assembly.nest(name) for name in root_order(self.state)])
-        tree = sunk(nests, self.statements, meeting(self.statements, self.stages))
+        tree = sunk(nests, self.statements, meeting_loops(self.statements, self.stages))
         scop, copied = assembly.scop(tree), repeated(tree)
         plans = self._with_updates()
         if any(loop.kind is LoopKind.BOUND for loop in loops_of(tree)):

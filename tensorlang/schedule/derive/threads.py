@@ -72,7 +72,7 @@ def _fixed(loop: LoopPlan) -> tuple[int, int] | None:
     return None if lower is None or extent is None else (lower, extent)
 
 
-def meeting(statements: Sequence[Statement], stages: Mapping[str, StagePlan]) -> frozenset[str]:
+def meeting_loops(statements: Sequence[Statement], stages: Mapping[str, StagePlan]) -> frozenset[str]:
     """The thread loops of one of two statements which use an array in common, inside of a thread loop around both.
 
     Others of its threads meet what those of the other do; an array that is each thread's own is none of these. Threads
