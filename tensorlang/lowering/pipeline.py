@@ -1,7 +1,7 @@
 """The passes from a schedule state to target-ready loop IR: one page.
 
 The kernel that a target gets is always read back: it runs the instances wanted, each once, in the order of the schedule
-(lowering.implemented). With `TENSORLANG_CHECK=1` what every pass has made is verified, too. With
+(lowering.read_back.implemented). With `TENSORLANG_CHECK=1` what every pass has made is verified, too. With
 `TENSORLANG_LOG=passes` every pass prints its time and whether it changed anything.
 """
 
@@ -30,7 +30,6 @@ from tensorlang.lowering.device.one_thread import warn_of_one_thread
 from tensorlang.lowering.device.split import Split, split
 from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
 from tensorlang.lowering.dump import Dump
-from tensorlang.lowering.implemented import check_implemented, parts_of
 from tensorlang.lowering.kernel import make_kernel
 from tensorlang.lowering.passes.first_products import first_products
 from tensorlang.lowering.passes.guard_tails import guard_tails
@@ -42,8 +41,9 @@ from tensorlang.lowering.passes.unfuse import unfuse
 from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.passes.wide_copies import wide_copies
+from tensorlang.lowering.read_back.implemented import check_implemented, parts_of
+from tensorlang.lowering.read_back.stripped import stripped
 from tensorlang.lowering.size import check_arrays, check_size
-from tensorlang.lowering.stripped import stripped
 from tensorlang.lowering.tensorize import with_tiles
 from tensorlang.lowering.watch import Pass, Watch
 from tensorlang.polyhedral import isl

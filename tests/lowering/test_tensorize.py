@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tensorlang import lower, te
 from tensorlang.errors import InternalError
-from tensorlang.lowering.implemented import check_implemented, parts_of
 from tensorlang.lowering.kernel import make_kernel
 from tensorlang.lowering.pipeline import CPU_PASSES
+from tensorlang.lowering.read_back.implemented import check_implemented, parts_of
 from tensorlang.lowering.tensorize import Scanned, with_tiles
 from tensorlang.schedule.derive import derive
 from tensorlang.testing import check_schedule

@@ -9,8 +9,8 @@ from tensorlang.ir.construct import array, indices, kernel, loop, store
 from tensorlang.ir.expr import Const, Expr, Var, binary
 from tensorlang.ir.instance import Instance
 from tensorlang.ir.stmt import INDEX, If, Kernel, LoopKind, Seq, Stmt, Store
-from tensorlang.lowering.code_order import disorder
-from tensorlang.lowering.read_back import runs_of
+from tensorlang.lowering.read_back.code_order import disorder
+from tensorlang.lowering.read_back.reader import runs_of
 from tensorlang.polyhedral.statement import Role, Scop, Statement
 
 i, j, k = indices("i j k")

@@ -14,9 +14,9 @@ from dataclasses import replace
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, same, substitute, variables, walk
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.boxes import are_filled
-from tensorlang.lowering.read_back import unknowns
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.read_back.boxes import are_filled
+from tensorlang.lowering.read_back.reader import unknowns
+from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, dims
 from tensorlang.polyhedral.rows import Rows

@@ -13,9 +13,9 @@ from itertools import combinations
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Const, Expr, Var, substitute
-from tensorlang.lowering.boxes import Span
-from tensorlang.lowering.read_back import unknowns
-from tensorlang.lowering.runs import Place, Run
+from tensorlang.lowering.read_back.boxes import Span
+from tensorlang.lowering.read_back.reader import unknowns
+from tensorlang.lowering.read_back.runs import Place, Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
 from tensorlang.polyhedral.rows import NotLinear, Rows

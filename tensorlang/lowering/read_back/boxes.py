@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tensorlang.ir.affine import Affine, affine, nonnegative
 from tensorlang.ir.expr import Const, Expr, Var
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral.statement import Bounds, Statement, constant_bound
 
 Span: TypeAlias = tuple[int, int]

@@ -9,8 +9,8 @@ import pytest
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Const, Expr, Var, binary
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.instances import check_instances
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.read_back.instances import check_instances
+from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral.statement import Role, Scop, Statement
 
 F, A, B, Q, P, N = (Var(name, INDEX) for name in ("f", "i", "j", "o", "p", "n"))

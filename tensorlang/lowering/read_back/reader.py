@@ -54,8 +54,8 @@ from tensorlang.ir.stmt import (
 )
 from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.lowering.passes.full_tile import operands
-from tensorlang.lowering.rolled import Depth, rolled
-from tensorlang.lowering.runs import Place, Run, branch
+from tensorlang.lowering.read_back.rolled import Depth, rolled
+from tensorlang.lowering.read_back.runs import Place, Run, branch
 from tensorlang.polyhedral.statement import constant_bound
 
 _ZERO = Const(0, INDEX)

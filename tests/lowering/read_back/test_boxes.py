@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Const, Expr, Var, binary
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.boxes import are_filled
-from tensorlang.lowering.instances import check_instances
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.read_back.boxes import are_filled
+from tensorlang.lowering.read_back.instances import check_instances
+from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral.statement import Role, Scop, Statement, constant_bounds
 
 LOOPS = ("o", "i", "p", "q")

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from tensorlang.ir.affine import add, affine
 from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, to_text
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.runs import Place, Run
+from tensorlang.lowering.read_back.runs import Place, Run
 from tensorlang.polyhedral.statement import constant_bound
 
 _LONGEST = 8

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tensorlang.ir.expr import Binary, Const, Expr, Var
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.rolled import Depth, rolled
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.read_back.rolled import Depth, rolled
+from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral.affine_text import evaluate
 
 ROOT = Depth(0, 0, 0)

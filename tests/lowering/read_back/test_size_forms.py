@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tensorlang.ir.affine import Affine
 from tensorlang.ir.expr import Expr, Var, binary
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.size_forms import SizeForms
+from tensorlang.lowering.read_back.size_forms import SizeForms
 
 n, i = Var("n", INDEX), Var("i", INDEX)
 

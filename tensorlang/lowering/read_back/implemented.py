@@ -9,11 +9,11 @@ from __future__ import annotations
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import to_text
 from tensorlang.ir.stmt import Kernel, Leaf, walk
-from tensorlang.lowering.code_order import disorder
-from tensorlang.lowering.instances import check_instances
-from tensorlang.lowering.lifetimes import check_lifetimes
-from tensorlang.lowering.read_back import runs_of
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.read_back.code_order import disorder
+from tensorlang.lowering.read_back.instances import check_instances
+from tensorlang.lowering.read_back.lifetimes import check_lifetimes
+from tensorlang.lowering.read_back.reader import runs_of
+from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral.statement import Role, Scop
 
 

@@ -7,8 +7,8 @@ from itertools import product
 
 from tensorlang.ir.expr import Const, Expr, substitute
 from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.read_back import unknowns
-from tensorlang.lowering.runs import Run
+from tensorlang.lowering.read_back.reader import unknowns
+from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, index_text
 from tensorlang.polyhedral.statement import Access, Scop, Statement

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from tests.lowering.test_code_order import code, leaf
 
 import tensorlang
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import INDEX, Allocate, Seq
-from tensorlang.lowering.lifetimes import check_lifetimes
-from tensorlang.lowering.read_back import runs_of
+from tensorlang.lowering.read_back.lifetimes import check_lifetimes
+from tensorlang.lowering.read_back.reader import runs_of
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
 from tensorlang.schedule.derive import threads
 from tests.conformance.test_device_kernels import registers_ahead
-from tests.lowering.test_code_order import code, leaf
 
 
 def test_registers_that_do_not_outlive_an_iteration_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from tensorlang.ir.affine import Affine, add, is_constant, nonnegative, scale
 from tensorlang.ir.expr import Expr, same, variables
 from tensorlang.ir.thread_tags import THREADS
 from tensorlang.lowering.device.arrays import used, written
-from tensorlang.lowering.reversed_pairs import are_reversed
-from tensorlang.lowering.runs import Run, is_branch
-from tensorlang.lowering.size_forms import SizeForms
+from tensorlang.lowering.read_back.reversed_pairs import are_reversed
+from tensorlang.lowering.read_back.runs import Run, is_branch
+from tensorlang.lowering.read_back.size_forms import SizeForms
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.statement import Scop, Statement
 

@@ -1,0 +1,1 @@
+"""The kernel that a target gets is read back, and compared with the schedule that was proven: `implemented` begins."""
