@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.lowering.test_code_order import code, leaf
 
 import tensorlang
 from tensorlang.errors import InternalError
@@ -16,6 +15,7 @@ from tensorlang.lowering.read_back.reader import runs_of
 from tensorlang.polyhedral.statement import Access, Role, Scop, Statement
 from tensorlang.schedule.derive import threads
 from tests.conformance.test_device_kernels import registers_ahead
+from tests.lowering.read_back.test_code_order import code, leaf
 
 
 def test_registers_that_do_not_outlive_an_iteration_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
