@@ -13,7 +13,19 @@ from pathlib import Path
 
 import click
 
-from benchmarks import cpu, matmul, overheads, records, report, stencils, training, tuning, tuning_report, verdicts
+from benchmarks import (
+    cpu,
+    matmul,
+    overheads,
+    records,
+    replay,
+    report,
+    stencils,
+    training,
+    tuning,
+    tuning_report,
+    verdicts,
+)
 from benchmarks.figure import Figure
 from benchmarks.gpu import command as gpu
 from benchmarks.machine import describe
@@ -62,7 +74,16 @@ def figures(names: Sequence[str], seconds: float, as_json: bool, save: Path | No
     sys.exit(0 if all(f.met for f in found) else 1)
 
 
-COMMANDS = (figures, cpu.command, report.command, tuning.command, tuning_report.command, training.command, gpu.command)
+COMMANDS = (
+    figures,
+    cpu.command,
+    report.command,
+    tuning.command,
+    tuning_report.command,
+    training.command,
+    replay.replay,
+    gpu.command,
+)
 main = Commands(commands=COMMANDS, help="Benchmarks of tensorlang.")
 
 if __name__ == "__main__":
