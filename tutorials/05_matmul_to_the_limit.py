@@ -16,8 +16,8 @@ import numpy as np
 
 import tensorlang
 from tensorlang import te, topi
+from tensorlang.schedules.cpu.register_tile import register_tile
 from tensorlang.target import measure_peak, parse
-from tensorlang.topi.register_tile import register_tile
 
 M, N, K = 250, 1024, 1024
 SECONDS = 0.1

@@ -170,9 +170,13 @@ def unnamed(pairs: Map) -> Map:
 def lexicographic_minimum(points: Set) -> list[int]:
     """The first point of a non-empty set without parameters.
 
-    isl's lexmin loses all points of some sets with divided coordinates: then one coordinate is found after the other.
+    isl's lexmin loses all points of some sets with divided coordinates. Some of them it finds in the same set, read
+    from its text; else one coordinate is found after the other.
     """
     found = points.lexmin()
+    if found.is_empty():
+        points = make_set(str(points))
+        found = points.lexmin()
     if not found.is_empty():
         return sample(found)
     first = []

@@ -90,3 +90,8 @@ class Axis(Explained, ExprOperators):
 
     def __repr__(self) -> str:
         return f"{self.name}[{self.lower}, {self.lower + self.extent})"
+
+
+def extent_of(extent: Expr) -> int | None:
+    """An extent as a number; None when it is symbolic."""
+    return int(extent.value) if isinstance(extent, Const) else None

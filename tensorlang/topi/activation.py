@@ -13,7 +13,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir import numpy_math
 from tensorlang.ir.expr import Expr
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 _ROOT_OF_HALF = 0.5**0.5
@@ -149,4 +149,3 @@ def _operator(function: Callable[[Tensor], Tensor], numpy: Callable[[Array], Arr
 
 
 OPERATORS = tuple(_operator(function, numpy) for function, numpy in _TABLE)
-RULES: dict[str, Rule] = {}

@@ -13,11 +13,18 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, cast, same, variables
-from tensorlang.target.spec import Target
-from tensorlang.te.axis import Axis
-from tensorlang.te.operation import Tensor
-from tensorlang.te.program import unique
-from tensorlang.topi.attention_schedule import (
+from tensorlang.schedules.cpu.attention import (
+    TENSOR_CORE_KEYS,
+    TENSOR_CORE_WIDTH,
+    is_whole,
+    key_block,
+    last_seen,
+    query_tile,
+)
+from tensorlang.schedules.gpu.attention_tensor_cores import fits
+from tensorlang.schedules.gpu.tensor_cores import multiplies
+from tensorlang.schedules.tags import (
+    ATTENTION,
     CAUSAL,
     GREATEST,
     INVERSE,
@@ -28,24 +35,18 @@ from tensorlang.topi.attention_schedule import (
     ROUNDED,
     SCALED,
     SCORE,
-    TENSOR_CORE_KEYS,
-    TENSOR_CORE_WIDTH,
     TOTAL,
     VALUES,
     WEIGHT,
-    is_whole,
-    key_block,
-    last_seen,
-    query_tile,
-    schedule_attention,
 )
-from tensorlang.topi.gpu.attention_tensor_cores import fits
-from tensorlang.topi.gpu.tensor_cores import multiplies
-from tensorlang.topi.operator import Operator, Rule, extent_of
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.operation import Tensor
+from tensorlang.te.program import unique
+from tensorlang.topi.operator import Operator
 from tensorlang.topi.softmax import LOG2_E, greatest_number
 
 Array = npt.NDArray[Any]
-_TAG = "attention"
 
 
 def attention(
@@ -143,7 +144,7 @@ class _Asked:
 
     def part(self, shape: Sequence[ExprLike], element: Callable[..., Any], role: str, word: str) -> Any:
         """A stage of the attention: `role` goes to its tag, `word` to its name."""
-        return te.compute(tuple(shape), element, name=f"{self.name}_{word}", tag=_TAG + role)
+        return te.compute(tuple(shape), element, name=f"{self.name}_{word}", tag=ATTENTION + role)
 
     def whole(self, element: Callable[..., Expr]) -> Tensor:
         """The output."""
@@ -152,7 +153,7 @@ class _Asked:
             shape,
             lambda *x: cast(element(*x), self.out_dtype),
             name=self.name,
-            tag=_TAG,
+            tag=ATTENTION,
             attrs={CAUSAL: self.is_causal},
         )
         assert isinstance(made, Tensor)
@@ -352,4 +353,3 @@ def _workload(h: int, n: int, m: int, d: int, dtype: str = "float32") -> list[Te
 
 
 OPERATORS = (Operator("attention", ("H", "N", "M", "D"), _workload, attention_reference, attention_numpy),)
-RULES: dict[str, Rule] = {"attention": schedule_attention}

@@ -13,7 +13,7 @@ from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, same
 from tensorlang.location import caller
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 
@@ -143,4 +143,3 @@ def _operator(function: Callable[[Tensor, Tensor], Tensor], numpy: Callable[...,
 
 
 OPERATORS = tuple(_operator(function, numpy) for function, numpy in _TABLE)
-RULES: dict[str, Rule] = {}

@@ -15,17 +15,15 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.te.axis import Axis
+from tensorlang.schedules.tags import CONV2D, NARROW_CHANNELS
+from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.conv2d_product import conv2d_product, declared
-from tensorlang.topi.conv2d_schedule import CONV2D, schedule_conv2d
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
-from tensorlang.topi.operator import Operator, Rule, extent_of
-from tensorlang.topi.sliding import schedule_sliding
+from tensorlang.topi.operator import Operator
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sliding, windows
 
 Array = npt.NDArray[Any]
-NARROW = "conv2d_narrow"
 _FEW = 8
 
 
@@ -84,7 +82,7 @@ def conv2d(
     shape = [_dimension(made, letter, extents) for letter in made.letters]
     names = [OUTPUT_AXES[letter] for letter in made.letters]
     attrs = {"groups": groups, "sharing": (extent_of(features) or groups) // groups}
-    tag = NARROW if narrow else CONV2D
+    tag = NARROW_CHANNELS if narrow else CONV2D
     result: Tensor = te.compute(shape, body, name=name, tag=tag, attrs=attrs, varargs_names=names)
     return result
 
@@ -324,4 +322,3 @@ OPERATORS = (
         {"stride": 1, "padding": "SAME", "dilation": 1, "groups": 1},
     ),
 )
-RULES: dict[str, Rule] = {CONV2D: schedule_conv2d, NARROW: schedule_sliding}

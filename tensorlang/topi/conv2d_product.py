@@ -11,18 +11,15 @@ from dataclasses import dataclass
 from tensorlang import dtypes, te
 from tensorlang.ir.expr import Const, Expr, cast
 from tensorlang.ir.simplify import simplify
-from tensorlang.schedule import Schedule
+from tensorlang.schedules.gpu.tensor_cores import multiplies
+from tensorlang.schedules.tags import CONV2D_PRODUCT
 from tensorlang.target import parse
-from tensorlang.te.operation import Tensor, loads
-from tensorlang.topi.elementwise import schedule_elementwise
-from tensorlang.topi.gpu.tensor_cores import multiplies
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import Tensor
 from tensorlang.topi.layouts import Layout
-from tensorlang.topi.matmul_schedule import schedule_product
-from tensorlang.topi.operator import Anchor, Operator, Rule, compute_op, extent_of
-from tensorlang.topi.product import term_axis
+from tensorlang.topi.terms import term_axis
 from tensorlang.topi.windows import OUTPUT_AXES, Sliding
 
-PRODUCT = "conv2d_product"
 _ACCESS, _STEP = 16, 32
 """Bytes of neighbouring channels that are copied at once, and of terms that one instruction multiplies."""
 _FEWEST = 16
@@ -114,7 +111,7 @@ def declared(p: ConvolutionProduct, name: str) -> Tensor:
         return value
 
     shape, names = [extents[x] for x in images.letters], [OUTPUT_AXES[x] for x in images.letters]
-    result: Tensor = te.compute(shape, pixel, name=name, tag=PRODUCT, varargs_names=names)
+    result: Tensor = te.compute(shape, pixel, name=name, tag=CONV2D_PRODUCT, varargs_names=names)
     return result
 
 
@@ -155,22 +152,3 @@ def _filters(p: ConvolutionProduct, name: str) -> Tensor:
     groups = [p.groups] * (p.groups > 1)
     made: Tensor = te.compute((*groups, *shape), element, name=name)
     return made
-
-
-def product_before(s: Schedule, output: str) -> str:
-    """The stage of the product that a stage tagged `PRODUCT` takes its pixels from."""
-    (read,) = loads(compute_op(s, output))
-    return s.program.producer[read.buffer.name]
-
-
-def schedule_in_memory(s: Schedule, anchor: Anchor) -> None:
-    """Schedule a product for a target that has no tensor cores: its rows are laid out in memory first."""
-    product = product_before(s, anchor.main)
-    schedule_product(s, Anchor(product, product, anchor.target))
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
-    schedule_elementwise(s, anchor.output, anchor.target)
-
-
-OPERATORS: tuple[Operator, ...] = ()
-RULES: dict[str, Rule] = {PRODUCT: schedule_in_memory}

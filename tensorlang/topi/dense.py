@@ -11,14 +11,14 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, as_expr, cast, same
 from tensorlang.ir.simplify import simplify
+from tensorlang.schedules.cpu.register_tile import MANY, register_tile
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.matmul import matmul, matmul_reference
-from tensorlang.topi.matmul_schedule import schedule_packing
-from tensorlang.topi.operator import Operator, Rule, extent_of
-from tensorlang.topi.product import term_axis
-from tensorlang.topi.register_tile import MANY, register_tile
+from tensorlang.topi.operator import Operator
+from tensorlang.topi.terms import term_axis
 
 Array = npt.NDArray[Any]
 
@@ -174,4 +174,3 @@ OPERATORS = (
     Operator("pack_weight", ("N", "K"), _pack, pack_reference, pack_numpy),
     Operator("dense_packed", ("M", "N", "K"), _dense_packed, dense_packed_reference, dense_packed_numpy),
 )
-RULES: dict[str, Rule] = {"pack_weight": schedule_packing}

@@ -12,15 +12,15 @@ from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
+from tensorlang.schedules.tags import DEPTHWISE
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import layout
-from tensorlang.topi.operator import Operator, Rule, extent_of
-from tensorlang.topi.sliding import schedule_sliding
+from tensorlang.topi.operator import Operator
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sliding, window_sizes, windows
 
 Array = npt.NDArray[Any]
-DEPTHWISE = "depthwise_conv2d"
 
 
 def depthwise_conv2d_nchw(
@@ -171,4 +171,3 @@ OPERATORS = (
         {"stride": 1, "padding": "SAME", "dilation": 1},
     ),
 )
-RULES: dict[str, Rule] = {DEPTHWISE: schedule_sliding}

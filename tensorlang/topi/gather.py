@@ -12,7 +12,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, same
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized
-from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.operator import Operator
 from tensorlang.topi.transform import reshape
 
 Array = npt.NDArray[Any]
@@ -89,4 +89,3 @@ def embedding_numpy(table: Array, indices: Array, out: Array) -> None:
 
 
 OPERATORS = (Operator("embedding", ("N", "M", "K"), _embedding_workload, embedding_reference, embedding_numpy),)
-RULES: dict[str, Rule] = {}

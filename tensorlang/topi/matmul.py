@@ -10,11 +10,11 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, cast, same
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import PRECISION, Tensor
-from tensorlang.topi.matmul_schedule import schedule_product
-from tensorlang.topi.operator import Operator, Option, Rule, extent_of
-from tensorlang.topi.product import term_axis
+from tensorlang.topi.operator import Operator, Option
 from tensorlang.topi.quantized import is_narrow, narrow_matmul
+from tensorlang.topi.terms import term_axis
 
 Array = npt.NDArray[Any]
 FULL = "full"
@@ -131,4 +131,3 @@ OPERATORS = (
     Operator("matmul", ("M", "N", "K"), _matmul, matmul_reference, matmul_numpy, _OPTIONS),
     Operator("batch_matmul", ("Q", "M", "N", "K"), _batch_matmul, matmul_reference, matmul_numpy, _OPTIONS),
 )
-RULES: dict[str, Rule] = {"matmul": schedule_product, "batch_matmul": schedule_product}

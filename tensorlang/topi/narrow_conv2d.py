@@ -22,11 +22,9 @@ from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import Layout, layout
-from tensorlang.topi.narrow_conv2d_schedule import schedule_conv2d, schedule_pixels, schedule_rows
 from tensorlang.topi.narrow_filters import Runs, narrow_conv2d_offsets, number_of, pack_narrow_conv2d, runs_of
-from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.operator import Operator
 from tensorlang.topi.quantized import SIGN, SUMS, operand_dtype, pairs, sign_shift, terms_of_word, weight_dtype
-from tensorlang.topi.quantized_schedule import schedule_sums
 from tensorlang.topi.requantize import requantize, requantize_reference
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, windows
 
@@ -344,10 +342,3 @@ OPERATORS = (
         conv2d_int8_packed_numpy,
     ),
 )
-RULES: dict[str, Rule] = {
-    "narrow_conv2d_rows": schedule_rows,
-    "narrow_conv2d_pixels": schedule_pixels,
-    "narrow_conv2d_windows": schedule_pixels,
-    "narrow_conv2d_sums": schedule_sums,
-    "narrow_conv2d": schedule_conv2d,
-}

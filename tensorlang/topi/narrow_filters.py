@@ -20,8 +20,7 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.layouts import layout
-from tensorlang.topi.narrow_conv2d_schedule import schedule_filters
-from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.operator import Operator
 from tensorlang.topi.quantized import SUMS, operand_dtype, panel_of, sign_shift, terms_of_word
 from tensorlang.topi.windows import Pair, pair
 
@@ -133,4 +132,3 @@ def _pack_conv2d(o: int, c: int, k: int, dtype: str = "int8") -> list[Tensor]:
 
 
 OPERATORS = (Operator("pack_conv2d_int8", ("O", "C", "K"), _pack_conv2d, pack_conv2d_reference, pack_conv2d_numpy),)
-RULES: dict[str, Rule] = {"narrow_filters": schedule_filters}

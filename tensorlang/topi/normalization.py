@@ -13,12 +13,10 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, same
-from tensorlang.schedule import Schedule
+from tensorlang.schedules.tags import PART, ROW_AXES
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized, normalized_all
-from tensorlang.topi.elementwise import schedule_elementwise
-from tensorlang.topi.operator import Anchor, Operator, Rule
-from tensorlang.topi.rows import PART, ROW_AXES, schedule_light_rows
+from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 
@@ -173,11 +171,6 @@ def _whole(data: Tensor, element: Callable[..., Expr], name: str, tag: str, axes
     return made
 
 
-def schedule_channels(s: Schedule, anchor: Anchor) -> None:
-    """Make what batch norm needs of each channel ahead, once; its elements are like any others."""
-    schedule_elementwise(s, anchor.output, anchor.target)
-
-
 def _rest(data: Tensor, axes: Sequence[int]) -> list[int]:
     return [d for d in range(data.ndim) if d not in axes]
 
@@ -257,8 +250,3 @@ OPERATORS = (
     Operator("rms_norm", ("N", "M"), _rms_norm_workload, rms_norm_reference, rms_norm_numpy),
     Operator("batch_norm", ("N", "C", "H", "W"), _batch_norm_workload, batch_norm_reference, batch_norm_numpy),
 )
-RULES: dict[str, Rule] = {
-    "layer_norm": schedule_light_rows,
-    "rms_norm": schedule_light_rows,
-    "batch_norm": schedule_channels,
-}

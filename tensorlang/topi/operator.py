@@ -10,11 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from tensorlang.errors import DefinitionError, InternalError
-from tensorlang.ir.expr import Const, Expr
-from tensorlang.schedule import Schedule
-from tensorlang.target.spec import Target
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.errors import DefinitionError
+from tensorlang.te.operation import Tensor
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -90,47 +87,3 @@ def _read_option(text: str) -> Option:
     except ValueError:
         return text
     return numbers if len(numbers) > 1 else numbers[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """An operator in a program that is scheduled as a whole.
-
-    `main` is the stage that carries the operator's tag; `output` the last of the elementwise stages that follow it
-    (`main` itself when none does): those between the two are inlined already, so that `output` reads `main` directly,
-    element by element, and `main` can be computed in a tile of it.
-    """
-
-    main: str
-    output: str
-    target: Target
-
-
-Rule: TypeAlias = Callable[[Schedule, Anchor], None]
-"""Schedules an anchor by primitives."""
-
-
-def extent_of(extent: Expr) -> int | None:
-    """An extent as a number; None when it is symbolic."""
-    return int(extent.value) if isinstance(extent, Const) else None
-
-
-def compute_op(s: Schedule, stage: str) -> ComputeOp:
-    """The operation of a stage of te.compute, as the program holds it: with loads from buffers."""
-    op = s.program[stage]
-    if not isinstance(op, ComputeOp):
-        raise InternalError(f"{stage} is no stage of te.compute")
-    return op
-
-
-def axes_of(s: Schedule, stage: str) -> list[str]:
-    """The names of the axes of a stage's output, as declared."""
-    return [axis.name for axis in compute_op(s, stage).axes]
-
-
-def accumulator(s: Schedule, anchor: Anchor) -> str:
-    """The stage that holds the results of an anchor while they are made, in local memory: its `main`, or a cache."""
-    if anchor.main == anchor.output:
-        return str(s.name_of(s.cache_write(anchor.main, "local")))
-    s[anchor.main].set_scope("local")
-    return anchor.main

@@ -10,15 +10,15 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, binary, cast
+from tensorlang.schedules.tags import POOL
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi import layouts, reduction
 from tensorlang.topi.layouts import Blocked, Layout, Place
-from tensorlang.topi.operator import Operator, Rule, extent_of
-from tensorlang.topi.sliding import schedule_sliding
+from tensorlang.topi.operator import Operator
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, sliding, windows
 
 Array = npt.NDArray[Any]
-POOL = "pool2d"
 
 
 def pool2d(
@@ -214,4 +214,3 @@ OPERATORS = (
         {"kernel": 3, "stride": 2, "padding": 1},
     ),
 )
-RULES: dict[str, Rule] = {POOL: schedule_sliding}

@@ -15,22 +15,18 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, as_expr, cast, same
 from tensorlang.ir.simplify import simplify
+from tensorlang.schedules.cpu.narrow_product import (
+    dot_instruction,
+)
+from tensorlang.schedules.cpu.register_tile import MANY, whole_width
+from tensorlang.schedules.plain import PLAIN
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.operator import Operator, Rule, extent_of
-from tensorlang.topi.plain import PLAIN
-from tensorlang.topi.product import term_axis
-from tensorlang.topi.quantized_schedule import (
-    dot_instruction,
-    schedule_moved,
-    schedule_narrow,
-    schedule_offsets,
-    schedule_panels,
-    schedule_sums,
-)
-from tensorlang.topi.register_tile import MANY, whole_width
+from tensorlang.topi.operator import Operator
 from tensorlang.topi.requantize import requantize, requantize_reference
+from tensorlang.topi.terms import term_axis
 
 Array = npt.NDArray[Any]
 
@@ -341,10 +337,3 @@ OPERATORS = (
     Operator("pack_narrow", ("N", "K"), _pack_narrow, pack_narrow_reference, pack_narrow_numpy),
     Operator("dense_narrow", ("M", "N", "K"), _dense_narrow, dense_narrow_reference, dense_narrow_numpy),
 )
-RULES: dict[str, Rule] = {
-    "narrow_moved": schedule_moved,
-    "narrow_panels": schedule_panels,
-    "narrow_offsets": schedule_offsets,
-    "narrow_sums": schedule_sums,
-    "narrow_product": schedule_narrow,
-}

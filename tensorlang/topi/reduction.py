@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Sequence
 from functools import reduce
-from math import prod as product
 from operator import mul
 from typing import Any
 
@@ -14,20 +12,15 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, Load, as_expr, variables, walk
-from tensorlang.schedule import Schedule
+from tensorlang.ir.expr import Expr, as_expr
+from tensorlang.schedules.tags import REDUCTION
 from tensorlang.te.axis import Axis
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized_all
-from tensorlang.topi.elementwise import GRAIN, run_in_parallel, work_of
-from tensorlang.topi.operator import Anchor, Operator, Rule, accumulator, extent_of
-from tensorlang.topi.rows import fused, partial_results, reduce_in_lanes
+from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 Axes = int | Sequence[int] | None
-_TAG = "reduction"
-_JAM = 4
-"""Rows that are added to an accumulator at a time when columns are reduced."""
 
 
 def sum(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:  # noqa: A001
@@ -90,7 +83,7 @@ def _reduced(
         value = data(*_index(data, axes, keepdims, i, inner))
         return reducer(value.astype("float32") if widened else value, axis=inner) if inner else value
 
-    made = te.compute(_shape(data, axes, keepdims), element, name=name, tag=_TAG if inner else "")
+    made = te.compute(_shape(data, axes, keepdims), element, name=name, tag=REDUCTION if inner else "")
     assert isinstance(made, Tensor)
     return made
 
@@ -112,7 +105,7 @@ def _place(data: Tensor, axis: int | None, keepdims: bool, name: str, largest: b
         flat = reduce(lambda outer, k: outer * k.extent + k, inner, as_expr(0))
         return found((flat.astype("int32"), data(*_index(data, axes, keepdims, i, inner))), axis=inner)
 
-    where, _ = te.compute(_shape(data, axes, keepdims), element, name=f"{name}_pair", tag=_TAG)
+    where, _ = te.compute(_shape(data, axes, keepdims), element, name=f"{name}_pair", tag=REDUCTION)
     made = te.compute(where.shape, where, name=name)
     assert isinstance(made, Tensor)
     return made
@@ -147,97 +140,6 @@ def _index(
     return [next(from_inside).as_expr() if d in axes else next(from_outside) for d in range(data.ndim)]
 
 
-def schedule_reduction(s: Schedule, anchor: Anchor) -> None:
-    """Vectors of partial results along rows, or across columns; too few rows for the threads are cut in pieces."""
-    pieces = _pieces(s, anchor)
-    if pieces:
-        op = s.program[anchor.main]
-        along = fused(s[anchor.main], [axis.name for axis in op.reduce_axis])
-        outer, _ = s[anchor.main].split(along, nparts=pieces)
-        part = partial_results(s, anchor.main, outer.name, 0)
-        _schedule(s, Anchor(part, part, anchor.target))
-    _schedule(s, anchor)
-
-
-def _schedule(s: Schedule, anchor: Anchor) -> None:
-    main, out = s.program[anchor.main], s.program[anchor.output]
-    assert isinstance(main, ComputeOp) and isinstance(out, ComputeOp)
-    if not out.axes:
-        if anchor.main != anchor.output:
-            s[anchor.main].set_scope("local")
-        return
-    if runs_along_rows(main):
-        _rows(s, anchor, main)
-    else:
-        _columns(s, anchor, main)
-
-
-def _rows(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
-    steps = reduce_in_lanes(s, anchor.main, anchor.target.lanes(widest(main)))
-    out = s.program[anchor.output]
-    loop = run_in_parallel(s, anchor.output, [a.name for a in out.axis], anchor.target, work_of(main))
-    for name in ([anchor.main] if anchor.main != anchor.output else []) + steps:
-        s[name].compute_at(s[anchor.output], loop)
-        s[name].set_scope("local")
-
-
-def _columns(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
-    tile = accumulator(s, anchor)
-    out, made = s[anchor.output], s.program[anchor.output]
-    *outer, last = [axis.name for axis in made.axis]
-    width = _column_tile(made.axis[-1], anchor.target.lanes(widest(main)), anchor)
-    column, vector = out.split(last, factor=width, tail="peel")
-    out.vectorize(vector)
-    loop = run_in_parallel(s, anchor.output, [*outer, column.name], anchor.target, work_of(main))
-    s[tile].compute_at(out, loop)
-    *spatial, across = [axis.name for axis in s.program[tile].axis]
-    *far, near = [axis.name for axis in s.program[tile].reduce_axis]
-    rows, jam = s[tile].split(near, factor=_JAM, tail="peel")
-    s[tile].reorder(*spatial, *far, rows, across, jam)
-    s[tile].unroll(jam)
-    s[tile].vectorize(across)
-
-
-def _pieces(s: Schedule, anchor: Anchor) -> int:
-    """Into how many pieces the reduction itself is cut: enough for the threads, where its results are too few."""
-    op = s.program[anchor.main]
-    assert isinstance(op, ComputeOp)
-    least = 0 if op.axes else 1
-    extents = [extent_of(axis.extent) for axis in op.axes]
-    length = product(extent_of(axis.extent) or 1 for axis in op.reduce_axes)
-    if None in extents or any(extent_of(axis.extent) is None for axis in op.reduce_axes):
-        return least
-    results = product(n for n in extents if n is not None)
-    if not runs_along_rows(op):
-        results = -(-results // (_JAM * anchor.target.lanes(widest(op))))
-    enough_work = length * product(n for n in extents if n is not None) >= 2 * GRAIN
-    if anchor.target.cores == 1 or results >= anchor.target.cores or not enough_work:
-        return least
-    return builtins.min(2 * anchor.target.cores, length)
-
-
-def _column_tile(column: Axis, lanes: int, anchor: Anchor) -> int:
-    """Columns that are reduced together: their sums stay in the L1 cache, and every thread has some."""
-    extent = extent_of(column.extent)
-    most = anchor.target.caches[0] // 8 // (64 // lanes)
-    if extent is None:
-        return most
-    share = -(-extent // (2 * anchor.target.cores)) if anchor.target.cores > 1 else extent
-    return builtins.min(most, builtins.max(_JAM * lanes, -(-share // lanes) * lanes), extent)
-
-
-def runs_along_rows(op: ComputeOp) -> bool:
-    """Whether neighbouring elements in memory belong to one result."""
-    inside = {axis.name for axis in op.reduce_axes}
-    loads = (node for body in op.body for node in walk(body) if isinstance(node, Load) and node.index)
-    return any(variables(load.index[-1]) & inside for load in loads)
-
-
-def widest(op: ComputeOp) -> int:
-    """The bits of the widest element that a stage makes."""
-    return builtins.max(dtypes.info(dtype).bits for dtype in op.dtypes)
-
-
 def _operator(name: str, function: Callable[..., Tensor], numpy: Callable[..., Array]) -> Operator:
     def compute(n: int, m: int, dtype: str = "float32") -> list[Tensor]:
         x = te.placeholder((n, m), name="X", dtype=dtype)
@@ -264,4 +166,3 @@ OPERATORS = (
     _operator("argmax", argmax, np.argmax),
     _operator("argmin", argmin, np.argmin),
 )
-RULES: dict[str, Rule] = {_TAG: schedule_reduction}

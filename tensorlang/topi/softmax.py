@@ -10,10 +10,10 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr
+from tensorlang.schedules.tags import PART, ROW_AXES
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import at, normalized, without
-from tensorlang.topi.operator import Operator, Rule
-from tensorlang.topi.rows import PART, ROW_AXES, schedule_rows
+from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 
@@ -147,4 +147,3 @@ OPERATORS = (
     Operator("softmax", ("N", "M"), _softmax_workload, softmax_reference, softmax_numpy),
     Operator("log_softmax", ("N", "M"), _log_softmax_workload, log_softmax_reference, log_softmax_numpy),
 )
-RULES: dict[str, Rule] = {"softmax": schedule_rows, "log_softmax": schedule_rows}

@@ -1,4 +1,4 @@
-"""The tables of the library: the operators that the command line knows by name, and the rules by tag."""
+"""The table of the library: the operators that the command line knows by name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from tensorlang.errors import DefinitionError
-from tensorlang.topi.operator import Operator, Rule
+from tensorlang.topi.operator import Operator
 
 _NAMES = (
     "activation",
     "attention",
     "broadcast",
     "conv2d",
-    "conv2d_product",
     "dense",
     "depthwise",
     "gather",
@@ -31,10 +30,9 @@ _NAMES = (
 """The modules of the families; by name, since `topi.matmul` is the function."""
 
 FAMILIES = tuple(import_module(f"tensorlang.topi.{name}") for name in _NAMES)
-"""Each has `OPERATORS`, a tuple of Operator, and `RULES`, rules by the tag of the stage that they schedule."""
+"""Each has `OPERATORS`, a tuple of Operator."""
 
 OPERATORS: Mapping[str, Operator] = {op.name: op for family in FAMILIES for op in family.OPERATORS}
-RULES: Mapping[str, Rule] = {tag: rule for family in FAMILIES for tag, rule in family.RULES.items()}
 
 
 def operator(name: str) -> Operator:

@@ -14,21 +14,14 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.schedule import Schedule
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.schedules.tags import CUTS, FROM, PIECES, TRANSPOSE
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized, normalized_all
-from tensorlang.topi.elementwise import run_in_parallel, schedule_elementwise
 from tensorlang.topi.layouts import layout
-from tensorlang.topi.operator import Anchor, Operator, Rule, extent_of
+from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
-_CUTS = "cuts"
-"""The attribute of a joined or padded tensor that tells where the last dimension comes from elsewhere."""
-_FROM = "from"
-"""The attribute of a transposed tensor that tells which dimension neighbours in the input lie along."""
-
-_TILE = 4
-"""Vectors along the side of a tile of a transposed tensor."""
 
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None, name: str = "transpose") -> Tensor:
@@ -40,8 +33,8 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None, name: str = "transpo
         tuple(a.shape[d] for d in order),
         lambda *i: a(*[i[order.index(d)] for d in range(a.ndim)]),
         name=name,
-        tag="transpose",
-        attrs={_FROM: order.index(a.ndim - 1) if a.ndim else 0},
+        tag=TRANSPOSE,
+        attrs={FROM: order.index(a.ndim - 1) if a.ndim else 0},
     )
     assert isinstance(made, Tensor)
     return made
@@ -127,7 +120,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "concatena
 
     shape = (*first.shape[:where], ends[-1], *first.shape[where + 1 :])
     cuts = tuple(ends[:-1]) if where == first.ndim - 1 else ()
-    made = te.compute(shape, element, name=name, tag="pieces", attrs={_CUTS: cuts})
+    made = te.compute(shape, element, name=name, tag=PIECES, attrs={CUTS: cuts})
     assert isinstance(made, Tensor)
     return made
 
@@ -158,7 +151,7 @@ def pad(
 
     shape = tuple(simplify(end + more) for end, more in zip(ends, after, strict=True))
     cuts = tuple(cut for cut, wanted in ((as_expr(pad_before[-1]), pad_before[-1]), (ends[-1], after[-1])) if wanted)
-    made = te.compute(shape, element, name=name, tag="pieces", attrs={_CUTS: cuts})
+    made = te.compute(shape, element, name=name, tag=PIECES, attrs={CUTS: cuts})
     assert isinstance(made, Tensor)
     return made
 
@@ -222,44 +215,6 @@ def _product(extents: Sequence[Expr]) -> Expr:
     return reduce(lambda a, b: a * b, extents, as_expr(1, "int32"))
 
 
-def schedule_pieces(s: Schedule, anchor: Anchor) -> None:
-    """Run along memory piece by piece: where a row comes from elsewhere, its loop is cut."""
-    main = s.program[anchor.main]
-    assert isinstance(main, ComputeOp)
-    cuts = list(main.attrs[_CUTS])
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
-    if not cuts:
-        schedule_elementwise(s, anchor.output, anchor.target)
-        return
-    *outer, last = [axis.name for axis in s.program[anchor.output].axis]
-    run_in_parallel(s, anchor.output, outer, anchor.target)
-    for piece in s[anchor.output].partition(last, cuts):
-        s[anchor.output].vectorize(piece)
-
-
-def schedule_transpose(s: Schedule, anchor: Anchor) -> None:
-    """Square tiles, one row of tiles of the input after the other: they touch few pages of memory at a time."""
-    main = s.program[anchor.main]
-    assert isinstance(main, ComputeOp)
-    near = main.attrs[_FROM]
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
-    out, op = s[anchor.output], s.program[anchor.output]
-    names = [axis.name for axis in op.axis]
-    if not names or near == len(names) - 1:
-        schedule_elementwise(s, anchor.output, anchor.target)
-        return
-    lanes = anchor.target.lanes(dtypes.info(op.dtype).bits)
-    across, j = out.split(names[-1], factor=_TILE * lanes, tail="peel")
-    down, i = out.split(names[near], factor=_TILE * lanes, tail="peel")
-    row, vector = out.split(j, factor=lanes, tail="peel")
-    outer = [name for name in names[:-1] if name != names[near]]
-    out.reorder(*outer, across, down, row, i, vector)
-    out.vectorize(vector)
-    run_in_parallel(s, anchor.output, [*outer, across.name], anchor.target)
-
-
 def _transpose_workload(n: int, m: int, dtype: str = "float32") -> list[Tensor]:
     a = te.placeholder((n, m), name="A", dtype=dtype)
     return [a, transpose(a)]
@@ -290,4 +245,3 @@ OPERATORS = (
         concatenate_numpy,
     ),
 )
-RULES: dict[str, Rule] = {"pieces": schedule_pieces, "transpose": schedule_transpose}

@@ -9,6 +9,7 @@ import pytest
 from tensorlang import te
 from tensorlang.errors import IllegalParallel
 from tensorlang.polyhedral import isl
+from tensorlang.testing.soak import ordered
 
 
 def test_a_set_with_halved_coordinates() -> None:
@@ -30,3 +31,8 @@ def test_a_race_between_halves() -> None:
     with pytest.raises(IllegalParallel) as caught:
         s["halves"].parallel("j")
     assert caught.value.witness is not None
+
+
+def test_a_drawn_set_of_which_coordinates_are_not_told_either() -> None:
+    """Its text is a set that isl understands: the seed makes it as the soak found it."""
+    ordered.run(4169812066, lambda _: None)

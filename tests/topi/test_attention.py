@@ -13,10 +13,10 @@ from tensorlang import dtypes, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Var
 from tensorlang.ir.stmt import LoopKind
+from tensorlang.schedules.cpu.attention import key_block, plan_of
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.attention import attention_reference
-from tensorlang.topi.attention_schedule import key_block, plan_of
 from tests.topi.programs import Array, Given, close, given, run
 
 

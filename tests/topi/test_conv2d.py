@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import tensorlang
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
+from tensorlang.schedules.cpu.convolution import convolution, tile_of
 from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp
 from tensorlang.topi.conv2d import conv2d_reference
-from tensorlang.topi.conv2d_schedule import convolution, tile_of
 from tests.topi.images import blocked, check_operator, given, last, loops_of, relu_of, run
 
 RESNET = {

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import tensorlang
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
+from tensorlang.schedules.cpu.points import contiguous_axes
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import canonical
 from tensorlang.topi import activation, broadcast
-from tensorlang.topi.elementwise import contiguous_axes
 from tests.topi.programs import close, given, run
 
 

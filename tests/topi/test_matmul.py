@@ -18,12 +18,12 @@ from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const
 from tensorlang.runtime.executable import Executable
+from tensorlang.schedules.cpu.product_plan import Form, Plan, plan_of
+from tensorlang.schedules.cpu.register_tile import fixed_width, register_tile
+from tensorlang.schedules.product import product_of
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
-from tensorlang.topi.matmul_plan import Form, Plan, plan_of
-from tensorlang.topi.product import product_of
-from tensorlang.topi.register_tile import fixed_width, register_tile
 
 Array = npt.NDArray[Any]
 

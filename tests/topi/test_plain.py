@@ -7,10 +7,10 @@ import pytest
 
 import tensorlang
 from tensorlang import te, topi
+from tensorlang.schedules.plain import schedule_of_plain
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
-from tensorlang.topi.plain import schedule_of_plain
 from tests.topi.images import relu_of
 
 CPU, GPU = "llvm -mcpu=sapphirerapids", "cuda -arch=sm_80"

@@ -17,11 +17,11 @@ from tensorlang import dtypes, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.stmt import CallMachine
 from tensorlang.ir.stmt import walk as statements
+from tensorlang.schedules.cpu.narrow_product import dot_instruction
+from tensorlang.schedules.cpu.register_tile import whole_width
 from tensorlang.target.detect import host_cpu, parse, runs_here
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.quantized import narrow_matmul, quantized_dense_numpy, quantized_dense_reference
-from tensorlang.topi.quantized_schedule import dot_instruction
-from tensorlang.topi.register_tile import whole_width
 from tests.topi.programs import Given, run, shape_of
 
 Array = npt.NDArray[Any]

@@ -19,8 +19,8 @@ from tensorlang.autotune.space.producers import place_producers
 from tensorlang.autotune.space.room import Form, Room
 from tensorlang.autotune.space.structure import Group, Stage
 from tensorlang.autotune.task import Task
-from tensorlang.topi.elementwise import run_in_parallel
-from tensorlang.topi.rows import fused, partial_results
+from tensorlang.schedules.cpu.points import run_in_parallel
+from tensorlang.schedules.cpu.rows import fused, partial_results
 
 MOST_USES = 16  # of an operand that is read as it lies; what is used more often is packed
 _SIDES = (1, 2, 3, 4, 6, 8)

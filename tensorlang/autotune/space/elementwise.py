@@ -8,7 +8,7 @@ from tensorlang.autotune.space.producers import place_producers
 from tensorlang.autotune.space.room import Form, Room
 from tensorlang.autotune.space.structure import Group
 from tensorlang.autotune.task import Task
-from tensorlang.topi.elementwise import run_in_parallel, schedule_elementwise
+from tensorlang.schedules.cpu.points import run_in_parallel, schedule_elementwise
 
 _TILE = 4  # vectors along the side of a tile that is turned around
 

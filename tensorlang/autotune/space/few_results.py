@@ -8,8 +8,8 @@ from tensorlang.autotune.space.producers import place_producers
 from tensorlang.autotune.space.room import Form, Room
 from tensorlang.autotune.space.structure import Group
 from tensorlang.autotune.task import Task
-from tensorlang.topi.operator import Anchor
-from tensorlang.topi.reduction import schedule_reduction
+from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.cpu.reductions import schedule_reduction
 
 
 def lane_forms(task: Task, group: Group) -> list[Form]:

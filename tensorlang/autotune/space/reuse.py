@@ -34,8 +34,8 @@ from tensorlang.autotune.task import Task
 from tensorlang.ir.expr import Expr
 from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.cpu.rows import partial_results
 from tensorlang.te.axis import Axis
-from tensorlang.topi.rows import partial_results
 
 _SHORT = 128  # divisors of axes up to this extent are tried as rows
 _LEAST_TERMS = 96  # that are worth reading and writing the output for

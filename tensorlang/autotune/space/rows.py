@@ -7,8 +7,8 @@ from functools import partial
 from tensorlang.autotune.space.room import Form, Room
 from tensorlang.autotune.space.structure import Group, Stage
 from tensorlang.autotune.task import Task
-from tensorlang.topi.elementwise import run_in_parallel
-from tensorlang.topi.rows import Rows, fused, schedule_part
+from tensorlang.schedules.cpu.points import run_in_parallel
+from tensorlang.schedules.cpu.rows import Rows, fused, schedule_part
 
 
 def row_forms(task: Task, group: Group) -> list[Form]:

@@ -10,8 +10,8 @@ from tensorlang.autotune.space.room import sketch_of
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
 from tensorlang.schedule import Trace
+from tensorlang.schedules.table import RULES
 from tensorlang.te.operation import ComputeOp
-from tensorlang.topi.table import RULES
 
 SEED = "library"
 

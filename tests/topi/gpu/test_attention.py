@@ -8,10 +8,10 @@ import pytest
 
 from tensorlang import config, lower, te, topi
 from tensorlang.ir.stmt import Allocate, Launch, walk
+from tensorlang.schedules.gpu.attention import attention_tile
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
-from tensorlang.topi.gpu.attention import attention_tile
 from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, scheduled
 
 targets = pytest.mark.parametrize("target", TARGETS)

@@ -15,12 +15,12 @@ from tensorlang import config, dtypes, te, topi
 from tensorlang.driver import Lowered
 from tensorlang.ir.stmt import Launch, walk
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.gpu.attention_tensor_cores import fits
 from tensorlang.target import parse
 from tensorlang.target.cuda.sass import disassembler
 from tensorlang.te.operation import Tensor
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tensorlang.topi.attention import attention_reference
-from tensorlang.topi.gpu.attention_tensor_cores import fits
 from tests.target.cuda.compiled import needs_nvrtc
 from tests.thoroughness import draws
 from tests.topi.gpu.device_runs import GPU, each_architecture

@@ -8,11 +8,11 @@ import pytest
 
 from tensorlang import config, te, topi
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.cpu.convolution import convolution
+from tensorlang.schedules.gpu.convolution import ConvolutionTile, tile_of, windows_of
 from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.testing import check_schedule
-from tensorlang.topi.conv2d_schedule import convolution
-from tensorlang.topi.gpu.conv2d import ConvolutionTile, tile_of, windows_of
 from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, rules_for, scheduled
 from tests.topi.images import relu_of
 

@@ -14,16 +14,16 @@ import tensorlang
 from tensorlang import config, te, topi
 from tensorlang.ir.stmt import Kernel
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.gpu.convolution_tensor_cores import schedule_windows
+from tensorlang.schedules.gpu.tensor_cores import WarpTile
+from tensorlang.schedules.tags import CONV2D_PRODUCT
 from tensorlang.target import parse
 from tensorlang.target.cuda.sass import disassembler
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.testing import check_schedule
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tensorlang.topi.conv2d import conv2d_reference
-from tensorlang.topi.conv2d_product import PRODUCT
-from tensorlang.topi.gpu.conv2d_tensor_cores import schedule_windows
-from tensorlang.topi.gpu.tensor_cores import WarpTile
-from tensorlang.topi.operator import Anchor
 from tests.target.cuda.compiled import needs_nvrtc
 from tests.topi.gpu.device_runs import numbers
 
@@ -187,7 +187,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
 def test_other_convolutions_are_declared_as_ever(name: str) -> None:
     options, target = OTHERWISE[name]
     *_, out = layer(1, 5, 6, **({"c": 16, "o": 24, "k": 2} | options), target=target)
-    assert isinstance(out.op, ComputeOp) and out.op.tag != PRODUCT and out.op.reduction is not None
+    assert isinstance(out.op, ComputeOp) and out.op.tag != CONV2D_PRODUCT and out.op.reduction is not None
 
 
 def test_sums_in_16_bits_and_images_in_planes_are_declared_as_ever() -> None:
@@ -196,7 +196,11 @@ def test_sums_in_16_bits_and_images_in_planes_are_declared_as_ever() -> None:
     with parse("cuda"):
         found = [topi.conv2d(data, weight, data_layout="NHWC"), topi.conv2d(*planes, out_dtype="float32")]
         taken = topi.conv2d(data, weight, data_layout="NHWC", out_dtype="float32")
-    assert [isinstance(out.op, ComputeOp) and out.op.tag == PRODUCT for out in (*found, taken)] == [False, False, True]
+    assert [isinstance(out.op, ComputeOp) and out.op.tag == CONV2D_PRODUCT for out in (*found, taken)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 RESNET: dict[str, tuple[Sizes, dict[str, Any]]] = {

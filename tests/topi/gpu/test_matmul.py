@@ -10,11 +10,11 @@ import pytest
 
 import tensorlang
 from tensorlang import config, te, topi
+from tensorlang.schedules.gpu.product_plan import product_tile, stages_of
 from tensorlang.target import parse
 from tensorlang.target.cuda.sass import disassembler
 from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
-from tensorlang.topi.gpu.plan import product_tile, stages_of
 from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, rules_for, run_on, scheduled
 from tests.topi.images import given, relu_of
 
@@ -74,7 +74,7 @@ def test_terms_in_parts(target: str) -> None:
 
 @targets
 def test_rows_of_tiles_together(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorlang.topi.gpu.matmul.rows_together", lambda *_: 2)
+    monkeypatch.setattr("tensorlang.schedules.gpu.product.rows_together", lambda *_: 2)
     args = product(60, 40, 8)
     assert "blockIdx.x % 2" in str(tensorlang.lower(scheduled(args[-1]), args, target=GPU))
     check(target, args)

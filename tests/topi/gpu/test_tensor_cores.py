@@ -16,14 +16,14 @@ from tensorlang import config, te, topi
 from tensorlang.driver import Lowered
 from tensorlang.errors import DefinitionError
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.gpu.tensor_cores import WarpTile, fragment_tile, schedule_fragments
 from tensorlang.target import GpuLimits, parse
 from tensorlang.target.cuda.sass import disassembler
 from tensorlang.te.operation import Tensor
 from tensorlang.te.tolerance import tolerance
 from tensorlang.testing import check_schedule
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
-from tensorlang.topi.gpu.tensor_cores import WarpTile, fragment_tile, schedule_fragments
-from tensorlang.topi.operator import Anchor
 from tests.target.cuda.compiled import needs_nvrtc
 from tests.topi.gpu.device_runs import numbers
 from tests.topi.programs import Array, shape_of

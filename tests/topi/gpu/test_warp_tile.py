@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tensorlang.schedules.gpu.product_plan import cores_of, product_tile, rows_together
+from tensorlang.schedules.gpu.warp_tile import Extents, warp_tile
 from tensorlang.target import parse
-from tensorlang.topi.gpu.plan import cores_of, product_tile, rows_together
-from tensorlang.topi.gpu.warp_tile import Extents, warp_tile
 
 GPU = parse("cuda -arch=sm_80")
 CORES = cores_of(GPU)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from tensorlang.autotune.model.nest import Access
 from tensorlang.autotune.space.structure import Stage
 from tensorlang.ir.expr import Binary, Cast, Load
+from tensorlang.schedules.gpu.tensor_cores import ELEMENTS, TF32, multiplies
+from tensorlang.schedules.gpu.warp_tile import DEPTH_BYTES
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PRECISION
-from tensorlang.topi.gpu.tensor_cores import ELEMENTS, TF32, multiplies
-from tensorlang.topi.gpu.warp_tile import DEPTH_BYTES
 
 
 @dataclass(frozen=True, slots=True)

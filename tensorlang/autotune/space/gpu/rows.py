@@ -14,7 +14,7 @@ from tensorlang.autotune.space.gpu.elements import inline_producers
 from tensorlang.autotune.space.room import Form, Room
 from tensorlang.autotune.space.structure import Group, Stage
 from tensorlang.autotune.task import Task
-from tensorlang.topi.rows import fused
+from tensorlang.schedules.cpu.rows import fused
 
 
 def block_row_forms(task: Task, group: Group) -> list[Form]:

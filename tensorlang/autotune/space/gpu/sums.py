@@ -14,9 +14,9 @@ from tensorlang.autotune.space.gpu.elements import inline_producers, schedule_el
 from tensorlang.autotune.space.room import Form, Room
 from tensorlang.autotune.space.structure import Group, Stage
 from tensorlang.autotune.task import Task
+from tensorlang.schedules.cpu.rows import partial_results
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import Program
-from tensorlang.topi.rows import partial_results
 
 ROWS = (1, 2, 4, 8, 16, 32)
 FEW_RESULTS = 1 << 9

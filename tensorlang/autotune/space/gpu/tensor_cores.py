@@ -25,10 +25,10 @@ from tensorlang.autotune.space.structure import Group
 from tensorlang.autotune.task import Task
 from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.cpu.rows import partial_results
+from tensorlang.schedules.gpu.block_tile import Threads, bind_together, copied_together
+from tensorlang.schedules.gpu.tensor_cores import TF32, by_fragments, in_steps, load_fragments
 from tensorlang.te.axis import Axis
-from tensorlang.topi.gpu.block_tile import Threads, bind_together, copied_together
-from tensorlang.topi.gpu.tensor_cores import TF32, by_fragments, in_steps, load_fragments
-from tensorlang.topi.rows import partial_results
 
 ROWS, COLUMNS, WARP = 16, 8, 32
 GROUP, GROUP_ROWS, GROUP_BYTES = 128, 64, 128

@@ -1,0 +1,1 @@
+"""The forms for CPUs."""

@@ -1,0 +1,162 @@
+"""The schedule of convolutions of narrow numbers: a register tile of pixels by channels, made by dot instructions.
+
+Data are copied once, with their padding, so that every window is whole and no tile has conditions. As in products
+(`quantized_schedule`), sums are whole panels wide, and the stage behind them takes the channels that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from tensorlang import dtypes
+from tensorlang.schedule import Schedule
+from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
+from tensorlang.schedules.cpu.narrow_product import sum_words
+from tensorlang.schedules.cpu.points import GRAIN, run_in_parallel, work_of
+from tensorlang.schedules.cpu.register_tile import best_part
+from tensorlang.schedules.cpu.shares import worth_threads
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp, loads
+
+_TURNS = 4
+"""Of each thread, so that one that is held up does not hold up all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`rows` and `columns` of pixels of a tile; `block`: panels that stay in the second cache; `shared`: the axis whose
+    outer loop threads share, if any; `chunk`: the rows that a thread takes at a time, 0 for those of a tile.
+    """
+
+    rows: int
+    columns: int
+    block: int
+    shared: str
+    chunk: int
+
+
+def plan_of(op: ComputeOp, target: Target) -> Plan:
+    """Choose the sizes for the sums of a convolution."""
+    extents = {axis.name: extent_of(axis.extent) or 1 for axis in (*op.axes, *op.reduce_axes)}
+    panels, high, wide, width = (extents[name] for name in ("pp", "yy", "xx", "lane"))
+    vectors = max(1, width // target.lanes(32))
+    most = max(1, (target.vector_registers - 1) // vectors - 1)
+    columns = best_part(wide, 1, most, vectors)
+    rows = best_part(high, columns, max(1, most // columns), vectors) if columns == wide else 1
+    weight = next(load.buffer for load in loads(op) if len(load.buffer.shape) == 7)
+    panel = prod(extents[name] for name in ("ry", "rx", "rk", "lane")) * dtypes.info(weight.dtype).bytes
+    cached = max(1, target.caches[min(1, len(target.caches) - 1)] // 2 // panel)
+    block = ceil(panels / ceil(panels / cached))
+    if not worth_threads(extents, target):
+        return Plan(rows, columns, block, "", 0)
+    tiles = ceil(high / rows)
+    counts = {"nn": extents["nn"], "gg": extents["gg"], "pp": ceil(panels / block), "yy": tiles}
+    shared = max(counts, key=lambda name: _evenness(counts[name], target.cores))
+    chunk = _chunk(tiles, target.cores) if shared == "yy" else 1
+    return Plan(rows, columns, block, shared, rows * chunk if chunk > 1 else 0)
+
+
+def _chunk(tiles: int, cores: int) -> int:
+    """Tiles that a thread takes at a time: as many as leave several turns for each, and no thread much to wait for."""
+
+    def longest(chunk: int) -> tuple[int, int]:
+        return ceil(ceil(tiles / chunk) / cores) * chunk, -chunk
+
+    return min(range(1, max(1, tiles // (_TURNS * cores)) + 1), key=longest)
+
+
+def _evenness(count: int, cores: int) -> float:
+    """The share of time in which all cores are busy, when they share so many turns."""
+    return count / (cores * ceil(count / cores))
+
+
+def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:
+    """Schedule the sums, and what follows them, which is run behind each tile."""
+    main = compute_op(s, anchor.main)
+    name, names = loads(main)[0].buffer.name, [axis.name for axis in main.axes]
+    plan = plan_of(compute_op(s, name), anchor.target)
+    if anchor.main != anchor.output:
+        s[anchor.main].compute_inline()
+    stage, sizes = s[name], {"nn": 1, "gg": 1, "pp": 1, "yy": plan.rows, "xx": plan.columns}
+    if plan.chunk:
+        stage.transform_layout(lambda n, g, p, y, x, lane: (n, g, p, y // plan.chunk, y % plan.chunk, x, lane))
+        sizes = {"nn": 1, "gg": 1, "pp": 1, "yy": 1, "in chunk": plan.rows, "xx": plan.columns}
+    local = s[s.cache_write(name, "local")]
+    nn, gg, pp, *chunks, yy, xx, lane = stage.op.axis
+    rows, row = stage.split(yy, factor=plan.rows, tail="peel")
+    columns, column = stage.split(xx, factor=plan.columns, tail="peel")
+    block, inside = stage.split(pp, factor=plan.block)
+    stage.reorder(nn, gg, block, *chunks, rows, columns, inside, row, column, lane)
+    for axis in (row, column):
+        stage.unroll(axis)
+    stage.vectorize(lane)
+    local.compute_at(stage, inside)
+    sum_words(local, anchor.target, local.op.axis[-3:-1])
+    out = s[anchor.output]
+    out.reverse_compute_at(stage, inside)
+    _schedule_output(s, anchor, names)
+    for dim, (around, size) in enumerate(sizes.items()):
+        if around != plan.shared:
+            stage.fold_storage(name, dim, size)
+    if plan.shared:
+        stage.parallel({"nn": nn, "gg": gg, "pp": block, "yy": [*chunks, rows][0]}[plan.shared])
+
+
+def _schedule_output(s: Schedule, anchor: Anchor, names: Sequence[str]) -> None:
+    """Run along memory; where that is along pixels, squares of pixels and channels are turned around in registers."""
+    out = s[anchor.output]
+    axis = dict(zip(names, axes_of(s, anchor.output), strict=True))
+    if names[-1] == "xx":
+        out.reorder(axis["yy"], axis["xx"], axis["ff"])
+    out.vectorize(axis[names[-1]])
+
+
+def schedule_rows(s: Schedule, anchor: Anchor) -> None:
+    """Copy data: what is padding has loops of its own, so that those over the image have no conditions.
+
+    Where pixels follow each other in the data as they do in the copy, whole rows are copied. Otherwise vectors run over
+    channels; those of NCHW are apart, so that squares of pixels and channels are turned around in registers.
+    """
+    op, stage = compute_op(s, anchor.output), s[anchor.output]
+    n, _, y, along = axes_of(s, anchor.output)
+    depth, (top, bottom), (left, right) = (op.attrs[name] for name in ("depth", "rows", "columns"))
+    image, around = _cut(stage, along, left * depth, right * depth, extent_of(op.axes[-1].extent) or 0)
+    for part in [*around, image] if op.attrs["order"] == "flat" else around:
+        stage.vectorize(part)
+    if op.attrs["order"] != "flat":
+        pixel, channel = stage.split(image, factor=depth)
+        block, lane = stage.split(channel, factor=2 * anchor.target.lanes(32), tail="peel")
+        stage.reorder(*([block, lane, pixel] if op.attrs["order"] == "planes" else [pixel, block, lane]))
+        stage.vectorize(lane)
+    rows, _ = _cut(stage, y, top, bottom, extent_of(op.axes[2].extent) or 0)
+    if anchor.target.cores > 1 and work_of(op) >= GRAIN:
+        stage.parallel(n if (extent_of(op.axes[0].extent) or 1) >= anchor.target.cores else rows)
+
+
+def _cut(stage: Stage, axis: str, low: int, high: int, extent: int) -> tuple[str, list[str]]:
+    """Cut a loop around a range, as far as that lies inside it; returns the loop of the range, and the others."""
+    points = sorted({point for point in (low, high) if 0 < point < extent})
+    parts = [part.name for part in stage.partition(axis, points)] if points else [axis]
+    image = parts.pop(1 if 0 < low < extent else 0)
+    return image, parts
+
+
+def schedule_pixels(s: Schedule, anchor: Anchor) -> None:
+    """Sum the terms of a vector of pixels."""
+    stage = s[anchor.output]
+    *outer, along = axes_of(s, anchor.output)
+    stage.reorder(*outer, *stage.op.reduce_axis, along)
+    stage.vectorize(along)
+    run_in_parallel(s, anchor.output, outer, anchor.target)
+
+
+def schedule_filters(s: Schedule, anchor: Anchor) -> None:
+    """Gather weights word by word."""
+    stage, op = s[anchor.output], compute_op(s, anchor.output)
+    group, panel, *_, term = axes_of(s, anchor.output)
+    stage.vectorize(term)
+    run_in_parallel(s, anchor.output, [group, panel], anchor.target, work_of(op))

@@ -1,0 +1,122 @@
+"""The schedule of stages that compute element by element, or that have no rule of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Buffer, Load, variables, walk
+from tensorlang.ir.flat import flat_offset, row_major
+from tensorlang.ir.simplify import simplify
+from tensorlang.schedule import Schedule
+from tensorlang.schedules.anchor import Anchor
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.operation import ComputeOp
+
+GRAIN = 32768
+"""Elements of work below which threads cost more than they bring."""
+_SHARES = 4
+"""Pieces of work per thread, so that a thread that is held up does not hold up all."""
+
+
+def schedule_elementwise(s: Schedule, name: str, target: Target) -> None:
+    """Run along memory in vectors, over as many dimensions at once as lie side by side; the outer ones in parallel."""
+    op = s.program[name]
+    if not isinstance(op, ComputeOp) or not op.axes:
+        return
+    stage, names = s[name], [axis.name for axis in op.axes]
+    together = len(op.axes) if op.reduce_axes else contiguous_axes(op)
+    outer, inner = names[:-together], names[-together:]
+    if op.reduce_axes:
+        run_in_parallel(s, name, names, target)
+        return
+    along = stage.fuse(*inner).name if together > 1 else inner[0]
+    extents = [extent_of(axis.extent) for axis in op.axes]
+    rows = prod(n or _SHARES for n in extents[:-together])
+    chunk = _chunk(prod(n or GRAIN for n in extents[-together:]), rows, dtypes.info(op.dtype).bits, target)
+    if chunk is not None:
+        first, vector = stage.split(along, factor=chunk)
+        outer, along = [*outer, first.name], vector.name
+    stage.vectorize(along)
+    stream_out(s, name, along, target)
+    run_in_parallel(s, name, outer, target)
+
+
+def schedule_channels(s: Schedule, anchor: Anchor) -> None:
+    """Make what batch norm needs of each channel ahead, once; its elements are like any others."""
+    schedule_elementwise(s, anchor.output, anchor.target)
+
+
+def contiguous_axes(op: ComputeOp) -> int:
+    """How many of the last axes every access runs along as along one row of memory (or does not depend on)."""
+    for count in range(len(op.axes), 1, -1):
+        if all(_is_one_row(load, op.axes[-count:]) for load in _loads(op)):
+            return count
+    return 1
+
+
+def run_in_parallel(s: Schedule, name: str, outer: Sequence[str], target: Target, work: int | None = None) -> str:
+    """Fuse the outer loops of a stage, and share them among threads if there is work enough; the loop of these.
+
+    `work`: elements that are computed in the loops, those of the stage unless given.
+    """
+    op, stage = s.program[name], s[name]
+    assert isinstance(op, ComputeOp)
+    if not outer:
+        return ""
+    shared = list(outer)
+    while len(shared) > 1 and any(extent_of(s.state.axis(name, a).extent) is None for a in shared[1:]):
+        shared.pop()
+    loop = stage.fuse(*shared).name if len(shared) > 1 else shared[0]
+    enough = (work_of(op) if work is None else work) >= GRAIN
+    if target.cores > 1 and enough and extent_of(s.state.axis(name, loop).extent) != 1:
+        stage.parallel(loop)
+    return outer[-1] if len(shared) < len(outer) else loop
+
+
+def work_of(op: ComputeOp) -> int:
+    """How many elements a stage computes, or reduces; much where an extent is symbolic."""
+    return prod(GRAIN if n is None else n for n in (extent_of(a.extent) for a in (*op.axes, *op.reduce_axes)))
+
+
+def stream_out(s: Schedule, name: str, vector: str, target: Target) -> None:
+    """Write past the caches what the last of them cannot hold."""
+    if is_larger(s.program.buffers[name], target.caches[-1:]):
+        s[name].pragma(vector, "nontemporal")
+
+
+def is_larger(array: Buffer, caches: Sequence[int]) -> bool:
+    """Whether an array of known size is larger than a cache; `caches` is empty where there is none."""
+    extents = [extent_of(n) for n in array.shape]
+    size = prod(n or 0 for n in extents) * dtypes.info(array.dtype).bits // 8
+    return None not in extents and bool(caches) and size > caches[0]
+
+
+def _chunk(length: int, rows: int, bits: int, target: Target) -> int | None:
+    """How far a thread runs along memory at a time; None: to the end of the row."""
+    shares = target.cores * _SHARES
+    if target.cores == 1 or rows >= shares or length * rows < GRAIN:
+        return None
+    line = 512 // bits
+    wanted = max(GRAIN // 4, -(-length * rows // shares))
+    return -(-wanted // line) * line if wanted < length else None
+
+
+def _loads(op: ComputeOp) -> Iterator[Load]:
+    return (node for body in op.body for node in walk(body) if isinstance(node, Load))
+
+
+def _is_one_row(load: Load, axes: Sequence[Axis]) -> bool:
+    """Whether an access is one row over the last axes of a stage: along memory as they are, or independent of them."""
+    names = {axis.name for axis in axes}
+    if not any(variables(i) & names for i in load.index):
+        return True
+    shape, extents = [extent_of(n) for n in load.buffer.shape], [extent_of(a.extent) for a in axes]
+    if None in shape or None in extents:
+        return False
+    own = flat_offset([axis.as_expr() for axis in axes], row_major([n or 0 for n in extents]), {})
+    ranges = {axis.name: (0, (n or 1) - 1) for axis, n in zip(axes, extents, strict=True)}
+    offset = flat_offset(load.index, row_major([n or 0 for n in shape]), ranges)
+    return not variables(simplify(offset - own, ranges)) & names

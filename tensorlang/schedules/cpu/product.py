@@ -1,0 +1,216 @@
+"""The schedule of products of matrices: the loops around a micro-kernel.
+
+A tile of the output is summed in registers. Around it run tiles of rows and columns inside a block of columns, whose
+part of B is laid out in panels first where that pays, or read in place and fetched ahead. Deep products are summed in
+parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorlang.ir.expr import Call, Expr, walk
+from tensorlang.schedule import Schedule
+from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
+from tensorlang.schedules.cpu.product_plan import Form, Plan, plan_of
+from tensorlang.schedules.product import Product, product_of
+from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.operation import Tensor
+
+_AHEAD = 16
+"""Rows of a matrix that are fetched ahead while they are packed."""
+
+_STEPS_AHEAD = 128
+"""Steps that panels which come from far are fetched ahead."""
+_TILES_AHEAD = 2
+"""Tiles of columns that a B which is read in place is fetched ahead."""
+_WRITTEN_OUT = 8
+"""Steps that are written out side by side; more of them are a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """Loops of the stage that is cut into tiles: over what a packed copy of B is made for, over tiles of rows and of
+    columns, and the inner of those two.
+    """
+
+    around: Axis
+    rows: Axis
+    columns: Axis
+    tile: Axis
+
+
+def schedule_product(s: Schedule, anchor: Anchor) -> None:
+    """Schedule a product and what follows it; parts of the output run in parallel."""
+    product = product_of(compute_op(s, anchor.main))
+    plan = plan_of(product, anchor.target)
+    if plan.form is Form.DOTS:
+        _schedule_dots(s, anchor, product, plan)
+        return
+    local = accumulator(s, anchor) if plan.depth is None else _in_parts(s, anchor.main, product.k, plan.depth)
+    block, loops = _tile_loops(s, anchor, plan)
+    host = s[anchor.output if plan.depth is None else anchor.main]
+    k = _micro_kernel(s[local], host, loops.tile, plan.steps)
+    if product.packed_width is not None:
+        _fetch_ahead(s[local], product.b.buffer.name, k, plan)
+    if plan.form is Form.FETCHED:
+        s[local].prefetch(product.b.buffer.name, k, _TILES_AHEAD, along=loops.columns, shared=loops.rows)
+    if plan.shared == "columns":
+        s[anchor.output].parallel(block)
+    if plan.shared == "rows":
+        host.parallel(loops.rows)
+    if plan.form is Form.PANELS:
+        _pack_columns(s, local, product, plan, host, loops)
+    if plan.pack_a:
+        _pack_rows(s, local, product, plan, k)
+
+
+def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
+    """Sum vectors along the terms, for a tile of dot products at a time, and each vector at the end."""
+    total, out = accumulator(s, anchor), s[anchor.output]
+    _, lane = s[total].split(product.k, factor=anchor.target.lanes(product.bits))
+    partial = s[s.rfactor(total, lane, factor_axis=len(s[total].op.axis))]
+    partial.set_scope("local")
+    *batch, rows, columns = axes_of(s, anchor.output)
+    rows_outer, row = out.split(rows, factor=plan.tile.rows, tail="peel")
+    columns_outer, column = out.split(columns, factor=plan.tile.width, tail="peel")
+    by_rows = plan.tile.rows > plan.tile.width
+    outer, inner = (rows_outer, columns_outer) if by_rows else (columns_outer, rows_outer)
+    out.reorder(*batch, outer, inner, row, column)
+    if batch and extent_of(outer.extent) is not None:
+        outer = out.fuse(*batch, outer)
+    for stage in (s[total], partial):
+        stage.compute_at(out, inner)
+    *_, i, j = s[total].op.axis
+    for tile, x, y in ((out, row, column), (s[total], i, j)):
+        tile.unroll(y if by_rows else x)
+        tile.vectorize(x if by_rows else y)
+    *around, i, j, lane = partial.op.axis
+    partial.reorder(*around, *partial.op.reduce_axis, i, j, lane)
+    for axis in (i, j):
+        partial.unroll(axis)
+    partial.vectorize(lane)
+    if plan.shared:
+        out.parallel(outer)
+
+
+def _in_parts(s: Schedule, main: str, k: str, depth: int) -> str:
+    """Sum parts of the terms in a stage of their own; returns its name."""
+    part, _ = s[main].split(k, factor=depth)
+    local = str(s.name_of(s.rfactor(main, part)))
+    s[local].set_scope("local")
+    return local
+
+
+def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
+    """Cut the output into blocks of columns, and those into register tiles; returns the block and the loops in it."""
+    out = host = s[anchor.output]
+    *batch, i, j = axes_of(s, anchor.output)
+    inner: Axis | str
+    block, inner = out.split(j, factor=plan.block, tail="peel" if _ends_apart(s, anchor, plan, j) else "guard")
+    out.reorder(*batch, block, i, inner)
+    if batch and plan.shared == "columns" and extent_of(block.extent) is not None:
+        block, batch = out.fuse(*batch, block), []
+    if plan.depth is not None and anchor.main != anchor.output:
+        out.vectorize(inner)
+        host = s[anchor.main]
+        host.compute_at(out, block)
+        *batch, i, inner = axes_of(s, anchor.main)
+    rows, i_inner = host.split(i, factor=plan.tile.rows, tail="peel")
+    tile, j_inner = host.split(inner, factor=plan.tile.width, tail="peel")
+    parts = [] if plan.depth is None else list(host.op.reduce_axis)
+    blocks = [block] if host is out else []
+    tiles = [tile, rows] if plan.form is Form.FETCHED else [rows, tile]
+    host.reorder(*batch, *blocks, *parts, *tiles, i_inner, j_inner)
+    if not _calls(host):  # a function in every row of a tile is a lot of code
+        host.unroll(i_inner)
+    host.vectorize(j_inner)
+    return block, Loops(parts[0] if parts else block, rows, tile, tiles[-1])
+
+
+def _calls(stage: Stage) -> bool:
+    """Whether a stage calls mathematical functions."""
+    return any(isinstance(node, Call) for body in stage.op.body for node in walk(body))
+
+
+def _ends_apart(s: Schedule, anchor: Anchor, plan: Plan, j: str) -> bool:
+    """Whether the last block of columns gets a nest of its own: registers of its own, but one thread for all of it."""
+    if plan.block != plan.tile.width:
+        return False
+    columns = extent_of(s.state.axis(anchor.output, j).extent) or 0
+    return plan.shared != "columns" or columns % plan.block < plan.tile.width // plan.tile.vectors
+
+
+def _micro_kernel(local: Stage, host: Stage, tile: Axis, count: int) -> Axis:
+    """Sum a tile in registers: one step of k multiplies a column of A with a row of B. Returns the loop over steps."""
+    local.compute_at(host, tile)
+    *outer, i, j = local.op.axis
+    steps: list[Axis] = [*local.op.reduce_axis]
+    if count > 1:
+        steps = list(local.split(steps[0], factor=count, tail="peel"))
+    if 1 < count <= _WRITTEN_OUT:
+        local.unroll(steps[-1])
+    local.reorder(*outer, *steps, i, j)
+    local.unroll(i)
+    local.vectorize(j)
+    return steps[0]
+
+
+def _fetch_ahead(local: Stage, panels: Tensor | str, k: Axis, plan: Plan) -> None:
+    """Prefetch panels that come from far: the prefetcher of the machine stops at every page."""
+    local.prefetch(panels, k, max(1, _STEPS_AHEAD // plan.steps))
+
+
+def _pack_columns(s: Schedule, local: str, product: Product, plan: Plan, host: Stage, loops: Loops) -> None:
+    """Lay the part of B that a block needs out in panels of the tile's width, each contiguous as it is read."""
+    packed = s[s.cache_read(product.b.buffer.name, "global", [local])]
+    panel, k, lane = _panels(packed, product.b_transposed, plan.tile.width)
+    packed.compute_at(host, loops.around)
+    if product.b_transposed:
+        packed.reorder(panel, lane, k)  # k inside the lanes: rows are read along k and transposed in registers
+    else:
+        packed.reorder(k, panel, lane)
+        packed.prefetch(product.b.buffer.name, k, _AHEAD)
+    packed.vectorize(lane)
+    if plan.shared == "rows":
+        packed.parallel(panel if product.b_transposed else k)
+
+
+def _pack_rows(s: Schedule, local: str, product: Product, plan: Plan, k: Axis) -> None:
+    """Lay A out in panels of the tile's rows, and fetch them ahead where they are read."""
+    copy = s.cache_read(product.a.buffer.name, "global", [local])
+    packed = s[copy]
+    panel, term, lane = _panels(packed, not product.a_transposed, plan.tile.rows)
+    if product.a_transposed:
+        packed.prefetch(product.a.buffer.name, term, _AHEAD)
+    else:
+        packed.reorder(panel, lane, term)
+    packed.vectorize(lane)
+    if plan.shared:
+        packed.parallel(panel)
+    _fetch_ahead(s[local], copy, k, plan)
+
+
+def _panels(packed: Stage, k_last: bool, width: int) -> tuple[Axis, Axis, Axis]:
+    """Store a copied matrix as panels of its axis other than k; returns the axes of panels, k, and inside a panel."""
+
+    def of_rows(*index: Expr) -> list[Expr]:
+        *batch, x, k = index
+        return [*batch, x // width, k, x % width]
+
+    def of_columns(*index: Expr) -> list[Expr]:
+        *batch, k, x = index
+        return [*batch, x // width, k, x % width]
+
+    panel, k, lane = packed.transform_layout(of_rows if k_last else of_columns)[-3:]
+    return panel, k, lane
+
+
+def schedule_packing(s: Schedule, anchor: Anchor) -> None:
+    """Lay weights out ahead: panel by panel, in parallel."""
+    out = s[anchor.output]
+    panel, _, lane = axes_of(s, anchor.output)
+    out.vectorize(lane)
+    if anchor.target.cores > 1:
+        out.parallel(panel)

@@ -1,0 +1,228 @@
+"""The sizes of a schedule for a product of matrices, computed from its extents and the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from math import ceil, gcd, prod
+
+from tensorlang import dtypes
+from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, fixed_width, register_tile
+from tensorlang.schedules.product import Product
+from tensorlang.target.spec import Target
+
+_LINE = 64
+_PAGE = 4096
+_L2_WAYS = 16
+_GRAIN = 1 << 20
+"""Operations below which a second thread costs more than it brings."""
+_EVEN = 0.95
+"""Shares of the work that are this even are not made more even at the price of smaller blocks."""
+_STREAMED = 8
+"""Rows of B that are read side by side, for each row of A, when B is read once."""
+_FEW_PANELS, _MANY_PANELS = 3, 16
+"""Panels of B from which on a copy of A pays: where its rows lie apart, and where they only come from far."""
+_FEW = 4
+"""Rows of A (columns of B) for which the rows of the other factor are multiplied as they lie, along the terms."""
+_LEAST_TILES = 4
+"""Tiles of columns for which fetching a later one ahead is of use."""
+_LEAST_DEPTH = 96
+"""Terms that are worth reading and writing the output for."""
+_SIDE_BY_SIDE = 4
+"""Rows that are read at the same time."""
+_PACKING, _PACKING_APART, _APART = 512, 160, 512
+"""Rows of A from which copying B pays; fewer, where the second cache holds less than so many rows of B in place."""
+_SHARE_OF_A = 4
+"""Of the first cache, a tile of A takes so small a part, when the terms are cut anyway."""
+
+
+class Form(Enum):
+    """How B is read: in vectors of terms; once, many rows side by side; where it lies; where it lies, each tile of
+    columns by all rows in turn, which fetch a later one; or from panels that it is copied into.
+    """
+
+    DOTS = "dots"
+    STREAMED = "streamed"
+    NEAR = "near"
+    FETCHED = "fetched"
+    PANELS = "panels"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`tile`: of registers. `block`: columns whose B (whose output, if B is fetched) stays in the second cache.
+    `depth`: terms summed in registers, or None for all of them; `steps`: as many of those make one turn of the loop.
+    `pack_a`: A is laid out in panels first. `shared`: the loop that threads share, over `columns` or `rows`, if any.
+    """
+
+    form: Form
+    tile: RegisterTile
+    block: int
+    depth: int | None
+    steps: int
+    pack_a: bool
+    shared: str
+
+
+def plan_of(product: Product, target: Target) -> Plan:
+    """Choose the sizes for a product on a machine."""
+    if _is_few_dots(product, target):
+        return _plan_of_dots(product, target)
+    tile = _tile(product, target, product.m or MANY, product.n or MANY)
+    form = _form(product, target, tile)
+    plan = _plan_of_tiles(product, target, tile, form)
+    if form is Form.FETCHED and plan.shared == "rows":  # which run inside those of columns
+        return _plan_of_tiles(product, target, tile, Form.PANELS)
+    return plan
+
+
+def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: Form) -> Plan:
+    """The loops around tiles of registers."""
+    m, n, k = product.m or MANY, product.n or MANY, product.depth or MANY
+    size = max(1, product.bits // 8)
+    cache = _second_cache(target) // 2
+    panels = fitting = ceil(n / tile.width)
+    steps = 1
+    if form is Form.STREAMED:
+        steps, depth = max(1, _STREAMED // tile.rows), _streamed_depth(product, tile, cache)
+    elif form is Form.FETCHED:
+        steps = ceil(m / tile.rows)
+        depth = _fetched_depth(product, target, tile, steps)
+        fitting = max(1, 2 * cache // (m * tile.width * size))
+    else:
+        depth = _depth(product, cache // (tile.width * size))
+        fitting = max(1, cache // ((depth or k) * tile.width * size))
+    cores = _threads(product, target)
+    shared, block = _shares(product.batches or MANY, panels, ceil(m / tile.rows), fitting, cores)
+    pack_a = _packs_rows(product, target, tile, depth or k, panels)
+    return Plan(form, tile, block * tile.width, depth, steps, pack_a, shared)
+
+
+def _form(product: Product, target: Target, tile: RegisterTile) -> Form:
+    """How the tiles of a product read B."""
+    if product.packed_width is not None:
+        return Form.NEAR
+    m = product.m or MANY
+    if m <= tile.rows and not product.b_transposed:
+        return Form.STREAMED
+    if product.n is None:
+        return Form.NEAR
+    if product.b_transposed or product.depth is None:
+        return Form.PANELS
+    stay, whole = _rows_that_stay(product, target, tile), product.depth * product.n * product.bits // 8
+    if whole < _second_cache(target) and product.depth <= stay:
+        return Form.NEAR
+    few = m < (_PACKING_APART if stay < _APART else _PACKING)
+    return Form.FETCHED if few and product.n >= _LEAST_TILES * tile.width else Form.PANELS
+
+
+def _second_cache(target: Target) -> int:
+    return target.caches[min(1, len(target.caches) - 1)]
+
+
+def _packs_rows(product: Product, target: Target, tile: RegisterTile, depth: int, panels: int) -> bool:
+    """Whether A is laid out in panels: its rows are columns in memory, or a tile of them does not stay near."""
+    if product.m is None or product.m <= tile.rows:
+        return False
+    far = tile.rows * depth * product.bits // 8 > target.caches[0]
+    return panels >= (_FEW_PANELS if product.a_transposed else _MANY_PANELS if far else MANY)
+
+
+def _is_few_dots(product: Product, target: Target) -> bool:
+    """Whether both factors have their terms side by side, and one too few rows to turn the other around for."""
+    few = min(product.m or MANY, product.n or MANY) <= _FEW
+    long = product.depth is not None and product.depth >= 4 * target.lanes(product.bits)
+    side_by_side = not product.a_transposed and (product.b_transposed or product.n == 1)
+    return few and long and side_by_side and product.packed_width is None
+
+
+def _plan_of_dots(product: Product, target: Target) -> Plan:
+    """A tile of dot products: of the longer side as many as registers allow, read side by side."""
+    m, n = product.m or MANY, product.n or MANY
+    few = min(m, n)
+    many = max(1, min(_SIDE_BY_SIDE, (target.vector_registers - 1 - few) // few, max(m, n)))
+    rows, columns = (few, many) if m <= n else (many, few)
+    shared = "columns" if _threads(product, target) > 1 else ""
+    return Plan(Form.DOTS, RegisterTile(rows, rows * columns, columns), columns, None, 1, False, shared)
+
+
+def _threads(product: Product, target: Target) -> int:
+    """The threads that are worth their start."""
+    extents = (product.batches, product.m, product.n, product.depth)
+    return target.cores if 2 * prod(MANY if e is None else e for e in extents) >= _GRAIN else 1
+
+
+def _tile(product: Product, target: Target, m: int, n: int) -> RegisterTile:
+    stride = _row_bytes(product)
+    most_rows = 8 if not product.a_transposed and stride is not None and stride % _PAGE == 0 else 12
+    width = product.packed_width
+    if width is not None:
+        return fixed_width(m, width, target, product.bits, most_rows)
+    return register_tile(m, n, target, product.bits, most_rows)
+
+
+def _row_bytes(product: Product) -> int | None:
+    """The distance of rows of A in memory, if it is known."""
+    columns = product.depth if not product.a_transposed else product.m
+    return None if columns is None else columns * dtypes.info(product.a.buffer.dtype).bytes
+
+
+def _rows_that_stay(product: Product, target: Target, tile: RegisterTile) -> int:
+    """Of how many rows of B the second cache holds the columns of a tile: rows that lie apart share its sets."""
+    size = product.bits // 8
+    stride = max(1, (product.n or MANY) * size // _LINE)
+    sets = _second_cache(target) // (_LINE * _L2_WAYS)
+    lines = ceil(tile.width * size / _LINE) + 1
+    reached = min(sets, sets // gcd(sets, stride) * min(lines, gcd(sets, stride)))
+    return reached * _L2_WAYS // lines
+
+
+def _streamed_depth(product: Product, tile: RegisterTile, cache: int) -> int | None:
+    """The rows of B that are read side by side when all of B is read once: a few, so that each is read far ahead.
+
+    Rows of less than a page, or a B that is in the cache, are read just as well from the first to the last.
+    """
+    if product.n is None or product.depth is None:
+        return None
+    row_bytes = product.n * product.bits // 8
+    depth = _STREAMED * tile.rows
+    return None if row_bytes < _PAGE or product.depth <= depth or product.depth * row_bytes <= cache else depth
+
+
+def _fetched_depth(product: Product, target: Target, tile: RegisterTile, steps: int) -> int | None:
+    """The terms that are summed at once from a B in place: a tile's columns of it stay in the second cache.
+
+    A tile of rows of A stays in the first, or, when the terms are cut anyway, in a part of that.
+    Parts are full turns of `steps`.
+    """
+    of_a, stay = target.caches[0] // (tile.rows * product.bits // 8), _rows_that_stay(product, target, tile)
+    if product.depth is not None and product.depth <= min(of_a, stay):
+        return None
+    part = _depth(product, min(of_a // _SHARE_OF_A, stay))
+    return None if part is None else ceil(part / steps) * steps
+
+
+def _depth(product: Product, fitting: int) -> int | None:
+    """The terms that are summed at once: all, unless so much of B would not stay in the cache; then even parts."""
+    most = max(_LEAST_DEPTH, fitting)
+    if product.depth is None or product.depth <= most:
+        return None
+    parts = ceil(product.depth / most)
+    return ceil(product.depth / parts)
+
+
+def _shares(batches: int, panels: int, row_tiles: int, fitting: int, cores: int) -> tuple[str, int]:
+    """The loop that threads share, and the panels of a block: as many as fit, but even shares for the cores."""
+    if cores == 1:
+        return "", ceil(panels / ceil(panels / fitting))
+
+    def evenness(block: int) -> float:
+        blocks = batches * ceil(panels / block)
+        return batches * panels / (cores * ceil(blocks / cores) * block)
+
+    candidates = range(min(fitting, panels), 0, -1)
+    block = next((b for b in candidates if evenness(b) >= _EVEN), max(candidates, key=evenness))
+    by_rows = row_tiles / (cores * ceil(row_tiles / cores))
+    if evenness(block) >= min(_EVEN, by_rows):
+        return "columns", block
+    return "rows", min(fitting, panels)

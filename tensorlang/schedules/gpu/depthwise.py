@@ -1,0 +1,108 @@
+"""Depthwise convolutions on a GPU: threads over the pixels of a channel, or over channels where these lie together.
+
+With pixels in rows, a block takes a rectangle of one channel of one image and keeps what it looks at in shared memory.
+With channels last, neighbouring threads take neighbouring channels of some pixels, 16 bytes each where they can, and
+read global memory in rows.
+"""
+
+from __future__ import annotations
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Var, same, variables
+from tensorlang.schedule import Schedule
+from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
+from tensorlang.schedules.gpu.block_tile import Threads, compact, tiled
+from tensorlang.schedules.gpu.blocks import ACCESS_BITS
+from tensorlang.schedules.gpu.product_plan import MANY, Side
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp, loads
+
+_ROW = 32
+"""Threads along a row of pixels, or of channels, at most."""
+_THREADS = 128
+_EACH = 4
+"""Pixels of a thread, at most."""
+_WRITTEN_OUT = 25
+"""Places of a window that are written out side by side."""
+
+
+def schedule_depthwise(s: Schedule, anchor: Anchor) -> None:
+    """Schedule a depthwise convolution and what follows it."""
+    op = compute_op(s, anchor.main)
+    extents = {axis.name: extent_of(axis.extent) or MANY for axis in (*op.axes, *op.reduce_axes)}
+    names = [axis.name for axis in op.axes]
+    in_rows = names[-1] == "xx"
+    width = 1 if in_rows else _together(op)
+    sides = _rectangle(extents["yy"], extents["xx"]) if in_rows else _columns(extents["xx"], extents["ff"], width)
+    data, weight = _read(op, "yy"), _read(op, "ry", without="yy")
+    local, out = accumulator(s, anchor), s[anchor.output]
+    pixels = str(s.name_of(s.cache_read(data, "shared", [local]))) if in_rows else None
+    vectors = [str(s.name_of(s.cache_read(name, "local", [local]))) for name in (data, weight)] if width > 1 else []
+    own = dict(zip(names, axes_of(s, anchor.output), strict=True))
+    where = compact(s[local], {names.index(name): side for name, side in sides.items()})
+    rows = [("blockIdx.x", ["nn", "ff"]), ("blockIdx.z", ["yy"]), ("blockIdx.y", ["xx"])]
+    grid = rows if in_rows else [("blockIdx.x", ["nn", "yy"]), ("blockIdx.y", ["xx"]), ("blockIdx.z", ["ff"])]
+    threads = tiled(
+        out, {own[n]: side for n, side in sides.items()}, [(tag, [own[n] for n in loops]) for tag, loops in grid]
+    )
+    s[local].compute_at(out, threads.loop)
+    kept = [axis for name in sides for axis in (s[local].op.axis[d] for d in where[names.index(name)])]
+    s[local].reorder(*s[local].op.reduce_axis, *kept)
+    windows = list(s[local].op.reduce_axis) if extents["ry"] * extents["rx"] <= _WRITTEN_OUT else []
+    for axis in (*windows, *kept):
+        s[local].unroll(axis)
+    for vector, at, channel in zip(vectors, (kept[0], s[local].op.reduce_axis[1]), (3, 2), strict=False):
+        s[vector].compute_at(s[local], at)
+        s[vector].vectorize(s[vector].op.axis[channel])
+    if pixels is not None:
+        s[pixels].compute_at(out, threads.blocks["blockIdx.y"])
+        _filled(s, pixels, threads)
+
+
+def _rectangle(high: int, wide: int) -> dict[str, Side]:
+    """Rows and columns of pixels of a block: whole rows if they are short, and neighbouring threads side by side."""
+    lanes = next((n for n in (8, 14, 16, 28, _ROW) if n >= wide), _ROW)
+    columns = Side(1, min(2, -(-wide // lanes)), lanes, 1)
+    down = max(1, min(_THREADS // lanes, high))
+    return {"yy": Side(1, max(1, min(_EACH // columns.quads, high // down)), down, 1), "xx": columns}
+
+
+def _columns(wide: int, channels: int, width: int) -> dict[str, Side]:
+    """Columns of pixels and channels of a block: neighbouring threads have neighbouring channels, `width` each.
+
+    A thread of vectors has neighbouring pixels, whose windows overlap in its registers.
+    """
+    count = channels // width
+    if width == 1:
+        lanes = next((n for n in (1, 2, 4, 8, 16, _ROW) if n >= count), _ROW)
+        across = max(1, min(_THREADS // lanes, wide))
+        return {"xx": Side(1, max(1, min(_EACH, wide // across)), across, 1), "ff": Side(1, 1, lanes, 1)}
+    lanes = max(n for n in range(1, _ROW + 1) if count % n == 0)
+    each = min(_EACH, wide)
+    blocks = -(-wide // (each * max(1, _THREADS // lanes)))
+    return {"xx": Side(1, 1, -(-wide // (each * blocks)), each), "ff": Side(1, 1, lanes, width)}
+
+
+def _together(op: ComputeOp) -> int:
+    """The channels of 16 bytes, where each output channel has data of its own; else 1."""
+    width = ACCESS_BITS // max(dtypes.info(read.dtype).bits for read in loads(op))
+    own = all(any(same(index, Var("ff", index.dtype)) for index in read.index) for read in loads(op))
+    channels = extent_of(next(axis.extent for axis in op.axes if axis.name == "ff"))
+    return width if own and channels is not None and channels % width == 0 else 1
+
+
+def _read(op: ComputeOp, axis: str, without: str = "") -> str:
+    """The array that is read at an axis, and not at another."""
+    found = ((read.buffer.name, {name for index in read.index for name in variables(index)}) for read in loads(op))
+    return next(name for name, names in found if axis in names and without not in names)
+
+
+def _filled(s: Schedule, pixels: str, threads: Threads) -> None:
+    """Let the threads copy rows of pixels, neighbouring ones side by side."""
+    stage = s[pixels]
+    *outer, row, column = stage.op.axis
+    down, y = stage.split(row, factor=threads.extents[1])
+    right, x = stage.split(column, factor=threads.extents[0])
+    stage.reorder(*outer, down, right, y, x)
+    stage.bind(y, "threadIdx.y")
+    stage.bind(x, "threadIdx.x")

@@ -1,0 +1,76 @@
+"""The rules that schedule stages of the library's definitions, by tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorlang.schedules import tags
+from tensorlang.schedules.anchor import Rule
+from tensorlang.schedules.cpu import (
+    attention,
+    convolution,
+    convolution_product,
+    moves,
+    narrow_convolution,
+    narrow_product,
+    points,
+    product,
+    reductions,
+    rows,
+    windows,
+)
+from tensorlang.schedules.gpu import attention as gpu_attention
+from tensorlang.schedules.gpu import convolution as gpu_convolution
+from tensorlang.schedules.gpu import convolution_tensor_cores, depthwise
+from tensorlang.schedules.gpu import moves as gpu_moves
+from tensorlang.schedules.gpu import points as gpu_points
+from tensorlang.schedules.gpu import product as gpu_product
+from tensorlang.schedules.gpu import reductions as gpu_reductions
+from tensorlang.schedules.gpu import rows as gpu_rows
+
+RULES: Mapping[str, Rule] = {
+    "matmul": product.schedule_product,
+    "batch_matmul": product.schedule_product,
+    "pack_weight": product.schedule_packing,
+    tags.CONV2D: convolution.schedule_conv2d,
+    tags.NARROW_CHANNELS: windows.schedule_sliding,
+    tags.DEPTHWISE: windows.schedule_sliding,
+    tags.POOL: windows.schedule_sliding,
+    tags.CONV2D_PRODUCT: convolution_product.schedule_in_memory,
+    tags.ATTENTION: attention.schedule_attention,
+    "narrow_conv2d_rows": narrow_convolution.schedule_rows,
+    "narrow_conv2d_pixels": narrow_convolution.schedule_pixels,
+    "narrow_conv2d_windows": narrow_convolution.schedule_pixels,
+    "narrow_conv2d_sums": narrow_product.schedule_sums,
+    "narrow_conv2d": narrow_convolution.schedule_conv2d,
+    "narrow_filters": narrow_convolution.schedule_filters,
+    "narrow_moved": narrow_product.schedule_moved,
+    "narrow_panels": narrow_product.schedule_panels,
+    "narrow_offsets": narrow_product.schedule_offsets,
+    "narrow_sums": narrow_product.schedule_sums,
+    "narrow_product": narrow_product.schedule_narrow,
+    "layer_norm": rows.schedule_light_rows,
+    "rms_norm": rows.schedule_light_rows,
+    "softmax": rows.schedule_rows,
+    "log_softmax": rows.schedule_rows,
+    tags.BATCH_NORM: points.schedule_channels,
+    tags.REDUCTION: reductions.schedule_reduction,
+    tags.PIECES: moves.schedule_pieces,
+    tags.TRANSPOSE: moves.schedule_transpose,
+}
+GPU_RULES: Mapping[str, Rule] = {
+    "matmul": gpu_product.schedule_product,
+    "batch_matmul": gpu_product.schedule_product,
+    tags.CONV2D: gpu_convolution.schedule_conv2d,
+    tags.NARROW_CHANNELS: gpu_convolution.schedule_conv2d,
+    tags.CONV2D_PRODUCT: convolution_tensor_cores.schedule_conv2d_product,
+    tags.DEPTHWISE: depthwise.schedule_depthwise,
+    tags.POOL: gpu_points.schedule_points,
+    tags.ATTENTION: gpu_attention.schedule_attention,
+    **dict.fromkeys(("softmax", "log_softmax", "layer_norm", "rms_norm"), gpu_rows.schedule_rows),
+    tags.BATCH_NORM: gpu_points.schedule_channels,
+    tags.REDUCTION: gpu_reductions.schedule_reduction,
+    tags.PIECES: gpu_points.schedule_pieces,
+    tags.TRANSPOSE: gpu_moves.schedule_transpose,
+}
+"""Where a tag has none here, a thread computes each element."""

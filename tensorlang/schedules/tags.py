@@ -1,0 +1,20 @@
+"""The words by which definitions tell schedules what they mean: tags of stages, parts of tags, and attributes."""
+
+from __future__ import annotations
+
+ATTENTION, BATCH_NORM, POOL, REDUCTION = "attention", "batch_norm", "pool2d", "reduction"
+CONV2D, NARROW_CHANNELS, DEPTHWISE = "conv2d", "conv2d_narrow", "depthwise_conv2d"
+CONV2D_PRODUCT = "conv2d_product"
+"""Takes the pixels of a convolution from a product before it."""
+PIECES, TRANSPOSE = "pieces", "transpose"
+CUTS, FROM = "cuts", "from"
+"""Attributes: of pieces, where along the last axis they change; of a transpose, the axis along which its input lies."""
+PART, ROW_AXES = ".part", "row_axes"
+"""What the tags of the parts of a row add to its own, and the attribute that names the axes within it."""
+KEYS, SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED, MERGED = (
+    ".keys", ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed", ".merged"
+)  # fmt: skip
+QUERIES, VALUES, ROUNDED = ".queries", ".values", ".rounded"
+"""What the tags of the parts of an attention add to its own."""
+CAUSAL = "causal"
+"""The attribute of an attention that tells whether queries see earlier keys only."""
