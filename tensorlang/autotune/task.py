@@ -11,14 +11,14 @@ from tensorlang import topi
 from tensorlang.autotune.arguments import Argument, meant, with_tensors
 from tensorlang.autotune.devices import named_device
 from tensorlang.autotune.files import load_function
-from tensorlang.autotune.model.accesses import extent as extent
-from tensorlang.autotune.model.accesses import operations, operations_of_point
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
 from tensorlang.errors import DefinitionError, TensorlangError, shown
 from tensorlang.ir.expr import Expr
 from tensorlang.names import lookup
 from tensorlang.polyhedral import ordered
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.accesses import extent as extent
+from tensorlang.schedules.accesses import operations, operations_of_point
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, PlaceholderOp, Tensor

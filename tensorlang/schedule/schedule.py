@@ -292,6 +292,17 @@ class Schedule:
         """Apply one step and prove the result legal; on a refusal the schedule stays as it was."""
         return self.advance(step, check=self._proves_each_step)
 
+    def attempt(self, change: Callable[[], object]) -> bool:
+        """Make a change that may be illegal: keep it and return True when it is legal, else undo it."""
+        before = self._state, self._trace
+        try:
+            change()
+            verify(self._state)
+        except ScheduleError:
+            self._state, self._trace = before
+            return False
+        return True
+
     def require_legal(self, asked: str) -> None:
         """Prove the current state legal; `asked` is what the error names when it is not."""
         try:

@@ -9,8 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from tensorlang.autotune.model.nest import Access, Kind, Loop, Nest
-from tensorlang.autotune.search.sketch import Columns, Constraint, Sketch
+from tensorlang.autotune.model.nest import Kind, Loop, Nest
+from tensorlang.autotune.search.sketch import Sketch
+from tensorlang.schedules.accesses import Access
+from tensorlang.schedules.room import Columns, Constraint
 
 
 class NothingToOpen:

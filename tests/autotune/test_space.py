@@ -20,14 +20,14 @@ from tensorlang.autotune.model.features import feature_names, features
 from tensorlang.autotune.model.nest import Nest, register_tile
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space import sketches_of
-from tensorlang.autotune.space.dots import Dots, dots_of
 from tensorlang.autotune.space.opened import opened
-from tensorlang.autotune.space.roles import all_roles
 from tensorlang.autotune.space.seeds import SEED
-from tensorlang.autotune.space.structure import Stage, groups_of, stages_of
 from tensorlang.autotune.task import Task, create_task
 from tensorlang.schedule import Trace, create_schedule
 from tensorlang.schedule.primitives import Vectorize
+from tensorlang.schedules.cpu.dots import Dots, dots_of
+from tensorlang.schedules.recognise import Stage, groups_of, stages_of
+from tensorlang.schedules.roles import all_roles
 from tensorlang.target.backend import backend
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, buffers
@@ -109,7 +109,7 @@ def _run(task: Task, trace: object) -> str:
 
 
 def _heaviest(task: Task) -> Stage:
-    return max(stages_of(task), key=lambda stage: stage.points)
+    return max(stages_of(task.program), key=lambda stage: stage.points)
 
 
 def _nests(sketch: Sketch, count: int) -> tuple[Nest, ...]:
@@ -258,10 +258,10 @@ def test_every_heavy_stage_is_tuned() -> None:
 
 
 def test_what_follows_and_precedes_a_reduction_belongs_to_its_group() -> None:
-    (group,) = groups_of(_task("convolution", 1))
+    (group,) = groups_of(_task("convolution", 1).program)
     assert (group.main.name, group.output.name) == ("Y", "R")
     assert [p.name for p in group.producers] == ["P"]
-    (rows,) = groups_of(_task("softmax", 1))
+    (rows,) = groups_of(_task("softmax", 1).program)
     assert [p.name for p in rows.parts] == ["M", "E", "S"]
 
 

@@ -14,10 +14,11 @@ import pytest
 
 from tensorlang.autotune import Interrupted, Limits, Progress, Result, Status, Task, create_task, read_log, tune
 from tensorlang.autotune.model.nest import Nest
-from tensorlang.autotune.search.sketch import Columns, Constraint, Sketch
+from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space import sketches_of
 from tensorlang.errors import DefinitionError, RecordError, ScheduleError, TargetError
 from tensorlang.schedule import Trace
+from tensorlang.schedules.room import Columns, Constraint
 
 
 @pytest.fixture(scope="module")

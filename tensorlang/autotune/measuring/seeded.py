@@ -14,11 +14,11 @@ from tensorlang.autotune.devices import is_device
 from tensorlang.autotune.measuring.arrays import Array, Arrays
 from tensorlang.autotune.measuring.jobs import in_program_order, run_unscheduled
 from tensorlang.autotune.measuring.pool import Worker
-from tensorlang.autotune.model.accesses import reads_of
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task, extent, operator_of
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.ir.expr import Load, walk
+from tensorlang.schedules.accesses import reads_of
 from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
 from tensorlang.te.reference import evaluate, tolerance

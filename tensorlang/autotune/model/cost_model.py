@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang.autotune.model.nest import Array
 from tensorlang.errors import RecordError
+from tensorlang.schedules.accesses import Array
 
 if TYPE_CHECKING:
     from tensorlang.autotune.model.xgb_model import Trees  # xgboost takes long to import

@@ -12,18 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorlang.autotune.model.nest import (
-    LINE,
-    PAGE,
-    Array,
-    Footprint,
-    Kind,
-    Nest,
-    RegisterTile,
-    footprints,
-    register_tile,
-    rows_of,
-)
+from tensorlang.autotune.model.nest import Kind, Nest, RegisterTile, footprints, register_tile
+from tensorlang.schedules.accesses import LINE, PAGE, Array, Footprint, rows_of
 from tensorlang.target.spec import Target
 
 SPILL_COST = 1.5  # one register too many is a cliff: reloads stand in the chain of every accumulator

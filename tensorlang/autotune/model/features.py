@@ -12,17 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang.autotune.model.estimate import TERMS, Estimate, Footprints, Machine
-from tensorlang.autotune.model.nest import (
-    LINE,
-    PAGE,
-    Access,
-    Array,
-    Footprint,
-    Kind,
-    Nest,
-    register_tile,
-    stack,
-)
+from tensorlang.autotune.model.nest import Kind, Nest, register_tile, stack
+from tensorlang.schedules.accesses import LINE, PAGE, Access, Array, Footprint
 
 DEPTHS = 6
 ACCESSES = 4

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tensorlang import dtypes
-from tensorlang.autotune.model.accesses import accesses_of, cost_of_point, extent, operations
-from tensorlang.autotune.model.nest import Access, Array
 from tensorlang.autotune.model.stage_loops import FusedTo, Number, Part, Renamed, SplitInto, StageLoops, TiledBy
 from tensorlang.ir.expr import Binary, Const, Expr, Var
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.index_text import parse_index
 from tensorlang.schedule.primitive import Decision, Primitive
+from tensorlang.schedules.accesses import Access, Array, accesses_of, cost_of_point, extent, operations
 from tensorlang.te.operation import ComputeOp, HybridOp, buffers
 from tensorlang.te.program import Program
 

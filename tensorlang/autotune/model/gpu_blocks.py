@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorlang.autotune.model.gpu_machine import GpuMachine
-from tensorlang.autotune.model.nest import Array, Loop, Nest
+from tensorlang.autotune.model.nest import Loop, Nest
 from tensorlang.ir.thread_tags import is_thread
+from tensorlang.schedules.accesses import Array
 
 WORD = 4
 SPARE_REGISTERS = 48

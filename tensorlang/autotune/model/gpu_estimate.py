@@ -17,8 +17,9 @@ import numpy.typing as npt
 from tensorlang.autotune.model.estimate import Estimate
 from tensorlang.autotune.model.gpu_blocks import WORD, Blocks, kernels, trips
 from tensorlang.autotune.model.gpu_machine import GpuMachine
-from tensorlang.autotune.model.nest import Access, Array, Kind, Loop, Nest, footprint
+from tensorlang.autotune.model.nest import Kind, Loop, Nest
 from tensorlang.ir.thread_tags import THREADS
+from tensorlang.schedules.accesses import Access, Array, footprint
 
 GPU_TERMS = ("arithmetic", "shared", "cache", "memory", "steps", "launches")
 SECTOR = 32

@@ -12,8 +12,9 @@ from tensorlang.autotune.model.features import heaviest
 from tensorlang.autotune.model.gpu_blocks import Blocks, kernels, trips
 from tensorlang.autotune.model.gpu_estimate import GPU_TERMS, SECTOR, gpu_estimate, sectors, shared_bytes
 from tensorlang.autotune.model.gpu_machine import GpuMachine
-from tensorlang.autotune.model.nest import Access, Array, Kind, Loop, Nest, footprint, stack
+from tensorlang.autotune.model.nest import Kind, Loop, Nest, stack
 from tensorlang.ir.thread_tags import TAGS
+from tensorlang.schedules.accesses import Access, Array, footprint
 from tensorlang.target.spec import Target
 
 ACCESSES = 3

@@ -15,12 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang.ir.thread_tags import VIRTUAL, is_block, is_thread
-
-Array = npt.NDArray[np.float64]
-
-LINE = 64
-PAGE = 4096
-NEAR = 2  # elements that are so far apart are read by as many loads, and a shuffle
+from tensorlang.schedules.accesses import NEAR, Access, Array, Footprint, footprint, spans
 
 
 class Kind(Enum):
@@ -55,44 +50,6 @@ class Loop:
     def is_block(self) -> bool:
         """Whether its iterations are blocks."""
         return is_block(self.thread)
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One array as the nest touches it.
-
-    `dims` gives each dimension's index as (axis, coefficient) terms; a coefficient that follows a decision is an
-    array. `packed`: laid out in the order of use, so that what a tile touches is contiguous. `private`: of a tile
-    alone, in registers or the nearest cache.
-    """
-
-    buffer: str
-    itemsize: int
-    shape: tuple[float | Array, ...]
-    dims: tuple[tuple[tuple[str, int | Array], ...], ...]
-    write: bool = False
-    packed: bool = False
-    private: bool = False
-
-    @property
-    def axes(self) -> frozenset[str]:
-        """The axes that move this access."""
-        return frozenset(axis for terms in self.dims for axis, _ in terms)
-
-    def stride_one(self, axis: str) -> bool:
-        """True when neighbouring iterations of `axis` touch neighbouring elements."""
-        return self.stride(axis) == 1
-
-    def stride(self, axis: str) -> int:
-        """The distance in the last dimension between neighbours along `axis`; 0 where it moves others, or none."""
-        outer = {a for terms in self.dims[:-1] for a, _ in terms}
-        along = [c for terms in self.dims[-1:] for a, c in terms if a == axis]
-        if len(along) != 1 or axis in outer:
-            return 0
-        (distance,) = along
-        if isinstance(distance, int):
-            return distance
-        return int(distance.flat[0]) if distance.size and bool(np.all(distance == distance.flat[0])) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,53 +114,6 @@ class Nest:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """What an access touches inside a depth: elements, cache lines and pages, per candidate."""
-
-    elements: Array
-    lines: Array
-    pages: Array
-
-
-def rows_of(access: Access, tile: dict[str, Array], count: int) -> Array:
-    """How many rows (values of all dimensions but the last) an access touches inside a tile."""
-    return math.prod(_spans(access, tile, count)[:-1], start=np.ones(count))
-
-
-def _spans(access: Access, tile: dict[str, Array], count: int) -> list[Array]:
-    """How many values each dimension's index takes inside a tile."""
-    spans = []
-    for terms, size in zip(access.dims, access.shape, strict=True):
-        if len(terms) == 1 and isinstance(terms[0][1], int) and abs(terms[0][1]) == 1:  # most are, and this is hot
-            span = tile[terms[0][0]]
-        else:
-            span = np.ones(count)
-            for axis, coefficient in terms:
-                span = span + np.abs(coefficient) * (tile[axis] - 1)
-        spans.append(np.minimum(span, size))
-    return spans
-
-
-def footprint(access: Access, tile: dict[str, Array], count: int) -> Footprint:
-    """Exact for boxes with unit coefficients; for strided dimensions the bounding box."""
-    spans = _spans(access, tile, count)
-    if not spans:
-        one = np.ones(count)
-        return Footprint(one, one, one)
-    elements = math.prod(spans, start=np.ones(count))
-    size = elements * access.itemsize
-    if access.packed:
-        return Footprint(elements, np.ceil(size / LINE), np.ceil(size / PAGE))
-    rows, width = elements / spans[-1], spans[-1] * access.itemsize
-    whole = spans[-1] >= access.shape[-1]  # full rows lie one after the other
-    lines = np.where(whole, np.ceil(size / LINE), rows * np.ceil(width / LINE))
-    row_bytes = access.shape[-1] * access.itemsize
-    per_page = np.maximum(1.0, PAGE / row_bytes)
-    pages = np.where(whole, np.ceil(size / PAGE), np.ceil(rows / per_page) * np.ceil(width / PAGE))
-    return Footprint(elements, lines, pages)
-
-
 def footprints(nest: Nest) -> list[list[Footprint]]:
     """The footprint of every access inside every depth, the whole nest first."""
     tiles = nest.tiles()
@@ -258,20 +168,20 @@ def register_tile(nest: Nest, lanes: int) -> RegisterTile:
     for access in nest.accesses:
         if access.write:
             continue
-        each = math.prod(_spans(access, whole, nest.count), start=one)
+        each = math.prod(spans(access, whole, nest.count), start=one)
         if vector is None or vector.axis not in access.axes:
             loads = loads + each
             if not access.packed:
-                rows = np.maximum(rows, math.prod(_spans(access, spatial, nest.count), start=one))
+                rows = np.maximum(rows, math.prod(spans(access, spatial, nest.count), start=one))
         elif access.packed or access.stride(vector.axis) in (1, NEAR):
             vectors = each * wide * (1 if access.packed else access.stride(vector.axis))
-            own = math.prod(_spans(access, spatial, nest.count), start=one)
+            own = math.prod(spans(access, spatial, nest.count), start=one)
             loads, widest = loads + vectors, np.maximum(widest, own * wide)
             if not (access.packed or access.private):
                 unaligned = unaligned + vectors
         else:
             gathers = gathers + each * vector.trips
-    accumulators = math.prod(_spans(nest.output, spatial, nest.count), start=one) * wide
+    accumulators = math.prod(spans(nest.output, spatial, nest.count), start=one) * wide
     summed = [loop.axis in nest.reduce_axes for loop in nest.outer]
     kept = (nest.local and not any(summed)) or (bool(summed) and summed[-1])
     if nest.reduce_axes and not kept:

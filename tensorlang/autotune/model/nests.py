@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tensorlang.autotune.model.follow import Columns, Follower, Move
-from tensorlang.autotune.model.nest import Access, Kind, Loop, Nest
+from tensorlang.autotune.model.nest import Kind, Loop, Nest
 from tensorlang.autotune.model.stage_loops import Number, StageLoops
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule.state import ScheduleState, StageState
+from tensorlang.schedules.accesses import Access
 from tensorlang.te.program import Program
 
 _SHARED = ("shared", "warp")

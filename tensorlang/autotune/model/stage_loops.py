@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tensorlang.autotune.model.nest import Access, Array
+from tensorlang.schedules.accesses import Access, Array
 
 Number: TypeAlias = float | Array
 

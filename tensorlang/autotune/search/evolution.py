@@ -11,9 +11,10 @@ import numpy as np
 
 from tensorlang.autotune.model.cost_model import CostModel
 from tensorlang.autotune.model.estimate import Estimate
-from tensorlang.autotune.model.nest import Array, Nest
+from tensorlang.autotune.model.nest import Nest
 from tensorlang.autotune.search.population import Description, Population, Rows
 from tensorlang.autotune.search.sketch import Indices, OpenTrace, Sketch
+from tensorlang.schedules.accesses import Array
 
 POPULATION = 1024
 FIRST_GENERATIONS = 4

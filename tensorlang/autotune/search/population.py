@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang.autotune.model.nest import Array
 from tensorlang.autotune.search.sketch import Indices, Sketch
+from tensorlang.schedules.accesses import Array
 
 Rows = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]

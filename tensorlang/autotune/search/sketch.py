@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang.autotune.model.nest import Array, Nest
+from tensorlang.autotune.model.nest import Nest
 from tensorlang.errors import ScheduleError
+from tensorlang.schedules.accesses import Array
+from tensorlang.schedules.room import Columns, Constraint, Mask
 
-Columns = Mapping[str, Array]
 Indices = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class OpenTrace(Protocol):
@@ -30,18 +30,6 @@ class OpenTrace(Protocol):
     def with_decisions(self, values: Mapping[str, int]) -> OpenTrace: ...
 
     def to_json(self) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A limit of the device on decisions, checked before any build. `text` names it for the user.
-
-    `prefix`: it looks only at decisions whose names begin so.
-    """
-
-    text: str
-    holds: Callable[[Columns], Mask]
-    prefix: str = ""
 
 
 MORE_DRAWS = 32

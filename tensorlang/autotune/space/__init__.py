@@ -10,26 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tensorlang.autotune.search.sketch import Constraint, Sketch
-from tensorlang.autotune.space.dots import dot_forms, sums_lie_apart
-from tensorlang.autotune.space.draft import Draft
-from tensorlang.autotune.space.elementwise import elementwise_forms
-from tensorlang.autotune.space.few_results import lane_forms
-from tensorlang.autotune.space.gpu.elements import element_forms
-from tensorlang.autotune.space.gpu.ordered import bound_forms
-from tensorlang.autotune.space.gpu.rows import block_row_forms
-from tensorlang.autotune.space.gpu.sums import sum_forms
-from tensorlang.autotune.space.gpu.tensor_cores import tensor_core_forms
-from tensorlang.autotune.space.gpu.tiles import tile_forms
+from tensorlang.autotune.search.sketch import Sketch
+from tensorlang.autotune.space.draft import Draft, sketch_of
 from tensorlang.autotune.space.opened import device_limits, opened
-from tensorlang.autotune.space.ordered import ordered_forms
-from tensorlang.autotune.space.reuse import reuse_forms
-from tensorlang.autotune.space.room import Form, Room, prefix_of, sketch_of
-from tensorlang.autotune.space.rows import row_forms
 from tensorlang.autotune.space.seeds import seed_sketches
-from tensorlang.autotune.space.structure import Group, groups_of, ordered_stages, stages_of
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
+from tensorlang.schedules.cpu.dots import dot_forms, sums_lie_apart
+from tensorlang.schedules.cpu.elements import elementwise_forms
+from tensorlang.schedules.cpu.ordered import ordered_forms
+from tensorlang.schedules.cpu.reductions import lane_forms
+from tensorlang.schedules.cpu.reuse import reuse_forms
+from tensorlang.schedules.cpu.rows import row_forms
+from tensorlang.schedules.gpu.block_rows import block_row_forms
+from tensorlang.schedules.gpu.elements import element_forms
+from tensorlang.schedules.gpu.ordered import bound_forms
+from tensorlang.schedules.gpu.sums import sum_forms
+from tensorlang.schedules.gpu.tensor_core_tiles import tensor_core_forms
+from tensorlang.schedules.gpu.tiles import tile_forms
+from tensorlang.schedules.recognise import Group, groups_of, ordered_stages, stages_of
+from tensorlang.schedules.room import Constraint, Form, Room, prefix_of
 
 __all__ = ["sketch_of", "sketches_of"]
 
@@ -70,7 +70,7 @@ def sketches_of(task: Task) -> list[Sketch]:
 
 def _require_iterations(task: Task) -> None:
     """Raise ScheduleError for loops of no iterations: no schedule is better than another."""
-    empty = [stage.name for stage in stages_of(task) if not stage.points]
+    empty = [stage.name for stage in stages_of(task.program) if not stage.points]
     if empty or not count_operations(task.program):
         raise ScheduleError(
             "autotune",
@@ -81,8 +81,8 @@ def _require_iterations(task: Task) -> None:
 
 def _units(task: Task) -> tuple[_Unit, ...]:
     ordered = bound_forms if task.target.can.device else ordered_forms
-    units = [_Unit(op.name, tuple(ordered(op))) for op in ordered_stages(task)]
-    for group in groups_of(task):
+    units = [_Unit(op.name, tuple(ordered(op))) for op in ordered_stages(task.program)]
+    for group in groups_of(task.program):
         units.append(_Unit(group.main.name, _forms(task, group)))
     order = {op.name: n for n, op in enumerate(task.program.ops)}
     return tuple(sorted(units, key=lambda unit: order[unit.name]))
@@ -94,9 +94,9 @@ def _forms(task: Task, group: Group) -> tuple[Form, ...]:
     Those come first where lanes along all axes of the reduction would be gathered. On a GPU all forms of all rules.
     """
     if task.target.can.device:
-        return tuple(form for rule in GPU_RULES for form in rule(task, group))
-    found = next((found for rule in RULES if (found := rule(task, group))), [])
-    dots = dot_forms(task, group)
+        return tuple(form for rule in GPU_RULES for form in rule(task.target, group))
+    found = next((found for rule in RULES if (found := rule(task.target, group))), [])
+    dots = dot_forms(task.target, group)
     return (*dots, *found) if sums_lie_apart(group.main) else (*found, *dots)
 
 
@@ -117,7 +117,7 @@ def _sketch(task: Task, units: Sequence[_Unit], forms: Sequence[Form]) -> Sketch
     constraints: list[Constraint] = []
     several = len(units) > 1
     for unit, form in reversed([*zip(units, forms, strict=True)]):  # consumers first: they take their producers in
-        room = Room(draft, task, unit.name, prefix_of(unit.name) if several else "")
+        room = Room(draft, task.target, unit.name, prefix_of(unit.name) if several else "")
         form.apply(room)
         constraints += room.constraints
     name = "+".join(form.name for form in forms)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from tensorlang.autotune.model.follow import Move
 from tensorlang.autotune.model.nests import Scheduled
-from tensorlang.errors import ScheduleError
+from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.check import verify
 from tensorlang.schedule.primitive import Outputs, Primitive
+from tensorlang.schedules.room import Constraint
 from tensorlang.te.operation import Tensor
 from tensorlang.te.program import canonical
 
@@ -38,17 +39,6 @@ class Draft(Schedule):
         self._moves = (*self._moves[: len(self.trace.steps) - 1], Move(step, made, self.program))
         return made
 
-    def attempt(self, change: Callable[[], object]) -> bool:
-        """Make a change that may be illegal: keep it and return True when it is legal, else undo it."""
-        before = self._state, self._trace
-        try:
-            change()
-            verify(self._state)
-        except ScheduleError:
-            self._state, self._trace = before
-            return False
-        return True
-
     def prove(self) -> Self:
         """Return the schedule; ScheduleError when it is not legal."""
         verify(self._state)
@@ -58,3 +48,11 @@ class Draft(Schedule):
     def scheduled(self) -> Scheduled:
         """What the cost model needs to know of this schedule."""
         return Scheduled(self.original, self._moves[: len(self.trace.steps)], self.state)
+
+
+def sketch_of(
+    name: str, draft: Draft, constraints: Iterable[Constraint] = (), start: Mapping[str, int] | None = None
+) -> Sketch:
+    """The sketch of a draft: its trace, what that leaves open, and its nests. ScheduleError when it is not legal."""
+    scheduled = draft.prove().scheduled
+    return Sketch(name, draft.trace, draft.trace.open, tuple(constraints), scheduled.nests, start)

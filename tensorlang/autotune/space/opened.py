@@ -14,14 +14,13 @@ import numpy as np
 
 from tensorlang.autotune.model.nest import Nest, register_tile
 from tensorlang.autotune.model.nests import Scheduled
-from tensorlang.autotune.search.sketch import Columns, Constraint, Mask
 from tensorlang.autotune.space.draft import Draft
-from tensorlang.autotune.space.room import MOST_UNROLLED
 from tensorlang.autotune.task import Task
 from tensorlang.schedule import Decision, Trace
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.primitive import Primitive
+from tensorlang.schedules.room import MOST_UNROLLED, Columns, Constraint, Mask
 
 MOST_KNOBS = 12
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)

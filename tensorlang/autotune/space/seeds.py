@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tensorlang import topi
 from tensorlang.autotune.search.sketch import Sketch
-from tensorlang.autotune.space.draft import Draft
+from tensorlang.autotune.space.draft import Draft, sketch_of
 from tensorlang.autotune.space.opened import device_limits, opened
-from tensorlang.autotune.space.room import sketch_of
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
 from tensorlang.schedule import Trace

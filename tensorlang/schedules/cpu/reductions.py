@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod as product
 
 from tensorlang import dtypes
@@ -9,7 +10,11 @@ from tensorlang.ir.expr import Load, variables, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor, accumulator
 from tensorlang.schedules.cpu.points import GRAIN, run_in_parallel, work_of
+from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.cpu.rows import fused, partial_results, reduce_in_lanes
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Form, Room
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp
 
@@ -106,3 +111,33 @@ def runs_along_rows(op: ComputeOp) -> bool:
 def widest(op: ComputeOp) -> int:
     """The bits of the widest element that a stage makes."""
     return max(dtypes.info(dtype).bits for dtype in op.dtypes)
+
+
+def lane_forms(target: Target, group: Group) -> list[Form]:
+    """Forms for any reduction: lanes of partial results, or its loops as declared."""
+    if not group.main.reduce:
+        return []
+    return [
+        Form("lanes", partial(_schedule_lanes, group=group), opens=True),
+        Form("declared", partial(_schedule_declared, group=group), opens=True),
+    ]
+
+
+def _schedule_lanes(room: Room, group: Group) -> None:
+    s = room.s
+    place_producers(room, group, inline=True)
+    for stage in group.between:
+        s[stage.name].compute_inline()
+    schedule_reduction(s, Anchor(group.main.name, group.output.name, room.target))
+
+
+def _schedule_declared(room: Room, group: Group) -> None:
+    s = room.s
+    place_producers(room, group, inline=True)
+    for stage in group.between:
+        s[stage.name].compute_inline()
+    main, loops = group.main, s[group.main.name]
+    _, inner = loops.split(main.reduce[-1], factor=min(8, main.extents[main.reduce[-1]]))
+    loops.unroll(inner)
+    if room.target.cores > 1 and main.spatial:
+        s.attempt(lambda: loops.parallel(main.spatial[0]))

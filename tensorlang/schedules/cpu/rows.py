@@ -7,6 +7,7 @@ rows, a value per row, or a value per element that is kept until the row is done
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer
@@ -14,6 +15,9 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.points import is_larger, run_in_parallel, stream_out
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.recognise import Stage as Described
+from tensorlang.schedules.room import Form, Room
 from tensorlang.schedules.tags import ROW_AXES
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -281,3 +285,38 @@ def _across_rows(s: Schedule, name: str) -> None:
 def fused(stage: Stage, names: list[str]) -> str:
     """One loop for several neighbouring ones."""
     return names[0] if len(names) == 1 else stage.fuse(*names).name
+
+
+def row_forms(target: Target, group: Group) -> list[Form]:
+    """Forms for a group with parts; `inline` computes elements again where they are read instead of keeping them."""
+    if not group.parts:
+        return []
+    several = any(_is_elementwise(group, part) for part in group.parts)
+    return [
+        Form("rows.inline" if inline else "rows.keep", partial(_schedule_chain, group=group, inline=inline), opens=True)
+        for inline in ((False, True) if several else (False,))
+    ]
+
+
+def _is_elementwise(group: Group, part: Described) -> bool:
+    return not part.reduce and len(part.spatial) == len(group.main.spatial)
+
+
+def _schedule_chain(room: Room, group: Group, inline: bool) -> None:
+    s = room.s
+    for producer in group.producers:
+        s[producer.name].compute_inline()
+    parts = list(group.parts)
+    for part in [p for p in parts if inline and _is_elementwise(group, p)]:
+        s[part.name].compute_inline()
+        parts.remove(part)
+    leading = min(len(part.spatial) for part in group.parts)
+    names = list(group.output.spatial)
+    out = s[group.output.name]
+    along = fused(out, names[leading:])
+    out.vectorize(along)
+    loop = run_in_parallel(s, group.output.name, names[:leading], room.target)
+    lanes = room.target.lanes(group.output.bits)
+    rows = Rows(group.output.name, loop, lanes, horizontal=True, depth=len(names) - leading)
+    for part in reversed(parts):
+        schedule_part(s, part.name, rows)

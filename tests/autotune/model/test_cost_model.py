@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorlang.autotune.model.cost_model import CostModel, fitted_slope, rank_correlation
-from tensorlang.autotune.model.nest import Array
+from tensorlang.schedules.accesses import Array
 
 Rows = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from tensorlang.autotune.model.estimate import Machine, estimate
 from tensorlang.autotune.model.features import features
-from tensorlang.autotune.model.nest import Access, Kind
+from tensorlang.autotune.model.nest import Kind
+from tensorlang.schedules.accesses import Access
 from tensorlang.target.spec import Target
 
 from ..fakes import matmul_nest

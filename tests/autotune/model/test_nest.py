@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorlang.autotune.model.nest import LINE, Access, Kind, Loop, Nest, footprint, register_tile
+from tensorlang.autotune.model.nest import Kind, Loop, Nest, register_tile
+from tensorlang.schedules.accesses import LINE, Access, footprint
 
 from ..fakes import matmul_nest
 

@@ -13,8 +13,9 @@ from tensorlang.autotune.model.features import features
 from tensorlang.autotune.model.nest import Nest
 from tensorlang.autotune.search.evolution import Candidate, Evolution, Scorer
 from tensorlang.autotune.search.population import Description
-from tensorlang.autotune.search.sketch import Constraint, Indices, Sketch, require_candidates
+from tensorlang.autotune.search.sketch import Indices, Sketch, require_candidates
 from tensorlang.errors import ScheduleError
+from tensorlang.schedules.room import Constraint
 from tensorlang.target.spec import Target
 
 from ..fakes import fake_sketch

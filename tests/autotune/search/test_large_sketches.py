@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorlang.autotune.search.sketch import Constraint, Sketch
+from tensorlang.autotune.search.sketch import Sketch
+from tensorlang.schedules.room import Constraint
 
 from ..fakes import FakeTrace, matmul_nest
 

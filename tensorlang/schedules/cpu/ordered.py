@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tensorlang.autotune.space.room import Form, Room
 from tensorlang.errors import ScheduleError
 from tensorlang.polyhedral.ordered import shared_prefix
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.primitive import Primitive
 from tensorlang.schedule.proposals.auto_order import auto_order
+from tensorlang.schedules.room import Form, Room
 from tensorlang.te.operation import HybridOp
 
 _TILES = (8, 16, 32, 64, 128, 256)  # the smallest first: what is legal for many tiles is legal for few
@@ -31,7 +31,7 @@ def _reordered(room: Room, op: HybridOp, tiled: bool) -> None:
     """isl's order, replayed; the size of its tiles is left open."""
     size = room.choose("tile", _TILES) if tiled else None
     before = len(room.s.trace.steps)
-    auto_order(room.s, [op.name], room.task.threads > 1, size)
+    auto_order(room.s, [op.name], room.target.cores > 1, size)
     made = room.s.trace.steps[before:]
     if not made or (tiled and not any(isinstance(step, p.TileBy) for step in made)):
         raise ScheduleError("autotune", f"isl proposes no such order of {op.name}")
@@ -46,8 +46,8 @@ def _time_tiled(room: Room, op: HybridOp, shape: str) -> None:
     sizes = [room.choose("time", _TIME), *(room.choose(f"tile_{n}", _TILES) for n in range(len(shared) - 1))]
     for step in p.plan_time_tile(room.s.state, op.name, shared[0], shared[1:], sizes, shape):
         tiles = room.s.apply(step)
-    room.s.prove()
-    if room.task.threads > 1:
+    room.s.require_legal(f"time tiles of {op.name}")
+    if room.target.cores > 1:
         _share_tiles(room, op, tiles)
     _vectorize(room, op)
 
@@ -69,7 +69,7 @@ def _declared(room: Room, op: HybridOp) -> None:
     """The loops as they are, in vectors and in parallel where that is legal."""
     _vectorize(room, op)
     leaves = room.s.state.stages[op.name].leaves
-    if room.task.threads > 1 and leaves:  # statements need no loop
+    if room.target.cores > 1 and leaves:  # statements need no loop
         room.s.attempt(lambda: room.s[op.name].parallel(leaves[0]))
 
 

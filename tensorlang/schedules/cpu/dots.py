@@ -12,15 +12,14 @@ from math import prod
 
 import numpy as np
 
-from tensorlang.autotune.model.nest import Access
-from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.candidates import up_to
-from tensorlang.autotune.space.producers import place_producers
-from tensorlang.autotune.space.room import Form, Room
-from tensorlang.autotune.space.structure import Group, Stage
-from tensorlang.autotune.task import Task
+from tensorlang.schedules.accesses import Access
+from tensorlang.schedules.candidates import up_to
 from tensorlang.schedules.cpu.points import run_in_parallel
+from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.cpu.rows import fused, partial_results
+from tensorlang.schedules.recognise import Group, Stage
+from tensorlang.schedules.room import Columns, Form, Mask, Room
+from tensorlang.target.spec import Target
 
 MOST_USES = 16  # of an operand that is read as it lies; what is used more often is packed
 _SIDES = (1, 2, 3, 4, 6, 8)
@@ -73,11 +72,11 @@ def sums_lie_apart(stage: Stage) -> bool:
     return 0 < len(_terms(stage)) < len(stage.reduce)
 
 
-def dot_forms(task: Task, group: Group) -> list[Form]:
+def dot_forms(target: Target, group: Group) -> list[Form]:
     """A form for reductions along memory; none for other stages."""
     if group.parts:
         return []
-    dots = dots_of(group.main, task.target.lanes(group.main.bits))
+    dots = dots_of(group.main, target.lanes(group.main.bits))
     return [] if dots is None else [Form("dots", partial(_schedule, group=group, dots=dots))]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tensorlang.autotune.model.nest import NEAR, Access
-from tensorlang.autotune.space.structure import Stage
+from tensorlang.schedules.accesses import NEAR, Access
+from tensorlang.schedules.recognise import Stage
 
 THIN = 4  # with fewer rows, an operand is used too little to pay for packing
 SMALL_WINDOW = 8

@@ -7,17 +7,16 @@ from math import prod
 
 import numpy as np
 
-from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.candidates import powers
-from tensorlang.autotune.space.gpu.block import limit_shared, limit_threads, limits_of
-from tensorlang.autotune.space.gpu.elements import inline_producers
-from tensorlang.autotune.space.room import Form, Room
-from tensorlang.autotune.space.structure import Group, Stage
-from tensorlang.autotune.task import Task
+from tensorlang.schedules.candidates import powers
 from tensorlang.schedules.cpu.rows import fused
+from tensorlang.schedules.gpu.block import limit_shared, limit_threads, limits_of
+from tensorlang.schedules.gpu.elements import inline_producers
+from tensorlang.schedules.recognise import Group, Stage
+from tensorlang.schedules.room import Columns, Form, Mask, Room
+from tensorlang.target.spec import Target
 
 
-def block_row_forms(task: Task, group: Group) -> list[Form]:
+def block_row_forms(target: Target, group: Group) -> list[Form]:
     """Forms for a group with parts: `keep` elements of a row in shared memory, or compute them again (`inline`)."""
     if not group.parts:
         return []

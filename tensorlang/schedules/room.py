@@ -7,27 +7,37 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
-from tensorlang.autotune.search.sketch import Columns, Constraint, Mask, Sketch
-from tensorlang.autotune.space.draft import Draft
-from tensorlang.autotune.task import Task
-from tensorlang.schedule import Decision
+from tensorlang.schedule import Decision, Schedule
+from tensorlang.schedules.accesses import Array
 from tensorlang.target.spec import Target
+
+Columns = Mapping[str, Array]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A limit of the device on decisions, checked before any build. `text` names it for the user.
+
+    `prefix`: it looks only at decisions whose names begin so.
+    """
+
+    text: str
+    holds: Callable[[Columns], Mask]
+    prefix: str = ""
 
 
 @dataclass(slots=True)
 class Room:
     """The part of a draft around one `stage` that a rule shapes. Its decisions bear the `prefix`."""
 
-    s: Draft
-    task: Task
+    s: Schedule
+    target: Target
     stage: str
     prefix: str = ""
     constraints: list[Constraint] = field(default_factory=list)
-
-    @property
-    def target(self) -> Target:
-        return self.task.target
 
     def choose(self, name: str, candidates: Iterable[int]) -> Decision:
         """Leave a number open."""
@@ -91,11 +101,3 @@ def _product(values: Columns, names: Iterable[str]) -> Mask:
 def prefix_of(stage: str) -> str:
     """A beginning for names of decisions that tells whose they are."""
     return re.sub(r"\W", "_", stage) + "_"
-
-
-def sketch_of(
-    name: str, draft: Draft, constraints: Iterable[Constraint] = (), start: Mapping[str, int] | None = None
-) -> Sketch:
-    """The sketch of a draft: its trace, what that leaves open, and its nests. ScheduleError when it is not legal."""
-    scheduled = draft.prove().scheduled
-    return Sketch(name, draft.trace, draft.trace.open, tuple(constraints), scheduled.nests, start)

@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tensorlang import dtypes
-from tensorlang.autotune.model.accesses import accesses_of
-from tensorlang.autotune.model.nest import Access
-from tensorlang.autotune.task import Task, extent
+from tensorlang.schedules.accesses import Access, accesses_of, extent
 from tensorlang.te.operation import ComputeOp, HybridOp
 from tensorlang.te.program import Program
 
@@ -63,19 +61,19 @@ class Group:
     producers: tuple[Stage, ...] = ()
 
 
-def stages_of(task: Task) -> tuple[Stage, ...]:
-    """The compute stages of a task's program, producers first."""
-    return tuple(_stage(op) for op in task.program.ops if isinstance(op, ComputeOp))
+def stages_of(program: Program) -> tuple[Stage, ...]:
+    """The compute stages of a program, producers first."""
+    return tuple(_stage(op) for op in program.ops if isinstance(op, ComputeOp))
 
 
-def ordered_stages(task: Task) -> tuple[HybridOp, ...]:
+def ordered_stages(program: Program) -> tuple[HybridOp, ...]:
     """The stages of ordered statements."""
-    return tuple(op for op in task.program.ops if isinstance(op, HybridOp))
+    return tuple(op for op in program.ops if isinstance(op, HybridOp))
 
 
-def groups_of(task: Task) -> tuple[Group, ...]:
+def groups_of(program: Program) -> tuple[Group, ...]:
     """The compute stages of a program in groups, in program order; every stage is in one."""
-    program, stages = task.program, {s.name: s for s in stages_of(task)}
+    stages = {s.name: s for s in stages_of(program)}
     groups: dict[str, Group] = {}
     taken: set[str] = set()
     for stage in reversed(stages.values()):  # whole rows first: their stages are not to be groups of their own

@@ -15,10 +15,12 @@ from math import prod
 
 import numpy as np
 
-from tensorlang.autotune.model.nest import Access, Array
-from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.candidates import up_to
-from tensorlang.autotune.space.gpu.block import (
+from tensorlang.ir.thread_tags import VIRTUAL
+from tensorlang.schedule import Decision
+from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.accesses import Access, Array
+from tensorlang.schedules.candidates import up_to
+from tensorlang.schedules.gpu.block import (
     Side,
     choose_sides,
     footprint_bytes,
@@ -30,15 +32,12 @@ from tensorlang.autotune.space.gpu.block import (
     math_product,
     words,
 )
-from tensorlang.autotune.space.gpu.elements import schedule_elements
-from tensorlang.autotune.space.roles import SMALL_WINDOW
-from tensorlang.autotune.space.room import Form, Room
-from tensorlang.autotune.space.structure import Group, is_read_often
-from tensorlang.autotune.space.structure import Stage as Described
-from tensorlang.autotune.task import Task
-from tensorlang.ir.thread_tags import VIRTUAL
-from tensorlang.schedule import Decision
-from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.gpu.elements import schedule_elements
+from tensorlang.schedules.recognise import Group, is_read_often
+from tensorlang.schedules.recognise import Stage as Described
+from tensorlang.schedules.roles import SMALL_WINDOW
+from tensorlang.schedules.room import Columns, Form, Mask, Room
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
 
 STEPS = (1, 2, 4, 8, 16, 32, 64)
@@ -82,7 +81,7 @@ class Roles:
         return tuple(dict.fromkeys(r.buffer for r in self.stage.reads if r in reads))
 
 
-def tile_forms(task: Task, group: Group) -> list[Form]:
+def tile_forms(target: Target, group: Group) -> list[Form]:
     """Forms for a reduction with reuse; none for other stages."""
     roles = roles_of(group.main)
     if roles is None or group.parts:

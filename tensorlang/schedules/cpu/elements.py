@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from tensorlang.autotune.space.producers import place_producers
-from tensorlang.autotune.space.room import Form, Room
-from tensorlang.autotune.space.structure import Group
-from tensorlang.autotune.task import Task
 from tensorlang.schedules.cpu.points import run_in_parallel, schedule_elementwise
+from tensorlang.schedules.cpu.producers import place_producers
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Form, Room
+from tensorlang.target.spec import Target
 
 _TILE = 4  # vectors along the side of a tile that is turned around
 
 
-def elementwise_forms(task: Task, group: Group) -> list[Form]:
+def elementwise_forms(target: Target, group: Group) -> list[Form]:
     """Along memory; and for a stage that reads across its vectors, square tiles turned around in registers."""
     if not group.main.spatial:
         return [Form("scalar", partial(_schedule_scalar, group=group), opens=True)]
@@ -52,7 +52,7 @@ def _schedule_plain(room: Room, group: Group) -> None:
     stage = room.s[group.main.name]
     _, inner = stage.split(group.main.spatial[-1], factor=min(8, group.main.extents[group.main.spatial[-1]]))
     stage.unroll(inner)
-    if room.task.threads > 1:
+    if room.target.cores > 1:
         room.s.attempt(lambda: stage.parallel(stage.leaf_iter_vars[0]))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorlang.autotune.model.nest import Access
-from tensorlang.autotune.space.structure import Stage
 from tensorlang.ir.expr import Binary, Cast, Load
+from tensorlang.schedules.accesses import Access
 from tensorlang.schedules.gpu.tensor_cores import ELEMENTS, TF32, multiplies
 from tensorlang.schedules.gpu.warp_tile import DEPTH_BYTES
+from tensorlang.schedules.recognise import Stage
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PRECISION
 

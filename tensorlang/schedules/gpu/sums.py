@@ -7,14 +7,13 @@ from math import ceil, prod
 
 import numpy as np
 
-from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.candidates import powers, up_to
-from tensorlang.autotune.space.gpu.block import limit_threads, limits_of
-from tensorlang.autotune.space.gpu.elements import inline_producers, schedule_elements
-from tensorlang.autotune.space.room import Form, Room
-from tensorlang.autotune.space.structure import Group, Stage
-from tensorlang.autotune.task import Task
+from tensorlang.schedules.candidates import powers, up_to
 from tensorlang.schedules.cpu.rows import partial_results
+from tensorlang.schedules.gpu.block import limit_threads, limits_of
+from tensorlang.schedules.gpu.elements import inline_producers, schedule_elements
+from tensorlang.schedules.recognise import Group, Stage
+from tensorlang.schedules.room import Columns, Form, Mask, Room
+from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import Program
 
@@ -28,7 +27,7 @@ _MANY_RESULTS = 1 << 13
 _TERMS = (1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15)
 
 
-def sum_forms(task: Task, group: Group) -> list[Form]:
+def sum_forms(target: Target, group: Group) -> list[Form]:
     """Forms for any reduction: the threads of a block sum one or several results; in parts, where results are few."""
     main = group.main
     if not main.reduce or group.parts or _is_product(main):

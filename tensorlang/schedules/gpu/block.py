@@ -12,11 +12,10 @@ from math import prod
 
 import numpy as np
 
-from tensorlang.autotune.model.nest import Access, Array, footprint
-from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.candidates import powers, up_to
-from tensorlang.autotune.space.room import Room
 from tensorlang.schedule import Decision
+from tensorlang.schedules.accesses import Access, Array, footprint
+from tensorlang.schedules.candidates import powers, up_to
+from tensorlang.schedules.room import Columns, Mask, Room
 from tensorlang.target.spec import GpuLimits
 
 TAGS = ("x", "y", "z")

@@ -15,19 +15,18 @@ from math import prod
 import numpy as np
 
 from tensorlang import te
-from tensorlang.autotune.model.nest import Array
-from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.gpu.block import WORD, limits_of
-from tensorlang.autotune.space.gpu.elements import inline_producers
-from tensorlang.autotune.space.gpu.matrix_product import Product, product_of
-from tensorlang.autotune.space.room import Form, Room
-from tensorlang.autotune.space.structure import Group
-from tensorlang.autotune.task import Task
 from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.accesses import Array
 from tensorlang.schedules.cpu.rows import partial_results
+from tensorlang.schedules.gpu.block import WORD, limits_of
 from tensorlang.schedules.gpu.block_tile import Threads, bind_together, copied_together
+from tensorlang.schedules.gpu.elements import inline_producers
+from tensorlang.schedules.gpu.matrix_product import Product, product_of
 from tensorlang.schedules.gpu.tensor_cores import TF32, by_fragments, in_steps, load_fragments
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Columns, Form, Mask, Room
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
 
 ROWS, COLUMNS, WARP = 16, 8, 32
@@ -50,16 +49,16 @@ _PARTS = (512, 1024, 2048, 4096, 8192)
 """Terms of a part."""
 
 
-def tensor_core_forms(task: Task, group: Group) -> list[Form]:
+def tensor_core_forms(target: Target, group: Group) -> list[Form]:
     """The forms for products of matrices that the target has instructions for; none for other stages."""
-    if not task.target.can.tensor_cores or group.parts:
+    if not target.can.tensor_cores or group.parts:
         return []
-    p = product_of(group.main, task.target)
-    limits = task.target.gpu
+    p = product_of(group.main, target)
+    limits = target.gpu
     if p is None or (limits is not None and prod(map(p.extent, p.batch)) > limits.grid[2]):
         return []
     found: list[Form] = []
-    if task.target.can.warp_groups and p.element != TF32 and _divides(p, GROUP_ROWS, GROUP_BYTES):
+    if target.can.warp_groups and p.element != TF32 and _divides(p, GROUP_ROWS, GROUP_BYTES):
         widths = [n for n in _WIDTHS if p.extent(p.columns) % n == 0]
         found += [Form(f"warp-groups.{n}", partial(_schedule, group=group, product=p, width=n)) for n in widths]
     if all(_tiles(p, p.extent(p.terms))):

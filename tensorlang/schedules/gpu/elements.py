@@ -7,12 +7,11 @@ from math import ceil, prod
 
 import numpy as np
 
-from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.candidates import up_to
-from tensorlang.autotune.space.gpu.block import limit_threads, limits_of, sizes
-from tensorlang.autotune.space.room import Form, Room
-from tensorlang.autotune.space.structure import Group, Stage
-from tensorlang.autotune.task import Task
+from tensorlang.schedules.candidates import up_to
+from tensorlang.schedules.gpu.block import limit_threads, limits_of, sizes
+from tensorlang.schedules.recognise import Group, Stage
+from tensorlang.schedules.room import Columns, Form, Mask, Room
+from tensorlang.target.spec import Target
 
 VECTORS = (1, 2, 4, 8)
 EACH = (1, 2, 4, 8)
@@ -22,7 +21,7 @@ ALONE = 256
 """Threads of a block of a stage that is not tuned."""
 
 
-def element_forms(task: Task, group: Group) -> list[Form]:
+def element_forms(target: Target, group: Group) -> list[Form]:
     """Along memory; and for a stage that reads across it, square tiles that are turned around in shared memory."""
     if group.main.reduce or group.parts:
         return []

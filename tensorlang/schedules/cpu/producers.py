@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorlang.autotune.space.room import Room
-from tensorlang.autotune.space.structure import Group, Stage, is_read_often
 from tensorlang.schedules.cpu.points import schedule_elementwise
+from tensorlang.schedules.recognise import Group, Stage, is_read_often
+from tensorlang.schedules.room import Room
 
 
 def place_producers(room: Room, group: Group, inline: bool) -> None:

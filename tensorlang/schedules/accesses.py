@@ -1,11 +1,18 @@
-"""The arrays that an operation touches, as affine functions of its axes."""
+"""The arrays that an operation touches, as affine functions of its axes, and how much of them tiles touch.
+
+Quantities that follow decisions are arrays: of a whole population of candidates at once.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from tensorlang import dtypes
-from tensorlang.autotune.model.nest import Access
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Buffer, Call, Const, Expr, Load, Select, Unary, Var, walk
@@ -14,7 +21,50 @@ from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.ir.traverse import bounded
 from tensorlang.te.operation import ComputeOp, HybridOp, Reduce, buffers, loads
 
+Array = npt.NDArray[np.float64]
+
+LINE = 64
+PAGE = 4096
+NEAR = 2  # elements that are so far apart are read by as many loads, and a shuffle
 _CALL_COST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One array as the nest touches it.
+
+    `dims` gives each dimension's index as (axis, coefficient) terms; a coefficient that follows a decision is an
+    array. `packed`: laid out in the order of use, so that what a tile touches is contiguous. `private`: of a tile
+    alone, in registers or the nearest cache.
+    """
+
+    buffer: str
+    itemsize: int
+    shape: tuple[float | Array, ...]
+    dims: tuple[tuple[tuple[str, int | Array], ...], ...]
+    write: bool = False
+    packed: bool = False
+    private: bool = False
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes that move this access."""
+        return frozenset(axis for terms in self.dims for axis, _ in terms)
+
+    def stride_one(self, axis: str) -> bool:
+        """True when neighbouring iterations of `axis` touch neighbouring elements."""
+        return self.stride(axis) == 1
+
+    def stride(self, axis: str) -> int:
+        """The distance in the last dimension between neighbours along `axis`; 0 where it moves others, or none."""
+        outer = {a for terms in self.dims[:-1] for a, _ in terms}
+        along = [c for terms in self.dims[-1:] for a, c in terms if a == axis]
+        if len(along) != 1 or axis in outer:
+            return 0
+        (distance,) = along
+        if isinstance(distance, int):
+            return distance
+        return int(distance.flat[0]) if distance.size and bool(np.all(distance == distance.flat[0])) else 0
 
 
 def extent(expr: Expr) -> int:
@@ -97,3 +147,50 @@ def _nodes(expr: Expr) -> int:
 
 def _is_arithmetic(expr: Expr) -> bool:
     return isinstance(expr, Binary | Unary | Call)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What an access touches inside a depth: elements, cache lines and pages, per candidate."""
+
+    elements: Array
+    lines: Array
+    pages: Array
+
+
+def rows_of(access: Access, tile: dict[str, Array], count: int) -> Array:
+    """How many rows (values of all dimensions but the last) an access touches inside a tile."""
+    return math.prod(spans(access, tile, count)[:-1], start=np.ones(count))
+
+
+def spans(access: Access, tile: dict[str, Array], count: int) -> list[Array]:
+    """How many values each dimension's index takes inside a tile."""
+    found = []
+    for terms, size in zip(access.dims, access.shape, strict=True):
+        if len(terms) == 1 and isinstance(terms[0][1], int) and abs(terms[0][1]) == 1:  # most are, and this is hot
+            span = tile[terms[0][0]]
+        else:
+            span = np.ones(count)
+            for axis, coefficient in terms:
+                span = span + np.abs(coefficient) * (tile[axis] - 1)
+        found.append(np.minimum(span, size))
+    return found
+
+
+def footprint(access: Access, tile: dict[str, Array], count: int) -> Footprint:
+    """Exact for boxes with unit coefficients; for strided dimensions the bounding box."""
+    ranges = spans(access, tile, count)
+    if not ranges:
+        one = np.ones(count)
+        return Footprint(one, one, one)
+    elements = math.prod(ranges, start=np.ones(count))
+    size = elements * access.itemsize
+    if access.packed:
+        return Footprint(elements, np.ceil(size / LINE), np.ceil(size / PAGE))
+    rows, width = elements / ranges[-1], ranges[-1] * access.itemsize
+    whole = ranges[-1] >= access.shape[-1]  # full rows lie one after the other
+    lines = np.where(whole, np.ceil(size / LINE), rows * np.ceil(width / LINE))
+    row_bytes = access.shape[-1] * access.itemsize
+    per_page = np.maximum(1.0, PAGE / row_bytes)
+    pages = np.where(whole, np.ceil(size / PAGE), np.ceil(rows / per_page) * np.ceil(width / PAGE))
+    return Footprint(elements, lines, pages)

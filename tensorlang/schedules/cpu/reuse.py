@@ -16,8 +16,10 @@ from math import ceil, prod
 
 import numpy as np
 
-from tensorlang.autotune.search.sketch import Columns, Mask
-from tensorlang.autotune.space.candidates import (
+from tensorlang.ir.expr import Expr
+from tensorlang.schedule import Decision
+from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.candidates import (
     ROWS,
     UNROLLS,
     column_blocks,
@@ -26,15 +28,12 @@ from tensorlang.autotune.space.candidates import (
     up_to,
     vector_widths,
 )
-from tensorlang.autotune.space.producers import place_producers, schedule_alone
-from tensorlang.autotune.space.roles import THIN, Roles, all_roles
-from tensorlang.autotune.space.room import MOST_UNROLLED, Form, Room
-from tensorlang.autotune.space.structure import Group
-from tensorlang.autotune.task import Task
-from tensorlang.ir.expr import Expr
-from tensorlang.schedule import Decision
-from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.cpu.producers import place_producers, schedule_alone
 from tensorlang.schedules.cpu.rows import partial_results
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.roles import THIN, Roles, all_roles
+from tensorlang.schedules.room import MOST_UNROLLED, Columns, Form, Mask, Room
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
 
 _SHORT = 128  # divisors of axes up to this extent are tried as rows
@@ -61,12 +60,12 @@ class Shape:
     parts: bool
 
 
-def reuse_forms(task: Task, group: Group) -> list[Form]:
+def reuse_forms(target: Target, group: Group) -> list[Form]:
     """Forms for a reduction with reuse; none for other stages."""
     found: list[Form] = []
-    several = all_roles(group.main, task.target.lanes(group.main.bits))
+    several = all_roles(group.main, target.lanes(group.main.bits))
     for roles in several:
-        for shape in _shapes(task, group, roles):
+        for shape in _shapes(target, group, roles):
             words = [f"along-{roles.vector}" if len(several) > 1 else "", f"pack-{shape.pack}", shape.order]
             words += [shape.parallel, "copies" if shape.copies else "", "inline" if shape.inline else ""]
             words += ["parts" if shape.parts else ""]
@@ -75,24 +74,24 @@ def reuse_forms(task: Task, group: Group) -> list[Form]:
     return found
 
 
-def _shapes(task: Task, group: Group, roles: Roles) -> Iterator[Shape]:
+def _shapes(target: Target, group: Group, roles: Roles) -> Iterator[Shape]:
     packs = ["none"] if roles.contiguous else []
     if roles.packable and roles.reuse >= THIN:
         packs = ["block", "all", *packs]
-    shared = ("",) if task.threads == 1 else ("block", "tile")
+    shared = ("",) if target.cores == 1 else ("block", "tile")
     windows = (True, False) if roles.windows else (False,)
     inline = (False, True) if group.producers else (False,)
-    parts = (False, True) if _is_deep(task, roles) else (False,)
+    parts = (False, True) if _is_deep(target, roles) else (False,)
     for copies, inlined, in_parts, pack in product(windows, inline, parts, packs):
         for order in ("rows", "columns") if pack != "block" and roles.rows else ("rows",):
             for parallel in shared:
                 yield Shape(pack, order, parallel, copies, inlined, in_parts)
 
 
-def _is_deep(task: Task, roles: Roles) -> bool:
+def _is_deep(target: Target, roles: Roles) -> bool:
     """Whether a panel of all terms takes much of the second cache, and there are parts to cut them into."""
-    caches, bits = task.target.caches, roles.stage.bits
-    panel = prod(map(roles.extent, roles.steps)) * 2 * task.target.lanes(bits) * bits // 8
+    caches, bits = target.caches, roles.stage.bits
+    panel = prod(map(roles.extent, roles.steps)) * 2 * target.lanes(bits) * bits // 8
     return bool(caches) and panel > caches[min(1, len(caches) - 1)] // _SHARE and bool(_depths(roles))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tensorlang.autotune.space.gpu.block import limit_threads, limits_of, sizes
-from tensorlang.autotune.space.room import Form, Room
+from tensorlang.schedules.gpu.block import limit_threads, limits_of, sizes
+from tensorlang.schedules.room import Form, Room
 from tensorlang.te.operation import HybridOp
 
 
