@@ -39,6 +39,7 @@ from tensorlang.topi.attention_schedule import (
     query_tile,
     schedule_attention,
 )
+from tensorlang.topi.checked import checked
 from tensorlang.topi.gpu.attention_tensor_cores import fits
 from tensorlang.topi.gpu.tensor_cores import multiplies
 from tensorlang.topi.operator import Operator, Rule, extent_of
@@ -48,6 +49,7 @@ Array = npt.NDArray[Any]
 _TAG = "attention"
 
 
+@checked
 def attention(
     query: Tensor,
     key: Tensor,

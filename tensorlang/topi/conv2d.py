@@ -17,6 +17,7 @@ from tensorlang.ir.expr import Const, Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d_product import conv2d_product, declared
 from tensorlang.topi.conv2d_schedule import CONV2D, schedule_conv2d
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
@@ -29,6 +30,7 @@ NARROW = "conv2d_narrow"
 _FEW = 8
 
 
+@checked
 def conv2d(
     data: Tensor,
     weight: Tensor,
@@ -89,6 +91,7 @@ def conv2d(
     return result
 
 
+@checked
 def conv2d_nchw(
     data: Tensor,
     weight: Tensor,
@@ -101,6 +104,7 @@ def conv2d_nchw(
     return conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype=out_dtype)
 
 
+@checked
 def conv2d_nhwc(
     data: Tensor,
     weight: Tensor,
@@ -113,6 +117,7 @@ def conv2d_nhwc(
     return conv2d(data, weight, stride, padding, dilation, "NHWC", out_dtype=out_dtype)
 
 
+@checked
 def conv2d_NCHWc(
     data: Tensor,
     weight: Tensor,
@@ -137,6 +142,7 @@ def conv2d_NCHWc(
     return conv2d(data, weight, stride, padding, dilation, f"NCHW{inner}c", kernel, out_dtype)
 
 
+@checked
 def group_conv2d_nchw(
     data: Tensor,
     weight: Tensor,
@@ -150,6 +156,7 @@ def group_conv2d_nchw(
     return conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype=out_dtype, groups=groups)
 
 
+@checked
 def conv2d_pack(weight: Tensor, block: int = 32, kernel_layout: str = "OIHW", name: str = "packed") -> Tensor:
     """Return weights as schedules want them, [o / block, kh, kw, c, block] (OHWI32o), for `conv2d` to be told so.
 

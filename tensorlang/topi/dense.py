@@ -14,6 +14,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.matmul import matmul, matmul_reference
 from tensorlang.topi.matmul_schedule import schedule_packing
 from tensorlang.topi.operator import Operator, Rule, extent_of
@@ -23,6 +24,7 @@ from tensorlang.topi.register_tile import MANY, register_tile
 Array = npt.NDArray[Any]
 
 
+@checked
 def dense(
     data: Tensor,
     weight: Tensor,
@@ -43,6 +45,7 @@ def dense(
     return _with_bias(product, bias, name)
 
 
+@checked
 def pack_weight(
     weight: Tensor, transposed: bool = True, target: str | Target | None = None, name: str = "packed"
 ) -> Tensor:
@@ -65,6 +68,7 @@ def pack_weight(
     return made
 
 
+@checked
 def dense_packed(
     data: Tensor,
     packed: Tensor,

@@ -13,6 +13,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator, Rule, extent_of
@@ -23,6 +24,7 @@ Array = npt.NDArray[Any]
 DEPTHWISE = "depthwise_conv2d"
 
 
+@checked
 def depthwise_conv2d_nchw(
     data: Tensor,
     weight: Tensor,
@@ -44,6 +46,7 @@ def depthwise_conv2d_nchw(
     return _depthwise(data, weight, "NCHW", "CMHW", stride, padding, dilation, out_dtype, name, zeros)
 
 
+@checked
 def depthwise_conv2d_nhwc(
     data: Tensor,
     weight: Tensor,

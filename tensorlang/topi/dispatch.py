@@ -12,6 +12,7 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.te.program import Program
+from tensorlang.topi.checked import checked
 from tensorlang.topi.elementwise import schedule_elementwise
 from tensorlang.topi.gpu import table as gpu
 from tensorlang.topi.gpu.elementwise import schedule_points
@@ -26,6 +27,7 @@ _UNKNOWN = 64
 """Stands for an extent that is not known."""
 
 
+@checked
 def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = None, *, tuned: bool = True) -> Schedule:
     """Return a schedule for a program made of the library's operators (and of te.compute of your own).
 

@@ -11,6 +11,7 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, cast, same
 from tensorlang.te.operation import PRECISION, Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.matmul_schedule import schedule_product
 from tensorlang.topi.operator import Operator, Option, Rule, extent_of
 from tensorlang.topi.product import term_axis
@@ -21,6 +22,7 @@ FULL = "full"
 """The precision of an operator by name that rounds no factor."""
 
 
+@checked
 def matmul(
     a: Tensor,
     b: Tensor,
@@ -58,6 +60,7 @@ def matmul(
     return made
 
 
+@checked
 def batch_matmul(
     a: Tensor,
     b: Tensor,

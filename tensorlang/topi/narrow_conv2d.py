@@ -20,6 +20,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import Layout, layout
 from tensorlang.topi.narrow_conv2d_schedule import schedule_conv2d, schedule_pixels, schedule_rows
@@ -92,6 +93,7 @@ class _Problem:
         return pixels and unpadded and self.operand == self.data.dtype and _runs(self).run % self.group == 0
 
 
+@checked
 def conv2d_narrow(
     data: Tensor,
     packed: Tensor,

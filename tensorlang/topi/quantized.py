@@ -18,6 +18,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator, Rule, extent_of
 from tensorlang.topi.plain import PLAIN
 from tensorlang.topi.product import term_axis
@@ -49,6 +50,7 @@ def is_narrow(m: Expr, n: Expr, k: Expr, data: str, weight: str, sums: str) -> b
     return known and SUMS.get((data, weight)) == sums and operand_dtype(data, weight, parse()) is not None
 
 
+@checked
 def pack_narrow(
     weight: Tensor, transposed: bool = True, target: str | Target | None = None, name: str = "packed"
 ) -> Tensor:
@@ -75,6 +77,7 @@ def pack_narrow(
     return made
 
 
+@checked
 def narrow_offsets(
     packed: Tensor, data: str = "int8", zero_point: int = 0, target: str | Target | None = None, name: str = "offsets"
 ) -> Tensor:
@@ -99,6 +102,7 @@ def narrow_offsets(
     return made
 
 
+@checked
 def dense_narrow(
     data: Tensor,
     packed: Tensor,

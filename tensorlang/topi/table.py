@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from tensorlang.errors import DefinitionError
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator, Rule
 
 _NAMES = (
@@ -37,6 +38,7 @@ OPERATORS: Mapping[str, Operator] = {op.name: op for family in FAMILIES for op i
 RULES: Mapping[str, Rule] = {tag: rule for family in FAMILIES for tag, rule in family.RULES.items()}
 
 
+@checked
 def operator(name: str) -> Operator:
     """Return the operator of that name, or raise DefinitionError with the nearest one."""
     if name in OPERATORS:
