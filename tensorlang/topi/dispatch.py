@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from math import prod
 
+from tensorlang.driver import try_lowering
 from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.history import best_if_any
@@ -40,7 +41,8 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
 
     The rules give way to a tuned record of exactly this program, target and number of threads, if there is one where
     records are in use (`autotune.apply_history_best`) or in the default store: the `origin` of the schedule names it.
-    It is proven legal again, and skipped with a warning if it is not. `tuned=False` takes the rules in any case.
+    It is proven legal again and lowered, and skipped with a warning if it is not, or cannot be. `tuned=False` takes the
+    rules in any case.
 
     Example:
         A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
@@ -49,7 +51,7 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
     machine = parse(target)
     s = schedule_of_plain(wanted) if machine.can.device else create_schedule(wanted)
-    known = best_if_any(s, machine, "topi.schedule") if tuned else None
+    known = best_if_any(s, machine, "topi.schedule", lambda made: try_lowering(made, machine)) if tuned else None
     if known is not None:
         return known
     _apply_rules(s, machine)
