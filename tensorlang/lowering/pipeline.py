@@ -30,7 +30,7 @@ from tensorlang.lowering.device.one_thread import warn_of_one_thread
 from tensorlang.lowering.device.split import Split, split
 from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
 from tensorlang.lowering.dump import Dump
-from tensorlang.lowering.kernel import make_kernel
+from tensorlang.lowering.kernel import leaf_builder, make_kernel
 from tensorlang.lowering.passes.first_products import first_products
 from tensorlang.lowering.passes.guard_tails import guard_tails
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
@@ -42,8 +42,10 @@ from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tail
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.passes.wide_copies import wide_copies
 from tensorlang.lowering.read_back.implemented import check_implemented, parts_of
+from tensorlang.lowering.read_back.stored import check_stored
 from tensorlang.lowering.read_back.stripped import stripped
 from tensorlang.lowering.size import check_arrays, check_size
+from tensorlang.lowering.storage import Storage
 from tensorlang.lowering.tensorize import with_tiles
 from tensorlang.lowering.watch import Pass, Watch
 from tensorlang.polyhedral import isl
@@ -172,7 +174,11 @@ def _scanned(
     verified = (_verifier(passes),) if config.get("check") else ()
     watch = Watch(dump, kernel_text, (_check_limits, *verified))
     watch.done("scan", start, kernel)
-    return watch.run(passes, kernel), parts
+    kernel = watch.run(passes, kernel)
+    if config.get("check"):
+        with isl.budget(config.get("budget")):
+            check_stored(kernel, derived.scop, leaf_builder(state, derived, scanned, Storage(derived.plans)))
+    return kernel, parts
 
 
 def to_device(kernel: Kernel, reducers: Mapping[str, Combiner] | None = None, *, python: bool = False) -> Kernel:
