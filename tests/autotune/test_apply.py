@@ -27,6 +27,7 @@ from tensorlang.autotune import (
     tune,
 )
 from tensorlang.errors import RecordError
+from tensorlang.ir.stmt import Kernel
 from tensorlang.lowering import pipeline
 from tensorlang.schedule import Trace, create_schedule
 
@@ -150,7 +151,12 @@ def test_a_record_that_cannot_be_lowered_gives_way_to_the_next_best(
 def test_what_was_applied_is_not_lowered_again(log: Path, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     lowered: list[object] = []
     whole = pipeline._lower
-    monkeypatch.setattr(pipeline, "_lower", lambda *args: lowered.append(args) or whole(*args))
+
+    def counted(*args: Any) -> Kernel:
+        lowered.append(args)
+        return whole(*args)
+
+    monkeypatch.setattr(pipeline, "_lower", counted)
     tensorlang.build(apply_best(log, task), list(task.tensors), task.target)
     assert len(lowered) == 1
     with apply_history_best(log):

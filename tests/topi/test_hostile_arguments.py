@@ -19,7 +19,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 T = te.placeholder((4, 4), name="T")
 IMAGES = te.placeholder((1, 4, 4, 4), name="I")
-HOSTILE = (
+HOSTILE: tuple[Any, ...] = (
     3,
     None,
     "x",
