@@ -64,6 +64,11 @@ def lower(
     return Lowered(_lowered(s, params, name, chosen, Dump(name)), s, tuple(args), chosen)
 
 
+def try_lowering(s: Schedule, target: Target) -> None:
+    """Lower a schedule, and raise what `build` would; a build whose arguments are in the program's order uses it."""
+    _lowered(s, _needed(s.program), "main", target, Dump("main"))
+
+
 def _lowered(s: Schedule, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:
     """The kernel of a schedule; what refuses it tells the steps that led there."""
     try:
@@ -237,12 +242,16 @@ def _held(program: Program, buffer: str) -> str:
 
 
 def _check_complete(s: Schedule, params: list[str]) -> None:
-    program = s.program
-    used = {b for op in program.ops for b in read_buffers(op)}
-    wanted = [n for n in program.buffers if program.is_output(n) or n in used]
-    external = [n for n in wanted if isinstance(program[program.producer[n]], PlaceholderOp)]
-    given = {program.storage[p][0] for p in params}
-    lacking = [n for n in wanted if program.storage[n][0] not in given and (n in external or program.is_output(n))]
-    missing = list(dict.fromkeys(_held(program, n) for n in lacking))
+    storage = s.program.storage
+    given = {storage[p][0] for p in params}
+    missing = [name for name in _needed(s.program) if storage[name][0] not in given]
     if missing:
         raise DefinitionError(f"args lack {', '.join(missing)}: every input and every output is an argument", caller())
+
+
+def _needed(program: Program) -> list[str]:
+    """The buffers that arguments have to hold: the inputs that are read, and the outputs; one of those in one place."""
+    used = {b for op in program.ops for b in read_buffers(op)}
+    inputs = {n for n in used if isinstance(program[program.producer[n]], PlaceholderOp)}
+    found = {program.storage[n][0]: _held(program, n) for n in program.buffers if program.is_output(n) or n in inputs}
+    return list(found.values())

@@ -114,7 +114,7 @@ def canonical(name: Any) -> str:
         return info(_ALIASES.get(name, name)).name
     try:
         return info(np.dtype(name).name).name
-    except TypeError:
+    except (TypeError, ValueError):
         raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}", caller()) from None
 
 

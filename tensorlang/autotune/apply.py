@@ -16,7 +16,8 @@ from tensorlang.autotune.records.log import Log
 from tensorlang.autotune.records.lookup import Loaded, Nearest, Source, nearest_record
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId, place_of
 from tensorlang.autotune.records.store import default_store, logs_to_read, open_source
-from tensorlang.autotune.task import Task, task_of
+from tensorlang.autotune.task import Task, arguments_of, task_of
+from tensorlang.driver import lower
 from tensorlang.errors import RecordError, ScheduleError
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.history import Attempts, warn_skipped
@@ -228,9 +229,15 @@ def apply_best(
 ) -> Schedule:
     """Return the best schedule that a log has for these tensors (inputs first, outputs last) on this target.
 
-    None is the default store. The trace is replayed with all legality checks; an illegal one is skipped with a warning
-    (RecordSkipped), and the next best is taken. RecordError when the log cannot be read, has no record of exactly this
-    program, target and thread count (it names the nearest), or holds illegal ones only.
+    None is the default store. The trace is replayed with all legality checks, and lowered, which a build with these
+    arguments uses; one that is illegal, or cannot be lowered, is skipped with a warning (RecordSkipped), and the next
+    best is taken. RecordError when the log cannot be read, has no record of exactly this
+    program, target and thread count (it names the nearest), or holds refused ones only.
     """
     task = tensors if isinstance(tensors, Task) else task_of(tensors, target=target, threads=threads)
-    return best_that_works(log, task, "apply_best", lambda record, made: made)
+
+    def use(_: TuningRecord, made: Schedule) -> Schedule:
+        lower(made, arguments_of(task.tensors), target=task.target)
+        return made
+
+    return best_that_works(log, task, "apply_best", use)

@@ -17,6 +17,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir import scalar
+from tensorlang.ir.empty_rounds import skipping_empty_rounds
 from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.interpret_expr import Source, extent_text, text
 from tensorlang.ir.name_parts import name_parts, parts
@@ -90,7 +91,7 @@ def translate(kernel: Kernel) -> Interpreted:
     writer = _Writer(source, dict(kernel.callbacks))
     for buffer, name in zip(kernel.params, params, strict=True):
         writer.accessors(buffer, name, 1)
-    writer.stmt(kernel.body, 1, 0)
+    writer.stmt(skipping_empty_rounds(kernel.body, frozenset(v.name for v in kernel.sizes)), 1, 0)
     writer.line(1, "return None")
     code = "\n".join([f"def kernel({', '.join(['sequence', 'fault', *params, *sizes])}):", *writer.lines])
     namespace = source.globals

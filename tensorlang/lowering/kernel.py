@@ -25,7 +25,7 @@ def make_kernel(state: ScheduleState, derived: Derived, scanned: Scanned, params
     """Return the loops of a derived schedule state as a kernel whose parameters are the named buffers, in order."""
     storage = Storage(derived.plans, derived.repeated)
     try:
-        loops = scan(scanned.tree, scanned.scop, _leaf(state, derived, scanned, storage), storage.owned_by)
+        loops = scan(scanned.tree, scanned.scop, leaf_builder(state, derived, scanned, storage), storage.owned_by)
     except isl.BudgetExceeded:
         raise too_complex(f"lower {name}", "the generation of loops") from None
     body = storage.owned_by(None, loops)
@@ -49,7 +49,8 @@ def _streamed(state: ScheduleState, derived: Derived) -> Iterator[str]:
             yield from (derived.plans[b.name].buffer.name for b in buffers(state.program[stage.name]))
 
 
-def _leaf(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Storage) -> LeafBuilder:
+def leaf_builder(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Storage) -> LeafBuilder:
+    """What makes the body of a statement, by its number, for values of the loops around it."""
     statements = derived.scop.statements
 
     def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:

@@ -30,7 +30,7 @@ from tensorlang.lowering.device.one_thread import warn_of_one_thread
 from tensorlang.lowering.device.split import Split, split
 from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
 from tensorlang.lowering.dump import Dump
-from tensorlang.lowering.kernel import make_kernel
+from tensorlang.lowering.kernel import leaf_builder, make_kernel
 from tensorlang.lowering.passes.first_products import first_products
 from tensorlang.lowering.passes.guard_tails import guard_tails
 from tensorlang.lowering.passes.hoist_tests import hoist_tests
@@ -42,8 +42,10 @@ from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tail
 from tensorlang.lowering.passes.vector_tails import vector_tails
 from tensorlang.lowering.passes.wide_copies import wide_copies
 from tensorlang.lowering.read_back.implemented import check_implemented, parts_of
+from tensorlang.lowering.read_back.stored import check_stored
 from tensorlang.lowering.read_back.stripped import stripped
 from tensorlang.lowering.size import check_arrays, check_size
+from tensorlang.lowering.storage import Storage
 from tensorlang.lowering.tensorize import with_tiles
 from tensorlang.lowering.watch import Pass, Watch
 from tensorlang.polyhedral import isl
@@ -115,21 +117,31 @@ def lower_state(state: ScheduleState, params: Sequence[str], name: str, target: 
     to threads as a GPU does.
     """
     check_placed(state)
-    if target.can.device or (target.can.blocks and has_threads(derive(state).tree)):
-        return _lower_for_threads(state, params, name, target, dump)
+    threads = target.can.device or (target.can.blocks and has_threads(derive(state).tree))
+    asked = target if threads else None  # what was built for one processor serves another
     if dump.folder is not None or "passes" in config.get("log"):  # every pass is to be seen
-        kernel = _lower_for_cpu(state, params, name, dump)
+        kernel = _lower(state, params, name, asked, dump)
     else:
-        limits = tuple(config.get(setting) for setting in ("check", "budget", "statements"))
-        kernel = _lowered_for_cpu(This(state), tuple(params), name, limits)
+        limits = tuple(config.get(setting) for setting in ("check", "budget", "statements", "scratch"))
+        kernel = _lowered(This(state), tuple(params), name, asked, limits)
+    if target.can.device:
+        warn_of_one_thread(state, derive(state))
     check_arrays(kernel)  # by the limits of those who ask now
     return kernel
 
 
 @lru_cache(maxsize=1)
-def _lowered_for_cpu(asked: This, params: tuple[str, ...], name: str, limits: tuple[object, ...]) -> Kernel:
-    """What was lowered to be shown serves a build, and what was built for one target another."""
-    return _lower_for_cpu(asked.state, params, name, Dump(name))
+def _lowered(
+    asked: This, params: tuple[str, ...], name: str, target: Target | None, limits: tuple[object, ...]
+) -> Kernel:
+    """What was lowered to be shown, or to try a record, serves a build."""
+    return _lower(asked.state, params, name, target, Dump(name))
+
+
+def _lower(state: ScheduleState, params: Sequence[str], name: str, target: Target | None, dump: Dump) -> Kernel:
+    if target is None:
+        return _lower_for_cpu(state, params, name, dump)
+    return _lower_for_threads(state, params, name, target, dump)
 
 
 def _lower_for_cpu(state: ScheduleState, params: Sequence[str], name: str, dump: Dump) -> Kernel:
@@ -142,8 +154,6 @@ def _lower_for_cpu(state: ScheduleState, params: Sequence[str], name: str, dump:
 def _lower_for_threads(state: ScheduleState, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:
     derived = derive(state)
     check_structure(state, derived)
-    if target.can.device:
-        warn_of_one_thread(state, derived)
     derived, _ = _in_regions(state, derived, target)
     kernel, parts = _scanned(state, derived, params, name, DEVICE_PASSES, dump)
     check_arrays(kernel)
@@ -164,7 +174,11 @@ def _scanned(
     verified = (_verifier(passes),) if config.get("check") else ()
     watch = Watch(dump, kernel_text, (_check_limits, *verified))
     watch.done("scan", start, kernel)
-    return watch.run(passes, kernel), parts
+    kernel = watch.run(passes, kernel)
+    if config.get("check"):
+        with isl.budget(config.get("budget")):
+            check_stored(kernel, derived.scop, leaf_builder(state, derived, scanned, Storage(derived.plans)))
+    return kernel, parts
 
 
 def to_device(kernel: Kernel, reducers: Mapping[str, Combiner] | None = None, *, python: bool = False) -> Kernel:

@@ -171,17 +171,24 @@ def build_best(s: Schedule, target: Target, build: Callable[[Schedule], T]) -> T
     raise RecordError(f"no tuned record of {_name(s)} for {machine}{reasons}{_ADVICE}")
 
 
-def best_if_any(s: Schedule, target: Target, asked: str) -> Schedule | None:
+def best_if_any(s: Schedule, target: Target, asked: str, attempt: Callable[[Schedule], None]) -> Schedule | None:
     """The schedule that a history in use or the default store has for a program, or None.
 
-    A record that is refused is skipped, with a warning that names it. `asked` is who wants to know.
+    A record that is refused, or that `attempt` cannot use, is skipped, with a warning that names it. `asked` is who
+    wants to know.
     """
+
+    def use(known: Known) -> Schedule:
+        made = _replayed(s, known)
+        attempt(made)
+        return made
+
     if _why_untunable(s.original):
         return None
     attempts = Attempts(asked, _name(s), argument_bytes(s.original))
     for records in (*in_use(), *_store()):
         try:
-            made = attempts.first(records.find(s, target), _origin, lambda known: _replayed(s, known))
+            made = attempts.first(records.find(s, target), _origin, use)
         except RecordError as error:
             if records in in_use():
                 raise  # the user named it

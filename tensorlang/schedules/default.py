@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from math import prod
 
 from tensorlang.ir.expr import Load, Var, walk
-from tensorlang.schedule import Schedule, create_schedule
-from tensorlang.schedule.history import best_if_any
+from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.points import schedule_elementwise
 from tensorlang.schedules.gpu.moves import schedule_elements
 from tensorlang.schedules.gpu.points import schedule_points
-from tensorlang.schedules.plain import schedule_of_plain
 from tensorlang.schedules.table import GPU_RULES, RULES
-from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import Program
 
 _FEW = 2
@@ -26,35 +23,8 @@ _UNKNOWN = 64
 """Stands for an extent that is not known."""
 
 
-def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = None, *, tuned: bool = True) -> Schedule:
-    """Return a schedule for a program made of the library's operators (and of te.compute of your own).
-
-    Every operator is scheduled by the rule of its family; elementwise stages that follow it (bias, activation,
-    residual) are computed in its tile, other elementwise stages are inlined into their readers, unless a sum would then
-    compute them again and again, and what is left gets parallel outer and vectorized inner loops. `target` gives vector
-    width, caches and cores: this machine's by default. For a GPU (`"cuda"`, `"opencl"`) loops are bound to blocks and
-    threads, by rules of their own (docs/design/022-gpu-operators.md); an operator that has none there is computed by a
-    thread for each element.
-
-    The rules give way to a tuned record of exactly this program, target and number of threads, if there is one where
-    records are in use (`autotune.apply_history_best`) or in the default store: the `origin` of the schedule names it.
-    It is proven legal again, and skipped with a warning if it is not. `tuned=False` takes the rules in any case.
-
-    Example:
-        A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
-        s = topi.schedule(te.compute((64, 64), lambda i, j: te.max(topi.matmul(A, B)[i, j], 0.0), name="relu"))
-    """
-    wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
-    machine = parse(target)
-    s = schedule_of_plain(wanted) if machine.can.device else create_schedule(wanted)
-    known = best_if_any(s, machine, "topi.schedule") if tuned else None
-    if known is not None:
-        return known
-    _apply_rules(s, machine)
-    return s
-
-
-def _apply_rules(s: Schedule, machine: Target) -> None:
+def apply_forms(s: Schedule, machine: Target) -> None:
+    """Shape the loops of a whole program."""
     program, on_gpu = s.program, machine.can.device
     tags = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp) and op.tag in RULES}
     taken: set[str] = set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tensorlang.names import listing, lookup
-from tensorlang.schedules.default import schedule
 from tensorlang.topi.activation import (
     cast,
     clip,
@@ -26,6 +25,7 @@ from tensorlang.topi.broadcast import add, broadcast_to, divide, maximum, minimu
 from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
 from tensorlang.topi.dense import dense, dense_packed, pack_weight
 from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_nhwc
+from tensorlang.topi.dispatch import schedule
 from tensorlang.topi.gather import embedding, gather, take
 from tensorlang.topi.matmul import batch_matmul, matmul
 from tensorlang.topi.narrow_conv2d import conv2d_narrow

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir import numpy_math
-from tensorlang.ir.expr import Expr
+from tensorlang.ir.expr import Expr, ExprLike
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
@@ -38,66 +39,79 @@ def _of_floats(x: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor
     return elementwise(x, function, name)
 
 
+@checked
 def relu(x: Tensor, name: str = "relu") -> Tensor:
     """Return `max(x, 0)`."""
     return elementwise(x, lambda v: te.maximum(v, 0), name)
 
 
-def leaky_relu(x: Tensor, alpha: float, name: str = "leaky_relu") -> Tensor:
+@checked
+def leaky_relu(x: Tensor, alpha: ExprLike, name: str = "leaky_relu") -> Tensor:
     """Return `x` where it is positive, `alpha * x` elsewhere; `x` of floats."""
     return _of_floats(x, lambda v: te.select(v > 0.0, v, v * alpha), name)
 
 
+@checked
 def gelu(x: Tensor, name: str = "gelu") -> Tensor:
     """Return `x * Phi(x)`, Phi being the distribution function of the normal distribution, by erf; `x` of floats."""
     return _of_floats(x, lambda v: v * 0.5 * (te.erf(v * _ROOT_OF_HALF) + 1.0), name)
 
 
+@checked
 def silu(x: Tensor, name: str = "silu") -> Tensor:
     """Return `x * sigmoid(x)`; `x` of floats."""
     return _of_floats(x, lambda v: v * te.sigmoid(v), name)
 
 
+@checked
 def sigmoid(x: Tensor, name: str = "sigmoid") -> Tensor:
     """Return `1 / (1 + exp(-x))`; `x` of floats."""
     return _of_floats(x, te.sigmoid, name)
 
 
+@checked
 def tanh(x: Tensor, name: str = "tanh") -> Tensor:
     """Return the hyperbolic tangent; `x` of floats."""
     return _of_floats(x, te.tanh, name)
 
 
+@checked
 def exp(x: Tensor, name: str = "exp") -> Tensor:
     """Return e to the power `x`; `x` of floats."""
     return _of_floats(x, te.exp, name)
 
 
+@checked
 def log(x: Tensor, name: str = "log") -> Tensor:
     """Return the natural logarithm; `x` of floats."""
     return _of_floats(x, te.log, name)
 
 
+@checked
 def erf(x: Tensor, name: str = "erf") -> Tensor:
     """Return the error function; `x` of floats."""
     return _of_floats(x, te.erf, name)
 
 
+@checked
 def sqrt(x: Tensor, name: str = "sqrt") -> Tensor:
     """Return the square root; `x` of floats."""
     return _of_floats(x, te.sqrt, name)
 
 
+@checked
 def rsqrt(x: Tensor, name: str = "rsqrt") -> Tensor:
     """Return `1 / sqrt(x)`; `x` of floats."""
     return _of_floats(x, te.rsqrt, name)
 
 
-def clip(x: Tensor, a_min: float, a_max: float, name: str = "clip") -> Tensor:
+@checked
+def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike, name: str = "clip") -> Tensor:
     """Return `x` limited to `a_min` below and `a_max` above."""
     return elementwise(x, lambda v: te.maximum(te.minimum(v, a_max), a_min), name)
 
 
+@checked
 def cast(x: Tensor, dtype: str, name: str = "cast") -> Tensor:
     """Return `x` in another dtype."""
     wanted = dtypes.canonical(dtype)

@@ -43,12 +43,14 @@ from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.te.program import unique
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.softmax import LOG2_E, greatest_number
 
 Array = npt.NDArray[Any]
 
 
+@checked
 def attention(
     query: Tensor,
     key: Tensor,

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import te
-from tensorlang.errors import DefinitionError, shown
+from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, same
-from tensorlang.location import caller
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
@@ -31,6 +31,7 @@ def broadcast_shape(operator: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...
     return tuple(shape)
 
 
+@checked
 def broadcast_to(data: Tensor, shape: Sequence[ExprLike], name: str = "broadcast_to") -> Tensor:
     """Return `data` repeated along the dimensions that it lacks, or has once; DefinitionError where it does not fit."""
     wanted = [as_expr(n) for n in shape]
@@ -42,41 +43,49 @@ def broadcast_to(data: Tensor, shape: Sequence[ExprLike], name: str = "broadcast
     return made
 
 
+@checked
 def add(lhs: Tensor, rhs: Tensor, name: str = "add") -> Tensor:
     """Return `lhs + rhs`."""
     return _together(te.add, lhs, rhs, name)
 
 
+@checked
 def subtract(lhs: Tensor, rhs: Tensor, name: str = "subtract") -> Tensor:
     """Return `lhs - rhs`."""
     return _together(te.subtract, lhs, rhs, name)
 
 
+@checked
 def multiply(lhs: Tensor, rhs: Tensor, name: str = "multiply") -> Tensor:
     """Return `lhs * rhs`."""
     return _together(te.multiply, lhs, rhs, name)
 
 
+@checked
 def divide(lhs: Tensor, rhs: Tensor, name: str = "divide") -> Tensor:
     """Return `lhs / rhs`; integers round towards zero."""
     return _together(te.div, lhs, rhs, name)
 
 
+@checked
 def maximum(lhs: Tensor, rhs: Tensor, name: str = "maximum") -> Tensor:
     """Return the larger of both; NaN if one is."""
     return _together(te.maximum, lhs, rhs, name)
 
 
+@checked
 def minimum(lhs: Tensor, rhs: Tensor, name: str = "minimum") -> Tensor:
     """Return the smaller of both; NaN if one is."""
     return _together(te.minimum, lhs, rhs, name)
 
 
+@checked
 def power(lhs: Tensor, rhs: Tensor, name: str = "power") -> Tensor:
     """Return `lhs` to the power `rhs`, of floats."""
     return _together(te.power, lhs, rhs, name)
 
 
+@checked
 def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "where") -> Tensor:
     """Return the element of `x` where `condition` is true (not zero), that of `y` elsewhere."""
     shape = broadcast_shape("where", [condition, x, y])
@@ -92,13 +101,6 @@ def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "where") -> Tenso
 
 
 def _together(function: Callable[[ExprLike, ExprLike], Expr], lhs: Tensor, rhs: Tensor, name: str) -> Tensor:
-    for given in (lhs, rhs):
-        if not isinstance(given, Tensor):
-            tensor = next((t for t in (lhs, rhs) if isinstance(t, Tensor)), None)
-            word = "x" if tensor is None else tensor.name
-            with_number = f"te.compute({word}.shape, lambda *i: te.{function.__name__}({word}(*i), ...))"
-            why = f"topi.{function.__name__} takes tensors, got {type(given).__name__} {shown(given)}"
-            raise DefinitionError(f"{why}; for a number write {with_number}", caller())
     shape = broadcast_shape(name, [lhs, rhs])
     made = te.compute(shape, lambda *i: function(_element(lhs, i), _element(rhs, i)), name=name)
     assert isinstance(made, Tensor)

@@ -18,6 +18,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.schedules.tags import CONV2D, NARROW_CHANNELS
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d_product import conv2d_product, declared
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
 from tensorlang.topi.operator import Operator
@@ -27,6 +28,7 @@ Array = npt.NDArray[Any]
 _FEW = 8
 
 
+@checked
 def conv2d(
     data: Tensor,
     weight: Tensor,
@@ -87,6 +89,7 @@ def conv2d(
     return result
 
 
+@checked
 def conv2d_nchw(
     data: Tensor,
     weight: Tensor,
@@ -99,6 +102,7 @@ def conv2d_nchw(
     return conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype=out_dtype)
 
 
+@checked
 def conv2d_nhwc(
     data: Tensor,
     weight: Tensor,
@@ -111,6 +115,7 @@ def conv2d_nhwc(
     return conv2d(data, weight, stride, padding, dilation, "NHWC", out_dtype=out_dtype)
 
 
+@checked
 def conv2d_NCHWc(
     data: Tensor,
     weight: Tensor,
@@ -135,6 +140,7 @@ def conv2d_NCHWc(
     return conv2d(data, weight, stride, padding, dilation, f"NCHW{inner}c", kernel, out_dtype)
 
 
+@checked
 def group_conv2d_nchw(
     data: Tensor,
     weight: Tensor,
@@ -148,6 +154,7 @@ def group_conv2d_nchw(
     return conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype=out_dtype, groups=groups)
 
 
+@checked
 def conv2d_pack(weight: Tensor, block: int = 32, kernel_layout: str = "OIHW", name: str = "packed") -> Tensor:
     """Return weights as schedules want them, [o / block, kh, kw, c, block] (OHWI32o), for `conv2d` to be told so.
 

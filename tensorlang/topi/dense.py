@@ -16,6 +16,7 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.matmul import matmul, matmul_reference
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.terms import term_axis
@@ -23,6 +24,7 @@ from tensorlang.topi.terms import term_axis
 Array = npt.NDArray[Any]
 
 
+@checked
 def dense(
     data: Tensor,
     weight: Tensor,
@@ -43,6 +45,7 @@ def dense(
     return _with_bias(product, bias, name)
 
 
+@checked
 def pack_weight(
     weight: Tensor, transposed: bool = True, target: str | Target | None = None, name: str = "packed"
 ) -> Tensor:
@@ -65,6 +68,7 @@ def pack_weight(
     return made
 
 
+@checked
 def dense_packed(
     data: Tensor,
     packed: Tensor,

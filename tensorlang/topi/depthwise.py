@@ -15,6 +15,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.schedules.tags import DEPTHWISE
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator
@@ -23,6 +24,7 @@ from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sliding, window_
 Array = npt.NDArray[Any]
 
 
+@checked
 def depthwise_conv2d_nchw(
     data: Tensor,
     weight: Tensor,
@@ -44,6 +46,7 @@ def depthwise_conv2d_nchw(
     return _depthwise(data, weight, "NCHW", "CMHW", stride, padding, dilation, out_dtype, name, zeros)
 
 
+@checked
 def depthwise_conv2d_nhwc(
     data: Tensor,
     weight: Tensor,

@@ -12,6 +12,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, same
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.transform import reshape
 
@@ -19,6 +20,7 @@ Array = npt.NDArray[Any]
 _MODES = ("clip", "wrap", "fast")
 
 
+@checked
 def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip", name: str = "take") -> Tensor:
     """Return the slices of `a` that `indices` name along an axis (None: of the flattened tensor).
 
@@ -40,11 +42,13 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
     return made
 
 
+@checked
 def embedding(table: Tensor, indices: Tensor, name: str = "embedding") -> Tensor:
     """Return the row of `table` for each index; one that is out of range is brought to the nearest row."""
     return take(table, indices, axis=0, name=name)
 
 
+@checked
 def gather(data: Tensor, axis: int, indices: Tensor, mode: str = "clip", name: str = "gather") -> Tensor:
     """Return `data` with its index along an axis replaced by `indices`, a tensor of the same rank, at each element.
 

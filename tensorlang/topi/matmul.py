@@ -12,6 +12,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, cast, same
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import PRECISION, Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator, Option
 from tensorlang.topi.quantized import is_narrow, narrow_matmul
 from tensorlang.topi.terms import term_axis
@@ -21,6 +22,7 @@ FULL = "full"
 """The precision of an operator by name that rounds no factor."""
 
 
+@checked
 def matmul(
     a: Tensor,
     b: Tensor,
@@ -58,6 +60,7 @@ def matmul(
     return made
 
 
+@checked
 def batch_matmul(
     a: Tensor,
     b: Tensor,

@@ -20,6 +20,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import Layout, layout
 from tensorlang.topi.narrow_filters import Runs, narrow_conv2d_offsets, number_of, pack_narrow_conv2d, runs_of
@@ -90,6 +91,7 @@ class _Problem:
         return pixels and unpadded and self.operand == self.data.dtype and _runs(self).run % self.group == 0
 
 
+@checked
 def conv2d_narrow(
     data: Tensor,
     packed: Tensor,

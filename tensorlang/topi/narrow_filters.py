@@ -19,6 +19,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.quantized import SUMS, operand_dtype, panel_of, sign_shift, terms_of_word
@@ -42,6 +43,7 @@ def runs_of(wide: int, dilation: int, depth: int, group: int) -> Runs:
     return Runs(columns, run, -(-run // group))
 
 
+@checked
 def pack_narrow_conv2d(
     weight: Tensor,
     dilation: Pair = 1,
@@ -78,6 +80,7 @@ def pack_narrow_conv2d(
     return made
 
 
+@checked
 def narrow_conv2d_offsets(
     packed: Tensor, data: str = "int8", zero_point: int = 0, target: str | Target | None = None, name: str = "offsets"
 ) -> Tensor:

@@ -12,21 +12,23 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, as_expr, same
+from tensorlang.ir.expr import Expr, ExprLike, as_expr, same
 from tensorlang.schedules.tags import PART, ROW_AXES
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized, normalized_all
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 
 
+@checked
 def layer_norm(
     data: Tensor,
     gamma: Tensor | None = None,
     beta: Tensor | None = None,
     axis: int | Sequence[int] = -1,
-    epsilon: float = 1e-5,
+    epsilon: ExprLike = 1e-5,
     name: str = "layer_norm",
 ) -> Tensor:
     """Return `(data - mean) / sqrt(variance + epsilon) * gamma + beta`, mean and variance taken over some axes.
@@ -54,11 +56,12 @@ def layer_norm(
     return _whole(data, element, name, tag, axes)
 
 
+@checked
 def rms_norm(
     data: Tensor,
     weight: Tensor | None = None,
     axis: int | Sequence[int] = -1,
-    epsilon: float = 1e-5,
+    epsilon: ExprLike = 1e-5,
     name: str = "rms_norm",
 ) -> Tensor:
     """Return `data / sqrt(mean(data**2) + epsilon) * weight`, the mean taken over some axes.
@@ -84,6 +87,7 @@ def rms_norm(
     return _whole(data, element, name, tag, axes)
 
 
+@checked
 def batch_norm(
     data: Tensor,
     gamma: Tensor,
@@ -91,7 +95,7 @@ def batch_norm(
     moving_mean: Tensor,
     moving_var: Tensor,
     axis: int = 1,
-    epsilon: float = 1e-5,
+    epsilon: ExprLike = 1e-5,
     center: bool = True,
     scale: bool = True,
     name: str = "batch_norm",

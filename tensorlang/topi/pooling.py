@@ -14,6 +14,7 @@ from tensorlang.schedules.tags import POOL
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi import layouts, reduction
+from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import Blocked, Layout, Place
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, sliding, windows
@@ -21,6 +22,7 @@ from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, sl
 Array = npt.NDArray[Any]
 
 
+@checked
 def pool2d(
     data: Tensor,
     kernel: Pair,
@@ -75,6 +77,7 @@ def pool2d(
     return result
 
 
+@checked
 def max_pool2d(
     data: Tensor,
     kernel: Pair,
@@ -88,6 +91,7 @@ def max_pool2d(
     return pool2d(data, kernel, stride, dilation, padding, "max", ceil_mode, layout, name="max_pool2d")
 
 
+@checked
 def avg_pool2d(
     data: Tensor,
     kernel: Pair,
@@ -104,6 +108,7 @@ def avg_pool2d(
     )
 
 
+@checked
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
     """Return the maximum or the mean of each channel over all pixels, with height and width of 1."""
     images = _images(data, layout)

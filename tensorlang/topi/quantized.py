@@ -24,6 +24,7 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.requantize import requantize, requantize_reference
 from tensorlang.topi.terms import term_axis
@@ -45,6 +46,7 @@ def is_narrow(m: Expr, n: Expr, k: Expr, data: str, weight: str, sums: str) -> b
     return known and SUMS.get((data, weight)) == sums and operand_dtype(data, weight, parse()) is not None
 
 
+@checked
 def pack_narrow(
     weight: Tensor, transposed: bool = True, target: str | Target | None = None, name: str = "packed"
 ) -> Tensor:
@@ -71,6 +73,7 @@ def pack_narrow(
     return made
 
 
+@checked
 def narrow_offsets(
     packed: Tensor, data: str = "int8", zero_point: int = 0, target: str | Target | None = None, name: str = "offsets"
 ) -> Tensor:
@@ -95,6 +98,7 @@ def narrow_offsets(
     return made
 
 
+@checked
 def dense_narrow(
     data: Tensor,
     packed: Tensor,

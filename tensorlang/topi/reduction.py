@@ -17,32 +17,38 @@ from tensorlang.schedules.tags import REDUCTION
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized_all
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 Axes = int | Sequence[int] | None
 
 
+@checked
 def sum(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:  # noqa: A001
     """Return the sums along some axes (None: all), in the dtype of `data`; half precision is added up in float32."""
     return _narrow(_reduced(data, axis, keepdims, te.sum, name, wide=True), data)
 
 
+@checked
 def prod(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "prod") -> Tensor:
     """Return the products along some axes (None: all); those of half precision are made in float32."""
     return _narrow(_reduced(data, axis, keepdims, te.prod, name, wide=True), data)
 
 
+@checked
 def max(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:  # noqa: A001
     """Return the largest elements along some axes (None: all); NaN where one is."""
     return _reduced(data, axis, keepdims, te.max, name)
 
 
+@checked
 def min(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min") -> Tensor:  # noqa: A001
     """Return the smallest elements along some axes (None: all); NaN where one is."""
     return _reduced(data, axis, keepdims, te.min, name)
 
 
+@checked
 def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
     """Return the means along some axes (None: all) of floats; half precision is added up in float32."""
     if not dtypes.info(data.dtype).is_float:
@@ -55,6 +61,7 @@ def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "m
     return made
 
 
+@checked
 def argmax(data: Tensor, axis: int | None = None, keepdims: bool = False, name: str = "argmax") -> Tensor:
     """Return where the largest elements are along an axis (None: in the flattened tensor), as int32.
 
@@ -63,6 +70,7 @@ def argmax(data: Tensor, axis: int | None = None, keepdims: bool = False, name: 
     return _place(data, axis, keepdims, name, largest=True)
 
 
+@checked
 def argmin(data: Tensor, axis: int | None = None, keepdims: bool = False, name: str = "argmin") -> Tensor:
     """Return where the smallest elements are along an axis (None: in the flattened tensor), as int32.
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, te
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Expr, as_expr, cast, same
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.checked import checked
 
 _BITS = 31
 """Of a multiplier, which lies between 2^30 and 2^31."""
@@ -19,6 +20,7 @@ _FURTHEST = 62
 """Sums of 31 bits times multipliers of 31 bits leave room in 64 bits to round at this one."""
 
 
+@checked
 def requantize(
     data: Tensor,
     scale: Tensor | float,
@@ -73,7 +75,10 @@ def fixed_point(scale: npt.ArrayLike) -> tuple[npt.NDArray[np.int32], npt.NDArra
 
     DefinitionError for scales that are not positive, or not between 2^-31 and 2^30.
     """
-    exact = np.asarray(scale, np.float64)
+    try:
+        exact = np.asarray(scale, np.float64)
+    except (TypeError, ValueError):
+        raise DefinitionError(f"fixed_point takes numbers, got {type(scale).__name__} {shown(scale)}") from None
     if not ((exact >= 2.0 ** (_BITS - _FURTHEST)) & (exact < 2.0 ** (_BITS - 1))).all():
         raise DefinitionError(f"fixed_point takes scales from 2^-31 to 2^30, got {scale!r}")
     mantissa, exponent = np.frexp(exact)

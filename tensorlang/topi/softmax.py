@@ -13,6 +13,7 @@ from tensorlang.ir.expr import Expr
 from tensorlang.schedules.tags import PART, ROW_AXES
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import at, normalized, without
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
@@ -26,6 +27,7 @@ greatest_number = te.comm_reducer(
 """The maximum of what is not NaN: one instruction. A NaN reaches every element of its row by the sum."""
 
 
+@checked
 def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
     """Return `exp(x) / sum(exp(x))` along an axis, computed without overflow, in the dtype of `x` (a float).
 
@@ -54,6 +56,7 @@ def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
     return made
 
 
+@checked
 def log_softmax(x: Tensor, axis: int = -1, name: str = "log_softmax") -> Tensor:
     """Return `x - log(sum(exp(x)))` along an axis, computed without overflow, in the dtype of `x` (a float).
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from tensorlang.errors import DefinitionError
+from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 
 _NAMES = (
@@ -35,6 +36,7 @@ FAMILIES = tuple(import_module(f"tensorlang.topi.{name}") for name in _NAMES)
 OPERATORS: Mapping[str, Operator] = {op.name: op for family in FAMILIES for op in family.OPERATORS}
 
 
+@checked
 def operator(name: str) -> Operator:
     """Return the operator of that name, or raise DefinitionError with the nearest one."""
     if name in OPERATORS:

@@ -18,12 +18,14 @@ from tensorlang.schedules.tags import CUTS, FROM, PIECES, TRANSPOSE
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized, normalized_all
+from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 
 
+@checked
 def transpose(a: Tensor, axes: Sequence[int] | None = None, name: str = "transpose") -> Tensor:
     """Return `a` with its dimensions in the order of `axes` (None: reversed); DefinitionError for no such order."""
     order = list(range(a.ndim))[::-1] if axes is None else [normalized("transpose", a, axis) for axis in axes]
@@ -40,6 +42,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None, name: str = "transpo
     return made
 
 
+@checked
 def reshape(a: Tensor, newshape: Sequence[ExprLike], name: str = "reshape") -> Tensor:
     """Return the elements of `a`, in the order of memory, in another shape; one extent may be -1: what is left.
 
@@ -67,6 +70,7 @@ def reshape(a: Tensor, newshape: Sequence[ExprLike], name: str = "reshape") -> T
     return made
 
 
+@checked
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1, name: str = "expand_dims") -> Tensor:
     """Return `a` with dimensions of extent 1 in front of `axis` (of the result, when negative)."""
     total = a.ndim + num_newaxis
@@ -79,6 +83,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1, name: str = "expand_
     return made
 
 
+@checked
 def squeeze(a: Tensor, axis: int | Sequence[int] | None = None, name: str = "squeeze") -> Tensor:
     """Return `a` without dimensions of extent 1: those of `axis`, or all; DefinitionError when one is longer."""
     ones = [d for d, n in enumerate(a.shape) if isinstance(n, Const) and n.value == 1]
@@ -95,6 +100,7 @@ def squeeze(a: Tensor, axis: int | Sequence[int] | None = None, name: str = "squ
     return made
 
 
+@checked
 def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "concatenate") -> Tensor:
     """Return tensors side by side along an axis; DefinitionError where dtypes or other extents differ."""
     if not tensors:
@@ -125,6 +131,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "concatena
     return made
 
 
+@checked
 def pad(
     data: Tensor,
     pad_before: Sequence[int],
@@ -156,6 +163,7 @@ def pad(
     return made
 
 
+@checked
 def split(a: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0, name: str = "split") -> list[Tensor]:
     """Return the parts of `a` along an axis: so many equal ones, or cut at some indices.
 
@@ -183,6 +191,7 @@ def split(a: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0, na
     return [part(low, high, number) for number, (low, high) in enumerate(pairwise(bounds))]
 
 
+@checked
 def layout_transform(array: Tensor, src_layout: str, dst_layout: str, name: str = "layout_transform") -> Tensor:
     """Return a tensor of layout `src_layout` in another one, as from `NCHW` to `NCHW16c`; blocks are to fit exactly.
 

@@ -13,19 +13,23 @@ import numpy as np
 import pytest
 
 import tensorlang
+from tensorlang import topi
 from tensorlang.autotune import (
     LogWriter,
     RecordSkipped,
     Task,
     TuningRecord,
     apply_best,
+    apply_history_best,
     bench_best,
     create_task,
     read_log,
     tune,
 )
 from tensorlang.errors import RecordError
-from tensorlang.schedule import Trace
+from tensorlang.ir.stmt import Kernel
+from tensorlang.lowering import pipeline
+from tensorlang.schedule import Trace, create_schedule
 
 SIZES = (24, 40, 16)
 
@@ -128,3 +132,33 @@ def test_the_next_best_is_applied_and_timed_where_the_best_is_refused(log: Path,
         assert apply_best(path, task).trace.key == best.trace_key
     with pytest.warns(RecordSkipped, match="bench_best skips"):
         assert bench_best(path, task).record.trace_key == best.trace_key
+
+
+def test_a_record_that_cannot_be_lowered_gives_way_to_the_next_best(
+    log: Path, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSORLANG_SCRATCH", "64")
+    best, wide = _best(log), create_schedule([t.op for t in task.outputs])
+    wide.cache_write("C", "local")
+    path = _log_with(tmp_path, best, trace=[], seconds=(1.0,))
+    _log_with(tmp_path, best, trace=wide.trace.to_json(), seconds=(1e-12,))
+    with pytest.warns(RecordSkipped, match="apply_best skips .* is refused: TooComplex"):
+        assert not apply_best(path, task).trace.steps
+    with apply_history_best(path), pytest.warns(RecordSkipped, match=r"topi\.schedule skips .* is refused: TooComplex"):
+        assert not topi.schedule(task.outputs, target=task.target).trace.steps
+
+
+def test_what_was_applied_is_not_lowered_again(log: Path, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: list[object] = []
+    whole = pipeline._lower
+
+    def counted(*args: Any) -> Kernel:
+        lowered.append(args)
+        return whole(*args)
+
+    monkeypatch.setattr(pipeline, "_lower", counted)
+    tensorlang.build(apply_best(log, task), list(task.tensors), task.target)
+    assert len(lowered) == 1
+    with apply_history_best(log):
+        tensorlang.build(topi.schedule(task.outputs, target=task.target), list(task.tensors), task.target)
+    assert len(lowered) == 2

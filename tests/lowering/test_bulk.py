@@ -12,6 +12,7 @@ import pytest
 from tensorlang import lower
 from tensorlang.errors import InternalError
 from tensorlang.ir import threads
+from tensorlang.ir.expr import as_expr
 from tensorlang.ir.stmt import (
     AsyncCommit,
     AsyncCopy,
@@ -20,11 +21,14 @@ from tensorlang.ir.stmt import (
     BoxCopy,
     Kernel,
     Launch,
+    LoopKind,
     Seq,
     Stmt,
     map_children,
     walk,
 )
+from tensorlang.lowering.bulk import _without_loops
+from tensorlang.polyhedral.nest import Leaf, Loop, Sequence, Tree
 from tensorlang.te.reference import evaluate
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tests.lowering.bulk_programs import beside, blurred, given, m, n, product, rows, twice
@@ -168,3 +172,18 @@ def test_mistakes_are_found(change: Callable[[Stmt], Stmt | None], message: str,
     kernel = lower(*case, target=HOPPER).kernel
     with pytest.raises(InternalError, match=message):
         threads.run(changed(kernel, change), given(case), late=late)
+
+
+def test_loops_of_other_stages_stay_around_what_is_copied_in_bulk() -> None:
+    """Loops of the stage itself go; one that the statement keeps stays, even with nothing else in it."""
+
+    def loop(name: str, body: Tree) -> Loop:
+        return Loop(name, name, "A.shared", as_expr(0), as_expr(4), LoopKind.SERIAL, "", (), body)
+
+    nest = loop("k", loop("i", loop("j", Leaf(0))))
+    assert _without_loops(nest, {0: {"k"}}) == loop("k", Leaf(0))
+    assert _without_loops(nest, {0: {"k", "i"}}) == loop("k", loop("i", Leaf(0)))
+    assert _without_loops(nest, {0: set()}) == Leaf(0)
+    assert _without_loops(nest, {1: set()}) == nest
+    both = loop("k", Sequence((loop("i", Leaf(0)), Leaf(1))))
+    assert _without_loops(both, {0: set()}) == loop("k", Sequence((Leaf(0), Leaf(1))))

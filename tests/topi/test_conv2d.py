@@ -299,7 +299,7 @@ def test_the_row_of_the_table_has_options(options: str) -> None:
         ("groups=3", "groups of equally many channels, got groups=3 for C = 4"),
         ("groups=two", "got groups=two"),
         ("stride=0", "at least 1"),
-        ("stride=two", "stride is a whole number"),
+        ("stride=two", "a whole number or a sequence of whole numbers for strides?, got str .two.; call"),
         ("padding=most", "VALID, SAME or numbers"),
     ],
 )

@@ -125,7 +125,13 @@ def _check_fragment(declared: TileBuffer, fragment: Fragment, plan: BufferPlan, 
     """
     own = plan.buffer.shape[leading(plan) :]
     sides, shape = (fragment.rows, fragment.columns), [constant(extent) for extent in own[-2:]]
-    if len(own) < 2 or view.dims != (len(own) - 2, len(own) - 1) or view.steps != (1, 1):
+    if any(step != 1 for step in view.steps):
+        raise Mismatch(
+            f"the tile takes only one of {max(view.steps)} elements along a dimension of {plan.buffer}, and "
+            f"{declared.name} is of neighbours, as registers of a warp hold them",
+            "split the axis so that the loops of the tile are the inner ones",
+        )
+    if len(own) < 2 or view.dims != (len(own) - 2, len(own) - 1):
         dims = ", ".join(map(str, view.dims))
         raise Mismatch(
             f"the tile goes along dimensions ({dims}) of {plan.buffer}, and registers of a warp hold arrays along "

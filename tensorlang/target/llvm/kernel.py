@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorlang.ir.empty_rounds import skipping_empty_rounds
 from tensorlang.ir.expr import Load, walk
 from tensorlang.ir.stmt import AtomicUpdate, CallMachine, CallPython, Kernel, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
@@ -45,7 +46,7 @@ def emit_kernel(kernel: Kernel, target: Target) -> Emitted:
         module.add_source(text)
     streamed = frozenset(kernel.streamed)
     emitter = Emitter(kernel.sizes, streamed - _read(kernel) if streamed else streamed)
-    emitter.emit(fn, scope, kernel.body)
+    emitter.emit(fn, scope, skipping_empty_rounds(kernel.body, frozenset(v.name for v in kernel.sizes)))
     close_frame(fn, piece)
     fn.finish()
     return Emitted(module, symbol, tuple(emitter.calls))

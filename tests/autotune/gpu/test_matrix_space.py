@@ -78,6 +78,17 @@ def test_candidates_are_legal_within_the_limits_and_right(case: str) -> None:
     check_schedule(made, arguments_of(task.tensors), targets=("interpreter",))
 
 
+def test_a_block_has_no_more_warps_than_the_target_has_threads_for() -> None:
+    """All other limits let this program have 16 warps."""
+    for most, warps in ((1024, 16), (64, 2)):
+        task = create_task(
+            f"{FOLDER / 'narrow.py'}:product", (256, 256, 64), f"cuda -arch=sm_80 -max_num_threads={most}"
+        )
+        (sketch,) = (sketch for sketch in sketches_of(task) if sketch.name == WARPS)
+        found = {d["warps_down"] * d["warps_across"] for d in drawn(sketch, 60, 0)}
+        assert max(found) == warps and min(found) > 1
+
+
 def test_float8_needs_an_architecture_that_has_its_instructions() -> None:
     names = {}
     for arch in ("sm_80", "sm_89"):

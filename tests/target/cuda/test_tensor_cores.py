@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import dtypes
+from tensorlang import dtypes, te
 from tensorlang.errors import BadArgument, InternalError, TargetError
 from tensorlang.ir import threads
 from tensorlang.ir.stmt import Allocate, Barrier, CallMachine, Kernel, Seq, walk
@@ -247,3 +247,18 @@ def test_other_targets_do_not_have_the_instruction() -> None:
 def test_lanes_are_numbered_as_the_fragment_says() -> None:
     with pytest.raises(TargetError, match=r"a thread uses C\.warp\[.*\], which lane .* of its warp holds, not itself"):
         kernel(replace(SMALL, lanes="wrong"))
+
+
+def test_tiles_of_every_second_row_are_no_fragments() -> None:
+    """Rows 0, 2, 4 lie in lanes and registers of several fragments: the instruction would load rows 0, 1, 2."""
+    A = te.placeholder((64, 32), "bfloat16", name="A")
+    C = te.compute((64, 32), lambda i, j: A[i, j], name="C")
+    s = te.create_schedule(C.op)
+    stage = s[s.cache_read(s.cache_read(A, "shared", [C]), "warp", [C])]
+    i, j = stage.op.axis
+    i, second = stage.split(i, 2)
+    io, ii = stage.split(i, 16)
+    jo, jj = stage.split(j, 16)
+    stage.reorder(io, second, jo, ii, jj)
+    with pytest.raises(BadArgument, match=r"takes only one of 2 elements .* A\.shared\.warp: .* of neighbours"):
+        stage.tensorize(ii, te.intrin("cuda.ldmatrix.a.bf16"))
