@@ -43,11 +43,17 @@ def check_stored(kernel: Kernel, scop: Scop, leaf: LeafBuilder) -> None:
         at = dict(zip(loops, values, strict=True))
         array, element = written(run.statement)[run.part]
         wanted = tuple(simple(substitute(i, at)) for i in element)
+        run = replace(run, conditions=(*run.conditions, *_domain(scop, run, at)))
         for have, want in zip(index, wanted, strict=True):
             if _differ(have, want, run, scop):
                 texts = (f"{array}[{', '.join(map(to_text, i))}]" for i in (index, wanted))
                 name = f"{scop.statements[run.statement].name}[{', '.join(map(to_text, values))}]"
                 raise InternalError("the generated code of {} stores {}, and it is to store {}".format(name, *texts))
+
+
+def _domain(scop: Scop, run: Run, at: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    """That an instance is one of the statement's: guards, which runs do not have, leave out all else."""
+    return tuple(substitute(condition, at) for condition in scop.statements[run.statement].domain)
 
 
 def _written(stmt: Stmt) -> Mapping[int, Element]:
