@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tensorlang.ir.expr import Expr
 from tensorlang.schedule import Decision, Schedule
 from tensorlang.schedules.accesses import Array
 from tensorlang.target.spec import Target
@@ -29,19 +30,34 @@ class Constraint:
     prefix: str = ""
 
 
+def as_index(size: int) -> Expr | int:
+    """A size in an index expression, so that layouts follow what is decided later."""
+    return size.as_expr() if isinstance(size, Decision) else size
+
+
 @dataclass(slots=True)
 class Room:
-    """The part of a draft around one `stage` that a rule shapes. Its decisions bear the `prefix`."""
+    """The part of a schedule around one `stage` that a form shapes. Its decisions bear the `prefix`.
+
+    In a `closed` one the usual sizes are taken, and nothing is left open.
+    """
 
     s: Schedule
     target: Target
     stage: str
     prefix: str = ""
     constraints: list[Constraint] = field(default_factory=list)
+    closed: bool = False
 
-    def choose(self, name: str, candidates: Iterable[int]) -> Decision:
-        """Leave a number open."""
-        return self.s.sample_choice(self.full(name), candidates=tuple(candidates))
+    def choose(self, name: str, candidates: Iterable[int], usual: int | None = None) -> int:
+        """A number that is left open: the `usual` one of the candidates, or the one next to it, where it is closed."""
+        values = tuple(candidates)
+        taken = values[0] if usual is None else min(values, key=lambda n: (abs(n - usual), n))
+        return taken if self.closed else self.leave_open(name, values, taken)
+
+    def leave_open(self, name: str, candidates: Iterable[int], usual: int | None = None) -> Decision:
+        """A number that is decided later."""
+        return self.s.sample_choice(self.full(name), candidates=tuple(candidates), decision=usual)
 
     def full(self, name: str) -> str:
         """The name of one of this room's decisions in the trace."""

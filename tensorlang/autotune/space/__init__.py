@@ -16,27 +16,12 @@ from tensorlang.autotune.space.opened import device_limits, opened
 from tensorlang.autotune.space.seeds import seed_sketches
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
-from tensorlang.schedules.cpu.dots import dot_forms, sums_lie_apart
-from tensorlang.schedules.cpu.elements import elementwise_forms
-from tensorlang.schedules.cpu.ordered import ordered_forms
-from tensorlang.schedules.cpu.reductions import lane_forms
-from tensorlang.schedules.cpu.reuse import reuse_forms
-from tensorlang.schedules.cpu.rows import row_forms
-from tensorlang.schedules.gpu.block_rows import block_row_forms
-from tensorlang.schedules.gpu.elements import element_forms
-from tensorlang.schedules.gpu.ordered import bound_forms
-from tensorlang.schedules.gpu.sums import sum_forms
-from tensorlang.schedules.gpu.tensor_core_tiles import tensor_core_forms
-from tensorlang.schedules.gpu.tiles import tile_forms
-from tensorlang.schedules.recognise import Group, groups_of, ordered_stages, stages_of
+from tensorlang.schedules.forms import forms_of, ordered_forms_of
+from tensorlang.schedules.recognise import groups_of, ordered_stages, stages_of
 from tensorlang.schedules.room import Constraint, Form, Room, prefix_of
 
 __all__ = ["sketch_of", "sketches_of"]
 
-RULES = (row_forms, reuse_forms, lane_forms, elementwise_forms)
-"""In the order in which they are asked; the first that has forms for a group decides."""
-GPU_RULES = (block_row_forms, tensor_core_forms, tile_forms, sum_forms, element_forms)
-"""Of these all that have forms for a group give them, the first ones first."""
 MOST_OTHERS = 24  # of programs of several units: each is a schedule of the whole program, which takes its time to prove
 
 
@@ -80,24 +65,11 @@ def _require_iterations(task: Task) -> None:
 
 
 def _units(task: Task) -> tuple[_Unit, ...]:
-    ordered = bound_forms if task.target.can.device else ordered_forms
-    units = [_Unit(op.name, tuple(ordered(op))) for op in ordered_stages(task.program)]
+    units = [_Unit(op.name, ordered_forms_of(task.target, op)) for op in ordered_stages(task.program)]
     for group in groups_of(task.program):
-        units.append(_Unit(group.main.name, _forms(task, group)))
+        units.append(_Unit(group.main.name, forms_of(task.target, group)))
     order = {op.name: n for n, op in enumerate(task.program.ops)}
     return tuple(sorted(units, key=lambda unit: order[unit.name]))
-
-
-def _forms(task: Task, group: Group) -> tuple[Form, ...]:
-    """The forms of the first rule that knows a group; of reductions along memory, tiles of dot products besides.
-
-    Those come first where lanes along all axes of the reduction would be gathered. On a GPU all forms of all rules.
-    """
-    if task.target.can.device:
-        return tuple(form for rule in GPU_RULES for form in rule(task.target, group))
-    found = next((found for rule in RULES if (found := rule(task.target, group))), [])
-    dots = dot_forms(task.target, group)
-    return (*dots, *found) if sums_lie_apart(group.main) else (*found, *dots)
 
 
 def _combinations(units: Sequence[_Unit]) -> Iterator[tuple[Form, ...]]:

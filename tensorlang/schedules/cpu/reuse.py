@@ -17,7 +17,6 @@ from math import ceil, prod
 import numpy as np
 
 from tensorlang.ir.expr import Expr
-from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.candidates import (
     ROWS,
@@ -32,7 +31,7 @@ from tensorlang.schedules.cpu.producers import place_producers, schedule_alone
 from tensorlang.schedules.cpu.rows import partial_results
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.roles import THIN, Roles, all_roles
-from tensorlang.schedules.room import MOST_UNROLLED, Columns, Form, Mask, Room
+from tensorlang.schedules.room import MOST_UNROLLED, Columns, Form, Mask, Room, as_index
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis
 
@@ -109,13 +108,13 @@ class _Tile:
     summed at a time, where that is not all.
     """
 
-    rows: Decision
-    deep: Decision | None
-    width: Decision
-    block: Decision
-    unroll: Decision
-    beside: Decision | None
-    depth: Decision | None
+    rows: int
+    deep: int | None
+    width: int
+    block: int
+    unroll: int
+    beside: int | None
+    depth: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +201,9 @@ def _decide(room: Room, roles: Roles, shape: Shape) -> _Tile:
     return _Tile(rows, deep, width, block, unroll, beside, depth)
 
 
-def _pack(packed: Stage, roles: Roles, width: Decision) -> Axis:
+def _pack(packed: Stage, roles: Roles, width: int) -> Axis:
     """Lay the operand out as panels of the tile's width, contiguous as the reduction reads it; returns the panels."""
-    size = width.as_expr()  # in an index expression, so that the layout follows the decision
+    size = as_index(width)  # in an index expression, so that the layout follows the decision
     axes = [terms[0][0] if terms else "" for terms in roles.operand.dims]
     along = axes.index(roles.vector)
     ranks = {axis: n for n, axis in enumerate(("", *roles.batch, *roles.steps))}
@@ -228,9 +227,9 @@ def _pack(packed: Stage, roles: Roles, width: Decision) -> Axis:
     return made[len(outer)]
 
 
-def _vectors_last(acc: Stage, roles: Roles, width: Decision) -> dict[str, str]:
+def _vectors_last(acc: Stage, roles: Roles, width: int) -> dict[str, str]:
     """Store the results of a tile with vectors innermost; returns the loops of each axis, that of vectors last."""
-    size = width.as_expr()
+    size = as_index(width)
     spatial = [str(axis) for axis in acc.op.axis]
     at = spatial.index(roles.vector)
 

@@ -73,11 +73,11 @@ def choose_sides(room: Room, axes: Sequence[tuple[str, int]], inner: Sequence[in
     """Leave open how the axes of a tile are cut; the first of them, the one along memory, is x."""
     found = []
     for tag, (axis, extent) in zip(TAGS, axes, strict=False):
-        virtual = room.choose(f"virtual_{tag}", up_to(VIRTUAL, extent))
+        virtual = room.leave_open(f"virtual_{tag}", up_to(VIRTUAL, extent))
         most = min(limits_of(room).block[TAGS.index(tag)], MOST_THREADS_ALONG)
-        threads = room.choose(f"threads_{tag}", sizes(extent, most))
+        threads = room.leave_open(f"threads_{tag}", sizes(extent, most))
         own = {*up_to(inner, extent), *(n for n in (3, 5, 7) if extent % n == 0 and extent % 2)}
-        found.append(Side(axis, tag, extent, virtual, threads, room.choose(f"inner_{tag}", sorted(own))))
+        found.append(Side(axis, tag, extent, virtual, threads, room.leave_open(f"inner_{tag}", sorted(own))))
     return tuple(found)
 
 

@@ -43,7 +43,7 @@ def _schedule(room: Room, group: Group, inline: bool) -> None:
     names = list(group.output.spatial)
     length = prod(group.output.extents[axis] for axis in names[leading:])
     limits = limits_of(room)
-    threads = room.choose("threads", [n for n in powers(limits.max_threads) if n >= min(limits.warp, length)])
+    threads = room.leave_open("threads", [n for n in powers(limits.max_threads) if n >= min(limits.warp, length)])
     out = s[group.output.name]
     row = fused(out, names[:leading])
     serial, thread = out.split(fused(out, names[leading:]), threads)

@@ -61,9 +61,9 @@ def _schedule_along(room: Room, group: Group) -> None:
     total, last = prod(stage.extents.values()), stage.extents[stage.spatial[-1]]
     axes = list(loops.op.axis)
     flat = loops.fuse(*axes) if len(axes) > 1 else axes[0]
-    threads = room.choose("threads", [n for n in sizes(1 << 10, limits_of(room).block[0]) if n >= min(32, total)])
-    vector = room.choose("vector", [n for n in up_to(VECTORS, last) if last % n == 0])
-    each = room.choose("each", up_to(EACH, total))
+    threads = room.leave_open("threads", [n for n in sizes(1 << 10, limits_of(room).block[0]) if n >= min(32, total)])
+    vector = room.leave_open("vector", [n for n in up_to(VECTORS, last) if last % n == 0])
+    each = room.leave_open("each", up_to(EACH, total))
     rest, lanes = loops.split(flat, vector)
     rest, thread = loops.split(rest, threads)
     block, own = loops.split(rest, each)
@@ -98,7 +98,7 @@ def _schedule_turned(room: Room, group: Group, near: str) -> None:
     out, last = s[stage.name], stage.spatial[-1]
     read = next(a for a in stage.reads if a.stride_one(near) and last in a.axes)
     copy = s[s.cache_read(read.buffer, "shared", [stage.name])]
-    rows = room.choose("rows", _ROWS)
+    rows = room.leave_open("rows", _ROWS)
     down, i = out.split(near, _TILE)
     across, j = out.split(last, _TILE)
     own, thread = out.split(i, rows)

@@ -21,7 +21,7 @@ def _bound(room: Room, op: HybridOp) -> None:
     if not leaves:
         return
     most = limits_of(room).block[0]
-    threads = room.choose("threads", [n for n in sizes(1 << 10, most) if n >= limits_of(room).warp])
+    threads = room.leave_open("threads", [n for n in sizes(1 << 10, most) if n >= limits_of(room).warp])
     block, thread = loops.split(leaves[0], threads)
     loops.bind(block, "blockIdx.x")
     loops.bind(thread, "threadIdx.x")

@@ -61,7 +61,7 @@ def _schedule(room: Room, group: Group, parts: bool) -> None:
     axes = [str(axis) for axis in loops.op.reduce_axis]
     flat = loops.fuse(*axes) if len(axes) > 1 else axes[0]
     terms = prod(main.extents[axis] for axis in main.reduce)
-    size = room.choose("part", [n for n in _TERMS if n < terms] or [ceil(terms / 2)])
+    size = room.leave_open("part", [n for n in _TERMS if n < terms] or [ceil(terms / 2)])
     block, _ = loops.split(flat, size)
     first = partial_results(s, main.name, str(block), 0)
     sum_by_threads(room, first, _along_memory(main), "part_")
@@ -90,7 +90,7 @@ def sum_by_threads(room: Room, name: str, along: bool, prefix: str) -> None:
     limits = limits_of(room)
     most = powers(limits.max_threads)
     lane_name, row_name = f"{prefix}lanes", f"{prefix}rows"
-    lanes = room.choose(lane_name, [n for n in most if n <= limits.block[0 if along else 1]])
+    lanes = room.leave_open(lane_name, [n for n in most if n <= limits.block[0 if along else 1]])
     serial, lane = loops.split(flat, lanes)
     x, y = ("threadIdx.x", "threadIdx.y") if along else ("threadIdx.y", "threadIdx.x")
     own = list(loops.op.axis)
@@ -99,7 +99,7 @@ def sum_by_threads(room: Room, name: str, along: bool, prefix: str) -> None:
         loops.bind(lane, "threadIdx.x")
         limit_threads(room, [lane_name], float("inf"))
         return
-    rows = room.choose(row_name, up_to(ROWS if along else (*ROWS, 64, 128), results))
+    rows = room.leave_open(row_name, up_to(ROWS if along else (*ROWS, 64, 128), results))
     block, row = loops.split(loops.fuse(*own) if len(own) > 1 else own[0], rows)
     loops.reorder(block, row, lane, serial)
     loops.bind(block, "blockIdx.x")

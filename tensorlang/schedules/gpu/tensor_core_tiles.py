@@ -105,7 +105,7 @@ def _schedule(room: Room, group: Group, product: Product, width: int = 0, in_par
     for stage in group.between:
         s[stage.name].compute_inline()
     terms = product.extent(product.terms)
-    size = room.choose("part", _parts(product)) if in_parts else terms
+    size = room.leave_open("part", _parts(product)) if in_parts else terms
     tile = (
         _group_tile(room, product, width)
         if width
@@ -165,7 +165,7 @@ def _add_parts(room: Room, group: Group) -> None:
     else:
         total = s[group.main.name]
         total.set_scope("local")
-    block, thread = out.split(out.fuse(*out.op.axis), room.choose("adders", (64, 128, 256)))
+    block, thread = out.split(out.fuse(*out.op.axis), room.leave_open("adders", (64, 128, 256)))
     out.bind(block, "blockIdx.x")
     out.bind(thread, "threadIdx.x")
     total.compute_at(out, thread)
@@ -175,19 +175,19 @@ def _warp_tile(room: Room, p: Product, terms: int) -> _Tile:
     rows, columns, steps = _tiles(p, terms)
     return _Tile(
         WARP,
-        room.choose("warp_rows", rows),
-        room.choose("warp_columns", columns),
-        room.choose("warps_down", (1, 2, 4)),
-        room.choose("warps_across", (1, 2, 4)),
-        room.choose("step", steps),
-        room.choose("pipeline", _PIPELINES),
-        room.choose("together", _TOGETHER),
+        room.leave_open("warp_rows", rows),
+        room.leave_open("warp_columns", columns),
+        room.leave_open("warps_down", (1, 2, 4)),
+        room.leave_open("warps_across", (1, 2, 4)),
+        room.leave_open("step", steps),
+        room.leave_open("pipeline", _PIPELINES),
+        room.leave_open("together", _TOGETHER),
     )
 
 
 def _group_tile(room: Room, p: Product, width: int) -> _Tile:
-    down, pipeline = room.choose("groups_down", (1, 2, 3, 4)), room.choose("pipeline", _GROUP_PIPELINES)
-    together = room.choose("together", _TOGETHER)
+    down, pipeline = room.leave_open("groups_down", (1, 2, 3, 4)), room.leave_open("pipeline", _GROUP_PIPELINES)
+    together = room.leave_open("together", _TOGETHER)
     return _Tile(GROUP, GROUP_ROWS, width, down, 1, GROUP_BYTES // p.itemsize, pipeline, together)
 
 

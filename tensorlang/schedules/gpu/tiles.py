@@ -183,12 +183,12 @@ def _place_producers(room: Room, group: Group, shape: Shape) -> set[str]:
 def _decide(room: Room, roles: Roles, shape: Shape, made: set[str]) -> _Tile:
     stage = roles.stage
     sides = choose_sides(room, [(axis, stage.extents[axis]) for axis in roles.sides])
-    steps = {axis: room.choose(f"step_{n}", _steps(stage.extents[axis])) for n, axis in enumerate(roles.steps[-3:])}
-    unroll = room.choose("unroll", up_to(UNROLLS, stage.extents[roles.steps[-1]]))
+    steps = {axis: room.leave_open(f"step_{n}", _steps(stage.extents[axis])) for n, axis in enumerate(roles.steps[-3:])}
+    unroll = room.leave_open("unroll", up_to(UNROLLS, stage.extents[roles.steps[-1]]))
     reads = {b: [r for r in stage.reads if r.buffer == b] for b in roles.staged if shape.shared}
-    fetch = {b: room.choose(f"fetch_{n}", _fetches(own[0])) for n, (b, own) in enumerate(reads.items())}
+    fetch = {b: room.leave_open(f"fetch_{n}", _fetches(own[0])) for n, (b, own) in enumerate(reads.items())}
     copies = [b for b in reads if b not in made]
-    pipeline = room.choose("pipeline", _pipelines(room)) if copies else None
+    pipeline = room.leave_open("pipeline", _pipelines(room)) if copies else None
     tile = _Tile(sides, steps, unroll, fetch, pipeline)
     _limit(room, roles, shape, tile, reads)
     return tile
