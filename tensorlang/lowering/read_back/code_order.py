@@ -8,25 +8,19 @@ affine sums over the loops, with each inner loop at the end of its range that is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 
 from tensorlang.ir.affine import Affine, add, is_constant, nonnegative, scale
 from tensorlang.ir.expr import Expr, same, variables
 from tensorlang.ir.thread_tags import THREADS
 from tensorlang.lowering.device.arrays import used, written
-from tensorlang.lowering.read_back.reversed_pairs import are_reversed
+from tensorlang.lowering.read_back.reversed_pairs import Questions
 from tensorlang.lowering.read_back.runs import Run, is_branch
 from tensorlang.lowering.read_back.size_forms import SizeForms
-from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.statement import Scop, Statement
 
-_MOST = 2_000_000
-"""Operations of isl for a pair; what takes more is left to the tests."""
-_PAIRS = 250
-"""Pairs of a kernel that isl is asked about, some ten milliseconds each; where there are more, likewise."""
 _STEP = "a later iteration"
 """How much later the second of two iterations of a loop is, at least 1."""
 
@@ -45,7 +39,7 @@ class _Placed:
     @cached_property
     def sums(self) -> SizeForms:
         """What makes sums of expressions, where the run's conditions hold."""
-        return SizeForms.under(self.run.conditions, self.run.loops)
+        return SizeForms.under(self.run.conditions, self.run.loops, self.run.bounds)
 
     @cached_property
     def when(self) -> tuple[Affine | None, ...]:
@@ -91,28 +85,34 @@ def _number(value: int) -> Affine:
 def disorder(runs: Sequence[Run], scop: Scop) -> tuple[Run, Run] | None:
     """Return two runs, in the order of the code, that are not seen to be in that of the schedule; None if all are."""
     placed = [_Placed(run, scop.statements[run.statement], scop) for run in runs]
-    left = count(_PAIRS, -1)
+    asked = Questions.about(runs, scop)
+    found = _disorder(placed, asked)
+    asked.tell()
+    return found
+
+
+def _disorder(placed: Sequence[_Placed], asked: Questions) -> tuple[Run, Run] | None:
     for k, first in enumerate(placed):
         if not _may_run_at_once(first):
             return first.run, first.run
         for then in placed[k:]:
-            if not _in_order(first, then, left):
+            if not _in_order(first, then, asked):
                 return first.run, then.run
     return None
 
 
-def _in_order(first: _Placed, then: _Placed, left: Iterator[int]) -> bool:
-    """Whether two runs are in the order of the schedule; `left` counts down the pairs that isl may be asked about."""
+def _in_order(first: _Placed, then: _Placed, asked: Questions) -> bool:
+    """Whether two runs are in the order of the schedule."""
     if (first.run.moved or then.run.moved) and not _touch(first, then):
         return True
     shared, exclusive = _shared(first.run, then.run)
     around = first.run.time[:shared]
-    if not exclusive and not _precedes(_Pair(first, then, _loops(around), "", left)):
+    if not exclusive and not _precedes(_Pair(first, then, _loops(around), "", asked)):
         return False
     for depth, name in enumerate(around):
         if isinstance(name, str) and name not in THREADS:
             outer = _loops(around[:depth])
-            pairs = _Pair(first, then, outer, name, left), _Pair(then, first, outer, name, left)
+            pairs = _Pair(first, then, outer, name, asked), _Pair(then, first, outer, name, asked)
             if not all(map(_are_free if name in first.run.unordered else _precedes, pairs)):
                 return False
     return True
@@ -164,7 +164,7 @@ class _Pair:
     then: _Placed
     common: frozenset[str]
     stepped: str
-    left: Iterator[int]
+    asked: Questions
 
     def renamed(self, form: Affine, later: bool) -> Affine:
         """A sum of one of the two: what is not common has names of its own."""
@@ -222,11 +222,7 @@ class _Pair:
 
     def is_reversed(self, sign: str = "<") -> bool:
         """Whether some instances are reversed: exact, and dear."""
-        if next(self.left) <= 0:
-            return False
-        runs = self.first.run, self.then.run
-        found = isl.attempt(_MOST, lambda: are_reversed(*runs, self.common, self.stepped, self.first.scop, sign))
-        return found is True
+        return self.asked.are_reversed(self.first.run, self.then.run, self.common, self.stepped, sign)
 
     def _apart(self, low: _Placed, high: _Placed, name: str, distance: int) -> bool:
         """Whether a loop that is at least as one run has it is not so much less than the other has it at most."""

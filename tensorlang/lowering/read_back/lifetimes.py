@@ -14,6 +14,7 @@ from itertools import combinations
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Const, Expr, Var, substitute
 from tensorlang.lowering.read_back.boxes import Span
+from tensorlang.lowering.read_back.left_out import tell
 from tensorlang.lowering.read_back.reader import unknowns
 from tensorlang.lowering.read_back.runs import Place, Run
 from tensorlang.polyhedral import isl
@@ -32,7 +33,10 @@ def check_lifetimes(runs: Iterable[Run], scop: Scop) -> None:
         for array, place in run.allocated:
             users.setdefault(array, []).extend(_uses(run, array, place, scop))
     for array, found in users.items():
-        if not _are_apart(found) and isl.attempt(_MOST, partial(_are_shared, found, scop)):
+        shared = False if _are_apart(found) else isl.attempt(_MOST, partial(_are_shared, found, scop))
+        if shared is None:
+            tell(f"where {array} is made anew is not compared")
+        if shared:
             where = sorted({part for use in found for part in use.place if isinstance(part, str)})
             raise InternalError(f"the generated code makes {array} anew ({', '.join(where)}) where it has to live on")
 
