@@ -8,8 +8,8 @@ affine sums over the loops, with each inner loop at the end of its range that is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tensorlang.ir.affine import Affine, add, is_constant, nonnegative, scale
@@ -107,15 +107,26 @@ def _in_order(first: _Placed, then: _Placed, asked: Questions) -> bool:
         return True
     shared, exclusive = _shared(first.run, then.run)
     around = first.run.time[:shared]
-    if not exclusive and not _precedes(_Pair(first, then, _loops(around), "", asked)):
-        return False
-    for depth, name in enumerate(around):
-        if isinstance(name, str) and name not in THREADS:
-            outer = _loops(around[:depth])
-            pairs = _Pair(first, then, outer, name, asked), _Pair(then, first, outer, name, asked)
-            if not all(map(_are_free if name in first.run.unordered else _precedes, pairs)):
+    start, outer = 0, set[str]()
+    for name in (part for part in around if isinstance(part, str)):
+        start = _alike(first, then, outer, start)
+        if name not in THREADS:
+            is_free = name in first.run.unordered
+            one = _Pair(first, then, frozenset(outer), name, start, asked)
+            pairs = [one] if first is then else [one, replace(one, first=then, then=first)]
+            if not one.is_told_by_step(is_free) and not all(map(_are_free if is_free else _precedes, pairs)):
                 return False
-    return True
+        outer.add(name)
+    return exclusive or _precedes(_Pair(first, then, frozenset(outer), "", _alike(first, then, outer, start), asked))
+
+
+def _alike(first: _Placed, then: _Placed, common: Set[str], start: int) -> int:
+    """The first entry, from one on, that two runs need not have the same at the same values of loops."""
+    for a, b, names in zip(first.when[start:], then.when[start:], first.names[start:], strict=False):
+        if a is None or a != b or not names <= common:
+            break
+        start += 1
+    return start
 
 
 def _touch(first: _Placed, then: _Placed) -> bool:
@@ -158,12 +169,16 @@ def _may_run_at_once(placed: _Placed) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two runs at the same values of the loops `common`; the second at a later iteration of the loop `stepped`."""
+    """Two runs at the same values of the loops `common`; the second at a later iteration of the loop `stepped`.
+
+    In the entries of their times before `start` they have the same.
+    """
 
     first: _Placed
     then: _Placed
     common: frozenset[str]
     stepped: str
+    start: int
     asked: Questions
 
     def renamed(self, form: Affine, later: bool) -> Affine:
@@ -197,10 +212,20 @@ class _Pair:
         """Whether the loop of which the second is at a later iteration is all of that."""
         return apart is not None and len(apart) == 1 and self.stepped in apart
 
+    def is_told_by_step(self, is_free: bool) -> bool:
+        """Whether the first entry that may differ is told by the later iteration alone, whichever run is the later one.
+
+        `is_free`: the code runs the loop in any order.
+        """
+        if self.start not in self.entries or not self.steps(self.apart(self.start)):
+            return False
+        form = self.first.when[self.start]
+        return self.is_free(self.start) or (not is_free and form is not None and form[self.stepped] > 0)
+
     @property
-    def entries(self) -> int:
-        """How many entries the times of both have."""
-        return min(len(self.first.when), len(self.then.when))
+    def entries(self) -> range:
+        """The entries that the times of both have, from the first one that they need not have the same."""
+        return range(self.start, min(len(self.first.when), len(self.then.when)))
 
     def _is_same(self, entry: int) -> bool:
         """Whether an entry that no sum tells is the same in both, made of common loops and sizes."""
@@ -283,7 +308,7 @@ def _own(name: str, later: bool) -> str:
 def _are_free(pair: _Pair) -> bool:
     """Whether no order is needed between two runs: the first entry in which their times differ proves none."""
     passed: list[int] = []
-    for entry in range(pair.entries):
+    for entry in pair.entries:
         apart = pair.apart(entry)
         if apart is not None and not apart:
             continue
@@ -300,7 +325,7 @@ def _are_free(pair: _Pair) -> bool:
 
 def _precedes(pair: _Pair) -> bool:
     """Whether the first of two runs comes before the second in the schedule, or no order is needed."""
-    for entry in range(pair.entries):
+    for entry in pair.entries:
         apart = pair.apart(entry)
         if apart is not None and not apart:
             continue
