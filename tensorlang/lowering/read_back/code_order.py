@@ -19,7 +19,7 @@ from tensorlang.lowering.device.arrays import used, written
 from tensorlang.lowering.read_back.reversed_pairs import Questions
 from tensorlang.lowering.read_back.runs import Run, is_branch
 from tensorlang.lowering.read_back.size_forms import SizeForms
-from tensorlang.polyhedral.statement import Scop, Statement
+from tensorlang.polyhedral.statement import Scop, Statement, constant_bound
 
 _STEP = "a later iteration"
 """How much later the second of two iterations of a loop is, at least 1."""
@@ -56,22 +56,30 @@ class _Placed:
     def bounds(self) -> Bounds:
         """The affine bounds of its loops in the code."""
         found: dict[str, tuple[list[Affine], list[Affine]]] = {name: ([], []) for name in self.run.loops}
-        for form in (f for condition in self.run.conditions for f in nonnegative(condition, self.sums.of)):
+        for name, (low, end, _) in self.run.bounds.items():
+            found[name] = [_number(low)], [_number(end - 1)]
+        others = (c for c in self.run.conditions if not ((b := constant_bound(c)) and b[0] in self.run.bounds))
+        for form in (f for condition in others for f in nonnegative(condition, self.sums.of)):
             for name, factor in form.items():
                 if name in found and factor in (1, -1):
                     rest = scale(add(form, {name: factor}, -1), -factor)
                     found[name][0 if factor > 0 else 1].append(rest)
         return found
 
+    def repeats(self, loop: str) -> bool:
+        """Whether a loop around it may have a second iteration."""
+        return loop not in self.run.bounds or self.run.bounds[loop][1] - self.run.bounds[loop][0] > 1
+
     def value(self, entry: int) -> Expr | None:
         """What an entry of the time is; None for a number."""
         part = self.statement.time[entry]
         return self.run.values[self.statement.loops.index(part)] if isinstance(part, str) else None
 
-    def loops_of(self, entry: int) -> set[str]:
-        """The loops that an entry of the time is made of."""
-        value = self.value(entry)
-        return set() if value is None else variables(value)
+    @cached_property
+    def loops(self) -> tuple[set[str], ...]:
+        """The loops that each entry of its time is made of."""
+        values = map(self.value, range(len(self.statement.time)))
+        return tuple(set() if value is None else variables(value) for value in values)
 
     def is_free(self, entry: int) -> bool:
         """Whether an entry of the time proves no order."""
@@ -110,14 +118,20 @@ def _in_order(first: _Placed, then: _Placed, asked: Questions) -> bool:
     start, outer = 0, set[str]()
     for name in (part for part in around if isinstance(part, str)):
         start = _alike(first, then, outer, start)
-        if name not in THREADS:
-            is_free = name in first.run.unordered
-            one = _Pair(first, then, frozenset(outer), name, start, asked)
-            pairs = [one] if first is then else [one, replace(one, first=then, then=first)]
-            if not one.is_told_by_step(is_free) and not all(map(_are_free if is_free else _precedes, pairs)):
+        if name not in THREADS and first.repeats(name) and then.repeats(name):
+            pair = _Pair(first, then, frozenset(outer), name, start, asked)
+            if not _in_order_along(pair, name in first.run.unordered):
                 return False
         outer.add(name)
     return exclusive or _precedes(_Pair(first, then, frozenset(outer), "", _alike(first, then, outer, start), asked))
+
+
+def _in_order_along(pair: _Pair, is_free: bool) -> bool:
+    """Whether iterations of a loop around two runs, whichever is the later one, are in order, or need none."""
+    if pair.is_told_by_step(is_free):
+        return True
+    pairs = [pair] if pair.first is pair.then else [pair, replace(pair, first=pair.then, then=pair.first)]
+    return all(map(_are_free if is_free else _precedes, pairs))
 
 
 def _alike(first: _Placed, then: _Placed, common: Set[str], start: int) -> int:
@@ -160,7 +174,7 @@ def _may_run_at_once(placed: _Placed) -> bool:
     for name in run.loops:
         if name in run.unordered or name in run.lanes:
             for entry, part in enumerate(statement.time):
-                if name in placed.loops_of(entry):
+                if name in placed.loops[entry]:
                     if part not in placed.scop.unordered and not (name in run.lanes and part in statement.lanes):
                         return False
                     break
@@ -258,11 +272,13 @@ class _Pair:
 
     def least(self, form: Affine) -> int | None:
         """The least value of a sum, if it is a constant: inner loops at their worst ends first."""
+        if is_constant(form):
+            return form.get("", 0)
         for later, placed in ((False, self.first), (True, self.then)):
-            for name in () if is_constant(form) else reversed(placed.run.loops):
+            for name in reversed(placed.run.loops):
                 own = _own(name, later)
                 form = self._bounded(form, own, name, (later,)) if own in form else form
-        for name in () if is_constant(form) else reversed(self.first.run.loops):
+        for name in reversed(self.first.run.loops):
             if name in form and (name in self.common or name == self.stepped):
                 form = self._bounded(form, name, name, (False, True))
         step = form.get(_STEP, 0)

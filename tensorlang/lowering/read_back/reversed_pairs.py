@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 
 from tensorlang import config
@@ -23,22 +23,27 @@ _QUESTIONS = 250
 """Questions about a kernel, some ten milliseconds each; where there are more, likewise."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Questions:
     """What isl is asked about pairs of the runs of a kernel: what is the same but for names and positions, once.
 
     `answers` are None where there is none: isl takes too long, or there are more questions than `most`.
     """
 
+    runs: Sequence[Run]
     scop: Scop
-    namer: Namer
     most: float
     answers: dict[str, bool | None] = field(default_factory=dict)
 
     @staticmethod
     def about(runs: Sequence[Run], scop: Scop) -> Questions:
         """Questions about a kernel that has these runs: as many as there are where checks are asked for."""
-        return Questions(scop, Namer(scop.sizes | unknowns(runs)), math.inf if config.get("check") else _QUESTIONS)
+        return Questions(runs, scop, math.inf if config.get("check") else _QUESTIONS)
+
+    @cached_property
+    def namer(self) -> Namer:
+        """The parameters of all questions."""
+        return Namer(self.scop.sizes | unknowns(self.runs))
 
     def tell(self) -> None:
         """Say how many questions have no answer."""
