@@ -93,7 +93,7 @@ def _number(value: int) -> Affine:
 def disorder(runs: Sequence[Run], scop: Scop) -> tuple[Run, Run] | None:
     """Return two runs, in the order of the code, that are not seen to be in that of the schedule; None if all are."""
     placed = [_Placed(run, scop.statements[run.statement], scop) for run in runs]
-    asked = Questions.about(runs, scop)
+    asked = Questions.about(scop)
     found = _disorder(placed, asked)
     asked.tell()
     return found

@@ -15,7 +15,6 @@ from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Const, Expr, Var, substitute
 from tensorlang.lowering.read_back.boxes import Span
 from tensorlang.lowering.read_back.left_out import tell
-from tensorlang.lowering.read_back.reader import unknowns
 from tensorlang.lowering.read_back.runs import Place, Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
@@ -109,7 +108,7 @@ def _span(value: Expr, run: Run) -> tuple[str, Span | None]:
 
 def _are_shared(uses: Sequence[_Use], scop: Scop) -> bool:
     """Whether one element is in several arrays, as isl sees it."""
-    namer = Namer(scop.sizes | unknowns(use.run for use in uses))
+    namer = Namer(scop.sizes)
     length = max(len(use.place) for use in uses)
     made = [_places(use, length, namer) for use in uses]
     seen = [piece for piece in made if piece is not None]

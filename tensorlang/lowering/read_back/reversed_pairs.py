@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 
 from tensorlang import config
 from tensorlang.ir.expr import Expr, substitute
 from tensorlang.lowering.read_back.left_out import tell
-from tensorlang.lowering.read_back.reader import unknowns
 from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, index_text
@@ -23,27 +22,22 @@ _QUESTIONS = 250
 """Questions about a kernel, some ten milliseconds each; where there are more, likewise."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Questions:
     """What isl is asked about pairs of the runs of a kernel: what is the same but for names and positions, once.
 
     `answers` are None where there is none: isl takes too long, or there are more questions than `most`.
     """
 
-    runs: Sequence[Run]
     scop: Scop
+    namer: Namer
     most: float
     answers: dict[str, bool | None] = field(default_factory=dict)
 
     @staticmethod
-    def about(runs: Sequence[Run], scop: Scop) -> Questions:
-        """Questions about a kernel that has these runs: as many as there are where checks are asked for."""
-        return Questions(runs, scop, math.inf if config.get("check") else _QUESTIONS)
-
-    @cached_property
-    def namer(self) -> Namer:
-        """The parameters of all questions."""
-        return Namer(self.scop.sizes | unknowns(self.runs))
+    def about(scop: Scop) -> Questions:
+        """Questions about a kernel: as many as there are where checks are asked for."""
+        return Questions(scop, Namer(scop.sizes), math.inf if config.get("check") else _QUESTIONS)
 
     def tell(self) -> None:
         """Say how many questions have no answer."""
