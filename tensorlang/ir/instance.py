@@ -7,7 +7,7 @@ They are no part of what a leaf does: equality, text and code leave them out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorlang.ir.expr import Expr
@@ -35,7 +35,7 @@ class Instance:
         """The instance with a function applied to its expressions."""
         values = tuple([function(v) for v in self.values])
         conditions = tuple([function(c) for c in self.conditions])
-        return replace(self, values=values, conditions=conditions)
+        return Instance(self.statement, values, self.part, self.over, conditions, self.combined, self.moved)
 
 
 Runs: TypeAlias = tuple[Instance, ...]

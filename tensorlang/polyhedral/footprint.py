@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tensorlang.ir.expr import Expr, Var, cast, variables
+from tensorlang.ir.expr import Expr, Var, binary, cast, variables
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, index_text
+from tensorlang.polyhedral.affine_text import Namer
 from tensorlang.polyhedral.ast_expr import from_pw_aff
+from tensorlang.polyhedral.rows import Rows
+
+_VALUE = "the value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,13 @@ def _dimension(
     for name, _, _ in prefix:
         namer.parameter(Var(name, INDEX))
     pieces = []
-    for reader in readers:
-        piece = None if reader.index is None else _interval(reader.index[d], reader.inner, namer)
-        if piece is None:
+    for index, inner in ((reader.index, reader.inner) for reader in readers):
+        bounds = _within(((Var(name, INDEX), lower, upper) for name, lower, upper in inner))
+        rows = None if index is None else _values(index[d], [name for name, _, _ in inner], bounds, namer)
+        if rows is None or not rows.exact:
             return None
-        pieces.append(piece)
-    return _box(pieces, prefix, namer, sizes)
+        pieces.append(rows.points(len(inner)))
+    return _box(isl.union_of(pieces), prefix, namer)
 
 
 def placed(
@@ -79,26 +83,13 @@ def placed(
     `placement` gives loops of the tile as expressions of the axes. The ranges of the axes are not used.
     """
     namer = Namer(sizes | {name for name, _, _ in prefix})
-    names = {name: f"l{k}" for k, name in enumerate(axes)}
-    tests = []
-    for loop, value in placement:
-        text = index_text(value, names, namer)
-        if text is not None:
-            tests.append(f"{text} = {namer.parameter(Var(loop, INDEX))}")
-    found = []
-    for name in axes:
-        where = " and ".join([f"x = {names[name]}", *tests])
-        found.append(_box([f"[x] : exists {', '.join(names.values())} : {where}"], prefix, namer, sizes))
-    return found
+    tests = [binary("eq", value, Var(loop, INDEX)) for loop, value in placement]
+    made = (_values(Var(name, INDEX), axes, tests, namer).points(len(axes)) for name in axes)
+    return [_box(points, prefix, namer) for points in made]
 
 
-def _box(
-    pieces: Sequence[str], prefix: Sequence[tuple[str, Expr, Expr]], namer: Namer, sizes: frozenset[str]
-) -> Box | None:
-    """The box around sets of integers, where it moves with the tile and its size does not depend on it."""
-    tile = [f"{index_text(lo, {}, namer)} <= {namer.parameter(Var(n, INDEX))} < {index_text(hi, {}, namer)}"
-            for n, lo, hi in prefix]  # fmt: skip
-    need = isl.make_set(f"{namer.prefix()}{{ {'; '.join(pieces)} }}")
+def _box(need: isl.Set, prefix: Sequence[tuple[str, Expr, Expr]], namer: Namer) -> Box | None:
+    """The box around a set of integers, where it moves with the tile and its size does not depend on it."""
     hull = isl.as_set(need.coalesce().simple_hull())
     if not hull.is_bounded():
         return None
@@ -106,27 +97,26 @@ def _box(
     if low.n_piece() != 1 or high.n_piece() != 1:
         return None
     span = high.sub(low)
-    if tile:
-        span = span.intersect_params(isl.make_set(f"{namer.prefix()}{{ : {' and '.join(tile)} }}")).coalesce()
+    if prefix:
+        tile = Rows({}, namer)
+        tile.require(_within((Var(name, INDEX), lower, upper) for name, lower, upper in prefix))
+        span = span.intersect_params(tile.points().params()).coalesce()
     if not span.n_piece():  # the tile never runs
         return None
-    span = span.gist_params(span.domain().params()) if tile else span
+    span = span.gist_params(span.domain().params()) if prefix else span
     size = from_pw_aff(isl.plus(span, 1), namer.parameters)
     if {name for name, _, _ in prefix} & variables(size):
         return None
     return Box(from_pw_aff(low, namer.parameters), cast(size, INDEX))
 
 
-def _interval(index: Expr, inner: Sequence[tuple[str, Expr, Expr]], namer: Namer) -> str | None:
-    names = {name: f"l{k}" for k, (name, _, _) in enumerate(inner)}
-    text = index_text(index, names, namer)
-    if text is None:
-        return None
-    bounds = []
-    for name, lower, upper in inner:
-        lo, hi = index_text(lower, names, namer), index_text(upper, names, namer)
-        if lo is None or hi is None:
-            return None
-        bounds.append(f"{lo} <= {names[name]} < {hi}")
-    exists = f"exists {', '.join(names.values())} : " if names else ""
-    return f"[x] : {exists}{' and '.join([f'x = {text}', *bounds])}"
+def _within(ranges: Iterable[tuple[Expr, Expr, Expr]]) -> list[Expr]:
+    """The conditions that keep values in ranges."""
+    return [c for value, low, end in ranges for c in (binary("ge", value, low), binary("lt", value, end))]
+
+
+def _values(expr: Expr, loops: Sequence[str], conditions: Iterable[Expr], namer: Namer) -> Rows:
+    """The values of an expression over loops where conditions hold, as the first dim."""
+    rows = Rows({_VALUE: "x"} | {name: f"l{k}" for k, name in enumerate(loops)}, namer)
+    rows.require((binary("eq", Var(_VALUE, INDEX), expr), *conditions))
+    return rows

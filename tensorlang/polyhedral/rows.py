@@ -157,6 +157,12 @@ class Rows:
             made = made.intersect_domain(isl.make_set(f"{self.namer.prefix()}{{ [{', '.join(inputs)}] : {where} }}"))
         return made
 
+    def points(self, hidden: int = 0) -> isl.Set:
+        """The points of its dims that the conditions describe, without the last `hidden` dims."""
+        dims = list(self.names.values())
+        made = self.make(dims, []).domain()
+        return made.project_out(isl.DIM.set, len(dims) - hidden, hidden) if hidden else made
+
     def nonnegative_sizes(self) -> None:
         """Require that no parameter is negative."""
         self.positive += [{name: 1} for name in self.namer.parameters]

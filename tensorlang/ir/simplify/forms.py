@@ -117,6 +117,8 @@ class Atoms:
         terms = form.terms
         if not terms:
             return least <= form.const <= most
+        if len(terms) == 1 and form.const == 0 and self._is_atom(terms, dtype):
+            return True
         low, high = self.range(form)
         if dtype != "int64":
             # A sum is emitted in int64 at need, so values that only uint64 holds do not count as fitting.
@@ -126,6 +128,11 @@ class Atoms:
         if abs(form.const) >= _WIDE or any(abs(c) >= _WIDE or self.table[k].wide for k, c in terms.items()):
             return False
         return all(bound is None or least <= bound <= most for bound in (low, high))
+
+    def _is_atom(self, terms: dict[Key, int], dtype: str) -> bool:
+        """Whether a term is an atom of a dtype, which holds it."""
+        ((key, c),) = terms.items()
+        return c == 1 and self.table[key].expr.dtype == dtype
 
     def narrow(self, form: Form) -> bool:
         """Whether the form is index arithmetic: none of its atoms can take any 64-bit value."""

@@ -183,8 +183,8 @@ def _for(scope: Scope, stmt: For) -> Stmt | None:
     scope.facts.bounds.pop(next(iter(var.terms)), None)
     if body is None:
         return None
-    emit = scope.atoms.emit
-    return replace(stmt, lower=emit(lower, "int64"), upper=emit(upper, "int64"), body=body)
+    first, end = (scope.atoms.emit(bound, "int64") for bound in (lower, upper))
+    return For(stmt.var, first, end, stmt.kind, body, stmt.axis, stmt.thread, stmt.pragmas)
 
 
 def _bound(scope: Scope, bound: Expr, made: str) -> Form:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ from tensorlang.ir.stmt import (
     Store,
     ThreadReduce,
     map_children,
+    own_exprs,
     stmt_exprs,
     with_buffers,
 )
@@ -60,7 +61,7 @@ def _in_common(stmt: Allocate) -> bool:
     """Whether several threads of a block use an array: some statements that do stand in loops on threads."""
     if stmt.buffer.scope in ("shared", "warp"):
         return True
-    return any(stmt.buffer.name in used(s) for s in statements(stmt.body) if is_thread_loop(s))
+    return any(uses(s, stmt.buffer.name) for s in statements(stmt.body) if is_thread_loop(s))
 
 
 def accesses(stmt: Stmt) -> Iterator[Element]:
@@ -80,35 +81,47 @@ def accesses(stmt: Stmt) -> Iterator[Element]:
 
 def written(stmt: Stmt) -> set[str]:
     """The names of the arrays that a statement writes."""
-    found: set[str] = set()
-    for s in statements(stmt):
-        match s:
-            case Store() | AtomicUpdate() | AsyncCopy() | BoxCopy():
-                found.add(s.buffer.name)
-            case ThreadReduce():
-                found |= {b.name for b, _ in s.targets}
-            case CallMachine():
-                found |= {v.buffer.name for v in s.views}
-    return found
+    return {name for s in statements(stmt) for name in _own_writes(s)}
 
 
 def read(stmt: Stmt) -> set[str]:
     """The names of the arrays that a statement reads."""
-    found = {node.buffer.name for e in stmt_exprs(stmt) for node in walk(e) if isinstance(node, Load)}
-    for s in statements(stmt):
-        match s:
-            case AtomicUpdate():
-                found.add(s.buffer.name)
-            case AsyncCopy() | BoxCopy():
-                found.add(s.source.name)
-            case CallMachine():
-                found |= {v.buffer.name for v in s.views}
-    return found
+    return {name for s in statements(stmt) for name in _own_reads(s)}
 
 
 def used(stmt: Stmt) -> set[str]:
     """The names of the arrays that a statement reads or writes."""
-    return read(stmt) | written(stmt)
+    return {name for s in statements(stmt) for name in (*_own_writes(s), *_own_reads(s))}
+
+
+def uses(stmt: Stmt, array: str) -> bool:
+    """Whether a statement reads or writes an array."""
+    return any(array in _own_writes(s) or array in _own_reads(s) for s in statements(stmt))
+
+
+def _own_writes(stmt: Stmt) -> Collection[str]:
+    """The names of the arrays that a statement itself writes, not those in it."""
+    match stmt:
+        case Store() | AtomicUpdate() | AsyncCopy() | BoxCopy():
+            return (stmt.buffer.name,)
+        case ThreadReduce():
+            return [b.name for b, _ in stmt.targets]
+        case CallMachine():
+            return [v.buffer.name for v in stmt.views]
+    return ()
+
+
+def _own_reads(stmt: Stmt) -> Collection[str]:
+    """The names of the arrays that a statement itself reads, not those in it."""
+    found = [node.buffer.name for e in own_exprs(stmt) for node in walk(e) if isinstance(node, Load)]
+    match stmt:
+        case AtomicUpdate():
+            found.append(stmt.buffer.name)
+        case AsyncCopy() | BoxCopy():
+            found.append(stmt.source.name)
+        case CallMachine():
+            found += [v.buffer.name for v in stmt.views]
+    return found
 
 
 def memory_barriers(stmt: Stmt) -> dict[str, Buffer]:
@@ -119,8 +132,17 @@ def memory_barriers(stmt: Stmt) -> dict[str, Buffer]:
 
 def without_unused(stmt: Stmt) -> Stmt:
     """The statement without arrays that nothing in it uses, as in iterations that only fill tiles ahead."""
-    stmt = map_children(stmt, without_unused)
-    return stmt.body if isinstance(stmt, Allocate) and stmt.buffer.name not in used(stmt.body) else stmt
+    return _without_unused(stmt, set())
+
+
+def _without_unused(stmt: Stmt, names: set[str]) -> Stmt:
+    """Likewise; the names of what is used in it are added to some."""
+    inside = set[str]()
+    made = map_children(stmt, lambda s: _without_unused(s, inside))
+    if isinstance(made, Allocate) and made.buffer.name not in inside:
+        made = made.body
+    names.update(inside, _own_writes(stmt), _own_reads(stmt))
+    return made
 
 
 def local_arrays(stmt: Stmt) -> dict[str, Buffer]:

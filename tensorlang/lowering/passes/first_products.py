@@ -31,7 +31,7 @@ from tensorlang.ir.stmt import (
     stmt_exprs,
 )
 from tensorlang.ir.stmt import walk as statements
-from tensorlang.lowering.device.arrays import used
+from tensorlang.lowering.device.arrays import uses
 
 
 def first_products(kernel: Kernel) -> Kernel:
@@ -47,7 +47,7 @@ def _visit(stmt: Stmt) -> Stmt:
     for start in [s for s in body if _only_call(s) is not None]:
         at = next(k for k, s in enumerate(body) if s is start)
         array = _only_array(start)
-        then = next((k for k in range(at + 1, len(body)) if array in used(body[k])), None)
+        then = next((k for k in range(at + 1, len(body)) if uses(body[k], array)), None)
         merged = None if then is None else _merged(start, body[then], array)
         if then is not None and merged is not None:
             body[then] = merged
@@ -98,7 +98,7 @@ def _path(stmt: Stmt, array: str) -> _Call | None:
                 pass
             case _:
                 return None
-        inside = [child for child in children(stmt) if array in used(child)]
+        inside = [child for child in children(stmt) if uses(child, array)]
         if len(inside) != 1:
             return None
         stmt = inside[0]

@@ -8,25 +8,19 @@ affine sums over the loops, with each inner loop at the end of its range that is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 
 from tensorlang.ir.affine import Affine, add, is_constant, nonnegative, scale
 from tensorlang.ir.expr import Expr, same, variables
 from tensorlang.ir.thread_tags import THREADS
 from tensorlang.lowering.device.arrays import used, written
-from tensorlang.lowering.read_back.reversed_pairs import are_reversed
+from tensorlang.lowering.read_back.reversed_pairs import Questions
 from tensorlang.lowering.read_back.runs import Run, is_branch
 from tensorlang.lowering.read_back.size_forms import SizeForms
-from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.statement import Scop, Statement
+from tensorlang.polyhedral.statement import Scop, Statement, constant_bound
 
-_MOST = 2_000_000
-"""Operations of isl for a pair; what takes more is left to the tests."""
-_PAIRS = 250
-"""Pairs of a kernel that isl is asked about, some ten milliseconds each; where there are more, likewise."""
 _STEP = "a later iteration"
 """How much later the second of two iterations of a loop is, at least 1."""
 
@@ -45,7 +39,7 @@ class _Placed:
     @cached_property
     def sums(self) -> SizeForms:
         """What makes sums of expressions, where the run's conditions hold."""
-        return SizeForms.under(self.run.conditions, self.run.loops)
+        return SizeForms.under(self.run.conditions, self.run.loops, self.run.bounds)
 
     @cached_property
     def when(self) -> tuple[Affine | None, ...]:
@@ -62,22 +56,30 @@ class _Placed:
     def bounds(self) -> Bounds:
         """The affine bounds of its loops in the code."""
         found: dict[str, tuple[list[Affine], list[Affine]]] = {name: ([], []) for name in self.run.loops}
-        for form in (f for condition in self.run.conditions for f in nonnegative(condition, self.sums.of)):
+        for name, (low, end, _) in self.run.bounds.items():
+            found[name] = [_number(low)], [_number(end - 1)]
+        others = (c for c in self.run.conditions if not ((b := constant_bound(c)) and b[0] in self.run.bounds))
+        for form in (f for condition in others for f in nonnegative(condition, self.sums.of)):
             for name, factor in form.items():
                 if name in found and factor in (1, -1):
                     rest = scale(add(form, {name: factor}, -1), -factor)
                     found[name][0 if factor > 0 else 1].append(rest)
         return found
 
+    def repeats(self, loop: str) -> bool:
+        """Whether a loop around it may have a second iteration."""
+        return loop not in self.run.bounds or self.run.bounds[loop][1] - self.run.bounds[loop][0] > 1
+
     def value(self, entry: int) -> Expr | None:
         """What an entry of the time is; None for a number."""
         part = self.statement.time[entry]
         return self.run.values[self.statement.loops.index(part)] if isinstance(part, str) else None
 
-    def loops_of(self, entry: int) -> set[str]:
-        """The loops that an entry of the time is made of."""
-        value = self.value(entry)
-        return set() if value is None else variables(value)
+    @cached_property
+    def loops(self) -> tuple[set[str], ...]:
+        """The loops that each entry of its time is made of."""
+        values = map(self.value, range(len(self.statement.time)))
+        return tuple(set() if value is None else variables(value) for value in values)
 
     def is_free(self, entry: int) -> bool:
         """Whether an entry of the time proves no order."""
@@ -91,31 +93,54 @@ def _number(value: int) -> Affine:
 def disorder(runs: Sequence[Run], scop: Scop) -> tuple[Run, Run] | None:
     """Return two runs, in the order of the code, that are not seen to be in that of the schedule; None if all are."""
     placed = [_Placed(run, scop.statements[run.statement], scop) for run in runs]
-    left = count(_PAIRS, -1)
+    asked = Questions.about(scop)
+    found = _disorder(placed, asked)
+    asked.tell()
+    return found
+
+
+def _disorder(placed: Sequence[_Placed], asked: Questions) -> tuple[Run, Run] | None:
     for k, first in enumerate(placed):
         if not _may_run_at_once(first):
             return first.run, first.run
         for then in placed[k:]:
-            if not _in_order(first, then, left):
+            if not _in_order(first, then, asked):
                 return first.run, then.run
     return None
 
 
-def _in_order(first: _Placed, then: _Placed, left: Iterator[int]) -> bool:
-    """Whether two runs are in the order of the schedule; `left` counts down the pairs that isl may be asked about."""
+def _in_order(first: _Placed, then: _Placed, asked: Questions) -> bool:
+    """Whether two runs are in the order of the schedule."""
     if (first.run.moved or then.run.moved) and not _touch(first, then):
         return True
     shared, exclusive = _shared(first.run, then.run)
     around = first.run.time[:shared]
-    if not exclusive and not _precedes(_Pair(first, then, _loops(around), "", left)):
-        return False
-    for depth, name in enumerate(around):
-        if isinstance(name, str) and name not in THREADS:
-            outer = _loops(around[:depth])
-            pairs = _Pair(first, then, outer, name, left), _Pair(then, first, outer, name, left)
-            if not all(map(_are_free if name in first.run.unordered else _precedes, pairs)):
+    start, outer = 0, set[str]()
+    for name in (part for part in around if isinstance(part, str)):
+        start = _alike(first, then, outer, start)
+        if name not in THREADS and first.repeats(name) and then.repeats(name):
+            pair = _Pair(first, then, frozenset(outer), name, start, asked)
+            if not _in_order_along(pair, name in first.run.unordered):
                 return False
-    return True
+        outer.add(name)
+    return exclusive or _precedes(_Pair(first, then, frozenset(outer), "", _alike(first, then, outer, start), asked))
+
+
+def _in_order_along(pair: _Pair, is_free: bool) -> bool:
+    """Whether iterations of a loop around two runs, whichever is the later one, are in order, or need none."""
+    if pair.is_told_by_step(is_free):
+        return True
+    pairs = [pair] if pair.first is pair.then else [pair, replace(pair, first=pair.then, then=pair.first)]
+    return all(map(_are_free if is_free else _precedes, pairs))
+
+
+def _alike(first: _Placed, then: _Placed, common: Set[str], start: int) -> int:
+    """The first entry, from one on, that two runs need not have the same at the same values of loops."""
+    for a, b, names in zip(first.when[start:], then.when[start:], first.names[start:], strict=False):
+        if a is None or a != b or not names <= common:
+            break
+        start += 1
+    return start
 
 
 def _touch(first: _Placed, then: _Placed) -> bool:
@@ -149,7 +174,7 @@ def _may_run_at_once(placed: _Placed) -> bool:
     for name in run.loops:
         if name in run.unordered or name in run.lanes:
             for entry, part in enumerate(statement.time):
-                if name in placed.loops_of(entry):
+                if name in placed.loops[entry]:
                     if part not in placed.scop.unordered and not (name in run.lanes and part in statement.lanes):
                         return False
                     break
@@ -158,13 +183,17 @@ def _may_run_at_once(placed: _Placed) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two runs at the same values of the loops `common`; the second at a later iteration of the loop `stepped`."""
+    """Two runs at the same values of the loops `common`; the second at a later iteration of the loop `stepped`.
+
+    In the entries of their times before `start` they have the same.
+    """
 
     first: _Placed
     then: _Placed
     common: frozenset[str]
     stepped: str
-    left: Iterator[int]
+    start: int
+    asked: Questions
 
     def renamed(self, form: Affine, later: bool) -> Affine:
         """A sum of one of the two: what is not common has names of its own."""
@@ -197,10 +226,20 @@ class _Pair:
         """Whether the loop of which the second is at a later iteration is all of that."""
         return apart is not None and len(apart) == 1 and self.stepped in apart
 
+    def is_told_by_step(self, is_free: bool) -> bool:
+        """Whether the first entry that may differ is told by the later iteration alone, whichever run is the later one.
+
+        `is_free`: the code runs the loop in any order.
+        """
+        if self.start not in self.entries or not self.steps(self.apart(self.start)):
+            return False
+        form = self.first.when[self.start]
+        return self.is_free(self.start) or (not is_free and form is not None and form[self.stepped] > 0)
+
     @property
-    def entries(self) -> int:
-        """How many entries the times of both have."""
-        return min(len(self.first.when), len(self.then.when))
+    def entries(self) -> range:
+        """The entries that the times of both have, from the first one that they need not have the same."""
+        return range(self.start, min(len(self.first.when), len(self.then.when)))
 
     def _is_same(self, entry: int) -> bool:
         """Whether an entry that no sum tells is the same in both, made of common loops and sizes."""
@@ -222,11 +261,7 @@ class _Pair:
 
     def is_reversed(self, sign: str = "<") -> bool:
         """Whether some instances are reversed: exact, and dear."""
-        if next(self.left) <= 0:
-            return False
-        runs = self.first.run, self.then.run
-        found = isl.attempt(_MOST, lambda: are_reversed(*runs, self.common, self.stepped, self.first.scop, sign))
-        return found is True
+        return self.asked.are_reversed(self.first.run, self.then.run, self.common, self.stepped, sign)
 
     def _apart(self, low: _Placed, high: _Placed, name: str, distance: int) -> bool:
         """Whether a loop that is at least as one run has it is not so much less than the other has it at most."""
@@ -237,11 +272,13 @@ class _Pair:
 
     def least(self, form: Affine) -> int | None:
         """The least value of a sum, if it is a constant: inner loops at their worst ends first."""
+        if is_constant(form):
+            return form.get("", 0)
         for later, placed in ((False, self.first), (True, self.then)):
-            for name in () if is_constant(form) else reversed(placed.run.loops):
+            for name in reversed(placed.run.loops):
                 own = _own(name, later)
                 form = self._bounded(form, own, name, (later,)) if own in form else form
-        for name in () if is_constant(form) else reversed(self.first.run.loops):
+        for name in reversed(self.first.run.loops):
             if name in form and (name in self.common or name == self.stepped):
                 form = self._bounded(form, name, name, (False, True))
         step = form.get(_STEP, 0)
@@ -287,7 +324,7 @@ def _own(name: str, later: bool) -> str:
 def _are_free(pair: _Pair) -> bool:
     """Whether no order is needed between two runs: the first entry in which their times differ proves none."""
     passed: list[int] = []
-    for entry in range(pair.entries):
+    for entry in pair.entries:
         apart = pair.apart(entry)
         if apart is not None and not apart:
             continue
@@ -304,7 +341,7 @@ def _are_free(pair: _Pair) -> bool:
 
 def _precedes(pair: _Pair) -> bool:
     """Whether the first of two runs comes before the second in the schedule, or no order is needed."""
-    for entry in range(pair.entries):
+    for entry in pair.entries:
         apart = pair.apart(entry)
         if apart is not None and not apart:
             continue

@@ -15,7 +15,6 @@ from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, same, substitute, variables, walk
 from tensorlang.ir.stmt import INDEX
 from tensorlang.lowering.read_back.boxes import are_filled
-from tensorlang.lowering.read_back.reader import unknowns
 from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, dims
@@ -32,7 +31,7 @@ def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> No
     bounds = constant_bounds(statement.domain, statement.loops)
     if are_filled(statement, bounds, runs):
         return
-    namer = Namer(scop.sizes | unknowns(runs))
+    namer = Namer(scop.sizes)
     alike = _alike(statement, bounds, runs)
     divisors = {name: found for name, found in _divisors(statement, bounds).items() if name not in alike}
     wanted = _wanted(statement, bounds, alike, divisors, namer)
@@ -183,5 +182,5 @@ def _piece(run: Run, telling: Sequence[int], threads: Sequence[str], namer: Name
         rows.exact &= row is not None
         rows.equate(dim, row or {})
     if not rows.exact:
-        raise InternalError(f"the generated code has a bound that isl did not make: {run.conditions}")
+        raise InternalError(f"the generated code has a bound or a test that isl did not make: {run.conditions}")
     return rows.make(when, list(values))

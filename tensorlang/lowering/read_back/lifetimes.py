@@ -14,7 +14,7 @@ from itertools import combinations
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Const, Expr, Var, substitute
 from tensorlang.lowering.read_back.boxes import Span
-from tensorlang.lowering.read_back.reader import unknowns
+from tensorlang.lowering.read_back.left_out import tell
 from tensorlang.lowering.read_back.runs import Place, Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
@@ -32,7 +32,10 @@ def check_lifetimes(runs: Iterable[Run], scop: Scop) -> None:
         for array, place in run.allocated:
             users.setdefault(array, []).extend(_uses(run, array, place, scop))
     for array, found in users.items():
-        if not _are_apart(found) and isl.attempt(_MOST, partial(_are_shared, found, scop)):
+        shared = False if _are_apart(found) else isl.attempt(_MOST, partial(_are_shared, found, scop))
+        if shared is None:
+            tell(f"where {array} is made anew is not compared")
+        if shared:
             where = sorted({part for use in found for part in use.place if isinstance(part, str)})
             raise InternalError(f"the generated code makes {array} anew ({', '.join(where)}) where it has to live on")
 
@@ -105,7 +108,7 @@ def _span(value: Expr, run: Run) -> tuple[str, Span | None]:
 
 def _are_shared(uses: Sequence[_Use], scop: Scop) -> bool:
     """Whether one element is in several arrays, as isl sees it."""
-    namer = Namer(scop.sizes | unknowns(use.run for use in uses))
+    namer = Namer(scop.sizes)
     length = max(len(use.place) for use in uses)
     made = [_places(use, length, namer) for use in uses]
     seen = [piece for piece in made if piece is not None]

@@ -1,7 +1,6 @@
 """A kernel read back: which instances its leaves run, in which loops, under which tests, and when.
 
-A test that isl cannot see may hold or not: it becomes an unknown, which both outcomes have to agree on. A guard is part
-of what the statements in it do.
+A guard is part of what the statements in it do. Any other test says which instances run, and isl has to see it.
 """
 
 from __future__ import annotations
@@ -11,20 +10,15 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import (
-    DIVISION,
     Binary,
-    Call,
     Const,
     Expr,
-    Load,
     Select,
     Unary,
     Var,
     binary,
     rewrite,
     substitute,
-    to_text,
-    variables,
     walk,
 )
 from tensorlang.ir.instance import Instance
@@ -59,8 +53,6 @@ from tensorlang.lowering.read_back.runs import Place, Run, branch
 from tensorlang.polyhedral.statement import constant_bound
 
 _ZERO = Const(0, INDEX)
-UNKNOWN = "unknown "
-"""How the names of unknowns begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +66,6 @@ class _Around:
     lanes: tuple[str, ...] = ()
     gathered: tuple[str, ...] = ()
     names: Mapping[str, Expr] = field(default_factory=dict)
-    sizes: frozenset[str] = frozenset()
     allocated: tuple[tuple[str, Place], ...] = ()
 
     def at(self, position: int) -> _Around:
@@ -85,7 +76,7 @@ class _Around:
 
     def under(self, condition: Expr) -> _Around:
         parts = operands("and", self.meaning(condition))
-        return replace(self, conditions=(*self.conditions, *(self._seen(_in_cases(part)) for part in parts)))
+        return replace(self, conditions=(*self.conditions, *map(_in_cases, parts)))
 
     def inside(self, loop: For) -> _Around:
         name = loop.var.name
@@ -112,24 +103,6 @@ class _Around:
             within = within._over(tag, _ZERO, extent)
         return replace(within, unordered=(*self.unordered, *BLOCKS, *THREADS))
 
-    def _seen(self, condition: Expr) -> Expr:
-        """A condition, or the unknown outcome of one that isl cannot see."""
-        if not any(map(self._is_hidden, walk(condition))):
-            return condition
-        opposite = negated(condition)
-        first, _ = sorted((condition, opposite), key=to_text)
-        unknown = Var(f"{UNKNOWN}{to_text(first)}", INDEX)
-        return binary("ge", unknown, 1) if condition is first else binary("lt", unknown, 1)
-
-    def _is_hidden(self, node: Expr) -> bool:
-        match node:
-            case Load() | Call():
-                return True
-            case Binary() if node.op == "mul" or node.op in DIVISION:
-                numbers = isinstance(node.b, Const) or (node.op == "mul" and isinstance(node.a, Const))
-                return not numbers and not variables(node) <= self.sizes
-        return False
-
     def _over(self, name: str, lower: Expr, upper: Expr) -> _Around:
         if name in self.loops:
             raise InternalError(f"the generated code has a loop {name} inside another one")
@@ -149,13 +122,7 @@ class _Around:
 
 def runs_of(kernel: Kernel) -> list[Run]:
     """Return what the leaves of a kernel run, in the order of the code."""
-    return list(_runs(kernel.body, _Around(sizes=frozenset(size.name for size in kernel.sizes))))
-
-
-def unknowns(runs: Iterable[Run]) -> frozenset[str]:
-    """The names of the outcomes of tests that isl cannot see."""
-    conditions = {id(c): c for run in runs for c in run.conditions}
-    return frozenset(n for c in conditions.values() for n in variables(c) if n.startswith(UNKNOWN))
+    return list(_runs(kernel.body, _Around()))
 
 
 def _runs(stmt: Stmt, around: _Around) -> Iterator[Run]:

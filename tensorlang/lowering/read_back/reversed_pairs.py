@@ -2,56 +2,95 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 
-from tensorlang.ir.expr import Const, Expr, substitute
-from tensorlang.ir.stmt import INDEX
-from tensorlang.lowering.read_back.reader import unknowns
+from tensorlang import config
+from tensorlang.ir.expr import Expr, substitute
+from tensorlang.lowering.read_back.left_out import tell
 from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, condition_text, index_text
 from tensorlang.polyhedral.statement import Access, Scop, Statement
 
+_MOST = 2_000_000
+"""Operations of isl for a question; what takes more is left to the tests."""
+_QUESTIONS = 250
+"""Questions about a kernel, some ten milliseconds each; where there are more, likewise."""
 
-def are_reversed(first: Run, then: Run, common: frozenset[str], stepped: str, scop: Scop, sign: str = "<") -> bool:
-    """Whether instances of one run may come first in the code, and later in the schedule; or, by `!=`, at another time.
 
-    They are at equal values of the loops `common`, and the second at a later iteration of the loop `stepped`. Where one
-    of them was moved, those count that meet in an element. What isl cannot see counts as reversed.
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What isl is asked about pairs of the runs of a kernel: what is the same but for names and positions, once.
+
+    `answers` are None where there is none: isl takes too long, or there are more questions than `most`.
     """
-    namer = Namer(scop.sizes | unknowns((first, then)))
-    left = {name: f"c{k}" if name in common else f"a{k}" for k, name in enumerate(first.loops)}
-    right = {name: left[name] if name in common else f"b{k}" for k, name in enumerate(then.loops)}
-    where = [f"{left[stepped]} < {right[stepped]}"] if stepped else []
-    for run, names in ((first, left), (then, right)):
-        for condition in run.conditions:
-            text = condition_text(condition, names, namer)
-            if text is None:
+
+    scop: Scop
+    namer: Namer
+    most: float
+    answers: dict[str, bool | None] = field(default_factory=dict)
+
+    @staticmethod
+    def about(scop: Scop) -> Questions:
+        """Questions about a kernel: as many as there are where checks are asked for."""
+        return Questions(scop, Namer(scop.sizes), math.inf if config.get("check") else _QUESTIONS)
+
+    def tell(self) -> None:
+        """Say how many questions have no answer."""
+        unanswered = sum(answer is None for answer in self.answers.values())
+        if unanswered:
+            tell(f"{unanswered} of {len(self.answers)} questions about the order of two leaves are not answered")
+
+    def are_reversed(self, first: Run, then: Run, common: frozenset[str], stepped: str, sign: str = "<") -> bool:
+        """Whether instances may come first in the code, and later (or, by `!=`, at another time) in the schedule.
+
+        They are at equal values of the loops `common`, and the second at a later iteration of the loop `stepped`. Where
+        one of them was moved, those count that meet in an element. What isl cannot see counts as reversed; what has no
+        answer does not.
+        """
+        left = {name: f"c{k}" if name in common else f"a{k}" for k, name in enumerate(first.loops)}
+        right = {name: left[name] if name in common else f"b{k}" for k, name in enumerate(then.loops)}
+        where = [f"{left[stepped]} < {right[stepped]}"] if stepped else []
+        for run, names in ((first, left), (then, right)):
+            for condition in run.conditions:
+                text = condition_text(condition, names, self.namer)
+                if text is None:
+                    return True
+                where.append(text)
+        if first.moved or then.moved:
+            where.append(f"({_meeting(first, then, self.scop, left, right, self.namer)})")
+        dims = ", ".join(dict.fromkeys((*left.values(), *right.values())))
+        times = _when(first, self.scop, left, self.namer), _when(then, self.scop, right, self.namer)
+        for case in _cases(*times, _free(first, then, self.scop), sign):
+            if case is None or self._has_points(
+                f"[{dims}] : {' and '.join(dict.fromkeys([*where, *case])) or '0 = 0'}"
+            ):
                 return True
-            where.append(text)
-    dims = ", ".join(dict.fromkeys((*left.values(), *right.values())))
-    for case in _cases(
-        _when(first, scop, left, namer), _when(then, scop, right, namer), _free(first, then, scop), sign
-    ):
-        if case is None:
-            return True
-        meeting = _meeting(first, then, scop, left, right, namer) if first.moved or then.moved else "0 = 0"
-        found = isl.make_set(f"{namer.prefix()}{{ [{dims}] : {' and '.join([*where, case, f'({meeting})'])} }}")
-        context = namer.context()
+        return False
+
+    def _has_points(self, text: str) -> bool:
+        if text not in self.answers:
+            asked = len(self.answers) < self.most
+            self.answers[text] = isl.attempt(_MOST, partial(self._ask, text)) if asked else None
+        return self.answers[text] is True
+
+    def _ask(self, text: str) -> bool:
+        found = isl.make_set(f"{self.namer.prefix()}{{ {text} }}")
+        context = self.namer.context()
         if context:
-            found = found.intersect_params(isl.make_set(f"{namer.prefix()}{{ : {context} }}"))
-        if not found.is_empty():
-            return True
-    return False
+            found = found.intersect_params(isl.make_set(f"{self.namer.prefix()}{{ : {context} }}"))
+        return not found.is_empty()
 
 
-def _when(run: Run, scop: Scop, names: Mapping[str, str], namer: Namer) -> list[str | None]:
-    """The time of a run's instances in the schedule."""
+def _when(run: Run, scop: Scop, names: Mapping[str, str], namer: Namer) -> list[int | str | None]:
+    """The time of a run's instances in the schedule; None for what isl cannot see."""
     statement = scop.statements[run.statement]
     values: dict[str, Expr] = dict(zip(statement.loops, run.values, strict=True))
-    parts = (Const(p, INDEX) if isinstance(p, int) else values[p] for p in statement.time)
-    return [index_text(part, dict(names), namer) for part in parts]
+    return [p if isinstance(p, int) else index_text(values[p], dict(names), namer) for p in statement.time]
 
 
 def _free(first: Run, then: Run, scop: Scop) -> list[bool]:
@@ -60,17 +99,23 @@ def _free(first: Run, then: Run, scop: Scop) -> list[bool]:
     return [a in scop.unordered and b in scop.unordered for a, b in pairs]
 
 
-def _cases(a: Sequence[str | None], b: Sequence[str | None], free: Sequence[bool], sign: str) -> Iterator[str | None]:
+def _cases(
+    a: Sequence[int | str | None], b: Sequence[int | str | None], free: Sequence[bool], sign: str
+) -> Iterator[list[str] | None]:
     """Conditions, by the entry that tells, under which the second time is first; None where isl sees none."""
     equal: list[str] = []
     for x, y, is_free in zip(a, b, free, strict=False):
-        if x == y:
-            continue
         if x is None or y is None:
             yield None
             return
+        if x == y:
+            continue
+        if isinstance(x, int) and isinstance(y, int):  # their difference alone counts: many pairs ask the same
+            if y < x or sign == "!=":
+                yield equal
+            return
         if not is_free:
-            yield " and ".join([*equal, f"{y} {sign} {x}"])
+            yield [*equal, f"{y} {sign} {x}"]
         equal.append(f"{x} = {y}")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, substitute, to_text, variables
+from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, substitution, to_text, variables
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
@@ -46,15 +47,15 @@ def statements_of(
         return [Statement(op.name, op.name, Role.PURE, around, domain, point, writes, _reads(op.body, at))]
     reduce_loops = set(around) - set(init_loops) - set(renamed)
     spatial = tuple(g for g in guards if not reduce_loops & variables(g))
-    rename = dict(renamed)
+    rename = substitution(renamed)
     first = Statement(
         f"{op.name}.init",
         op.name,
         Role.INIT,
         init_loops,
-        tuple(substitute(c, rename) for c in (*spatial, *where)),
-        tuple((a, substitute(v, rename)) for a, v in point),
-        tuple(Access(w.array, tuple(substitute(i, rename) for i in index)) for w in writes),
+        tuple(rename(c) for c in (*spatial, *where)),
+        tuple((a, rename(v)) for a, v in point),
+        tuple(Access(w.array, tuple(rename(i) for i in index)) for w in writes),
         tuple(_renamed(r, rename) for r in _reads(reduction.start(), at)),
     )
     chosen = () if reduction.where is None else at.conditions([reduction.where])
@@ -67,7 +68,7 @@ def statements_of(
     return [first, update]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Values:
     """The values of an operation's axes in terms of loops, and the bounds of those loops; `known` remembers indices."""
 
@@ -81,9 +82,14 @@ class Values:
         if id(expr) not in self.met:
             text = to_text(expr)
             if text not in self.known:
-                self.known[text] = simplify(to_index(substitute(expr, self.axes)), self.limits)
+                self.known[text] = simplify(to_index(self._over_loops(expr)), self.limits)
             self.met[id(expr)] = expr, self.known[text]
         return self.met[id(expr)][1]
+
+    @cached_property
+    def _over_loops(self) -> Callable[[Expr], Expr]:
+        """What puts the values of axes in expressions."""
+        return substitution(self.axes)
 
     def indices(self, index: Iterable[Expr]) -> tuple[Expr, ...]:
         """Several indices at once."""
@@ -195,6 +201,6 @@ def _reads(bodies: Sequence[Expr], at: Values) -> tuple[Access, ...]:
     return tuple(found.values())
 
 
-def _renamed(access: Access, rename: dict[str, Expr]) -> Access:
-    index = None if access.index is None else tuple(substitute(i, rename) for i in access.index)
-    return Access(access.array, index, access.version, tuple(substitute(c, rename) for c in access.conditions))
+def _renamed(access: Access, rename: Callable[[Expr], Expr]) -> Access:
+    index = None if access.index is None else tuple(map(rename, access.index))
+    return Access(access.array, index, access.version, tuple(map(rename, access.conditions)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 
 from tensorlang.errors import InternalError
@@ -73,7 +74,7 @@ class TileView:
     steps: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tile:
     """A tile as the matcher sees it: the stage's operation over its axes, and the ranges of the loops around."""
 
@@ -83,9 +84,15 @@ class Tile:
 
     def index(self, expr: Expr) -> Expr:
         """An index of the body over the loops around and the tile's own variables."""
-        values = {a.name: a.base if a.extent == 1 else simple(a.base + a.var * a.step) for a in self.axes}
-        ranges = {**self.limits, **{a.var.name: (0, a.extent - 1) for a in self.axes}}
-        return simplify(to_index(substitute(expr, values)), ranges)
+        return simplify(to_index(substitute(expr, self._values)), self._ranges)
+
+    @cached_property
+    def _values(self) -> dict[str, Expr]:
+        return {a.name: a.base if a.extent == 1 else simple(a.base + a.var * a.step) for a in self.axes}
+
+    @cached_property
+    def _ranges(self) -> dict[str, Range]:
+        return {**self.limits, **{a.var.name: (0, a.extent - 1) for a in self.axes}}
 
 
 def tile_axes(op: ComputeOp, point: Mapping[str, Expr], loops: Sequence[TileLoop]) -> tuple[TileAxis, ...]:
@@ -301,7 +308,7 @@ class _Matcher:
             raise Mismatch(f"the tile reads {mine.name}[{text}], which is no plain box of it")
         view = self._view(mine, [p for p in ours if p], wanted, [p for p in theirs if p])
         known = self.views.setdefault(wanted.name, view)
-        if not _equal(known, view):
+        if known is not view and not _equal(known, view):
             two = f"{known.array} and {view.array}" if known.array != view.array else f"two places of {view.array}"
             raise Mismatch(f"{wanted.name} of the intrinsic is one tile, the stage reads {two}")
 

@@ -16,8 +16,9 @@ from tensorlang.ir.linear import linear
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims
+from tensorlang.polyhedral.affine_text import Namer, dims
 from tensorlang.polyhedral.nest import Loop, leaves, loops
+from tensorlang.polyhedral.rows import Rows
 from tensorlang.polyhedral.scan import invisible
 from tensorlang.polyhedral.statement import Role, Statement
 from tensorlang.schedule.axis_range import constant, simple, symbolic
@@ -347,28 +348,25 @@ def _some_cut(
     full: Sequence[Expr],
 ) -> bool:
     """Whether some instance lies in a tile that is not whole; Mismatch when no tile is whole."""
-    namer, names = Namer(state.sizes), dims(outer)
-    box = f"[{', '.join(names.values())}]"
-    whole_text = conditions_text([*domain, *full], names, namer)[0]
-    pieces = [_reached(statements[p.statement], outer, namer) for p in covered]
-    whole = isl.make_set(f"{namer.prefix()}{{ {box} : {whole_text} }}")
+    namer = Namer(state.sizes)
+    whole = _points(outer, [], [*domain, *full], namer)
     if whole.is_empty():
         raise Mismatch("no tile is whole: the intrinsic covers more than there is")
-    context = isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}") if namer.parameters else None
-    for text in pieces:
-        reached = isl.make_set(f"{namer.prefix()}{{ {box} : {text} }}")
-        reached = reached if context is None else reached.intersect_params(context)
+    for part in (statements[p.statement] for p in covered):
+        inside = [name for name in part.loops if name not in outer]
+        reached = _points(outer, inside, part.domain, namer)
+        if namer.parameters:
+            reached = reached.intersect_params(isl.make_set(f"{namer.prefix()}{{ : {namer.context()} }}"))
         if not reached.is_subset(whole):
             return True
     return False
 
 
-def _reached(statement: Statement, outer: tuple[str, ...], namer: Namer) -> str:
-    """The values of the outer loops at which a statement has instances."""
-    names = dims(outer)
-    inside = {name: f"i{k}" for k, name in enumerate(n for n in statement.loops if n not in names)}
-    where, _ = conditions_text(statement.domain, names | inside, namer)
-    return f"exists {', '.join(inside.values())} : {where}" if inside else where
+def _points(outer: Sequence[str], inside: Sequence[str], conditions: Iterable[Expr], namer: Namer) -> isl.Set:
+    """The values of the outer loops at which conditions on them, and on loops inside, hold; as far as isl sees them."""
+    rows = Rows(dims((*outer, *inside)), namer)
+    rows.require(conditions)
+    return rows.points(len(inside))
 
 
 def tile_fault(state: ScheduleState, derived: Derived) -> Mismatch | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from tensorlang import config
 from tensorlang.errors import InternalError
 from tensorlang.ir.construct import array, indices, kernel, loop, store
 from tensorlang.ir.expr import Const, Expr, Var, binary
 from tensorlang.ir.instance import Instance
 from tensorlang.ir.stmt import INDEX, If, Kernel, LoopKind, Seq, Stmt, Store
+from tensorlang.lowering.read_back import reversed_pairs
 from tensorlang.lowering.read_back.code_order import disorder
 from tensorlang.lowering.read_back.reader import runs_of
 from tensorlang.polyhedral.statement import Role, Scop, Statement
@@ -118,3 +122,30 @@ def test_inner_loops_of_one_name_are_two() -> None:
     assert disorder(runs_of(code(body)), two) is not None
     with pytest.raises(InternalError, match="a loop i inside another one"):
         runs_of(code(loop(i, 0, 8, loop(i, 0, 8, leaf(0, i, i)))))
+
+
+def row_of(values: Sequence[Expr], swapped: bool = False) -> tuple[Kernel, Scop]:
+    """Statements in a row in one loop, each at a value of its own; the last two in another order if asked."""
+    order = list(range(len(values)))
+    order = [*order[:-2], order[-1], order[-2]] if swapped else order
+    body = loop(i, 0, 8, Seq(tuple(leaf(p, values[p]) for p in order)))
+    return code(body), scop(*(statement(f"S{p}", (0, "x", p)) for p in range(len(values))))
+
+
+@pytest.mark.parametrize("value", [binary("floordiv", 2 * i, 2), binary("floordiv", 3 * i, 2)], ids=["sum", "none"])
+def test_what_many_statements_have_in_common_is_asked_once(value: Expr) -> None:
+    for swapped in (False, True):
+        made, asked = row_of([value] * 40, swapped)
+        with config.override(check=False):
+            assert (disorder(runs_of(made), asked) is not None) == swapped
+
+
+def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reversed_pairs, "_QUESTIONS", 3)
+    made, asked = row_of([8 * i + (i + p) // 3 - i // 3 for p in range(4)], swapped=True)
+    with config.override(check=False, log="passes"):
+        assert disorder(runs_of(made), asked) is None
+    assert "questions about the order of two leaves are not answered" in capsys.readouterr().err
+    with config.override(check=True, log="passes"):
+        assert disorder(runs_of(made), asked) is not None
+    assert not capsys.readouterr().err
