@@ -15,7 +15,7 @@ from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Expr, Load, Var, binary, substitute, to_text, walk
 from tensorlang.ir.stmt import INDEX, Kernel, Leaf, Stmt, Store, map_children
 from tensorlang.ir.stmt import walk as statements
-from tensorlang.lowering.read_back.reader import runs_of, unknowns
+from tensorlang.lowering.read_back.reader import runs_of
 from tensorlang.lowering.read_back.runs import Run
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims
@@ -84,7 +84,7 @@ def _differ(have: Expr, want: Expr, run: Run, scop: Scop) -> bool:
     if form is not None and not any(form.values()):
         return False
     try:
-        return _differ_somewhere(have, want, run, Namer(scop.sizes | unknowns([run])))
+        return _differ_somewhere(have, want, run, Namer(scop.sizes))
     except (NotLinear, isl.BudgetExceeded):
         return False
 
