@@ -26,6 +26,7 @@ Array = npt.NDArray[np.float64]
 LINE = 64
 PAGE = 4096
 NEAR = 2  # elements that are so far apart are read by as many loads, and a shuffle
+LARGE = 1 << 12  # stands for an extent that is not known
 _CALL_COST = 12
 
 
@@ -74,6 +75,11 @@ def extent(expr: Expr) -> int:
     return int(expr.value)
 
 
+def about(expr: Expr) -> int:
+    """The value of a constant extent; a large number for a symbolic one."""
+    return int(expr.value) if isinstance(expr, Const) else LARGE
+
+
 def accesses_of(op: ComputeOp | HybridOp, axes: Mapping[str, int]) -> tuple[Access, ...]:
     """The accesses of an operation, writes first, each array and index once."""
     found = dict.fromkeys(access_of(b, i, axes, write=True) for b, i in _written(op))
@@ -101,7 +107,7 @@ def reads_of(op: ComputeOp | HybridOp) -> Iterator[Load]:
 def access_of(buffer: Buffer, index: tuple[Expr, ...], axes: Mapping[str, int], write: bool = False) -> Access:
     """One access; only `axes` count, all other names are constants."""
     dims = tuple(_terms(i, axes) for i in index)
-    shape = tuple(extent(n) for n in buffer.shape)
+    shape = tuple(about(n) for n in buffer.shape)
     return Access(buffer.name, dtypes.info(buffer.dtype).bytes, shape, dims, write)
 
 

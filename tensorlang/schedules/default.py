@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from math import prod
 
 from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
-from tensorlang.schedules.cpu.points import schedule_elementwise
+from tensorlang.schedules.forms import forms_of, ordered_forms_of
 from tensorlang.schedules.gpu.moves import schedule_elements
 from tensorlang.schedules.gpu.points import schedule_points
+from tensorlang.schedules.recognise import groups_of, ordered_stages
+from tensorlang.schedules.room import Form, Room
 from tensorlang.schedules.table import GPU_RULES, RULES
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -19,6 +21,8 @@ from tensorlang.te.program import Program
 
 _FEW = 2
 """As often an element may as well be computed as stored and read."""
+_TRIED = 4
+"""Forms of a group that are tried before it stays as declared."""
 _UNKNOWN = 64
 """Stands for an extent that is not known."""
 
@@ -36,14 +40,43 @@ def apply_forms(s: Schedule, machine: Target) -> None:
             taken.update(chain)
             rule = GPU_RULES.get(tag, schedule_points) if on_gpu else RULES[tag]
             rule(s, Anchor(main, chain[-1], machine))
-        for op in program.ops:
-            if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
-                if is_elementwise(op) and op.name not in s.original.outputs and not _is_read_often(program, op):
-                    s[op.name].compute_inline()
-                elif on_gpu:
-                    schedule_elements(s, op.name, machine)
-                else:
-                    schedule_elementwise(s, op.name, machine)
+        if on_gpu:
+            _apply_by_threads(s, program, taken, machine)
+        else:
+            _apply_recognised(s, program, taken, machine)
+
+
+def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target) -> None:
+    """Let a thread compute each element of the stages that no rule has taken."""
+    for op in program.ops:
+        if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
+            if is_elementwise(op) and op.name not in s.original.outputs and not _is_read_often(program, op):
+                s[op.name].compute_inline()
+            else:
+                schedule_elements(s, op.name, machine)
+
+
+def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target) -> None:
+    """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first."""
+    for group in reversed(groups_of(program, taken)):
+        name, op = group.main.name, group.main.op
+        if not _is_untouched(s, name):
+            continue
+        if not is_elementwise(op) or group.parts:
+            _first_legal(s, name, forms_of(machine, group), machine)
+        elif name not in s.original.outputs and not _is_read_often(program, op):
+            s[name].compute_inline()
+        else:
+            forms_of(machine, group)[0].apply(Room(s, machine, name, closed=True))
+    for ordered in ordered_stages(program):
+        _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], machine)
+
+
+def _first_legal(s: Schedule, stage: str, forms: Sequence[Form], machine: Target) -> None:
+    """Shape the loops around a stage by the first form that is legal; without one they stay as declared."""
+    for form in forms[:_TRIED]:
+        if s.attempt(lambda form=form: form.apply(Room(s, machine, stage, closed=True))):  # type: ignore[misc]
+            return
 
 
 def _is_untouched(s: Schedule, name: str) -> bool:

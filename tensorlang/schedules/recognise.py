@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass
 
 from tensorlang import dtypes
-from tensorlang.schedules.accesses import Access, accesses_of, extent
+from tensorlang.schedules.accesses import Access, about, accesses_of
 from tensorlang.te.operation import ComputeOp, HybridOp
 from tensorlang.te.program import Program
 
@@ -71,11 +72,11 @@ def ordered_stages(program: Program) -> tuple[HybridOp, ...]:
     return tuple(op for op in program.ops if isinstance(op, HybridOp))
 
 
-def groups_of(program: Program) -> tuple[Group, ...]:
-    """The compute stages of a program in groups, in program order; every stage is in one."""
+def groups_of(program: Program, others: Set[str] = frozenset()) -> tuple[Group, ...]:
+    """The compute stages of a program in groups, in program order; every stage but the `others` is in one."""
     stages = {s.name: s for s in stages_of(program)}
     groups: dict[str, Group] = {}
-    taken: set[str] = set()
+    taken = set(others)
     for stage in reversed(stages.values()):  # whole rows first: their stages are not to be groups of their own
         parts = _row_parts(program, stages, stage) if stage.name not in taken and not stage.reduce else ()
         if parts:
@@ -169,7 +170,7 @@ def _is_part(program: Program, reader: Stage, stage: Stage, output: Stage, leadi
 def _stage(op: ComputeOp) -> Stage:
     reduction = op.reduction
     reduce_axes = () if reduction is None else reduction.axes
-    extents = {a.name: extent(a.extent) for a in (*op.axes, *reduce_axes)}
+    extents = {a.name: about(a.extent) for a in (*op.axes, *reduce_axes)}
     spatial = tuple(a.name for a in op.axes)
     bits = max(dtypes.info(d).bits for d in op.dtypes)
     reduced = tuple(a.name for a in reduce_axes)

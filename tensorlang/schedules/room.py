@@ -50,9 +50,11 @@ class Room:
     closed: bool = False
 
     def choose(self, name: str, candidates: Iterable[int], usual: int | None = None) -> int:
-        """A number that is left open: the `usual` one of the candidates, or the one next to it, where it is closed."""
+        """A number left open, the `usual` one among its candidates; in a closed room that one, or the first."""
         values = tuple(candidates)
-        taken = values[0] if usual is None else min(values, key=lambda n: (abs(n - usual), n))
+        if usual is not None and usual not in values:
+            values = tuple(sorted((*values, usual)))
+        taken = values[0] if usual is None else usual
         return taken if self.closed else self.leave_open(name, values, taken)
 
     def leave_open(self, name: str, candidates: Iterable[int], usual: int | None = None) -> Decision:

@@ -6,8 +6,10 @@ rows is not worth packing, and several rows that are read at once share the load
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -23,6 +25,7 @@ from tensorlang.target.spec import Target
 
 MOST_USES = 16  # of an operand that is read as it lies; what is used more often is packed
 _SIDES = (1, 2, 3, 4, 6, 8)
+_CHAINS = 8  # independent sums that keep the multiply-add units busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,23 @@ def dot_forms(target: Target, group: Group) -> list[Form]:
     return [] if dots is None else [Form("dots", partial(_schedule, group=group, dots=dots))]
 
 
+def _usual(extents: Sequence[int], registers: int) -> tuple[int, ...]:
+    """The tile of dot products that loads least for what it computes, as square as registers and extents allow."""
+    tiles = product(*(up_to(_SIDES, extent) for extent in extents))
+    fitting = [t for t in tiles if prod(t) + sum(t) <= registers and prod(t) <= _CHAINS * len(t)]
+    return max(fitting, key=lambda t: (prod(t) / sum(t), prod(t), -max(t)))
+
+
 def _schedule(room: Room, group: Group, dots: Dots) -> None:
     s, main = room.s, group.main
     place_producers(room, group, inline=True)
     for stage in group.between:
         s[stage.name].compute_inline()
-    sides = {axis: room.choose(f"side_{n}", up_to(_SIDES, main.extents[axis])) for n, axis in enumerate(dots.sides)}
     registers = room.target.vector_registers
+    usual = _usual([main.extents[axis] for axis in dots.sides], registers)
+    sides = {
+        axis: room.choose(f"side_{n}", up_to(_SIDES, main.extents[axis]), usual[n]) for n, axis in enumerate(dots.sides)
+    }
 
     def fits(values: Columns) -> Mask:
         tile = [values[f"side_{n}"] for n in range(len(sides))]

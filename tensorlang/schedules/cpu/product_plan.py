@@ -93,7 +93,7 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: F
         depth = _depth(product, cache // (tile.width * size))
         fitting = max(1, cache // ((depth or k) * tile.width * size))
     cores = _threads(product, target)
-    shared, block = _shares(product.batches or MANY, panels, ceil(m / tile.rows), fitting, cores)
+    shared, block = shares(product.batches or MANY, panels, ceil(m / tile.rows), fitting, cores)
     pack_a = _packs_rows(product, target, tile, depth or k, panels)
     return Plan(form, tile, block * tile.width, depth, steps, pack_a, shared)
 
@@ -211,7 +211,7 @@ def _depth(product: Product, fitting: int) -> int | None:
     return ceil(product.depth / parts)
 
 
-def _shares(batches: int, panels: int, row_tiles: int, fitting: int, cores: int) -> tuple[str, int]:
+def shares(batches: int, panels: int, row_tiles: int, fitting: int, cores: int) -> tuple[str, int]:
     """The loop that threads share, and the panels of a block: as many as fit, but even shares for the cores."""
     if cores == 1:
         return "", ceil(panels / ceil(panels / fitting))

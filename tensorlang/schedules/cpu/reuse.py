@@ -8,7 +8,7 @@ does not stay in the second cache, the terms may be summed in parts, which are a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -16,7 +16,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from tensorlang.ir.expr import Expr
+from tensorlang.ir.expr import Call, Expr, walk
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.candidates import (
     ROWS,
@@ -28,8 +28,11 @@ from tensorlang.schedules.candidates import (
     vector_widths,
 )
 from tensorlang.schedules.cpu.producers import place_producers, schedule_alone
+from tensorlang.schedules.cpu.product_plan import shares
+from tensorlang.schedules.cpu.register_tile import register_tile
 from tensorlang.schedules.cpu.rows import partial_results
 from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.recognise import Stage as Described
 from tensorlang.schedules.roles import THIN, Roles, all_roles
 from tensorlang.schedules.room import MOST_UNROLLED, Columns, Form, Mask, Room, as_index
 from tensorlang.target.spec import Target
@@ -37,6 +40,11 @@ from tensorlang.te.axis import Axis
 
 _SHORT = 128  # divisors of axes up to this extent are tried as rows
 _LEAST_TERMS = 96  # that are worth reading and writing the output for
+_PACKING, _PACKING_APART = 512, 160  # uses of a vector from which on a copy pays; fewer, where rows share sets
+_PAGE = 4096
+_WORTH_THREADS = 1 << 20  # operations
+_FEW_COPIES = 128  # vector operations of a window that is written out
+_CHAINS = 8  # independent sums that keep the multiply-add units busy
 _SHARE = 4  # of the second cache, a panel of all terms may take one part in so many before parts of it are tried
 
 
@@ -64,12 +72,13 @@ def reuse_forms(target: Target, group: Group) -> list[Form]:
     found: list[Form] = []
     several = all_roles(group.main, target.lanes(group.main.bits))
     for roles in several:
-        for shape in _shapes(target, group, roles):
+        plan = plan_of(roles, target)
+        for shape in sorted(_shapes(target, group, roles), key=lambda shape: shape != plan.shape):
             words = [f"along-{roles.vector}" if len(several) > 1 else "", f"pack-{shape.pack}", shape.order]
             words += [shape.parallel, "copies" if shape.copies else "", "inline" if shape.inline else ""]
             words += ["parts" if shape.parts else ""]
             name = ".".join(("reuse", *filter(None, words)))
-            found.append(Form(name, partial(_schedule, group=group, roles=roles, shape=shape)))
+            found.append(Form(name, partial(_schedule, group=group, roles=roles, shape=shape, usual=plan.usual)))
     return found
 
 
@@ -101,6 +110,57 @@ def _depths(roles: Roles) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """The shape that is usual for some roles on a machine, and its sizes."""
+
+    shape: Shape
+    usual: Mapping[str, int]
+
+
+def plan_of(roles: Roles, target: Target) -> Plan:
+    """Choose as for a product of matrices: the tile by registers, blocks by the second cache, shares by cores."""
+    stage, size = roles.stage, max(1, roles.stage.bits // 8)
+    tall, wide, depth = roles.extent(roles.rows), roles.extent(roles.vector), prod(map(roles.extent, roles.steps))
+    deep = 1 if roles.deep is None else roles.extent(roles.deep)
+    tile = register_tile(tall * deep, wide, target, stage.bits)
+    rows = min(tile.rows, tall)
+    vectors = -(-tile.width // target.lanes(stage.bits))
+    panels, half = ceil(wide / tile.width), target.caches[min(1, len(target.caches) - 1)] // 2 if target.caches else 0
+    is_deep = _is_deep(target, roles) and depth * tile.width * size > half
+    summed = depth if not is_deep else max(_LEAST_TERMS, half // (tile.width * size))
+    cores = target.cores if 2 * stage.points >= _WORTH_THREADS else 1
+    others = prod(roles.extent(axis) for axis in roles.batch)
+    fitting = max(1, half // (summed * tile.width * size))
+    shared, block = shares(others, panels, ceil(tall * deep / rows), fitting, cores)
+    apart = wide * size % _PAGE == 0
+    packs = roles.packable and roles.reuse >= (_PACKING_APART if apart else _PACKING)
+    pack = "block" if packs or not roles.contiguous else "none"
+    copies = prod(roles.extent(axis) for axis in roles.windows)
+    whole = bool(roles.windows) and copies * rows * vectors <= _FEW_COPIES and not _calls(stage)
+    parallel = {"columns": "block", "rows": "tile", "": ""}[shared]
+    turns = max(1, min(_CHAINS // (rows * vectors), roles.extent(roles.steps[-1])))
+    beside = max(1, min(_CHAINS // (rows * vectors), roles.extent(roles.beside)))
+    usual = {
+        "rows": rows,
+        "deep": max(1, min(tile.rows // rows, deep)),
+        "width": min(tile.width, wide),
+        "beside": beside,
+    }
+    usual |= {
+        "block": block * min(tile.width, wide),
+        "depth": min(summed, roles.extent(roles.steps[-1])),
+        "unroll": turns,
+    }
+    return Plan(Shape(pack, "rows", parallel, whole, False, is_deep), usual)
+
+
+def _calls(stage: Described) -> bool:
+    """Whether the terms of a reduction call mathematical functions, which are a lot of code."""
+    reduction = stage.op.reduction
+    return reduction is not None and any(isinstance(node, Call) for s in reduction.sources for node in walk(s))
+
+
+@dataclass(frozen=True, slots=True)
 class _Tile:
     """The open numbers of a tile: `deep` rows of the next axis are taken too, where rows are short.
 
@@ -129,13 +189,13 @@ class _Sum:
     part: Axis | None
 
 
-def _schedule(room: Room, group: Group, roles: Roles, shape: Shape) -> None:
-    """Write the schedule of a shape, decisions open."""
+def _schedule(room: Room, group: Group, roles: Roles, shape: Shape, usual: Mapping[str, int]) -> None:
+    """Write the schedule of a shape."""
     s = room.s
     place_producers(room, group, shape.inline)
     for stage in group.between:
         s[stage.name].compute_inline()
-    tile = _decide(room, roles, shape)
+    tile = _decide(room, roles, shape, usual)
     total = _sum(room, group, roles, tile)
     acc, host = total.tile, total.host
     packed = s[s.cache_read(roles.operand.buffer, "global", [acc.name])] if shape.pack != "none" else None
@@ -173,18 +233,25 @@ def _sum(room: Room, group: Group, roles: Roles, tile: _Tile) -> _Sum:
     return _Sum(main, acc, (*outer, str(inner)), main.op.reduce_axis[0])
 
 
-def _decide(room: Room, roles: Roles, shape: Shape) -> _Tile:
+def _decide(room: Room, roles: Roles, shape: Shape, usual: Mapping[str, int]) -> _Tile:
     stage, lanes = roles.stage, room.target.lanes(roles.stage.bits)
     tall, wide = roles.extent(roles.rows), roles.extent(roles.vector)
     divisors = [n for n in range(1, 29) if tall % n == 0] if tall <= _SHORT else []
-    rows = room.choose("rows", sorted({*up_to(ROWS, tall), *divisors}))
-    deep = None if roles.deep is None else room.choose("deep", up_to((1, 2, 4, 7), roles.extent(roles.deep)))
-    width = room.choose("width", vector_widths(wide, lanes))
-    block = room.choose("block", column_blocks(wide, lanes) if shape.order == "rows" else row_blocks(tall))
     whole_window = shape.copies and roles.steps[-1] in roles.windows
-    unroll = room.choose("unroll", (1,) if whole_window else up_to(UNROLLS, stage.extents[roles.steps[-1]]))
-    beside = None if roles.beside is None else room.choose("beside", up_to((1, 2, 3, 4), roles.extent(roles.beside)))
-    depth = room.choose("depth", _depths(roles)) if shape.parts else None
+
+    def choose(name: str, candidates: Iterable[int]) -> int:
+        return room.choose(name, candidates, usual[name])
+
+    rows = choose("rows", sorted({*up_to(ROWS, tall), *divisors}))
+    deep = None if roles.deep is None else choose("deep", up_to((1, 2, 4, 7), roles.extent(roles.deep)))
+    width = choose("width", vector_widths(wide, lanes))
+    block = (
+        choose("block", column_blocks(wide, lanes)) if shape.order == "rows" else room.choose("block", row_blocks(tall))
+    )
+    unrolls = up_to(UNROLLS, stage.extents[roles.steps[-1]])
+    unroll = room.choose("unroll", (1,)) if whole_window else choose("unroll", unrolls)
+    beside = None if roles.beside is None else choose("beside", up_to((1, 2, 3, 4), roles.extent(roles.beside)))
+    depth = choose("depth", _depths(roles)) if shape.parts else None
     room.limit_tile(stage.bits, ("rows", "deep"), "width", "unroll")
     whole, limit = ("width", wide) if shape.order == "rows" else ("rows", tall)
     room.limit("blocks are whole tiles", lambda v: v["block"] % v[whole] == 0)
