@@ -23,7 +23,7 @@ from tensorlang.polyhedral.statement import Fold, Statement
 from tensorlang.polyhedral.zeros import begins_as_zeros
 from tensorlang.schedule.axis_range import ZERO, AxisRange, simple, symbolic
 from tensorlang.schedule.derive.assembly import Assembly
-from tensorlang.schedule.derive.carried import only_new, padded, tiles_ahead, with_tile
+from tensorlang.schedule.derive.carried import only_new, tiles_ahead, with_tile
 from tensorlang.schedule.derive.following import (
     Placement,
     following_placement,
@@ -41,6 +41,7 @@ from tensorlang.schedule.derive.threads import around_shared, joined, meeting_lo
 from tensorlang.schedule.index_text import names_lookup, parse_condition
 from tensorlang.schedule.relation import backward, ranges
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
+from tensorlang.schedule.storage import Storage
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays, read_buffers
@@ -177,11 +178,11 @@ class _Derivation:
             values, guards = self._carried(op, plan, boxes, values, guards)
         if plan.is_ahead:
             _check_sequential(plan)
-            limits[prefix[-1].name] = prefix[-1].range.earlier(stage.tiles_ahead).ends
+            limits[prefix[-1].name] = prefix[-1].range.earlier(stage.storage.ahead).ends
         for statement in statements_of(op, plan_loops(plan), values, guards, limits, self.state.strict):
             plan.statements.append(len(self.statements))
             if plan.is_ahead:
-                statement = replace(statement, ahead=prefix[-1].name, ahead_by=stage.tiles_ahead)
+                statement = replace(statement, ahead=prefix[-1].name, ahead_by=stage.storage.ahead)
             self.statements.append(statement)
         if plan.is_ahead:
             self._number_tiles(op, plan)
@@ -194,7 +195,7 @@ class _Derivation:
             return self._following(op, stage.attach)
         kinds, notes = self.state.axis_kinds(stage.name), stage.annotations.items()
         combined = {n.thread for a, n in notes if is_in_block(n.thread) and kinds[a] is AxisKind.REDUCE} - {VIRTUAL}
-        prefix = around_shared(stage.scope, self.stages[stage.attach.stage].path(stage.attach.axis), combined)
+        prefix = around_shared(stage.storage.scope, self.stages[stage.attach.stage].path(stage.attach.axis), combined)
         return prefix, self._boxes(op, prefix), ()
 
     def _join(self, plan: StagePlan, values: dict[str, Expr], guards: list[Expr]) -> tuple[dict[str, Expr], list[Expr]]:
@@ -218,7 +219,7 @@ class _Derivation:
         program = self.state.program
         read = (self.state.stages.get(program.producer[b]) for b in read_buffers(program[stage.name]))
         return any(
-            s.attach is not None and s.attach.stage != stage.name and s.scope not in ("shared", "warp")
+            s.attach is not None and s.attach.stage != stage.name and not s.storage.is_shared
             for s in read
             if s is not None
         )
@@ -261,7 +262,7 @@ class _Derivation:
         """What a stage computes whose array outlives an iteration: the new part of a tile, or the next tile."""
         loop = plan.prefix[-1]
         if plan.is_ahead:
-            ahead = tiles_ahead(loop.name, plan.stage.tiles_ahead)
+            ahead = tiles_ahead(loop.name, plan.stage.storage.ahead)
             return {a: substitute(v, ahead) for a, v in values.items()}, [substitute(g, ahead) for g in guards]
         elements = [values[a.name] for a in op.axis]
         new, rolling = only_new(op.name, loop.name, loop.range, boxes, elements)
@@ -276,7 +277,7 @@ class _Derivation:
     def _number_tiles(self, op: Operation, plan: StagePlan) -> None:
         """Give a double buffer its parts, two or more, and all accesses to it the number of the tile."""
         loop, names = plan.prefix[-1], [b.name for b in buffers(op)]
-        ahead, kept = plan.stage.tiles_ahead, plan.stage.tiles_kept
+        ahead, kept = plan.stage.storage.ahead, plan.stage.storage.kept
         for k, statement in enumerate(self.statements):
             own = k in plan.statements
             self.statements[k] = with_tile(statement, loop.name, loop.range, names, ahead if own else 0)
@@ -323,7 +324,7 @@ class _Derivation:
         base = (ZERO,) * len(local.shape)
         firsts = tuple((name, low) for name, (low, _) in kept.items())
         made = BufferPlan(replace(local, shape=shape), base, owner, False, firsts, self._is_zeroed(op, local.name))
-        self.buffers[local.name] = self._folded(plan.stage, made, len(scope))
+        self.buffers[local.name] = self._folded(plan.stage.storage, made, len(scope))
 
     def _is_zeroed(self, op: HybridOp, array: str) -> bool:
         return array in begins_as_zeros(op, self.state.sizes)
@@ -401,41 +402,37 @@ class _Derivation:
         boxes: list[Box | None] | None = None,
     ) -> None:
         program = self.state.program
-        placed = self.state.stages.get(op.name)
-        scope = "global" if placed is None else placed.scope
-        swizzled, panels = (placed.swizzled, placed.panels) if placed is not None else (False, False)
+        stage = self.state.stages.get(op.name)
+        storage = Storage() if stage is None else stage.storage
         for buffer in buffers(op):
             is_argument = isinstance(op, PlaceholderOp) or program.is_output(buffer.name)
             shape = tuple(symbolic(e) for e in buffer.shape)
             if boxes is not None and not is_argument:
                 shape = tuple(s if b is None else b.size for s, b in zip(shape, boxes, strict=True))
-            planned = replace(buffer, shape=shape, scope=scope, swizzled=swizzled, panels=panels)
+            planned = storage.holding(replace(buffer, shape=shape))
             zeroed = not is_argument and isinstance(op, HybridOp) and self._is_zeroed(op, buffer.name)
             home = tuple(loop.name for loop in around)
             owner = home[-1] if home else None
             made = BufferPlan(planned, base or (ZERO,) * len(shape), owner, is_argument, is_zeroed=zeroed, home=home)
-            stage = self.state.stages.get(op.name)
             plan = self.stages.get(op.name)
             apart = 1 if plan is not None and plan.is_ahead else 0
-            self.buffers[buffer.name] = made if stage is None else self._folded(stage, made, apart)
+            self.buffers[buffer.name] = self._folded(storage, made, apart)
 
-    def _folded(self, stage: StageState, plan: BufferPlan, apart: int) -> BufferPlan:
+    def _folded(self, storage: Storage, plan: BufferPlan, apart: int) -> BufferPlan:
         """The plan with the folds and the padding asked for.
 
         `apart`: how many numbers in front of its index tell copies of the array apart: iterations of loops, tiles.
         """
         name, buffer = plan.buffer.name, plan.buffer
-        if name in stage.folds:
-            moduli = stage.folds[name]
+        if name in storage.folds:
+            moduli = storage.folds[name]
             self.folds.append(Fold(name, (*(0 for _ in range(apart)), *moduli)))
             lead = len(buffer.shape) - len(moduli)
             own = [Const(m, INDEX) if m else e for m, e in zip(moduli, buffer.shape[lead:], strict=True)]
             base = tuple(ZERO if m else b for m, b in zip(moduli, plan.base, strict=True))
             buffer = replace(buffer, shape=(*buffer.shape[:lead], *own))
             plan = replace(plan, buffer=buffer, base=base, moduli=(*(0 for _ in range(lead)), *moduli))
-        if name in stage.aligned:
-            plan = replace(plan, buffer=replace(buffer, shape=padded(buffer.shape, *stage.aligned[name])))
-        return plan
+        return replace(plan, buffer=replace(buffer, shape=storage.padded(name, buffer.shape)))
 
 
 def _check_sequential(plan: StagePlan) -> None:

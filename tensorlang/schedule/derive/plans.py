@@ -82,12 +82,12 @@ class StagePlan:
     @property
     def is_carried(self) -> bool:
         """Whether the array of the stage outlives one iteration of the loop at which it is computed."""
-        return bool(self.prefix) and self.stage.buffering != "tile"
+        return bool(self.prefix) and self.stage.storage.is_carried
 
     @property
     def is_ahead(self) -> bool:
         """Whether a tile is computed one iteration before it is read."""
-        return bool(self.prefix) and self.stage.buffering == "double"
+        return bool(self.prefix) and self.stage.storage.is_ahead
 
     @property
     def home(self) -> tuple[LoopPlan, ...]:

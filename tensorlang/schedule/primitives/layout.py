@@ -16,6 +16,7 @@ from tensorlang.schedule.primitives.placement import require_internal
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
 from tensorlang.schedule.state import ScheduleState
+from tensorlang.schedule.storage import Storage
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Operation, buffers
 from tensorlang.te.program import unique
@@ -62,7 +63,7 @@ class TransformLayout:
         program = state.program.replacing(changed)
         rest = {n: s for n, s in state.stages.items() if n != self.stage}
         stages = in_program_order(program, rest)
-        stages[self.stage] = replace(stages[self.stage], attach=stage.attach, scope=stage.scope)
+        stages[self.stage] = replace(stages[self.stage], attach=stage.attach, storage=Storage(stage.storage.scope))
         return replace(state, program=program, stages=stages), tuple(a.name for a in moved.axes)
 
     def text(self) -> str:

@@ -220,7 +220,7 @@ class SetScope:
         if host is not None:
             return member_in_scope(state, host, self.stage, self.scope), ()
         require_internal(state, self.stage, "set_scope", self.text())
-        return state.with_stage(replace(state.stage(self.stage), scope=self.scope)), ()
+        return state.stored(self.stage, replace(state.stage(self.stage).storage, scope=self.scope)), ()
 
     def text(self) -> str:
         return f"s[{self.stage!r}].set_scope({self.scope!r})"

@@ -11,6 +11,7 @@ from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, primitive
 from tensorlang.schedule.primitives.placement import require_scope
 from tensorlang.schedule.state import ScheduleState, StageState, initial_stage
+from tensorlang.schedule.storage import Storage
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, buffers
 from tensorlang.te.program import Program
@@ -86,7 +87,7 @@ class CacheRead:
         first = next(op.name for op in program.ops if op.name in changed)
         made = program.replacing(changed, {first: [copy]})
         stages = in_program_order(made, state.stages)
-        stages[name] = replace(stages[name], scope=self.scope)
+        stages[name] = replace(stages[name], storage=Storage(self.scope))
         return replace(state, program=made, stages=stages), (name,)
 
     def text(self) -> str:
@@ -133,7 +134,7 @@ class CacheWrite:
         program = state.program.replacing({self.stage: copy}, {self.stage: [inner]})
         leaves = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
         stages = in_program_order(program, {**state.stages, self.stage: stage.chained(leaves)})
-        stages[name] = replace(stages[name], scope=self.scope)
+        stages[name] = replace(stages[name], storage=Storage(self.scope))
         return replace(state, program=program, stages=stages), (name,)
 
     def text(self) -> str:
