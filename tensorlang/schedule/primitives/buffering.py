@@ -16,7 +16,7 @@ from tensorlang.schedule.check import legal_places
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.members import AxisLike, by_own_names
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Decision, Outputs, Primitive, argument_text, primitive, value_of, whole
+from tensorlang.schedule.primitive import Decision, Outputs, Primitive, StageName, primitive, unnamed, value_of, whole
 from tensorlang.schedule.primitives.placement import on_copy
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.schedule.storage import Storage
@@ -40,7 +40,7 @@ def _attached(state: ScheduleState, stage: str, word: str) -> Storage:
 
 @primitive("rolling_buffer")
 @dataclass(frozen=True, slots=True)
-class RollingBuffer:
+class RollingBuffer(Primitive):
     """Keep what neighbouring tiles share: compute only the new part of each tile, in memory that is used in turn.
 
     Rewrite: `for i: P[i:i+3]; C` -> `for i: if i == 0: P[0:3] else: P[i+2]; C`, P in three rows taken modulo 3.
@@ -56,19 +56,16 @@ class RollingBuffer:
         >>> s[B].rolling_buffer()
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         storage = _attached(state, self.stage, "rolling_buffer")
         return state.stored(self.stage, replace(storage, rolling=True, ahead=0, kept=1)), ()
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].rolling_buffer()"
-
 
 @primitive("double_buffer")
 @dataclass(frozen=True, slots=True)
-class DoubleBuffer:
+class DoubleBuffer(Primitive):
     """Compute each tile one iteration before it is read, in two buffers used in turn.
 
     Rewrite: `for k: P[k]; C[k]` -> `P[0]; for k: P[k + 1] into the other half; C[k]`.
@@ -84,19 +81,16 @@ class DoubleBuffer:
         >>> s[B].double_buffer()
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         storage = _attached(state, self.stage, "double_buffer")
         return state.stored(self.stage, replace(storage, rolling=False, ahead=1, kept=2)), ()
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].double_buffer()"
-
 
 @primitive("pipeline")
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Primitive):
     """Keep `stages` tiles at once: each is computed `ahead` iterations before it is read, `stages - 1` if not given.
 
     With two stages it is double_buffer. On a GPU, tiles in shared memory that are plain copies of global memory are
@@ -116,7 +110,7 @@ class Pipeline:
         >>> s[B].pipeline(3)
     """
 
-    stage: str
+    stage: StageName
     stages: int
     ahead: int | None = None
 
@@ -132,14 +126,10 @@ class Pipeline:
         storage = _attached(state, self.stage, "pipeline")
         return state.stored(self.stage, replace(storage, rolling=False, ahead=ahead, kept=stages)), ()
 
-    def text(self) -> str:
-        ahead = "" if self.ahead is None else f", ahead={self.ahead}"
-        return f"s[{self.stage!r}].pipeline({argument_text(self.stages)}{ahead})"
-
 
 @primitive("fold_storage")
 @dataclass(frozen=True, slots=True)
-class FoldStorage:
+class FoldStorage(Primitive):
     """Let elements of an intermediate array share memory: the index of a dimension is taken modulo `factor`.
 
     Without a factor, the smallest one is chosen that loses no value.
@@ -162,10 +152,10 @@ class FoldStorage:
         3
     """
 
-    stage: str
+    stage: StageName
     array: str
     dim: int
-    factor: int | None
+    factor: int | None = unnamed(None)
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.looped(self.stage)
@@ -202,14 +192,10 @@ class FoldStorage:
             raise BadArgument("", f"no factor up to {_MOST} keeps every value of {name} until its last use")
         return found
 
-    def text(self) -> str:
-        factor = "" if self.factor is None else f", {self.factor}"
-        return f"s[{self.stage!r}].fold_storage({self.array!r}, {self.dim}{factor})"
-
 
 @primitive("storage_align")
 @dataclass(frozen=True, slots=True)
-class StorageAlign:
+class StorageAlign(Primitive):
     """Pad an intermediate array so that the stride of a dimension is `k * factor + offset`.
 
     Rewrite: `T: float32[16, 100]` -> storage_align(axis 0, 16, 8) -> `T: float32[16, 100 + 4]`, of stride 6 * 16 + 8.
@@ -224,7 +210,7 @@ class StorageAlign:
         >>> s[B].storage_align(B.op.axis[0], 16, 8)
     """
 
-    stage: str
+    stage: StageName
     axis: str
     factor: int
     offset: int
@@ -259,13 +245,10 @@ class StorageAlign:
         if stride % self.factor != self.offset % self.factor:
             raise BadArgument("", f"no padding inside {self.axis} gives a stride of {self.factor} * k + {self.offset}")
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].storage_align({self.axis!r}, {self.factor}, {self.offset})"
-
 
 @primitive("swizzle")
 @dataclass(frozen=True, slots=True)
-class Swizzle:
+class Swizzle(Primitive):
     """Store the chunks of 16 bytes of each row in turned order, so that threads read a column of them at once.
 
     Chunk c of row r lies at chunk `c ^ f(r)`: eight neighbouring rows have one each in all banks of shared memory. Only
@@ -284,7 +267,7 @@ class Swizzle:
         >>> s[S].swizzle()
     """
 
-    stage: str
+    stage: StageName
     panels: bool = False
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -307,13 +290,10 @@ class Swizzle:
                 raise BadArgument("", why, suggested=["compute_at first, where the tile has rows of such a number"])
         return made, ()
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].swizzle({'panels=True' if self.panels else ''})"
-
 
 @primitive("bulk_copy")
 @dataclass(frozen=True, slots=True)
-class BulkCopy:
+class BulkCopy(Primitive):
     """Let one thread ask for each tile of a stage, and the hardware copy it (TMA): no thread computes addresses.
 
     For tiles in shared memory of a pipeline, on NVIDIA GPUs from sm_90 on, and under the interpreter; on other targets
@@ -335,14 +315,11 @@ class BulkCopy:
         >>> s[S].bulk_copy()
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         boxed_tile(state, derive(state), self.stage)
         return state.stored(self.stage, replace(state.stages[self.stage].storage, in_bulk=True)), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].bulk_copy()"
 
 
 def _is_argument(state: ScheduleState, buffer: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, rewrite, substitute
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, primitive
 from tensorlang.schedule.primitives.placement import require_scope
 from tensorlang.schedule.state import ScheduleState, StageState, initial_stage
 from tensorlang.schedule.storage import Storage
@@ -47,7 +47,7 @@ def _filled(maker: Operation, axes: Sequence[Axis]) -> tuple[Expr, ...]:
 
 @primitive("cache_read")
 @dataclass(frozen=True, slots=True)
-class CacheRead:
+class CacheRead(Primitive):
     """Read a tensor through a copy in another memory scope.
 
     Rewrite: `C[i] = f(A[i])` -> `A.local[i] = A[i]; C[i] = f(A.local[i])`. Place the copy with compute_at.
@@ -90,13 +90,10 @@ class CacheRead:
         stages[name] = replace(stages[name], storage=Storage(self.scope))
         return replace(state, program=made, stages=stages), (name,)
 
-    def text(self) -> str:
-        return f"s.cache_read({self.tensor!r}, {self.scope!r}, {list(self.readers)!r})"
-
 
 @primitive("cache_write")
 @dataclass(frozen=True, slots=True)
-class CacheWrite:
+class CacheWrite(Primitive):
     """Compute a stage in another memory scope, and copy it to its place.
 
     Rewrite: `C[i] = f(i)` -> `C.local[i] = f(i); C[i] = C.local[i]`. Place the computation with compute_at.
@@ -136,6 +133,3 @@ class CacheWrite:
         stages = in_program_order(program, {**state.stages, self.stage: stage.chained(leaves)})
         stages[name] = replace(stages[name], storage=Storage(self.scope))
         return replace(state, program=program, stages=stages), (name,)
-
-    def text(self) -> str:
-        return f"s.cache_write({self.stage!r}, {self.scope!r})"
