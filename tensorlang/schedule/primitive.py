@@ -226,7 +226,7 @@ def from_json(data: Mapping[str, Any]) -> Primitive:
     if not isinstance(key, str) or key not in REGISTRY:
         raise RecordError(f"unknown schedule step {shown(key)}; {nearest(str(key)[:_NAMED], REGISTRY)}")
     cls = REGISTRY[key]
-    wanted = {f.name: f.type for f in fields(cls)}
+    wanted = {f.name: _HELD.get(f.type, f.type) for f in fields(cls)}
     given = {str(k): _decode(v) for k, v in data.items() if k != "step"}
     optional = {f.name for f in fields(cls) if f.default is not MISSING}
     if not wanted.keys() - optional <= given.keys() <= wanted.keys():
@@ -248,6 +248,8 @@ def _check_indices(key: str, texts: tuple[str, ...]) -> None:
             raise RecordError(f"step {key}: {error.why}") from None
 
 
+_HELD: dict[Any, str] = {"StageName": "str", "Arguments": "tuple[str, ...]"}
+"""Types that only say how a field is written -> what it holds."""
 _INDICES = ("IndexText", "tuple[IndexText, ...]")
 
 
@@ -265,8 +267,6 @@ def _are(fits: Callable[[Any], bool], value: Any) -> bool:
 
 _FITS: dict[Any, Callable[[Any], bool]] = {
     "Identifier": lambda v: isinstance(v, str) and is_identifier(v),
-    "StageName": lambda v: isinstance(v, str),
-    "Arguments": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
     "IndexText": lambda v: isinstance(v, str),
     "tuple[Identifier, ...]": lambda v: _are(is_identifier, v),
     "tuple[IndexText, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
