@@ -99,10 +99,12 @@ def exact(state: ScheduleState, stage: str, axis: str) -> bool:
 
 
 def inexact(state: ScheduleState, stage: str, strand: str) -> set[str]:
-    """The axes of a statement that are tilted, cut out of several, or cut from another value than 0 on."""
+    """The axes of a statement that are tilted, cut out of several or not from 0 on, or in empty loops."""
     found: set[str] = set()
     fused: set[str] = set()
     known = state.strand_ranges(stage, strand)
+    if any((constant(reach.extent) or 0) < 1 for reach in known.values()):  # ranges of empty loops tell nothing
+        return set(known)
     for relation in state.stages[stage].strands[strand].relations:
         old, new = made_by(relation)
         if set(old) & found or isinstance(relation, TILTED):
