@@ -100,7 +100,7 @@ def _primitive(key: str, doc: str) -> str:
 
 def _call(method: Callable[..., Any]) -> str:
     """`s[C].split(parent, factor=None)`: a method as a user calls it."""
-    owner = "s[C]" if method.__qualname__.startswith("Stage.") else "s"
+    owner = "s[C]" if hasattr(Stage, method.__name__) else "s"
     signature = inspect.signature(method)
     shown = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values() if p.name != "self"]
     plain = signature.replace(parameters=shown, return_annotation=inspect.Signature.empty)

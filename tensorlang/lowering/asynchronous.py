@@ -38,11 +38,11 @@ def copied_ahead(state: ScheduleState) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, stage in state.stages.items():
         op = state.program[name]
-        if stage.buffering != "double" or stage.scope != "shared" or not isinstance(op, ComputeOp):
+        if not stage.storage.is_ahead or stage.storage.scope != "shared" or not isinstance(op, ComputeOp):
             continue
         load = copied_load(op)
         if load is not None and isinstance(state.program[state.program.producer[load.buffer.name]], PlaceholderOp):
-            found |= {b.name: stage.tiles_ahead for b in buffers(op)}
+            found |= {b.name: stage.storage.ahead for b in buffers(op)}
     return found
 
 

@@ -29,7 +29,7 @@ def copied_in_bulk(state: ScheduleState, target: Target) -> frozenset[str]:
     """The arrays that a schedule wants copied in bulk, where the target can: NVIDIA's from sm_90, the interpreter."""
     if not target.can.bulk_copies:
         return frozenset()
-    asked = (name for name, stage in state.stages.items() if stage.in_bulk)
+    asked = (name for name, stage in state.stages.items() if stage.storage.in_bulk)
     return frozenset(b.name for name in asked for b in buffers(state.program[name]))
 
 

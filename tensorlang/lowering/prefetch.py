@@ -9,7 +9,7 @@ from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
 from tensorlang.ir.stmt import INDEX, For, LoopKind, Prefetch, Stmt
 from tensorlang.lowering.storage import Storage
 from tensorlang.schedule.axis_range import ZERO, simple
-from tensorlang.schedule.derive.prefetching import PrefetchPlan
+from tensorlang.schedule.derive.plans import PrefetchPlan
 
 _CACHE_LINE = 64  # bytes, of all CPUs that we generate code for
 

@@ -14,6 +14,7 @@ from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import HybridOp, Member, Operation, Tensor
 
+AxisLike = Axis | str
 C = TypeVar("C", bound=type[Any])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import keyword
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, field, fields
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,6 +25,10 @@ Identifier = str
 """A name that stands in the text of a schedule as it is: a variable of Python, none of those that the text uses."""
 IndexText = str
 """An index expression, which stands in the text of a schedule as it is."""
+StageName = str
+"""A stage, `s[name]` in the text of a schedule; where it comes first, the step is a method of it."""
+Arguments = tuple[str, ...]
+"""Names that stand in the text of a schedule one by one, not as a list."""
 _USED = ("s", "te")
 _DEEPEST = 3  # rows of numbers, of which some are decisions
 _LONGEST = 1 << 20
@@ -34,11 +38,13 @@ _NAMED = 80
 class Primitive(Protocol):
     """One step of a schedule. `apply` returns the new state and the names that the step made."""
 
+    __slots__ = ()
+
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]: ...
 
     def text(self) -> str:
         """The step as a Python call on `s`."""
-        ...
+        return call_text(self)
 
 
 REGISTRY: dict[str, type[Any]] = {}
@@ -107,17 +113,61 @@ def is_identifier(name: str) -> bool:
 
 def check_numbers(step: Primitive) -> None:
     """BadArgument for a step with a number that loops of 64 bits cannot compute with."""
-    for field in fields(step):  # type: ignore[arg-type]
-        for number in _numbers(getattr(step, field.name)):
+    for given in fields(step):  # type: ignore[arg-type]
+        for number in _numbers(getattr(step, given.name)):
             if abs(number) >= LARGEST:
                 bits = number.bit_length()
-                raise BadArgument("", f"{field.name} is a number of {bits} bits, and loops compute with 64")
+                raise BadArgument("", f"{given.name} is a number of {bits} bits, and loops compute with 64")
 
 
 def _numbers(value: Any) -> list[int]:
     if isinstance(value, tuple):
         return [number for part in value for number in _numbers(part)]
     return [value] if isinstance(value, int) else []
+
+
+def named() -> Any:
+    """A field that is always shown as `name=value`."""
+    return field(metadata={"named": True})
+
+
+def unnamed(default: Any) -> Any:
+    """A field that is shown without its name, and left out at the end of a call when it has its default."""
+    return field(default=default, metadata={"named": False})
+
+
+def call_text(step: Primitive) -> str:
+    """A step as a call: its fields in order, those with a default as `name=value`, and only where they differ from it.
+
+    The types of fields (StageName, Arguments, IndexText) say how they are written, `named` and `unnamed` what is
+    different from this.
+    """
+    known = fields(step)  # type: ignore[arg-type]
+    is_method = bool(known) and known[0].type == "StageName"
+    owner = f"s[{getattr(step, known[0].name)!r}]" if is_method else "s"
+    places: list[str] = []
+    words: list[str] = []
+    filled = 0
+    for f in known[is_method:]:
+        value, is_default = getattr(step, f.name), f.default is not MISSING and getattr(step, f.name) == f.default
+        if f.metadata.get("named", f.default is not MISSING):
+            words += [] if is_default else [f"{f.name}={_field_text(f.type, value)}"]
+        else:
+            places += [_field_text(f.type, value)]
+            filled = filled if is_default else len(places)
+    return f"{owner}.{_key_of(step)}({', '.join([*places[:filled], *words])})"
+
+
+def _field_text(kind: Any, value: Any) -> str:
+    match kind:
+        case "StageName":
+            return f"s[{value!r}]"
+        case "Arguments":
+            return ", ".join(map(repr, value))
+        case "IndexText" if value.isascii() and value.removeprefix("-").isdigit():
+            return str(value)
+        case _:
+            return argument_text(value)
 
 
 def argument_text(value: Any) -> str:
@@ -176,7 +226,7 @@ def from_json(data: Mapping[str, Any]) -> Primitive:
     if not isinstance(key, str) or key not in REGISTRY:
         raise RecordError(f"unknown schedule step {shown(key)}; {nearest(str(key)[:_NAMED], REGISTRY)}")
     cls = REGISTRY[key]
-    wanted = {f.name: f.type for f in fields(cls)}
+    wanted = {f.name: _HELD.get(f.type, f.type) for f in fields(cls)}
     given = {str(k): _decode(v) for k, v in data.items() if k != "step"}
     optional = {f.name for f in fields(cls) if f.default is not MISSING}
     if not wanted.keys() - optional <= given.keys() <= wanted.keys():
@@ -198,6 +248,8 @@ def _check_indices(key: str, texts: tuple[str, ...]) -> None:
             raise RecordError(f"step {key}: {error.why}") from None
 
 
+_HELD: dict[Any, str] = {"StageName": "str", "Arguments": "tuple[str, ...]"}
+"""Types that only say how a field is written -> what it holds."""
 _INDICES = ("IndexText", "tuple[IndexText, ...]")
 
 

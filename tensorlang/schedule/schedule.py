@@ -19,7 +19,7 @@ from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import too_complex, verify, within_budget
 from tensorlang.schedule.explain import checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
-from tensorlang.schedule.members import host_of, member_of, objects
+from tensorlang.schedule.members import AxisLike, host_of, member_of, objects
 from tensorlang.schedule.names import absent, nearest
 from tensorlang.schedule.ownership import Declared, came_from, foreign, is_of, is_operation, owned, owners
 from tensorlang.schedule.picture import draw
@@ -27,7 +27,7 @@ from tensorlang.schedule.primitive import Decision, Outputs, Primitive, check_nu
 from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
 from tensorlang.schedule.proposals.repair import Refused, repaired
 from tensorlang.schedule.proposals.replayed import Refusal
-from tensorlang.schedule.stage import AxisLike, Stage
+from tensorlang.schedule.stage import Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
 from tensorlang.te.axis import Axis

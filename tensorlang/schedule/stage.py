@@ -12,17 +12,16 @@ from tensorlang.ir.expr import Expr, ExprLike, as_expr
 from tensorlang.location import caller
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.index_text import print_index
-from tensorlang.schedule.members import Inside, by_own_names, leaves_of
+from tensorlang.schedule.members import AxisLike, Inside, by_own_names, leaves_of
 from tensorlang.schedule.names import absent
 from tensorlang.schedule.primitive import Outputs, Primitive, whole
+from tensorlang.schedule.primitives.buffering import StorageSteps
 from tensorlang.schedule.relation import ShiftRelation
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.operation import HybridOp, Member
 from tensorlang.te.program import Program
-
-AxisLike = Axis | str
 
 
 class Scheduled(Protocol):
@@ -54,11 +53,13 @@ class Scheduled(Protocol):
 
 
 @by_own_names
-class Stage:
+class Stage(StorageSteps):
     """The loops of one operation in a schedule. Axes are given as Axis objects or by name.
 
     The stage of a `member`, an operation that runs inside a hybrid one, stands for its loops there.
     """
+
+    schedule: Scheduled
 
     def __init__(self, schedule: Scheduled, name: str, member: Member | None = None) -> None:
         self.schedule = schedule
@@ -100,7 +101,7 @@ class Stage:
     def scope(self) -> str:
         """The memory scope of the stage."""
         stage = self.schedule.state.stages.get(self.name)
-        return stage.scope if stage else "global"
+        return stage.storage.scope if stage else "global"
 
     def split(
         self, parent: AxisLike, factor: int | None = None, nparts: int | None = None, tail: str = "guard"
@@ -301,38 +302,6 @@ class Stage:
     def set_scope(self, scope: str) -> None:
         """Choose the memory of the stage. See SetScope."""
         self.schedule.apply(p.SetScope(self._stored, scope))
-
-    def rolling_buffer(self) -> None:
-        """Keep what neighbouring tiles share. See RollingBuffer."""
-        self.schedule.apply(p.RollingBuffer(self.name))
-
-    def double_buffer(self) -> None:
-        """Compute each tile one iteration ahead. See DoubleBuffer."""
-        self.schedule.apply(p.DoubleBuffer(self.name))
-
-    def pipeline(self, stages: int, ahead: int | None = None) -> None:
-        """Keep several tiles at once, each computed some iterations ahead. See Pipeline."""
-        self.schedule.apply(p.Pipeline(self.name, whole(stages), whole(ahead)))
-
-    def fold_storage(self, array: Any, dim: int, factor: int | None = None) -> int:
-        """Let elements of an intermediate array share memory; returns the modulus. See FoldStorage.
-
-        `array`: a tensor, its name, or the name of a local array of a hybrid stage.
-        """
-        name = array if isinstance(array, str) else self.schedule.buffer_of(array)
-        return int(self.schedule.apply(p.FoldStorage(self.name, name, dim, whole(factor)))[0])
-
-    def storage_align(self, axis: AxisLike, factor: int, offset: int) -> None:
-        """Pad the array of the stage to a stride of `k * factor + offset`. See StorageAlign."""
-        self.schedule.apply(p.StorageAlign(self.name, str(axis), whole(factor), whole(offset)))
-
-    def swizzle(self, panels: bool = False) -> None:
-        """Turn the order of chunks in the rows of the stage's array. See Swizzle."""
-        self.schedule.apply(p.Swizzle(self.name, panels))
-
-    def bulk_copy(self) -> None:
-        """Let one thread of a block copy the tiles of the stage, where the GPU can. See BulkCopy."""
-        self.schedule.apply(p.BulkCopy(self.name))
 
     def pad(self, axis: AxisLike, factor: int) -> None:
         """Extend an axis to a multiple of a factor. See Pad."""

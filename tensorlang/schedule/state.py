@@ -18,6 +18,7 @@ from tensorlang.schedule.axis_range import AxisRange, hull, symbolic
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.order import Order
 from tensorlang.schedule.relation import Relation, made_by, ranges
+from tensorlang.schedule.storage import Storage
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation
 from tensorlang.te.program import Program
@@ -92,15 +93,10 @@ class StageState:
     """The loops of one operation, as a tree; its statements by name, and what is asked of loops and memory.
 
     The stage of a compute operation is a chain of loops around one strand of its name; the initialisation of a
-    reduction is derived, just outside the first reduce loop, or outside the loop `init_at`. `buffering` says how the
-    array of an attached stage is kept: `tile` (anew in each iteration), `rolling` or
-    `double` (computed `tiles_ahead` iterations before it is read, `tiles_kept` at once). By array, `folds` gives
-    the modulus of every dimension (0: none) and `aligned` the (axis, factor, offset) of a stride. `launched` are the
-    threads that all loops of a scan share. `pragmas` are wishes about the code of a loop, `predicates` the conditions
-    (as text) under which elements are stored. `atomic`: updates of one element may meet in a parallel loop. `wished`:
-    where the stage is to be computed once its readers are computed there. `swizzled`: the chunks of a row of the array
-    are stored in an order that changes from row to row, in `panels` of 128 bytes of it behind each other. `in_bulk`:
-    one thread of a block copies the tile, if it can.
+    reduction is derived, just outside the first reduce loop, or outside the loop `init_at`. `launched` are the threads
+    that all loops of a scan share. `pragmas` are wishes about the code of a loop, `predicates` the conditions (as text)
+    under which elements are stored. `atomic`: updates of one element may meet in a parallel loop. `wished`: where the
+    stage is to be computed once its readers are computed there.
     """
 
     name: str
@@ -108,16 +104,8 @@ class StageState:
     strands: Mapping[str, Strand]
     annotations: Mapping[str, Annotation] = field(default_factory=dict)
     attach: Attach | None = None
-    scope: str = "global"
+    storage: Storage = field(default_factory=Storage)
     init_at: str | None = None
-    buffering: str = "tile"
-    tiles_ahead: int = 1
-    tiles_kept: int = 2
-    folds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    aligned: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
-    swizzled: bool = False
-    panels: bool = False
-    in_bulk: bool = False
     tensorized: Tensorized | None = None
     launched: tuple[str, ...] = ()
     pragmas: Mapping[str, Pragmas] = field(default_factory=dict)
@@ -297,6 +285,10 @@ class ScheduleState:
     def with_stage(self, stage: StageState) -> ScheduleState:
         """Return the state with one stage replaced."""
         return replace(self, stages={**self.stages, stage.name: stage})
+
+    def stored(self, stage: str, storage: Storage) -> ScheduleState:
+        """Return the state with a stage stored in another way."""
+        return self.with_stage(replace(self.stage(stage), storage=storage))
 
     def attached_to(self, stage: str) -> list[StageState]:
         """Stages computed inside loops of a stage, in program order."""

@@ -14,6 +14,7 @@ import pytest
 from tensorlang import lower, te
 from tensorlang.errors import UncoveredRead
 from tensorlang.schedule import Schedule, Trace
+from tensorlang.schedule import primitives as p
 from tensorlang.schedule.primitive import Decision, Primitive
 from tensorlang.schedule.primitives import ComputeAt, ComputeRoot, Fuse, Parallel, Reorder, SampleChoice, Split
 from tensorlang.testing.check import check_schedule
@@ -194,3 +195,22 @@ def test_symbolic_programs_round_trip() -> None:
     assert again.state.stages == s.state.stages and again.program.text == s.program.text
     for size in (0, 1, 10):
         check_schedule(again, args, {"n": size})
+
+
+TEXTS: dict[str, Primitive] = {
+    "s.strict()": p.Strict(),
+    "s['B'].fuse('i', 'j')": p.Fuse("B", ("i", "j")),
+    "s['B'].split('i', nparts=3, tail='peel')": p.Split("B", "i", None, 3, "peel"),
+    "s['B'].skew('j', by='i', factor=1)": p.Skew("B", "j", "i", 1),
+    "s['B'].shift('i', -2)": p.Shift("B", "i", "-2"),
+    "s['B'].shift('i', 'n + 1', statement='S0')": p.Shift("B", "i", "n + 1", "S0"),
+    "s['B'].compute_at(s['C'], 'i')": p.ComputeAt("B", "C", "i"),
+    "s.assume('injective', 'idx')": p.Assume("injective", "idx"),
+    "s.assume('range', 'idx', None, 8)": p.Assume("range", "idx", None, 8),
+    "s['B'].pad('i', width)": p.Pad("B", "i", Decision("width", 8)),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_text_of_a_step_comes_from_its_fields(text: str) -> None:
+    assert TEXTS[text].text() == text

@@ -20,7 +20,6 @@ from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.schedules.accesses import Access
 from tensorlang.te.program import Program
 
-_SHARED = ("shared", "warp")
 _KINDS = {
     LoopKind.SERIAL: Kind.SERIAL,
     LoopKind.PARALLEL: Kind.PARALLEL,
@@ -77,7 +76,7 @@ def _place(
     if attach is not None and attach.stage in placed and not attach.after:
         host = placed[attach.stage]
         depth = host.ends.get(attach.axis, len(host.outside))
-        shared = current.scope in _SHARED
+        shared = current.storage.is_shared
         readers = [found for found in placed.values() if _reads(found.stage, stage)]
         inside = [
             r for r in readers if len((*r.outside, *r.own)) >= depth and _is_within(state, r.stage.name, attach.stage)
@@ -166,11 +165,11 @@ def _nest(state: ScheduleState, placed: _Placed, count: int) -> Nest:
         max(stage.operations, 1) * stage.points,
         stage.bits,
         count,
-        local=current.scope == "local",
+        local=current.storage.scope == "local",
         attached=current.attach is not None,
         around=len(placed.outside),
         repeats=repeats,
-        scope=current.scope,
+        scope=current.storage.scope,
         copies=stage.copies,
         host=_host(state, stage.name),
     )
@@ -186,4 +185,4 @@ def _host(state: ScheduleState, name: str) -> str:
 def _is_private(state: ScheduleState, access: Access) -> bool:
     """Whether an array belongs to a tile: computed inside a loop, in local memory."""
     made = state.stages.get(state.program.producer.get(access.buffer, ""))
-    return made is not None and made.scope == "local" and made.attach is not None
+    return made is not None and made.storage.scope == "local" and made.attach is not None

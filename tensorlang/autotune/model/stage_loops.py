@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -55,10 +56,14 @@ class TiledBy:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """An axis goes on under another name: shifted, reversed, skewed, or kept by a layout."""
+    """An axis goes on under another name: shifted, reversed, skewed, or kept by a layout.
+
+    `trips`: the iterations of a loop that is cut, or shared with other statements.
+    """
 
     axis: str
     made: str
+    trips: Number | None = None
 
 
 Step: TypeAlias = SplitInto | FusedTo | TiledBy | Renamed
@@ -96,22 +101,36 @@ class StageLoops:
         """The steps on axes that are not of the reduction, nor made of those."""
         gone, kept = set(self.reduce), list[Step]()
         for step in self.steps:
-            given: tuple[str, ...]
-            made: tuple[str, ...]
-            match step:
-                case SplitInto(axis=axis):
-                    given, made = (axis,), (step.outer, step.inner)
-                case Renamed(axis=axis):
-                    given, made = (axis,), (step.made,)
-                case FusedTo():
-                    given, made = step.axes, (step.made,)
-                case TiledBy():
-                    given, made = step.axes, step.tiles
+            given, made = ends(step)
             if gone & set(given):
                 gone |= set(made)
             else:
                 kept.append(step)
         return kept
+
+    def steps_to(self, names: Iterable[str]) -> list[Step]:
+        """The steps that make some axes, those of a layout for example."""
+        needed, found = set(names), list[Step]()
+        for step in reversed(self.steps):
+            given, made = ends(step)
+            if needed & set(made):
+                needed |= set(given)
+                found.append(step)
+        return found[::-1]
+
+    def renamed(self, names: Mapping[str, str]) -> StageLoops:
+        """The same loops over axes of other names."""
+
+        def named(axes: Iterable[str]) -> tuple[str, ...]:
+            return tuple(names.get(axis, axis) for axis in axes)
+
+        accesses = tuple(
+            replace(a, dims=tuple(tuple((names.get(axis, axis), c) for axis, c in dim) for dim in a.dims))
+            for a in self.accesses
+        )
+        axes = dict(zip(named(self.axes), self.axes.values(), strict=True))
+        steps = [_renamed(step, names) for step in self.steps]
+        return replace(self, axes=axes, reduce=frozenset(named(self.reduce)), accesses=accesses, steps=steps)
 
     def loops(self, extents: Mapping[str, Number]) -> dict[str, Parts]:
         """What every loop of the stage walks, where its axes have these extents."""
@@ -127,8 +146,41 @@ class StageLoops:
                     for axis, size, tile in zip(step.axes, step.sizes, step.tiles, strict=False):
                         found[tile], found[axis] = _cut(found.get(axis, ()), SplitInto(axis, size, None, tile, axis))
                 case Renamed():
-                    found[step.made] = found.get(step.axis, ())
+                    parts = found.get(step.axis, ())
+                    found[step.made] = parts if step.trips is None else _resized(parts, step.trips)
         return found
+
+
+def ends(step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The axes that a step takes, and those that it makes."""
+    match step:
+        case SplitInto():
+            return (step.axis,), (step.outer, step.inner)
+        case Renamed():
+            return (step.axis,), (step.made,)
+        case FusedTo():
+            return step.axes, (step.made,)
+        case TiledBy():
+            return step.axes, step.tiles
+
+
+def _renamed(step: Step, names: Mapping[str, str]) -> Step:
+    """A step on axes of other names."""
+
+    def named(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(map(named, part))
+        return names.get(part, part) if isinstance(part, str) else part
+
+    return replace(step, **{f.name: named(getattr(step, f.name)) for f in fields(step)})
+
+
+def _resized(parts: Parts, trips: Number) -> Parts:
+    """A loop with more iterations, or fewer: outermost, if it walks several axes."""
+    if not parts:
+        return ()
+    inner = math.prod((part.trips for part in parts[1:]), start=1.0)
+    return (replace(parts[0], trips=np.ceil(trips / np.maximum(inner, 1))), *parts[1:])
 
 
 def _cut(parts: Sequence[Part], step: SplitInto) -> tuple[Parts, Parts]:
@@ -146,6 +198,7 @@ def _cut(parts: Sequence[Part], step: SplitInto) -> tuple[Parts, Parts]:
     for part in reversed(parts):
         taken = np.minimum(factor, part.trips)
         inner.insert(0, Part(part.axis, taken, part.stride))
-        outer.insert(0, Part(part.axis, np.ceil(part.trips / taken), part.stride * taken))
-        factor = np.maximum(factor / taken, 1)
+        whole = np.maximum(taken, 1)  # of an empty loop nothing is divided
+        outer.insert(0, Part(part.axis, np.ceil(part.trips / whole), part.stride * whole))
+        factor = np.maximum(factor / whole, 1)
     return tuple(outer), tuple(inner)

@@ -35,8 +35,9 @@ class Draft(Schedule):
 
     def advance(self, step: Primitive, check: bool) -> Outputs:
         """Apply one step and remember what it made."""
+        before = self._state
         made = super().advance(step, check)
-        self._moves = (*self._moves[: len(self.trace.steps) - 1], Move(step, made, self.program))
+        self._moves = (*self._moves[: len(self.trace.steps) - 1], Move(step, made, before, self._state))
         return made
 
     def prove(self) -> Self:

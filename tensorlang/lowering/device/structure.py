@@ -12,8 +12,6 @@ from tensorlang.schedule.derive.plans import BufferPlan, Derived
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ComputeOp, buffers
 
-_SHARED = ("shared", "warp")
-
 
 def has_threads(tree: Tree) -> bool:
     """Whether a loop is bound to blocks or threads."""
@@ -30,11 +28,11 @@ def check_structure(state: ScheduleState, derived: Derived) -> None:
             plan = derived.plans[buffer.name]
             if plan.is_argument or stage.attach is None:
                 continue
-            if stage.scope in _SHARED and bound:
+            if stage.storage.is_shared and bound:
                 _check_shared(name, plan, bound)
-            if stage.scope == "local":
+            if stage.storage.scope == "local":
                 _check_local(name, derived, plan, bound)
-            if stage.scope not in _SHARED:
+            if not stage.storage.is_shared:
                 _check_own(name, plan, bound, derived.scop.gathered)
 
 

@@ -23,12 +23,13 @@ from tensorlang.te.program import local_arrays
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The planned stages of a state, and their statements by number."""
+    """The planned stages of a state, their statements by number, and which of these prefetch, by stage and axis."""
 
     state: ScheduleState
     stages: Mapping[str, StagePlan]
     statements: Sequence[Statement]
     folds: Sequence[Fold]
+    prefetches: Mapping[tuple[str, str], Sequence[int]]
 
     def nest(self, name: str) -> Tree:
         """The tree of a stage below the loops around it."""
@@ -65,7 +66,7 @@ class Assembly:
 
     def _attached(self, plan: StagePlan, axis: str) -> list[Tree]:
         """What runs at the start of each iteration of a loop."""
-        prefetches: list[Tree] = [Leaf(number) for number in plan.prefetches.get(axis, ())]
+        prefetches: list[Tree] = [Leaf(number) for number in self.prefetches.get((plan.stage.name, axis), ())]
         return [*prefetches, *self._placed_at(plan, axis, after=False)]
 
     def _placed_at(self, plan: StagePlan, axis: str, after: bool) -> list[Tree]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from math import gcd, prod
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
@@ -53,26 +52,6 @@ def _step(stage: str, loop: str, box: Box) -> int:
     if not isinstance(step, Const):
         raise BadArgument("", f"the tile of {stage} does not move evenly with the loop {loop}: its base is {box.base}")
     return int(step.value)
-
-
-def padded(shape: tuple[Expr, ...], axis: int, factor: int, offset: int) -> tuple[Expr, ...]:
-    """The shape with dimension `axis + 1` padded so that the stride of `axis` is `k * factor + offset`, if possible."""
-    sizes = [constant(e) for e in shape[axis + 1 :]]
-    if not sizes or None in sizes:
-        return shape
-    known = [size for size in sizes if size is not None]
-    extent = _congruent(known[0], prod(known[1:]), factor, offset)
-    return shape if extent is None else (*shape[: axis + 1], Const(extent, INDEX), *shape[axis + 2 :])
-
-
-def _congruent(least: int, inner: int, factor: int, offset: int) -> int | None:
-    """The smallest `extent` from `least` on for which `extent * inner - offset` is a multiple of `factor`."""
-    shared = gcd(inner, factor)
-    if offset % shared:
-        return None
-    period = factor // shared
-    first = offset // shared * pow(inner // shared, -1, period) % period
-    return least + (first - least) % period
 
 
 def tiles_ahead(loop: str, count: int) -> dict[str, Expr]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.stmt import INDEX, LoopKind, Stmt
+from tensorlang.polyhedral.footprint import Box
 from tensorlang.polyhedral.nest import Tree
 from tensorlang.polyhedral.statement import Scop
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import AxisRange
-from tensorlang.schedule.derive.prefetching import PrefetchPlan
 from tensorlang.schedule.state import StageState
 
 
@@ -62,9 +62,9 @@ class BufferPlan:
     lanes: tuple[Lane, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The loops of one stage: those around it, then its own; and the values of its axes.
+    """The loops of one stage: those around it, then its own; and the numbers of its statements.
 
     `lanes` are loops around it over lanes that compute its array together: it lives in all of their iterations.
     """
@@ -74,20 +74,19 @@ class StagePlan:
     own: tuple[LoopPlan, ...]
     init: tuple[LoopPlan, ...]
     first_reduce: int | None
-    statements: list[int] = field(default_factory=list)
-    by_strand: dict[str, int] = field(default_factory=dict)
-    prefetches: dict[str, list[int]] = field(default_factory=dict)
+    statements: tuple[int, ...] = ()
+    by_strand: Mapping[str, int] = field(default_factory=dict)
     lanes: frozenset[str] = frozenset()
 
     @property
     def is_carried(self) -> bool:
         """Whether the array of the stage outlives one iteration of the loop at which it is computed."""
-        return bool(self.prefix) and self.stage.buffering != "tile"
+        return bool(self.prefix) and self.stage.storage.is_carried
 
     @property
     def is_ahead(self) -> bool:
         """Whether a tile is computed one iteration before it is read."""
-        return bool(self.prefix) and self.stage.buffering == "double"
+        return bool(self.prefix) and self.stage.storage.is_ahead
 
     @property
     def home(self) -> tuple[LoopPlan, ...]:
@@ -113,6 +112,14 @@ class StagePlan:
             why = f"the loop {axis} of {self.stage.name} is one of those around it, which go over the same lanes"
             raise BadArgument("", why, suggested=["place the stage where this one is computed"])
         return (*self.prefix, *(found[a] for a in order.path(self.stage.order, axis) if a in found))
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchPlan:
+    """The elements of an array that one iteration prefetches; a dimension without a box is needed whole."""
+
+    array: str
+    boxes: tuple[Box | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

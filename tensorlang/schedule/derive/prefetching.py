@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const, Expr, Var, binary, substitute, to_text, variables
@@ -11,18 +11,61 @@ from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.statement import Role, Statement
 from tensorlang.schedule.axis_range import AxisRange, constant
-from tensorlang.schedule.state import Prefetched
+from tensorlang.schedule.derive.plans import PrefetchPlan, StagePlan, plan_all
+from tensorlang.schedule.state import Prefetched, ScheduleState
 
 Around = Sequence[tuple[str, AxisRange]]
 """Loops by name, outermost first, and their ranges."""
 
 
 @dataclass(frozen=True, slots=True)
-class PrefetchPlan:
-    """The elements of an array that one iteration prefetches; a dimension without a box is needed whole."""
+class Prefetching:
+    """The statements that prefetch, what they bring by number, and those at the start of the body of a stage's loop."""
 
-    array: str
-    boxes: tuple[Box | None, ...]
+    statements: tuple[Statement, ...] = ()
+    plans: Mapping[int, PrefetchPlan] = field(default_factory=dict)
+    places: Mapping[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+
+
+def prefetches(state: ScheduleState, stages: Mapping[str, StagePlan], statements: Sequence[Statement]) -> Prefetching:
+    """The prefetches that are asked for in the loops of stages; their numbers go on from those of `statements`."""
+    found = Prefetching()
+    known = {loop.name: loop.range for plan in stages.values() for loop in plan_all(plan)}
+    for plan in stages.values():
+        own = [statements[k] for k in (*plan.statements, *plan.by_strand.values())]
+        for asked in plan.stage.prefetched:
+            wish, around = _resolved(state, stages, plan, asked)
+            rank = len(state.program.buffers[asked.tensor].shape)
+            made, what = plan_prefetch(plan.stage.name, wish, around, own, known, rank, state.sizes)
+            number, place = len(statements) + len(found.plans), (plan.stage.name, asked.axis)
+            found = Prefetching(
+                (*found.statements, replace(made, name=f"{made.name}{len(found.plans)}")),
+                {**found.plans, number: what},
+                {**found.places, place: (*found.places.get(place, ()), number)},
+            )
+    return found
+
+
+def _resolved(
+    state: ScheduleState, stages: Mapping[str, StagePlan], plan: StagePlan, asked: Prefetched
+) -> tuple[Prefetched, Around]:
+    """A prefetch by the names of the loops around it, and these; BadArgument where steps have taken its place away."""
+    stage = plan.stage
+    if asked.axis not in stage.leaves:
+        raise BadArgument("", f"{stage.name} prefetches in its loop {asked.axis}, which would be gone")
+    if asked.tensor not in state.program.buffers:
+        raise BadArgument("", f"{stage.name} prefetches {asked.tensor}, which would be no array any more")
+    loops = plan.path(asked.axis)
+    names = {loop.axis: loop.name for loop in loops}
+    for axis in (asked.along, asked.shared):
+        if axis and axis not in names:
+            raise BadArgument("", f"{stage.name} prefetches in its loop {asked.axis}, which is not inside {axis}")
+    wish = replace(asked.renamed(names), axis=asked.axis)
+    maker = stages.get(state.program.producer[asked.tensor])
+    if maker is not None and any(loop.name == wish.along for loop in maker.prefix):
+        where = f"inside the loop {asked.along} of {stage.name}"
+        raise BadArgument("", f"{asked.tensor} is computed {where}: there is nothing to prefetch yet")
+    return wish, [(loop.name, loop.range) for loop in loops]
 
 
 def plan_prefetch(

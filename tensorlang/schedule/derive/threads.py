@@ -55,7 +55,7 @@ def joined(plan: StagePlan, around: Sequence[LoopPlan]) -> dict[str, LoopPlan]:
 
     What each lane computes of such an array may then read what that lane alone has.
     """
-    if plan.stage.scope != "warp" or plan.stage.tensorized is not None or plan.first_reduce is not None:
+    if plan.stage.storage.scope != "warp" or plan.stage.tensorized is not None or plan.first_reduce is not None:
         return {}
     counted = {loop.name for loop in plan.prefix}
     lanes = {loop.thread: loop for loop in around if loop.name not in counted}
@@ -79,7 +79,7 @@ def meeting_loops(statements: Sequence[Statement], stages: Mapping[str, StagePla
     that put together what they have for a reduction leave it to the first to store.
     """
     known = {loop.name: loop for plan in stages.values() for loop in plan_all(plan)}
-    scopes = {w.array: stages[s.stage].stage.scope for s in statements for w in s.writes}
+    scopes = {w.array: stages[s.stage].stage.storage.scope for s in statements for w in s.writes}
     users: dict[str, set[tuple[frozenset[str], bool]]] = {}
     for statement in statements:
         tags = {name: known[name].thread for name in statement.loops if name in known}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.schedule import order
 from tensorlang.schedule.matrix import Matrix, determinant, inverse
-from tensorlang.schedule.primitive import Outputs, argument_text, positive, primitive, value_of
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, argument_text, positive, primitive, value_of
 from tensorlang.schedule.primitives.loops import fresh, nested, require_plain
 from tensorlang.schedule.relation import AffineRelation, BandRelation
 from tensorlang.schedule.state import ScheduleState
@@ -43,7 +43,7 @@ def _checked_rows(rows: Matrix, width: int, state: ScheduleState, word: str) -> 
 
 @primitive("affine")
 @dataclass(frozen=True, slots=True)
-class Affine:
+class Affine(Primitive):
     """Walk a nest of loops along other axes: each row of a unimodular matrix gives a new axis from the old ones.
 
     Rewrite: `for i: for j: S(i, j)` with the rows (1, 0), (1, 1) -> `for i_a: for j_a: S(i_a, j_a - i_a)`.
@@ -58,7 +58,7 @@ class Affine:
         ['i_a', 'j_a']
     """
 
-    stage: str
+    stage: StageName
     axes: tuple[str, ...]
     matrix: tuple[tuple[int, ...], ...]
 
@@ -85,13 +85,10 @@ class Affine:
         tree = order.rebuild(stage.order, axes[0], lambda _: order.chain(made, body))
         return state.with_stage(replace(stage.related(order.statements(body), relation), order=tree)), made
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].affine({argument_text(self.axes)}, {argument_text(self.matrix)})"
-
 
 @primitive("tile_by")
 @dataclass(frozen=True, slots=True)
-class TileBy:
+class TileBy(Primitive):
     """Tile a nest of loops by hyperplanes: a loop over tiles per row, around the loops as they are.
 
     Rewrite: `for t: for i` with the rows (1, 1), (1, -1) -> `for t_tile: for i_tile: for t: for i` where
@@ -107,7 +104,7 @@ class TileBy:
         ['i_tile', 'j_tile']
     """
 
-    stage: str
+    stage: StageName
     axes: tuple[str, ...]
     rows: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]

@@ -12,7 +12,7 @@ from tensorlang.ir.thread_tags import TAGS, VIRTUAL
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive import ranges_in_place
-from tensorlang.schedule.primitive import Outputs, argument_text, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.state import Annotation, ScheduleState
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import HybridOp
@@ -41,13 +41,9 @@ def _constant_extent(state: ScheduleState, stage: str, axis: str, word: str) -> 
         )
 
 
-def _text(word: str, stage: str, axis: str) -> str:
-    return f"s[{stage!r}].{word}({axis!r})"
-
-
 @primitive("vectorize")
 @dataclass(frozen=True, slots=True)
-class Vectorize:
+class Vectorize(Primitive):
     """Run the iterations of an axis as lanes of vector instructions.
 
     Rewrite: `for i in range(16): C[i] = ...` -> `C[0:16] = ...`.
@@ -62,7 +58,7 @@ class Vectorize:
         >>> s[B].vectorize(i_i)
     """
 
-    stage: str
+    stage: StageName
     axis: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -73,13 +69,10 @@ class Vectorize:
                 raise BadArgument("", f"{other.name} is computed inside {self.axis}: its buffer has no lanes")
         return _annotate(state, self.stage, self.axis, Annotation(LoopKind.VECTORIZED)), ()
 
-    def text(self) -> str:
-        return _text("vectorize", self.stage, self.axis)
-
 
 @primitive("unroll")
 @dataclass(frozen=True, slots=True)
-class Unroll:
+class Unroll(Primitive):
     """Copy the body of a loop once per iteration.
 
     Rewrite: `for i in range(3): S(i)` -> `S(0); S(1); S(2)`.
@@ -93,20 +86,17 @@ class Unroll:
         >>> s[B].unroll(i_i)
     """
 
-    stage: str
+    stage: StageName
     axis: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         _constant_extent(state, self.stage, self.axis, "unroll")
         return _annotate(state, self.stage, self.axis, Annotation(LoopKind.UNROLLED)), ()
 
-    def text(self) -> str:
-        return _text("unroll", self.stage, self.axis)
-
 
 @primitive("parallel")
 @dataclass(frozen=True, slots=True)
-class Parallel:
+class Parallel(Primitive):
     """Share the iterations of an axis among CPU threads.
 
     Rewrite: `for i in range(n)` -> `parallel i in range(n)`.
@@ -119,19 +109,16 @@ class Parallel:
         >>> s[B].parallel("i")
     """
 
-    stage: str
+    stage: StageName
     axis: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         return _annotate(state, self.stage, self.axis, Annotation(LoopKind.PARALLEL)), ()
 
-    def text(self) -> str:
-        return _text("parallel", self.stage, self.axis)
-
 
 @primitive("bind")
 @dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(Primitive):
     """Bind an axis to a thread axis of the device (`blockIdx.x`, `threadIdx.x`, ...).
 
     Rewrite: `for i in range(n)` -> `threadIdx.x i in range(n)`.
@@ -144,7 +131,7 @@ class Bind:
         >>> s[B].bind("i", te.thread_axis("threadIdx.x"))
     """
 
-    stage: str
+    stage: StageName
     axis: str
     thread: str
 
@@ -159,13 +146,10 @@ class Bind:
         _require_one_launch(bound, self.stage)
         return bound, ()
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].bind({self.axis!r}, {self.thread!r})"
-
 
 @primitive("env_threads")
 @dataclass(frozen=True, slots=True)
-class EnvThreads:
+class EnvThreads(Primitive):
     """Launch threads of the device once, around the time loop of a scan, for all loops bound to them.
 
     Rewrite: none; loops that are bound to one of the threads share it from then on, in every time step.
@@ -182,7 +166,7 @@ class EnvThreads:
         >>> s[update].bind(update.op.axis[1], te.thread_axis("threadIdx.x"))
     """
 
-    stage: str
+    stage: StageName
     threads: tuple[str, ...]
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -197,9 +181,6 @@ class EnvThreads:
         launched = state.with_stage(replace(current, launched=(*current.launched, *self.threads)))
         _require_one_launch(launched, self.stage)
         return launched, ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].env_threads({argument_text(self.threads)})"
 
 
 def _require_thread(thread: str) -> None:

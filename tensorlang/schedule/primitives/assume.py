@@ -8,14 +8,14 @@ from tensorlang import dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.polyhedral.facts import FACTS, Fact
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, primitive, unnamed
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import PlaceholderOp
 
 
 @primitive("assume")
 @dataclass(frozen=True, slots=True)
-class Assume:
+class Assume(Primitive):
     """State a fact about an input array that is used as an index; later steps are proven with its help.
 
     `injective`: no two elements are equal, so `C[idx[i]]` is another element for every `i`. `monotonic`: elements never
@@ -35,8 +35,8 @@ class Assume:
 
     fact: str
     array: str
-    low: int | None
-    high: int | None
+    low: int | None = unnamed(None)
+    high: int | None = unnamed(None)
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         if self.fact not in FACTS:
@@ -70,14 +70,10 @@ class Assume:
         if updated:
             raise BadArgument("", f"{self.array} is updated in place ({updated[0]}), so the fact may not stay true")
 
-    def text(self) -> str:
-        limits = "" if self.low is None and self.high is None else f", {self.low!r}, {self.high!r}"
-        return f"s.assume({self.fact!r}, {self.array!r}{limits})"
-
 
 @primitive("strict")
 @dataclass(frozen=True, slots=True)
-class Strict:
+class Strict(Primitive):
     """Keep the order in which floating-point reductions are declared, so that every schedule gives the same bits.
 
     Rewrite: none; from here on, and for the steps so far, updates of floats may not change places.
@@ -101,6 +97,3 @@ class Strict:
                 suggested=["te.create_schedule(..., strict=True)"],
             )
         return replace(state, strict=True), ()
-
-    def text(self) -> str:
-        return "s.strict()"

@@ -8,14 +8,14 @@ from tensorlang import dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import to_text
 from tensorlang.polyhedral.ordered import sources, updated
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ComputeOp, HybridOp
 
 
 @primitive("atomic")
 @dataclass(frozen=True, slots=True)
-class Atomic:
+class Atomic(Primitive):
     """Update the elements of a stage atomically, so that threads may share a loop over which it reduces.
 
     Sums of floats may then differ from run to run in their last digits: threads come in any order.
@@ -33,7 +33,7 @@ class Atomic:
         >>> s[B].parallel("k")
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.looped(self.stage)
@@ -48,9 +48,6 @@ class Atomic:
                 suggested=["parallel on an axis that is not reduced"],
             )
         return state.with_stage(replace(state.stages[self.stage], atomic=True)), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].atomic()"
 
 
 def _updated(op: ComputeOp | HybridOp) -> list[str]:

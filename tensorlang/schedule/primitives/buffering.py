@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, to_text
@@ -13,10 +14,12 @@ from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.boxes import boxed_tile
 from tensorlang.schedule.check import legal_places
 from tensorlang.schedule.derive import derive
+from tensorlang.schedule.members import AxisLike, by_own_names
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Decision, Outputs, argument_text, primitive, value_of
+from tensorlang.schedule.primitive import Decision, Outputs, Primitive, StageName, primitive, unnamed, value_of, whole
 from tensorlang.schedule.primitives.placement import on_copy
 from tensorlang.schedule.state import ScheduleState
+from tensorlang.schedule.storage import Storage
 from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays
 
@@ -24,19 +27,20 @@ _ATOM_ROWS = 8  # of the hardware's swizzle
 _MOST = 64  # the largest modulus that fold_storage looks for
 
 
-def _buffered(state: ScheduleState, stage: str, how: str, word: str, ahead: int = 1, kept: int = 2) -> ScheduleState:
+def _attached(state: ScheduleState, stage: str, word: str) -> Storage:
+    """The storage of a stage that is computed inside a loop; BadArgument where it is not."""
     state.compute_op(stage)
     current = state.stages[stage]
     if current.attach is None or current.attach.after:
         places = [p for p in legal_places(state, stage) if "compute_at" in p]
         why = f"{word} needs a stage that is computed inside a loop, and {stage} is not"
         raise BadArgument("", why, suggested=[f"{place}; ..." for place in places])
-    return state.with_stage(replace(current, buffering=how, tiles_ahead=ahead, tiles_kept=kept))
+    return current.storage
 
 
 @primitive("rolling_buffer")
 @dataclass(frozen=True, slots=True)
-class RollingBuffer:
+class RollingBuffer(Primitive):
     """Keep what neighbouring tiles share: compute only the new part of each tile, in memory that is used in turn.
 
     Rewrite: `for i: P[i:i+3]; C` -> `for i: if i == 0: P[0:3] else: P[i+2]; C`, P in three rows taken modulo 3.
@@ -52,18 +56,16 @@ class RollingBuffer:
         >>> s[B].rolling_buffer()
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        return _buffered(state, self.stage, "rolling", "rolling_buffer"), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].rolling_buffer()"
+        storage = _attached(state, self.stage, "rolling_buffer")
+        return state.stored(self.stage, replace(storage, rolling=True, ahead=0, kept=1)), ()
 
 
 @primitive("double_buffer")
 @dataclass(frozen=True, slots=True)
-class DoubleBuffer:
+class DoubleBuffer(Primitive):
     """Compute each tile one iteration before it is read, in two buffers used in turn.
 
     Rewrite: `for k: P[k]; C[k]` -> `P[0]; for k: P[k + 1] into the other half; C[k]`.
@@ -79,18 +81,16 @@ class DoubleBuffer:
         >>> s[B].double_buffer()
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        return _buffered(state, self.stage, "double", "double_buffer"), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].double_buffer()"
+        storage = _attached(state, self.stage, "double_buffer")
+        return state.stored(self.stage, replace(storage, rolling=False, ahead=1, kept=2)), ()
 
 
 @primitive("pipeline")
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Primitive):
     """Keep `stages` tiles at once: each is computed `ahead` iterations before it is read, `stages - 1` if not given.
 
     With two stages it is double_buffer. On a GPU, tiles in shared memory that are plain copies of global memory are
@@ -110,7 +110,7 @@ class Pipeline:
         >>> s[B].pipeline(3)
     """
 
-    stage: str
+    stage: StageName
     stages: int
     ahead: int | None = None
 
@@ -123,16 +123,13 @@ class Pipeline:
         ahead = stages - 1 if self.ahead is None else self.ahead
         if not 1 <= ahead < stages:
             raise BadArgument("", f"of {stages} stages 1 to {stages - 1} are computed ahead, got ahead={ahead}")
-        return _buffered(state, self.stage, "double", "pipeline", ahead, stages), ()
-
-    def text(self) -> str:
-        ahead = "" if self.ahead is None else f", ahead={self.ahead}"
-        return f"s[{self.stage!r}].pipeline({argument_text(self.stages)}{ahead})"
+        storage = _attached(state, self.stage, "pipeline")
+        return state.stored(self.stage, replace(storage, rolling=False, ahead=ahead, kept=stages)), ()
 
 
 @primitive("fold_storage")
 @dataclass(frozen=True, slots=True)
-class FoldStorage:
+class FoldStorage(Primitive):
     """Let elements of an intermediate array share memory: the index of a dimension is taken modulo `factor`.
 
     Without a factor, the smallest one is chosen that loses no value.
@@ -155,10 +152,10 @@ class FoldStorage:
         3
     """
 
-    stage: str
+    stage: StageName
     array: str
     dim: int
-    factor: int | None
+    factor: int | None = unnamed(None)
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.looped(self.stage)
@@ -180,11 +177,11 @@ class FoldStorage:
             raise BadArgument("", f"factor must be at least 1, got {self.factor}")
         if isinstance(op, HybridOp) and name in begins_as_zeros(op, state.sizes):
             raise BadArgument("", f"elements of {name} may be read that nothing wrote, and are zero then: no folding")
-        current = state.stages[self.stage]
+        storage = state.stages[self.stage].storage
         factor = self.factor if self.factor is not None else self._smallest(state, name)
-        moduli = list(current.folds.get(name, (0,) * rank))
+        moduli = list(storage.folds.get(name, (0,) * rank))
         moduli[self.dim] = factor
-        return state.with_stage(replace(current, folds={**current.folds, name: tuple(moduli)})), (str(factor),)
+        return state.stored(self.stage, replace(storage, folds={**storage.folds, name: tuple(moduli)})), (str(factor),)
 
     def _smallest(self, state: ScheduleState, name: str) -> int:
         scop = derive(state).scop
@@ -195,14 +192,10 @@ class FoldStorage:
             raise BadArgument("", f"no factor up to {_MOST} keeps every value of {name} until its last use")
         return found
 
-    def text(self) -> str:
-        factor = "" if self.factor is None else f", {self.factor}"
-        return f"s[{self.stage!r}].fold_storage({self.array!r}, {self.dim}{factor})"
-
 
 @primitive("storage_align")
 @dataclass(frozen=True, slots=True)
-class StorageAlign:
+class StorageAlign(Primitive):
     """Pad an intermediate array so that the stride of a dimension is `k * factor + offset`.
 
     Rewrite: `T: float32[16, 100]` -> storage_align(axis 0, 16, 8) -> `T: float32[16, 100 + 4]`, of stride 6 * 16 + 8.
@@ -217,7 +210,7 @@ class StorageAlign:
         >>> s[B].storage_align(B.op.axis[0], 16, 8)
     """
 
-    stage: str
+    stage: StageName
     axis: str
     factor: int
     offset: int
@@ -233,9 +226,9 @@ class StorageAlign:
         if self.factor < 1:
             raise BadArgument("", f"factor must be at least 1, got {self.factor}")
         place = names.index(self.axis)
-        current, aligned = state.stages[self.stage], dict(state.stages[self.stage].aligned)
-        aligned |= {b.name: (place, self.factor, self.offset) for b in buffers(op)}
-        made = state.with_stage(replace(current, aligned=aligned))
+        storage = state.stages[self.stage].storage
+        strides = {b.name: (place, self.factor, self.offset) for b in buffers(op)}
+        made = state.stored(self.stage, replace(storage, aligned={**storage.aligned, **strides}))
         for b in buffers(op):
             inside = len(op.axes) - place - 1
             shape = derive(made).plans[b.name].buffer.shape
@@ -252,13 +245,10 @@ class StorageAlign:
         if stride % self.factor != self.offset % self.factor:
             raise BadArgument("", f"no padding inside {self.axis} gives a stride of {self.factor} * k + {self.offset}")
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].storage_align({self.axis!r}, {self.factor}, {self.offset})"
-
 
 @primitive("swizzle")
 @dataclass(frozen=True, slots=True)
-class Swizzle:
+class Swizzle(Primitive):
     """Store the chunks of 16 bytes of each row in turned order, so that threads read a column of them at once.
 
     Chunk c of row r lies at chunk `c ^ f(r)`: eight neighbouring rows have one each in all banks of shared memory. Only
@@ -277,7 +267,7 @@ class Swizzle:
         >>> s[S].swizzle()
     """
 
-    stage: str
+    stage: StageName
     panels: bool = False
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -285,7 +275,8 @@ class Swizzle:
         if self.stage in state.program.outputs:
             why = f"{self.stage} is an output, whose layout is the caller's"
             raise BadArgument("", why, suggested=[on_copy(self.stage, self.text())])
-        made = state.with_stage(replace(state.stages[self.stage], swizzled=True, panels=self.panels))
+        storage = replace(state.stages[self.stage].storage, swizzled=True, panels=self.panels)
+        made = state.stored(self.stage, storage)
         plans = derive(made).plans
         for b in buffers(op):
             size = row_bytes(plans[b.name].buffer)
@@ -299,13 +290,10 @@ class Swizzle:
                 raise BadArgument("", why, suggested=["compute_at first, where the tile has rows of such a number"])
         return made, ()
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].swizzle({'panels=True' if self.panels else ''})"
-
 
 @primitive("bulk_copy")
 @dataclass(frozen=True, slots=True)
-class BulkCopy:
+class BulkCopy(Primitive):
     """Let one thread ask for each tile of a stage, and the hardware copy it (TMA): no thread computes addresses.
 
     For tiles in shared memory of a pipeline, on NVIDIA GPUs from sm_90 on, and under the interpreter; on other targets
@@ -327,14 +315,11 @@ class BulkCopy:
         >>> s[S].bulk_copy()
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         boxed_tile(state, derive(state), self.stage)
-        return state.with_stage(replace(state.stages[self.stage], in_bulk=True)), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].bulk_copy()"
+        return state.stored(self.stage, replace(state.stages[self.stage].storage, in_bulk=True)), ()
 
 
 def _is_argument(state: ScheduleState, buffer: str) -> bool:
@@ -343,3 +328,51 @@ def _is_argument(state: ScheduleState, buffer: str) -> bool:
     held = [name for name, (root, _) in storage.items() if root == storage[buffer][0]]
     made = (state.program[state.program.producer[name]] for name in held)
     return any(isinstance(op, PlaceholderOp) for op in made) or any(map(state.program.is_output, held))
+
+
+class Steps(Protocol):
+    """What these methods ask of the schedule of a stage."""
+
+    def apply(self, step: Primitive) -> Outputs: ...
+
+    def buffer_of(self, key: Any) -> str: ...
+
+
+@by_own_names
+class StorageSteps:
+    """The methods of a stage by which users change how its arrays use memory."""
+
+    schedule: Steps
+    name: str
+
+    def rolling_buffer(self) -> None:
+        """Keep what neighbouring tiles share. See RollingBuffer."""
+        self.schedule.apply(RollingBuffer(self.name))
+
+    def double_buffer(self) -> None:
+        """Compute each tile one iteration ahead. See DoubleBuffer."""
+        self.schedule.apply(DoubleBuffer(self.name))
+
+    def pipeline(self, stages: int, ahead: int | None = None) -> None:
+        """Keep several tiles at once, each computed some iterations ahead. See Pipeline."""
+        self.schedule.apply(Pipeline(self.name, whole(stages), whole(ahead)))
+
+    def fold_storage(self, array: Any, dim: int, factor: int | None = None) -> int:
+        """Let elements of an intermediate array share memory; returns the modulus. See FoldStorage.
+
+        `array`: a tensor, its name, or the name of a local array of a hybrid stage.
+        """
+        name = array if isinstance(array, str) else self.schedule.buffer_of(array)
+        return int(self.schedule.apply(FoldStorage(self.name, name, dim, whole(factor)))[0])
+
+    def storage_align(self, axis: AxisLike, factor: int, offset: int) -> None:
+        """Pad the array of the stage to a stride of `k * factor + offset`. See StorageAlign."""
+        self.schedule.apply(StorageAlign(self.name, str(axis), whole(factor), whole(offset)))
+
+    def swizzle(self, panels: bool = False) -> None:
+        """Turn the order of chunks in the rows of the stage's array. See Swizzle."""
+        self.schedule.apply(Swizzle(self.name, panels))
+
+    def bulk_copy(self) -> None:
+        """Let one thread of a block copy the tiles of the stage, where the GPU can. See BulkCopy."""
+        self.schedule.apply(BulkCopy(self.name))

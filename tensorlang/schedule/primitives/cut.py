@@ -14,7 +14,7 @@ from tensorlang.ir.stmt import INDEX, For
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import ZERO, AxisRange, constant
-from tensorlang.schedule.primitive import Outputs, argument_text, primitive, value_of
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, argument_text, primitive, value_of
 from tensorlang.schedule.primitives.loops import require_plain
 from tensorlang.schedule.primitives.shift import size_expr
 from tensorlang.schedule.relation import ShiftRelation, made_by
@@ -126,7 +126,7 @@ def _range(low: Expr, end: Expr) -> AxisRange:
 
 @primitive("peel")
 @dataclass(frozen=True, slots=True)
-class Peel:
+class Peel(Primitive):
     """Run the first and the last iterations of a loop in loops of their own, before and after the rest.
 
     Rewrite: `for i in range(n): S(i)` -> `for i_first in range(first): S(i_first)`,
@@ -144,10 +144,10 @@ class Peel:
         ['i_first', 'i_main', 'i_last']
     """
 
-    stage: str
+    stage: StageName
     axis: str
-    first: int
-    last: int
+    first: int = 0
+    last: int = 0
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         for word, n in (("first", self.first), ("last", self.last)):
@@ -190,15 +190,10 @@ class Peel:
             parts.append(Part(f"{self.axis}_last", where=(from_low, binary("ge", at, end))))
         return parts
 
-    def text(self) -> str:
-        given = {"first": self.first, "last": self.last}
-        which = "".join(f", {word}={argument_text(n)}" for word, n in given.items() if n != 0)
-        return f"s[{self.stage!r}].peel({self.axis!r}{which})"
-
 
 @primitive("partition")
 @dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Primitive):
     """Cut the range of a loop at some points, whole numbers or expressions of the sizes, into loops of their own.
 
     Rewrite: `for i in range(n): S(i)` -> `for i_0 in range(p): S(i_0)`, `for i_1 in range(p, n): S(i_1)`.
@@ -215,7 +210,7 @@ class Partition:
         ['i_0', 'i_1']
     """
 
-    stage: str
+    stage: StageName
     axis: str
     at: tuple[str, ...]
 
@@ -237,6 +232,3 @@ class Partition:
         ends.append(reach.upper)
         parts = [Part(f"{self.axis}_{k}", (_range(low, end),)) for k, (low, end) in enumerate(pairwise(ends))]
         return cut(state, self.stage, self.axis, parts, 0)
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].partition({self.axis!r}, {argument_text(self.at)})"

@@ -8,7 +8,7 @@ from tensorlang.errors import BadArgument
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import ZERO, AxisRange
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.primitives.loops import fresh, require_plain
 from tensorlang.schedule.primitives.shift import shared_range
 from tensorlang.schedule.relation import ShiftRelation
@@ -19,7 +19,7 @@ from tensorlang.te.operation import ComputeOp
 
 @primitive("fission")
 @dataclass(frozen=True, slots=True)
-class Fission:
+class Fission(Primitive):
     """Run the children of a loop (inner loops and statements) in loops of their own, one after the other.
 
     Rewrite: `for i: S(i); T(i)` -> `for i: S(i)`, `for i_1: T(i_1)`; in two parts, with `after` the last child of the
@@ -36,9 +36,9 @@ class Fission:
         ['i_fused', 'i_fused_1']
     """
 
-    stage: str
+    stage: StageName
     axis: str
-    after: str
+    after: str = ""
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.looped(self.stage)
@@ -76,10 +76,6 @@ class Fission:
             raise BadArgument("", f"nothing stands after {self.after} in loop {axis}")
         return [body[:k], body[k:]]
 
-    def text(self) -> str:
-        after = f", after={self.after!r}" if self.after else ""
-        return f"s[{self.stage!r}].fission({self.axis!r}{after})"
-
 
 def _child(node: order.Node) -> str:
     return node if isinstance(node, str) else node.axis
@@ -87,7 +83,7 @@ def _child(node: order.Node) -> str:
 
 @primitive("fuse_with")
 @dataclass(frozen=True, slots=True)
-class FuseWith:
+class FuseWith(Primitive):
     """Run two loops as one: in each iteration the body of the first, then that of the second.
 
     Rewrite: `for i in range(n): S(i)`, `for j in range(m): T(j)` -> `for i_fused in range(max(n, m)): S; T`, each
@@ -106,7 +102,7 @@ class FuseWith:
         'i_fused'
     """
 
-    stage: str
+    stage: StageName
     axis: str
     other: str
     second: str

@@ -12,7 +12,7 @@ from tensorlang.ir.stmt import INDEX, For, LoopKind, Seq, Stmt, Store, map_child
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.polyhedral.extract import unproven_among
 from tensorlang.schedule.index_text import names_lookup, parse_index
-from tensorlang.schedule.primitive import Identifier, IndexText, Outputs, primitive
+from tensorlang.schedule.primitive import Identifier, IndexText, Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.primitives.layout import laid_out
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.state import ScheduleState, initial_stage
@@ -22,7 +22,7 @@ from tensorlang.te.operation import ComputeOp, HybridOp, Operation, buffers
 
 @primitive("cache_inplace")
 @dataclass(frozen=True, slots=True)
-class CacheInplace:
+class CacheInplace(Primitive):
     """Update arrays in copies under other indices: copied in before, and back after.
 
     Rewrite: `for t: for i: A[i] = f(A[i - 1])` -> `P[map(i)] = A[i]; for t: for i: P[map(i)] = f(P[map(i - 1)]);
@@ -42,7 +42,7 @@ class CacheInplace:
         'sweep.packed'
     """
 
-    stage: str
+    stage: StageName
     axes: tuple[Identifier, ...]
     index: tuple[IndexText, ...]
 

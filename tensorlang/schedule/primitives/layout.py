@@ -11,11 +11,12 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims, index_text
 from tensorlang.polyhedral.ast_expr import from_pw_aff
 from tensorlang.schedule.index_text import names_lookup, parse_index
-from tensorlang.schedule.primitive import Identifier, IndexText, Outputs, primitive
+from tensorlang.schedule.primitive import Identifier, IndexText, Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.primitives.placement import require_internal
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
 from tensorlang.schedule.state import ScheduleState
+from tensorlang.schedule.storage import Storage
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, Operation, buffers
 from tensorlang.te.program import unique
@@ -23,7 +24,7 @@ from tensorlang.te.program import unique
 
 @primitive("transform_layout")
 @dataclass(frozen=True, slots=True)
-class TransformLayout:
+class TransformLayout(Primitive):
     """Store a stage under other indices: packing, blocking, transposing.
 
     Rewrite: `T[k, j] = f(k, j)` -> `T[j // 32, k, j % 32] = f(k, j)`, and every read of T follows.
@@ -38,7 +39,7 @@ class TransformLayout:
         ['p0', 'p1', 'p2']
     """
 
-    stage: str
+    stage: StageName
     axes: tuple[Identifier, ...]
     index: tuple[IndexText, ...]
 
@@ -62,7 +63,7 @@ class TransformLayout:
         program = state.program.replacing(changed)
         rest = {n: s for n, s in state.stages.items() if n != self.stage}
         stages = in_program_order(program, rest)
-        stages[self.stage] = replace(stages[self.stage], attach=stage.attach, scope=stage.scope)
+        stages[self.stage] = replace(stages[self.stage], attach=stage.attach, storage=Storage(stage.storage.scope))
         return replace(state, program=program, stages=stages), tuple(a.name for a in moved.axes)
 
     def text(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
-from tensorlang.schedule.primitive import Outputs, argument_text, positive, primitive, value_of
+from tensorlang.schedule.primitive import Arguments, Outputs, Primitive, StageName, named, positive, primitive, value_of
 from tensorlang.schedule.relation import FuseRelation, PartsRelation, Relation, SkewRelation, SplitRelation
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.axis import AxisKind
@@ -94,7 +94,7 @@ def nested(stage: StageState, axes: Sequence[str]) -> tuple[str, ...]:
 
 @primitive("split")
 @dataclass(frozen=True, slots=True)
-class Split:
+class Split(Primitive):
     """Split an axis in two: blocks of `factor` iterations, or `nparts` blocks.
 
     Rewrite: `for i in range(n)` -> `for i_o in range(ceil(n / factor)): for i_i in range(factor)`.
@@ -111,11 +111,11 @@ class Split:
         ['i_o', 'i_i']
     """
 
-    stage: str
+    stage: StageName
     axis: str
-    factor: int | None
-    nparts: int | None
-    tail: str
+    factor: int | None = None
+    nparts: int | None = None
+    tail: str = "guard"
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         if (self.factor is None) == (self.nparts is None):
@@ -151,16 +151,10 @@ class Split:
                 suggested=[replace(self, tail=tail).text() for tail in ("guard", "peel")],
             )
 
-    def text(self) -> str:
-        given = {"factor": self.factor, "nparts": self.nparts}
-        how = "".join(f", {word}={argument_text(n)}" for word, n in given.items() if n is not None)
-        tail = "" if self.tail == "guard" else f", tail={self.tail!r}"
-        return f"s[{self.stage!r}].split({self.axis!r}{how}{tail})"
-
 
 @primitive("fuse")
 @dataclass(frozen=True, slots=True)
-class Fuse:
+class Fuse(Primitive):
     """Fuse consecutive axes into one that runs through all their iterations in order.
 
     Rewrite: `for i: for j in range(m)` -> `for f in range(n * m)` with `i = f // m`, `j = f % m`.
@@ -175,8 +169,8 @@ class Fuse:
         'i_j_fused'
     """
 
-    stage: str
-    axes: tuple[str, ...]
+    stage: StageName
+    axes: Arguments
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.looped(self.stage)
@@ -213,13 +207,10 @@ class Fuse:
         init_at = fused if stage.init_at in (outer, inner) else stage.init_at
         return state.with_stage(replace(stage.related(below, relation), order=tree, init_at=init_at)), fused
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].fuse({', '.join(map(repr, self.axes))})"
-
 
 @primitive("reorder")
 @dataclass(frozen=True, slots=True)
-class Reorder:
+class Reorder(Primitive):
     """Put the named axes in the given order, in the places that they hold now.
 
     Rewrite: `for i: for j: for k` -> reorder(k, i) -> `for k: for j: for i`.
@@ -234,8 +225,8 @@ class Reorder:
         ['j', 'i']
     """
 
-    stage: str
-    axes: tuple[str, ...]
+    stage: StageName
+    axes: Arguments
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.looped(self.stage)
@@ -253,13 +244,10 @@ class Reorder:
         tree = order.rebuild(stage.order, old[0], lambda _: order.chain(new, inner))
         return state.with_stage(replace(stage, order=tree)), ()
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].reorder({', '.join(map(repr, self.axes))})"
-
 
 @primitive("skew")
 @dataclass(frozen=True, slots=True)
-class Skew:
+class Skew(Primitive):
     """Skew an axis by an outer one, so that their dependences point forward in both.
 
     Rewrite: `for t: for i in range(n)` -> `for t: for i_s in range(f * t, n + f * t)` with `i = i_s - f * t`.
@@ -273,10 +261,10 @@ class Skew:
         'j_s'
     """
 
-    stage: str
+    stage: StageName
     axis: str
-    by: str
-    factor: int
+    by: str = named()
+    factor: int = named()
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.looped(self.stage)
@@ -295,6 +283,3 @@ class Skew:
         skewed = fresh(state, self.stage, f"{axis}_s")
         relation = SkewRelation(axis, by, value_of(self.factor, state), skewed)
         return made_from(state, self.stage, axis, (skewed,), relation), (skewed,)
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].skew({self.axis!r}, by={self.by!r}, factor={argument_text(self.factor)})"

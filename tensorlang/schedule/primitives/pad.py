@@ -8,7 +8,7 @@ from tensorlang.errors import BadArgument, DefinitionError
 from tensorlang.ir.expr import Const, Expr, Load, Select, binary, const, rewrite, select, variables
 from tensorlang.ir.simplify import simplify
 from tensorlang.polyhedral.extract import check_bounds, unproven
-from tensorlang.schedule.primitive import Outputs, positive, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, positive, primitive
 from tensorlang.schedule.primitives.placement import require_internal
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.state import ScheduleState
@@ -18,7 +18,7 @@ from tensorlang.te.operation import ComputeOp, Operation, buffers
 
 @primitive("pad")
 @dataclass(frozen=True, slots=True)
-class Pad:
+class Pad(Primitive):
     """Extend an axis of an intermediate stage to a multiple of `factor`, so that no tile of it is cut short.
 
     Beyond its last element, a stage without a reduction holds zeros, and a reduction is computed as elsewhere, from
@@ -36,7 +36,7 @@ class Pad:
         '16'
     """
 
-    stage: str
+    stage: StageName
     axis: str
     factor: int
 
@@ -71,9 +71,6 @@ class Pad:
         if op.reduction is not None and unproven(op, state.sizes):
             raise BadArgument("", f"{self.stage} reads at places that are known at run time only")
         return replace(state, program=program, stages=in_program_order(program, state.stages)), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].pad({self.axis!r}, {self.factor})"
 
 
 def _padded(op: ComputeOp, axis: Axis, factor: int) -> ComputeOp:

@@ -11,7 +11,7 @@ from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import order
 from tensorlang.schedule.check import acyclic, legal_places
 from tensorlang.schedule.members import host_of
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
 from tensorlang.schedule.rewrites.inline import check_growth, inline_member, member_in_scope, within_bounds
 from tensorlang.schedule.state import Attach, ScheduleState
@@ -56,7 +56,7 @@ def _spatial(state: ScheduleState, stage: str) -> list[str]:
 
 @primitive("compute_at")
 @dataclass(frozen=True, slots=True)
-class ComputeAt:
+class ComputeAt(Primitive):
     """Compute a stage inside a loop of a consumer: just the region that each iteration needs.
 
     Rewrite: `P; for i_o: C` -> `for i_o: P[region of i_o]; C`. The region, with halo, comes from the reads.
@@ -72,8 +72,8 @@ class ComputeAt:
         >>> s[B].compute_at(s[C], i_o)
     """
 
-    stage: str
-    parent: str
+    stage: StageName
+    parent: StageName
     axis: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -103,9 +103,6 @@ class ComputeAt:
             return state.with_stage(replace(state.stages[self.stage], attach=None, wished=place)), ()
         moved = replace(state.stages[self.stage], attach=place, wished=None)
         return settled(state.with_stage(moved)), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].compute_at(s[{self.parent!r}], {self.axis!r})"
 
 
 def users(state: ScheduleState, stage: str) -> set[str]:
@@ -171,7 +168,7 @@ def _is_inside(state: ScheduleState, stage: str, host: str) -> bool:
 
 @primitive("compute_root")
 @dataclass(frozen=True, slots=True)
-class ComputeRoot:
+class ComputeRoot(Primitive):
     """Compute a stage as a whole before its consumers: the default place.
 
     Rewrite: `for i_o: P[region of i_o]; C` -> `P; for i_o: C`.
@@ -186,18 +183,15 @@ class ComputeRoot:
         >>> s[B].compute_root()
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         return state.with_stage(replace(state.stage(self.stage), attach=None, wished=None)), ()
 
-    def text(self) -> str:
-        return f"s[{self.stage!r}].compute_root()"
-
 
 @primitive("set_scope")
 @dataclass(frozen=True, slots=True)
-class SetScope:
+class SetScope(Primitive):
     """Choose the memory that holds a stage: global, local (registers or stack), shared, or warp (registers of lanes).
 
     Rewrite: `allocate T in global` -> `allocate T in local`.
@@ -211,7 +205,7 @@ class SetScope:
         >>> s[B].set_scope("local")
     """
 
-    stage: str
+    stage: StageName
     scope: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -220,10 +214,7 @@ class SetScope:
         if host is not None:
             return member_in_scope(state, host, self.stage, self.scope), ()
         require_internal(state, self.stage, "set_scope", self.text())
-        return state.with_stage(replace(state.stage(self.stage), scope=self.scope)), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].set_scope({self.scope!r})"
+        return state.stored(self.stage, replace(state.stage(self.stage).storage, scope=self.scope)), ()
 
 
 def require_scope(scope: str) -> None:
@@ -234,7 +225,7 @@ def require_scope(scope: str) -> None:
 
 @primitive("compute_inline")
 @dataclass(frozen=True, slots=True)
-class ComputeInline:
+class ComputeInline(Primitive):
     """Compute the elements of a stage where they are read, and store none of them.
 
     Rewrite: `P[i] = f(i); C[i] = g(P[i])` -> `C[i] = g(f(i))`.
@@ -249,7 +240,7 @@ class ComputeInline:
         >>> s[B].compute_inline()
     """
 
-    stage: str
+    stage: StageName
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         host = None if self.stage in state.program.by_name else host_of(state.program.by_name, self.stage)
@@ -272,9 +263,6 @@ class ComputeInline:
         program = state.program.replacing(changed).without(self.stage)
         stages = {name: s for name, s in state.stages.items() if name != self.stage}
         return settled(replace(state, program=program, stages=stages)), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].compute_inline()"
 
 
 def inline(reader: ComputeOp, op: ComputeOp, sizes: frozenset[str]) -> ComputeOp:

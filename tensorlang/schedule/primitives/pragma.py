@@ -11,7 +11,7 @@ from tensorlang.ir.loops import BLOCKS_PER_CORE, MOST_UNROLLED, REDUCE_TREE, STR
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.ir.thread_tags import is_block
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive, unnamed
 from tensorlang.schedule.relation import PartsRelation, SplitRelation
 from tensorlang.schedule.state import IMPORT_LLVM, NONTEMPORAL, PARTITION_HINT, ScheduleState
 from tensorlang.te.axis import AxisKind
@@ -21,7 +21,7 @@ Value = int | str | None
 
 @primitive("pragma")
 @dataclass(frozen=True, slots=True)
-class Pragma:
+class Pragma(Primitive):
     """Ask for something about the code of a loop. No pragma changes what the loop computes, `reduce_tree` its rounding.
 
     - `auto_unroll_max_step` N: copy serial loops of constant extent at and below the axis, inner ones first, while the
@@ -46,10 +46,10 @@ class Pragma:
         >>> s[B].pragma("i", "auto_unroll_max_step", 16)
     """
 
-    stage: str
+    stage: StageName
     axis: str
     pragma: str
-    value: int | str | None
+    value: int | str | None = unnamed(None)
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.looped(self.stage)
@@ -72,10 +72,6 @@ class Pragma:
     def code(self) -> str:
         """Code that the step brings along: only a program that allows it may take that from a record."""
         return self.value if self.pragma == IMPORT_LLVM and isinstance(self.value, str) else ""
-
-    def text(self) -> str:
-        value = "" if self.value is None else f", {self.value!r}"
-        return f"s[{self.stage!r}].pragma({self.axis!r}, {self.pragma!r}{value})"
 
 
 Check = Callable[[ScheduleState, str, str, Value], int | str]

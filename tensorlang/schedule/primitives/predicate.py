@@ -11,14 +11,14 @@ from tensorlang.ir.thread_tags import is_in_block
 from tensorlang.schedule import order
 from tensorlang.schedule.index_text import parse_condition
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import AxisKind
 
 
 @primitive("set_store_predicate")
 @dataclass(frozen=True, slots=True)
-class SetStorePredicate:
+class SetStorePredicate(Primitive):
     """Compute and store only the elements for which a condition on axes and sizes holds.
 
     A stage that is computed inside loops of others may name these, as `stage.axis`: it is left out where they fail.
@@ -37,7 +37,7 @@ class SetStorePredicate:
         >>> s[B].set_store_predicate(B.op.axis[0] % 2 == 0)
     """
 
-    stage: str
+    stage: StageName
     predicate: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -70,9 +70,6 @@ class SetStorePredicate:
             )
         current = state.stages[self.stage]
         return state.with_stage(replace(current, predicates=(*current.predicates, self.predicate))), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].set_store_predicate({self.predicate!r})"
 
 
 def _threads_of_elements(state: ScheduleState, stage: str) -> set[str]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.state import Prefetched, ScheduleState
 
 
 @primitive("prefetch")
 @dataclass(frozen=True, slots=True)
-class Prefetch:
+class Prefetch(Primitive):
     """At the start of each iteration of a loop, prefetch what the iteration `offset` later reads of a tensor.
 
     There is a prefetch for every cache line. No value changes, and beyond the end of an array a prefetch does nothing.
@@ -29,7 +29,7 @@ class Prefetch:
         >>> s[B].prefetch(A, "i", 1)
     """
 
-    stage: str
+    stage: StageName
     tensor: str
     axis: str
     offset: int
@@ -50,7 +50,3 @@ class Prefetch:
         current = state.stages[self.stage]
         asked = Prefetched(self.tensor, axis, self.offset, self.along or axis, self.shared)
         return state.with_stage(replace(current, prefetched=(*current.prefetched, asked))), ()
-
-    def text(self) -> str:
-        loops = "".join(f", {word}={loop!r}" for word, loop in (("along", self.along), ("shared", self.shared)) if loop)
-        return f"s[{self.stage!r}].prefetch({self.tensor!r}, {self.axis!r}, {self.offset}{loops})"

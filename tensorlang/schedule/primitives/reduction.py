@@ -11,7 +11,7 @@ from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, Select, Var, binary, select, substitute, walk
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant, simple
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, named, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.relation import Relation, backward, made_by
 from tensorlang.schedule.state import ScheduleState
@@ -27,7 +27,7 @@ def _parted(stage: str, axis: str, place: int) -> str:
 
 @primitive("rfactor")
 @dataclass(frozen=True, slots=True)
-class RFactor:
+class RFactor(Primitive):
     """Factor a reduction: partial results along one of its axes, then a reduction of those.
 
     Rewrite: `C[i] += f(i, k_o, k_i)` -> `C.rf[k_i, i] += f(i, k_o, k_i); C[i] += C.rf[k_i, i]`. The partial
@@ -46,7 +46,7 @@ class RFactor:
 
     stage: str
     axis: str
-    factor_axis: int
+    factor_axis: int = named()
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.compute_op(self.stage)
@@ -120,13 +120,10 @@ class RFactor:
         )
         return replace(op, reduce_axes=(lane,), body=body)
 
-    def text(self) -> str:
-        return f"s.rfactor({self.stage!r}, {self.axis!r}, factor_axis={self.factor_axis})"
-
 
 @primitive("decompose_reduction")
 @dataclass(frozen=True, slots=True)
-class DecomposeReduction:
+class DecomposeReduction(Primitive):
     """Initialise a reduction in loops of its own, just before the loop `axis`.
 
     Rewrite: `for i: for j: C[i, j] = 0; for k: C[i, j] += f(i, j, k)` at `i` ->
@@ -141,7 +138,7 @@ class DecomposeReduction:
         >>> s[B].decompose_reduction("i")
     """
 
-    stage: str
+    stage: StageName
     axis: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -158,9 +155,6 @@ class DecomposeReduction:
                 suggested=[DecomposeReduction(self.stage, a).text() for a in order.path(stage.order, first)],
             )
         return state.with_stage(replace(stage, init_at=axis)), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].decompose_reduction({self.axis!r})"
 
 
 def _within(guards: Sequence[Expr], where: Expr | None) -> Expr | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import order
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.state import Attach, ScheduleState
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import HybridOp
@@ -15,7 +15,7 @@ from tensorlang.te.operation import HybridOp
 
 @primitive("reverse_compute_at")
 @dataclass(frozen=True, slots=True)
-class ReverseComputeAt:
+class ReverseComputeAt(Primitive):
     """Compute a stage inside a loop of its producer: in each iteration the points whose last input was made there.
 
     The array of the stage is kept whole, so that it may be an output; the loops of the stage run over its part in one
@@ -34,8 +34,8 @@ class ReverseComputeAt:
         >>> s[D].reverse_compute_at(s[C], j_o)
     """
 
-    stage: str
-    parent: str
+    stage: StageName
+    parent: StageName
     axis: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -59,6 +59,3 @@ class ReverseComputeAt:
             if host.kind(around) is LoopKind.VECTORIZED:
                 raise BadArgument("", f"{around} is vectorised: its lanes run no other stage")
         return state.with_stage(replace(current, attach=Attach(self.parent, axis, after=True))), ()
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].reverse_compute_at(s[{self.parent!r}], {self.axis!r})"

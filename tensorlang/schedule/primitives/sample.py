@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument, shown
-from tensorlang.schedule.primitive import Identifier, Outputs, is_identifier, primitive
+from tensorlang.schedule.primitive import Identifier, Outputs, Primitive, is_identifier, named, primitive
 from tensorlang.schedule.state import ScheduleState
 
 
 @primitive("sample_choice")
 @dataclass(frozen=True, slots=True)
-class SampleChoice:
+class SampleChoice(Primitive):
     """Choose one of several whole numbers; later steps refer to the choice by name.
 
     Rewrite: none; `decision` is a field of the trace, which `Trace.with_decisions` replaces.
@@ -28,7 +28,7 @@ class SampleChoice:
 
     name: Identifier
     candidates: tuple[int, ...]
-    decision: int
+    decision: int = named()
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         if not is_identifier(self.name):
@@ -41,6 +41,3 @@ class SampleChoice:
         if self.decision not in self.candidates:
             raise BadArgument("", f"decision {self.name} = {self.decision} is not among {list(self.candidates)}")
         return replace(state, decisions={**state.decisions, self.name: self.decision}), (self.name,)
-
-    def text(self) -> str:
-        return f"s.sample_choice({self.name!r}, {list(self.candidates)!r}, decision={self.decision})"

@@ -11,7 +11,7 @@ from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import ZERO, AxisRange, hull, symbolic
 from tensorlang.schedule.index_text import names_lookup, parse_index
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import IndexText, Outputs, primitive
+from tensorlang.schedule.primitive import IndexText, Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.primitives.loops import fresh, made_from, require_plain
 from tensorlang.schedule.relation import ReverseRelation, ShiftRelation, forward
 from tensorlang.schedule.state import ScheduleState
@@ -31,7 +31,7 @@ def shared_range(a: AxisRange, b: AxisRange) -> AxisRange:
 
 @primitive("shift")
 @dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(Primitive):
     """Number the iterations of an axis from `by` on; with `statement`, those of one statement of the loop only.
 
     Rewrite: `for i in range(n): S(i)` -> `for i_s in range(by, n + by): S(i_s - by)`. Of one statement T:
@@ -47,10 +47,10 @@ class Shift:
         i_s 3 8
     """
 
-    stage: str
+    stage: StageName
     axis: str
     by: IndexText
-    statement: str
+    statement: str = ""
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         op = state.looped(self.stage)
@@ -73,19 +73,10 @@ class Shift:
         tree = order.renamed(stage.order, {axis: made})
         return state.with_stage(replace(stage, order=tree)), (made,)
 
-    def text(self) -> str:
-        which = f", statement={self.statement!r}" if self.statement else ""
-        return f"s[{self.stage!r}].shift({self.axis!r}, {_argument(self.by)}{which})"
-
-
-def _argument(by: str) -> str:
-    """A number stands for itself, an expression of sizes as text."""
-    return by if by.isascii() and by.removeprefix("-").isdigit() else repr(by)
-
 
 @primitive("reverse")
 @dataclass(frozen=True, slots=True)
-class Reverse:
+class Reverse(Primitive):
     """Run the iterations of an axis backwards.
 
     Rewrite: `for i in range(n): S(i)` -> `for i_r in range(n): S(n - 1 - i_r)`.
@@ -99,7 +90,7 @@ class Reverse:
         'i_r'
     """
 
-    stage: str
+    stage: StageName
     axis: str
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
@@ -108,6 +99,3 @@ class Reverse:
         require_plain(state, self.stage, [axis])
         made = fresh(state, self.stage, f"{axis}_r")
         return made_from(state, self.stage, axis, (made,), ReverseRelation(axis, made)), (made,)
-
-    def text(self) -> str:
-        return f"s[{self.stage!r}].reverse({self.axis!r})"

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, rewrite, substitute
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, primitive
 from tensorlang.schedule.primitives.placement import require_scope
 from tensorlang.schedule.state import ScheduleState, StageState, initial_stage
+from tensorlang.schedule.storage import Storage
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, buffers
 from tensorlang.te.program import Program
@@ -46,7 +47,7 @@ def _filled(maker: Operation, axes: Sequence[Axis]) -> tuple[Expr, ...]:
 
 @primitive("cache_read")
 @dataclass(frozen=True, slots=True)
-class CacheRead:
+class CacheRead(Primitive):
     """Read a tensor through a copy in another memory scope.
 
     Rewrite: `C[i] = f(A[i])` -> `A.local[i] = A[i]; C[i] = f(A.local[i])`. Place the copy with compute_at.
@@ -86,16 +87,13 @@ class CacheRead:
         first = next(op.name for op in program.ops if op.name in changed)
         made = program.replacing(changed, {first: [copy]})
         stages = in_program_order(made, state.stages)
-        stages[name] = replace(stages[name], scope=self.scope)
+        stages[name] = replace(stages[name], storage=Storage(self.scope))
         return replace(state, program=made, stages=stages), (name,)
-
-    def text(self) -> str:
-        return f"s.cache_read({self.tensor!r}, {self.scope!r}, {list(self.readers)!r})"
 
 
 @primitive("cache_write")
 @dataclass(frozen=True, slots=True)
-class CacheWrite:
+class CacheWrite(Primitive):
     """Compute a stage in another memory scope, and copy it to its place.
 
     Rewrite: `C[i] = f(i)` -> `C.local[i] = f(i); C[i] = C.local[i]`. Place the computation with compute_at.
@@ -133,8 +131,5 @@ class CacheWrite:
         program = state.program.replacing({self.stage: copy}, {self.stage: [inner]})
         leaves = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
         stages = in_program_order(program, {**state.stages, self.stage: stage.chained(leaves)})
-        stages[name] = replace(stages[name], scope=self.scope)
+        stages[name] = replace(stages[name], storage=Storage(self.scope))
         return replace(state, program=program, stages=stages), (name,)
-
-    def text(self) -> str:
-        return f"s.cache_write({self.stage!r}, {self.scope!r})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
-from tensorlang.schedule.primitive import Outputs, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.state import ScheduleState, Tensorized
 from tensorlang.schedule.tiles.plan import unknown_intrinsic
 from tensorlang.te.tensor_intrin import find_intrin
@@ -13,7 +13,7 @@ from tensorlang.te.tensor_intrin import find_intrin
 
 @primitive("tensorize")
 @dataclass(frozen=True, slots=True)
-class Tensorize:
+class Tensorize(Primitive):
     """Run all loops at and below an axis by an intrinsic (te.decl_tensor_intrin, te.intrin).
 
     Rewrite: `for i_i in range(16): C[16 * i_o + i_i] += ...` -> `machine fma.f32x16(...)`.
@@ -30,7 +30,7 @@ class Tensorize:
         >>> s[C].tensorize(j_i, te.intrin("fma.f32x16"))
     """
 
-    stage: str
+    stage: StageName
     axis: str
     intrinsic: str
     key: str

@@ -209,9 +209,7 @@ def _joined_stage(name: str, first: _Part, second: _Part) -> StageState:
         tree,
         {**a.strands, **later},
         {**a.annotations, **b.annotations},
-        scope=(a if first.op.name == name else b).scope,
-        folds={**a.folds, **b.folds},
-        aligned={**a.aligned, **b.aligned},
+        storage=a.storage.joined(b.storage) if first.op.name == name else b.storage.joined(a.storage),
         launched=(*a.launched, *b.launched),
         pragmas={**a.pragmas, **b.pragmas},
         prefetched=(*a.prefetched, *b.prefetched),
@@ -238,7 +236,7 @@ def _joined_op(
             if buffer.name in wanted or origin is not None:
                 kept[buffer] = origin
             else:
-                local.append(replace(buffer, scope=stages[op.name].scope))
+                local.append(replace(buffer, scope=stages[op.name].storage.scope))
     places = {**updated, **{b.name: b for b in local}}
     body = with_buffers(Seq((first.body, second.body)), lambda b: places.get(b.name, b))
     for buffer in reversed(local):

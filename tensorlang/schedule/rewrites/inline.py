@@ -179,9 +179,8 @@ def _removed(state: ScheduleState, old: HybridOp, new: HybridOp, arrays: set[str
         if other.attach.axis in gone:
             raise BadArgument("", f"{other.name} is computed at loop {other.attach.axis}, which would be empty")
     notes = {axis: note for axis, note in current.annotations.items() if axis not in gone}
-    folds = {array: fold for array, fold in current.folds.items() if array not in arrays}
-    aligned = {array: stride for array, stride in current.aligned.items() if array not in arrays}
-    stage = replace(current, order=tree, strands=strands, annotations=notes, folds=folds, aligned=aligned)
+    storage = current.storage.without(arrays)
+    stage = replace(current, order=tree, strands=strands, annotations=notes, storage=storage)
     return replace(state, program=state.program.replacing({old.name: new})).with_stage(stage)
 
 

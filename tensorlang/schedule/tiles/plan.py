@@ -129,7 +129,7 @@ class Site:
 def tile_site(state: ScheduleState, derived: Derived, stage: str, axis: str) -> Site:
     """Return the tile at and below a loop; Mismatch when it is none."""
     op = state.compute_op(stage)
-    if state.stages[stage].buffering == "double":
+    if state.stages[stage].storage.is_ahead:
         raise Mismatch(f"{stage} has a double buffer, which is filled one tile ahead of the loops around it")
     loop = next(x for x in loops(derived.tree) if (x.stage, x.name) == (stage, f"{stage}.{axis}"))
     below, numbers = list(loops(loop)), tuple(leaves(loop))

@@ -79,7 +79,7 @@ def test_what_follows_is_computed_in_the_tile(target: str) -> None:
     data, weight, conv = layer(1, 6, (6, 7), 10, 3, padding=1)
     bias = te.placeholder((10,), name="bias")
     out = relu_of(conv, bias)
-    assert scheduled(out).state.stages["conv2d"].scope == "local"
+    assert scheduled(out).state.stages["conv2d"].storage.scope == "local"
     check(target, [data, weight, bias, out])
 
 

@@ -60,7 +60,7 @@ def test_what_follows_is_computed_in_the_tile(target: str) -> None:
     bias = te.placeholder((4,), name="bias")
     out = relu_of(conv, bias)
     s = topi.schedule(out, rules_for(target), tuned=False)
-    assert s.state.stages["depthwise_conv2d"].scope == "local"
+    assert s.state.stages["depthwise_conv2d"].storage.scope == "local"
     check_schedule(s, [data, weight, bias, out], targets=(target,))
 
 

@@ -113,7 +113,7 @@ def test_what_follows_is_computed_in_the_tile(target: str) -> None:
     x, w, bias = te.placeholder((40, 24), name="x"), te.placeholder((30, 24), name="w"), te.placeholder((30,), name="b")
     out = relu_of(topi.dense(x, w), bias)
     assert {stage.name for stage in scheduled(out).stages} >= {"relu", "dense"}
-    assert scheduled(out).state.stages["dense"].scope == "local"
+    assert scheduled(out).state.stages["dense"].storage.scope == "local"
     check(target, [x, w, bias, out])
 
 
