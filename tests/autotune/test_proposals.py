@@ -51,7 +51,7 @@ class Disordered(NothingToOpen):
             work += supply.waiting
             supply.waiting.clear()
             number, trace = work.pop(chance.randrange(len(work)))
-            status = Status.OK if number % 5 else Status.NOISY
+            status = Status.NOISY if number % 5 == 4 else Status.OK
             seconds = (seconds_of(trace, self.salt),) * 5 if status is Status.OK else ()
             yield number, Measurement(status, seconds, checked=True, host={"name": "chance"})
             supply.reopen()

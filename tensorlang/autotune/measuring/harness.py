@@ -13,6 +13,7 @@ from tensorlang.autotune.records.fingerprint import host, versions
 from tensorlang.autotune.records.record import Json, Status, TuningRecord, now
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
+from tensorlang.target.rates import Rates
 
 LONGEST_ERROR = 2000
 BATCH = 8
@@ -138,6 +139,9 @@ class Harness(Protocol):
 
     def compare(self, trace: Any) -> Comparison:
         """Time a candidate beside NumPy, in turn; TensorlangError when it does not run."""
+
+    def rates(self) -> Rates | None:
+        """What one thread does where candidates run, for the estimate; None when it is unknown."""
 
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds for the task's dtype and threads, where candidates run; 0 when unknown."""

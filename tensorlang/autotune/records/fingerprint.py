@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from tensorlang.autotune.records.record import Json
-from tensorlang.target.detect import cache_sizes
+from tensorlang.target.detect import cache_sizes, cpu_model
 from tensorlang.version import VERSION
 
 
@@ -29,20 +27,11 @@ def _machine() -> Json:
         "system": platform.system(),
         "release": platform.release(),
         "machine": platform.machine(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": os.cpu_count() or 1,
         "caches": list(cache_sizes()),
         "memory": _memory(),
     }
-
-
-def _cpu_model() -> str:
-    """The CPU's name as the system spells it; empty where it does not tell."""
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor()
 
 
 def _memory() -> int:
