@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensorlang.target.rates import CLOCK
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -44,6 +42,8 @@ def _measured_json(rates: Rates) -> dict[str, Any]:
 
 def _measured_lines(rates: Rates) -> Iterator[tuple[str, str]]:
     """The peak, what a core begins in a cycle, and bandwidths; then what is doubtful."""
+    from tensorlang.target.rates import CLOCK
+
     yield "threads measured", str(rates.threads)
     yield "float32 peak", f"{rates.gflops:.0f} GFLOP/s"
     counts = rates.a_cycle()
