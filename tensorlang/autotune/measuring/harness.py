@@ -141,7 +141,7 @@ class Harness(Protocol):
         """Time a candidate beside NumPy, in turn; TensorlangError when it does not run."""
 
     def rates(self) -> Rates | None:
-        """What one thread does where candidates run, for the estimate; None when it is unknown."""
+        """What one thread does where candidates run; None when nobody knows, or the target names another CPU."""
 
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds for the task's dtype and threads, where candidates run; 0 when unknown."""

@@ -46,6 +46,7 @@ from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task, operator_of, options_of
 from tensorlang.errors import TensorlangError
 from tensorlang.runtime.temporary import TemporaryFolder
+from tensorlang.target.detect import host_cpu, target_cpu
 from tensorlang.target.rates import Rates
 
 PEAK_LIMIT = 30.0
@@ -242,11 +243,13 @@ class Measurer:
         comparison: Comparison = reply.value
         return comparison
 
-    def rates(self, threads: int = 1) -> Rates | None:
-        """What so many threads do where candidates run; None when that is not known, as of a device."""
+    def rates(self) -> Rates | None:
+        """What one thread does where candidates run; None when that is not known, or the target names another CPU."""
         if is_device(self.task.target):
             return None
-        threads = min(threads, len(self._shares.runner) or threads)
+        return self._rates_of(1) if target_cpu(self.task.target).name == host_cpu().name else None
+
+    def _rates_of(self, threads: int) -> Rates | None:
         if threads not in _rates:
             reply = self._runner.run(PEAK_LIMIT, undisturbed_rates, threads, config.get("cache"))
             if reply.status is not Status.OK:
@@ -260,11 +263,13 @@ class Measurer:
         One thread's peak times the threads counts too: a busy machine can hold some of them up. Dtypes of 64 bits
         have half of float32's peak; narrow floats compute in float32. That of a device is not known.
         """
-        threads = self.task.threads
-        alone, together = self.rates(), self.rates(threads)
+        if is_device(self.task.target):
+            return 0.0
+        threads = min(self.task.threads, len(self._shares.runner) or self.task.threads)
+        alone, together = self._rates_of(1), self._rates_of(threads)
         if alone is None or together is None:
             return 0.0
-        peak = max(together.gflops, min(threads, len(self._shares.runner) or threads) * alone.gflops)
+        peak = max(together.gflops, threads * alone.gflops)
         return peak * 32 / max(32, dtypes.info(self.task.workload.dtype).bits)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError
 from tensorlang.runtime.arrays import Array, address
 from tensorlang.runtime.threads import available_cores
-from tensorlang.target.detect import parse, physical_cores
+from tensorlang.target.detect import THIS_MACHINE, parse, physical_cores
 from tensorlang.target.llvm.probes import Probes, compiled
 from tensorlang.target.rates import MEMORY, Rates, Values, impossible, keep, levels, recall
 from tensorlang.target.sampling import best_of_spread
@@ -46,7 +46,7 @@ def measure(threads: int = 1) -> Rates:
         raise ArgumentError(f"threads must be at least 1, got {threads}")
     if threads > available_cores():
         raise ArgumentError(f"this process may use {available_cores()} CPUs, and {threads} threads are to be measured")
-    target = parse(None)
+    target = parse(THIS_MACHINE)
     alone = _best(target, 1, None)
     return alone if threads == 1 else _best(target, threads, alone.values)
 
