@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.autotune.records.fingerprint import host, versions
+from tensorlang.autotune.records.fingerprint import host, versions, with_peak
 from tensorlang.autotune.records.record import Json, Status, TuningRecord, now
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
@@ -76,7 +76,7 @@ def record_of(
 ) -> TuningRecord:
     """The record of a candidate.
 
-    `peak`: GFLOP/s of this machine, for measurements that were made here; `settings`: what the decisions stand for,
+    `peak`: GFLOP/s of the machine that measured, 0 when it is unknown; `settings`: what the decisions stand for,
     where they do not tell.
     """
     return TuningRecord(
@@ -93,7 +93,7 @@ def record_of(
         estimate=estimate,
         checked=measurement.checked,
         seed=seed,
-        host=measurement.host or host(peak),
+        host=with_peak(measurement.host or host(), peak),
         conditions=measurement.conditions,
         versions=versions(),
         time=now(),

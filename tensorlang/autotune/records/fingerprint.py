@@ -17,7 +17,12 @@ def host(peak_gflops: float = 0.0) -> Json:
 
     `peak_gflops` is the speed of multiply-adds measured here, for the record's dtype and threads; 0 when unknown.
     """
-    return _machine() | ({"peak_gflops": round(peak_gflops, 1)} if peak_gflops > 0 else {})
+    return with_peak(_machine(), peak_gflops)
+
+
+def with_peak(machine: Json, peak_gflops: float) -> Json:
+    """The fingerprint of a machine with its peak, where that is known."""
+    return machine | ({"peak_gflops": round(peak_gflops, 1)} if peak_gflops > 0 else {})
 
 
 @cache
