@@ -14,12 +14,13 @@ class Phase(StrEnum):
     """What tuning is at. Candidates are built while others are timed: that counts as timing."""
 
     READING = "reading"
-    """The log; inputs and reference outputs are made, and workers start."""
+    """The log; inputs and reference outputs are made."""
     SKETCHING = "sketching"
     """Rules write schedules with open decisions."""
     RANKING = "ranking"
     """The model orders candidates."""
     BUILDING = "building"
+    """Candidates; before the first one workers start, too."""
     TIMING = "timing"
 
 

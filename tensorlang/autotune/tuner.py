@@ -133,7 +133,6 @@ class _Run:
     best: TuningRecord | None = None
     peak: float = 0.0
     writer: LogWriter | None = None
-    knowledge: Knowledge | None = None
     library: tuple[Candidate, TuningRecord] | None = None
     proposed: list[Candidate] = field(default_factory=list)
     results: dict[int, TuningRecord] = field(default_factory=dict)
@@ -175,7 +174,7 @@ class _Run:
                 return
         self.phases.enter(Phase.RANKING)
         space = require_candidates(sketches, rng)
-        self.knowledge = known = Knowledge(space, scorer)
+        known = Knowledge(space, scorer)
         known.resume(earlier)
         if self.library is not None:
             known.see(self.library[0])

@@ -15,7 +15,7 @@ from tensorlang.runtime.arrays import Array, address
 from tensorlang.runtime.threads import available_cores
 from tensorlang.target.detect import THIS_MACHINE, parse, physical_cores
 from tensorlang.target.llvm.probes import Probes, compiled
-from tensorlang.target.rates import MEMORY, Rates, Values, impossible, keep, levels, recall
+from tensorlang.target.rates import MEMORY, Rates, Values, elements, impossible, keep, levels, recall
 from tensorlang.target.sampling import best_of_spread
 from tensorlang.target.spec import Target
 
@@ -117,7 +117,7 @@ def _unit(probes: Probes, name: str, team: _Team) -> Callable[[], float]:
     """Instructions a second, on what is in registers or in the first cache."""
     run, operations = probes.runs[name], probes.operations[name]
     arrays = [_touched(_NEAR) for _ in range(team.size)]
-    size = int(name.rpartition("x")[2]) * 4 if name.startswith("load") else 1
+    size = 4 * elements(name) if name.startswith("load") else 1
     rounds = _NEAR // (operations * size) if name.startswith("load") else 1 << 10
     sweeps = max(1, int(team.seconds * _CYCLES / (operations * rounds)))
     return lambda: team.rate(lambda t: run(address(arrays[t]), rounds, sweeps), float(operations * rounds * sweeps))

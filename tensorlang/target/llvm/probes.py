@@ -112,12 +112,18 @@ def _load(lanes: int, chains: int) -> Probe:
     return Probe(f"load float32x{lanes}", vector, step, chains)
 
 
+def source(target: Target) -> tuple[list[Probe], str]:
+    """The probes of a target, and their functions as text of LLVM."""
+    probes = list(probes_of(target))
+    text = "".join(map(_function, probes, range(len(probes)))) + "\n".join(sorted({p.declares for p in probes}))
+    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{8 * target.vector_bytes}" }}'
+    return probes, f"{text}\n{attributes}\n"
+
+
 @cache
 def compiled(target: Target) -> Probes:
     """The probes of this machine, by its target."""
-    probes = list(probes_of(target))
-    text = "".join(map(_function, probes, range(len(probes)))) + "\n".join(sorted({p.declares for p in probes}))
-    text += f'\nattributes #0 = {{ nounwind "prefer-vector-width"="{8 * target.vector_bytes}" }}\n'
+    probes, text = source(target)
     machine = engine.Machine(*machine_options(target))
     symbols = [_symbol(n) for n in range(len(probes))]
     library = cached(
