@@ -12,6 +12,7 @@ from tensorlang.autotune.explanation import Explanation, explain
 from tensorlang.autotune.importers.importing import import_log
 from tensorlang.autotune.machines import machines_of
 from tensorlang.autotune.measuring.harness import Limits
+from tensorlang.autotune.phases import Phase, on_phase
 from tensorlang.autotune.records.log import Log, LogWriter, best_record, best_records, read_log
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.records.rewriting import merge_logs
@@ -62,6 +63,7 @@ __all__ = [
     "MeasureOption",
     "MeasureResult",
     "OtherOptionEntity",
+    "Phase",
     "Progress",
     "RecordSkipped",
     "RecordToFile",
@@ -94,6 +96,7 @@ __all__ = [
     "make_report",
     "measure_option",
     "merge_logs",
+    "on_phase",
     "read_log",
     "register_workload",
     "replay",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from tensorlang.autotune.measuring.jobs import Comparison
+from tensorlang.autotune.phases import Phase
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task
 
@@ -38,6 +39,7 @@ class Result:
     """What tuning gave. `records` are all of this task, the `resumed` first ones from the log included.
 
     `task` is for the machine that measured. `ended` says why tuning ended before its time; empty when it did not.
+    `phases`: the seconds that each phase took.
     """
 
     task: Task
@@ -48,6 +50,7 @@ class Result:
     peak_gflops: float
     comparison: Comparison | None = None
     ended: str = ""
+    phases: Mapping[Phase, float] = field(default_factory=dict)
 
     @property
     def failures(self) -> Counter[str]:

@@ -12,6 +12,8 @@ from tensorlang.errors import DefinitionError
 Argument = int | float | str
 F = TypeVar("F", bound=Callable[..., Any])
 
+DEFAULT_LOG = "tensorlang-tuning.jsonl"
+"""Where `tune` writes, and `bench` reads."""
 UNLIMITED = 1_000_000  # trials, when only the time is bounded
 
 
@@ -95,9 +97,20 @@ def make_task(
         raise DefinitionError(f"--option takes NAME=VALUE, as in stride=2, got {unnamed!r}")
     if not own and arguments is not None:
         raise DefinitionError(f"--args is for your own function; give {operator} its --shape and --dtype")
+    if threads is not None and isinstance(target, str):
+        _warn_of_threads(threads)
     if own:
         return create_task(operator, parse_arguments(arguments), target, threads)
     try:
         return create_task(operator, (*parse_shape(shape), dtype or "float32", *options), target, threads)
     except DefinitionError as error:
         raise DefinitionError(error.message) from None  # the place is in our library, not in the user's file
+
+
+def _warn_of_threads(threads: int) -> None:
+    """Say that there are more threads than CPUs here."""
+    from tensorlang.runtime.threads import available_cores
+
+    if threads > available_cores():
+        text = f"warning: --threads {threads}, and this process may use {available_cores()} CPUs: threads will wait"
+        click.echo(f"{text} for one another, and times say little", err=True)

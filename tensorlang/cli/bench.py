@@ -7,12 +7,14 @@ import warnings
 
 import click
 
-from tensorlang.cli.arguments import make_task, task_options
+from tensorlang.cli.arguments import DEFAULT_LOG, make_task, task_options
 
 
 @click.command()
 @task_options
-@click.option("--log", "log_file", required=True, help="Tuning log to take the best schedule from.")
+@click.option(
+    "--log", "log_file", default=DEFAULT_LOG, show_default=True, help="Tuning log to take the best schedule from."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def bench(
     operator: str,

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from tensorlang.autotune import Progress, Task, TuningRecord
+from tensorlang.autotune import Phase, Progress, Task, TuningRecord, on_phase
 from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.curve import draw_curve
 from tensorlang.words import format_clock, format_seconds, format_speed, format_threads, printable
@@ -22,6 +22,14 @@ TICK = 1.0  # seconds; drawing takes milliseconds of a CPU that candidates may b
 CURVE_ROWS = 6
 LONGEST_CURVE = 96
 LABEL = 9
+PHASES = {
+    Phase.READING: "log, inputs, reference outputs",
+    Phase.SKETCHING: "schedules by rules",
+    Phase.RANKING: "which candidates are promising",
+    Phase.BUILDING: "candidates",
+    Phase.TIMING: "one candidate, while others are built",
+}
+"""What each phase is about."""
 STYLES = ("steel_blue3", "bold dark_orange3")  # to be told apart on dark and on light ground
 
 
@@ -29,7 +37,7 @@ STYLES = ("steel_blue3", "bold dark_orange3")  # to be told apart on dark and on
 def open_display(
     task: Task, trials: int, seconds: float | None, silent: bool = False
 ) -> Iterator[Callable[[Progress], None]]:
-    """Yield a callback that shows progress on standard error; `silent` shows nothing."""
+    """Yield a callback that shows progress on standard error, with the phases of tuners; `silent` shows nothing."""
     console = Console(stderr=True, highlight=False)
     if silent:
         yield lambda progress: None
@@ -37,10 +45,11 @@ def open_display(
     threads = "" if task.target.can.device else f", {format_threads(task.threads)}"
     console.print(f"tuning {task.workload} for {task.target}{threads}", markup=False, soft_wrap=True)
     if not console.is_terminal:
-        yield plain_lines(console, trials, seconds)
+        with on_phase(plain_phases(console)):
+            yield plain_lines(console, trials, seconds)
         return
     screen = Screen(trials, seconds)
-    with Live(screen, console=console, refresh_per_second=1 / TICK, transient=True) as live:
+    with on_phase(screen.enter), Live(screen, console=console, refresh_per_second=1 / TICK, transient=True) as live:
         drawn = [0.0]
 
         def show(progress: Progress) -> None:
@@ -50,6 +59,18 @@ def open_display(
                 live.refresh()
 
         yield show
+
+
+def plain_phases(console: Console) -> Callable[[Phase], None]:
+    """Print a line for each phase when it begins for the first time."""
+    named: set[Phase] = set()
+
+    def show(phase: Phase) -> None:
+        if phase not in named:
+            named.add(phase)
+            console.print(f"{phase}: {PHASES[phase]}", markup=False, soft_wrap=True)
+
+    return show
 
 
 def plain_lines(console: Console, trials: int, seconds: float | None) -> Callable[[Progress], None]:
@@ -112,6 +133,7 @@ class Screen:
     seconds: float | None
     clock: Callable[[], float] = time.monotonic
     _start: float = field(init=False)
+    _phase: Phase = field(init=False, default=Phase.READING)
     _latest: Progress | None = field(init=False, default=None)
     _told: float = field(init=False, default=0.0)
     _timed: list[tuple[float, float]] = field(init=False, default_factory=list)
@@ -121,6 +143,10 @@ class Screen:
 
     def __post_init__(self) -> None:
         self._start = self.clock()
+
+    def enter(self, phase: Phase) -> None:
+        """Take in what tuning is at now; it is drawn at the next tick, since a drawing disturbs who is timed."""
+        self._phase = phase
 
     def add(self, progress: Progress) -> None:
         """Take in a trial."""
@@ -137,8 +163,8 @@ class Screen:
         width = options.max_width
         latest = self._latest
         if latest is None:
-            words = f"inputs, reference outputs, peak of the machine  {format_clock(self.clock() - self._start)}"
-            yield _line("prepare", Text(words), width)
+            words = f"{self._phase}: {PHASES[self._phase]}  {format_clock(self.clock() - self._start)}"
+            yield _line("now", Text(words), width)
             return
         elapsed = latest.elapsed + self.clock() - self._told
         left = max(0.0, time_left(latest, self.trials, self.seconds, self._first) - (elapsed - latest.elapsed))
@@ -197,7 +223,7 @@ class Screen:
             came = f"{format_seconds(record.median)}, {record.sketch}"
         else:
             came = " ".join(f"{record.status}: {record.error}".split())
-        return Text.assemble("building and timing; ", (f"trial {latest.trials}: {printable(came)}", "dim"))
+        return Text.assemble(f"{self._phase}; ", (f"trial {latest.trials}: {printable(came)}", "dim"))
 
 
 def _line(name: str, words: Text, width: int) -> Text:

@@ -17,6 +17,7 @@ from tensorlang.target.kinds import capabilities
 from tensorlang.words import format_seconds, format_threads, printable
 
 LONGEST_MESSAGE = 300
+LONG = 0.5  # seconds of a phase that are worth a word
 
 
 def schedule_python(record: TuningRecord) -> str:
@@ -31,7 +32,9 @@ def print_result(result: Result, log: str) -> None:
         console.print(schedule_python(result.best), markup=False)
         console.print(speed_table(result.best, result.peak_gflops, result.comparison))
     resumed = f" ({result.resumed} resumed)" if result.resumed else ""
-    summary = f"{len(result.records)} trials{resumed} in {result.seconds:.0f} s, failures: {failures_text(result)}"
+    took = ", ".join(f"{phase} {seconds:.0f}" for phase, seconds in result.phases.items() if seconds >= LONG)
+    spent = f"{result.seconds:.0f} s{f' ({took})' if took else ''}"
+    summary = f"{len(result.records)} trials{resumed} in {spent}, failures: {failures_text(result)}"
     console.print(f"{summary}; log: {log}", markup=False)
     for status, message in first_messages(result).items():
         console.print(f"  first {status}: {printable(message, LONGEST_MESSAGE)}", markup=False)
@@ -106,6 +109,7 @@ def result_json(result: Result, log: str) -> str:
             "failures": dict(result.failures),
             "messages": first_messages(result),
             "seconds": result.seconds,
+            "phases": {phase.value: seconds for phase, seconds in result.phases.items()},
             "log": log,
         },
         indent=2,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from tensorlang.target import TargetSpec
+    from collections.abc import Iterator
+
+    from tensorlang.target import Rates, TargetSpec
 
 
 @click.command()
@@ -17,26 +19,47 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def target(name: str, threads: int, as_json: bool) -> None:
     """Show what was detected of target NAME: cores, vectors, caches, measured peak and bandwidth; limits of a GPU."""
+    from tensorlang import config
     from tensorlang.autotune.devices import named_device
-    from tensorlang.target import measure_peak, parse
+    from tensorlang.autotune.measuring.jobs import undisturbed_rates
+    from tensorlang.target import parse
     from tensorlang.target.detect import runs_here
 
     found = named_device(parse(name))
-    native = found.can.native and runs_here(found)
-    peak = measure_peak(threads) if native else {}
+    rates = undisturbed_rates(threads, config.get("cache")) if found.can.native and runs_here(found) else None
     if as_json:
-        click.echo(json.dumps({"target": found.to_json(), "threads": threads, "measured": peak}, indent=2))
+        measured = {"measured": {}} if rates is None else _measured_json(rates)
+        click.echo(json.dumps({"target": found.to_json(), "threads": threads, **measured}, indent=2))
         return
     lines = [("target", str(found)), *(_gpu_lines(found) if found.can.device else _cpu_lines(found))]
-    if native:
-        lines += [
-            ("threads measured", str(threads)),
-            ("float32 peak", f"{peak['gflops']:.0f} GFLOP/s"),
-            ("L2 bandwidth", f"{peak['l2_gbs']:.0f} GB/s"),
-            ("memory bandwidth", f"{peak['memory_gbs']:.0f} GB/s"),
-        ]
-    for label, value in lines:
+    for label, value in [*lines, *(() if rates is None else _measured_lines(rates))]:
         click.echo(f"{label:<17} {value}")
+
+
+def _measured_json(rates: Rates) -> dict[str, Any]:
+    return {"measured": rates.summary(), "per_cycle": rates.a_cycle(), "doubts": list(rates.doubts)}
+
+
+def _measured_lines(rates: Rates) -> Iterator[tuple[str, str]]:
+    """The peak, what a core begins in a cycle, and bandwidths; then what is doubtful."""
+    from tensorlang.target.rates import CLOCK
+
+    yield "threads measured", str(rates.threads)
+    yield "float32 peak", f"{rates.gflops:.0f} GFLOP/s"
+    counts = rates.a_cycle()
+    if counts:
+        yield "clock", f"{rates.values[CLOCK]:.2f} GHz"
+    for kind, label in (("fma", "multiply-adds"), ("dot", "dot products"), ("load", "loads")):
+        texts = [f"{count:.1f} of {name.split()[1]}" for name, count in counts.items() if name.startswith(kind)]
+        if texts:
+            yield f"{label}", f"{', '.join(texts)} a cycle"
+    for name, rate in rates.values.items():
+        if " " not in name and name != CLOCK:
+            yield f"{name} bandwidth", f"{rate:.0f} GB/s"
+    for doubt in rates.doubts:
+        yield "doubtful", doubt
+    if rates.doubts:
+        yield "", "Measured again and again; is the machine busy? The best is kept, and a later run goes on from it."
 
 
 def _cpu_lines(found: TargetSpec) -> list[tuple[str, str]]:

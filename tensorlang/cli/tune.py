@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from tensorlang.cli.arguments import UNLIMITED, make_task, parse_arguments, task_options
+from tensorlang.cli.arguments import DEFAULT_LOG, UNLIMITED, make_task, parse_arguments, task_options
 from tensorlang.cli.worker import tls_options
 from tensorlang.errors import TensorlangError
 
@@ -25,7 +25,6 @@ class _Where(TypedDict):
     runner: Machines
 
 
-DEFAULT_LOG = "tensorlang-tuning.jsonl"
 DEFAULT_TRIALS = 64
 
 

@@ -1,4 +1,4 @@
-"""Compiled objects kept on disk, under keys that name everything that can change them.
+"""Compiled objects, and what was measured, kept on disk under keys that name everything that can change them.
 
 An entry is a SHA-256 over its key and the object, followed by the object. One that is torn or altered, that was made
 for another key, or that cannot be used, is made and written again. Entries appear whole (written elsewhere, then
@@ -59,6 +59,29 @@ def cached(parts: tuple[str, ...], make: Callable[[], bytes], use: Callable[[byt
     made = make()
     _write(key, made)
     return use(made)
+
+
+def find(parts: tuple[str, ...]) -> bytes | None:
+    """The bytes that were kept under a key; None where there are none, and without a cache. Warns with CacheRefused."""
+    if not config.get("cache"):
+        return None
+    try:
+        return _read(_key(parts))
+    except Untrusted as error:
+        _refuse(error)
+        return None
+
+
+def keep(parts: tuple[str, ...], payload: bytes) -> None:
+    """Keep bytes under a key, in place of others, where there is a cache. Warns with CacheRefused."""
+    if not config.get("cache"):
+        return
+    try:
+        _read(_key(parts))  # an entry that others can change is left alone
+    except Untrusted as error:
+        _refuse(error)
+        return
+    _write(_key(parts), payload)
 
 
 def _key(parts: tuple[str, ...]) -> str:

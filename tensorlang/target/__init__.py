@@ -6,10 +6,11 @@ from typing import Any
 
 from tensorlang.names import lookup
 from tensorlang.target.detect import parse
+from tensorlang.target.rates import Rates
 from tensorlang.target.spec import GpuLimits
 from tensorlang.target.spec import Target as TargetSpec
 
-__all__ = ["GpuLimits", "Target", "TargetSpec", "measure_peak", "parse"]
+__all__ = ["GpuLimits", "Rates", "Target", "TargetSpec", "measure_peak", "measure_rates", "parse"]
 
 
 def Target(target: str | TargetSpec | None = None, host: str | TargetSpec | None = None) -> TargetSpec:
@@ -26,14 +27,23 @@ def Target(target: str | TargetSpec | None = None, host: str | TargetSpec | None
 vars(Target)["current"] = TargetSpec.current
 
 
-def measure_peak(threads: int = 1) -> dict[str, float]:
-    """Measure this machine: `gflops` (float32 fused multiply-add), reads in GB/s.
+def measure_rates(threads: int = 1) -> Rates:
+    """Measure this machine: cycles, vector instructions and reads a second, and in words what is doubtful about them.
 
-    Those are `l2_gbs`, `last_cache_gbs` and `memory_gbs`.
+    The best of many short samples, and of earlier measurements of this machine, counts; what cannot be is measured
+    again. `rates.a_cycle()` tells how many instructions of each kind a core begins in a cycle.
     """
     from tensorlang.target.llvm.peak import measure
 
     return measure(threads)
+
+
+def measure_peak(threads: int = 1) -> dict[str, float]:
+    """Measure this machine: `gflops` (float32 fused multiply-add), reads in GB/s; see `measure_rates`.
+
+    Those are `l1_gbs`, `l2_gbs`, ..., `last_cache_gbs` and `memory_gbs`.
+    """
+    return measure_rates(threads).summary()
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import platform
 import re
 import shlex
@@ -12,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tensorlang.errors import TargetError, shown
-from tensorlang.runtime.threads import default_threads
+from tensorlang.runtime.threads import available_cores, default_threads
 from tensorlang.target.cpus import CPUS, Cpu
 from tensorlang.target.gpus import CUDA, OPENCL
 from tensorlang.target.kinds import DEFAULT_CUDA, check_kind
@@ -97,6 +98,27 @@ def cache_sizes() -> tuple[int, ...]:
         if kind != "Instruction" and amount:
             sizes[int(level)] = int(amount[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[amount[2]]
     return tuple(sizes[level] for level in sorted(sizes)) or _DEFAULT_CACHES
+
+
+def physical_cores() -> int:
+    """The cores that this process may use; two CPUs may be threads of one. As many as CPUs, where nobody tells."""
+    places: set[str] = set()
+    for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+        try:
+            places.add(" ".join((topology / name).read_text() for name in ("physical_package_id", "core_id")))
+        except OSError:
+            return available_cores()
+    return len(places) or available_cores()
+
+
+def cpu_model() -> str:
+    """The name of this machine's CPU as the system spells it; empty where it does not tell."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor()
 
 
 def _llvm(options: dict[str, str]) -> Target:

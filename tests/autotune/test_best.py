@@ -20,7 +20,7 @@ import tensorlang
 from tensorlang import config, driver, te, topi
 from tensorlang.autotune import RecordSkipped, Status, TuningRecord, apply_best, apply_history_best
 from tensorlang.autotune.records.store import log_path
-from tensorlang.autotune.space.seeds import seed_sketches
+from tensorlang.autotune.space.seeds import library_sketch
 from tensorlang.autotune.task import task_of
 from tensorlang.errors import DefinitionError, RecordError, TargetError
 from tensorlang.schedule import Schedule
@@ -354,12 +354,14 @@ def test_the_tuner_starts_from_the_rules(store: Path) -> None:
     A, B = te.placeholder((32, 48), name="A"), te.placeholder((48, 40), name="B")
     C = topi.matmul(A, B)
     task = task_of([A, B, C], "matmul", target=TARGET)
-    (before,) = seed_sketches(task)
+    before = library_sketch(task)
     plain = te.create_schedule(C.op)
     plain[C].unroll(plain[C].split(C.op.axis[1], factor=8)[1])
     write(replace(record_of(totals(16)), workload=task.workload, trace=plain.trace.to_json()))
     assert topi.schedule(C, TARGET).origin
-    (after,) = seed_sketches(task)
+    after = library_sketch(task)
+    assert before is not None
+    assert after is not None
     assert before.start
     assert after.start == before.start
 

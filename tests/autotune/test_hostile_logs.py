@@ -88,6 +88,9 @@ class _Idle:
 
     batch = 1
 
+    def rates(self) -> None:
+        return None
+
     def peak_gflops(self) -> float:
         return 0.0
 

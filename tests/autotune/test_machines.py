@@ -74,7 +74,9 @@ def _tune(task: Task, script: Script, log: Path | None = None) -> Result:
 def test_records_are_of_the_machine_that_measured(task: Task) -> None:
     result = _tune(task, Script([4.0, 3.0, 2.0, 1.0]))
     assert result.task.target.cpu == "abacus"
-    assert all(r.target["cpu"] == "abacus" and r.host == {"name": "script"} for r in result.records)
+    assert all(
+        r.target["cpu"] == "abacus" and r.host == {"name": "script", "peak_gflops": 100.0} for r in result.records
+    )
     assert (result.peak_gflops, result.ended) == (100.0, "")
 
 

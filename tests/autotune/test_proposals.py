@@ -51,7 +51,7 @@ class Disordered(NothingToOpen):
             work += supply.waiting
             supply.waiting.clear()
             number, trace = work.pop(chance.randrange(len(work)))
-            status = Status.OK if number % 5 else Status.NOISY
+            status = Status.NOISY if number % 5 == 4 else Status.OK
             seconds = (seconds_of(trace, self.salt),) * 5 if status is Status.OK else ()
             yield number, Measurement(status, seconds, checked=True, host={"name": "chance"})
             supply.reopen()
@@ -106,3 +106,19 @@ def test_a_run_that_is_stuck_ends(task: Task) -> None:
     assert result.best is not None
     numbers = [n for n, record in enumerate(result.records) if record is result.best]
     assert len(result.records) - 1 - numbers[0] == 12
+
+
+@dataclass
+class Hopeless(Disordered):
+    """Nothing works, and the time is over at once."""
+
+    def measure(self, traces: Iterable[Any], best: Callable[[], float | None], deadline: float = math.inf) -> Measured:
+        for number, _ in super().measure(traces, best, deadline):
+            yield number, Measurement(Status.BUILD_ERROR, error="no")
+
+
+def test_where_nothing_works_a_batch_is_tried_and_no_more(task: Task) -> None:
+    harness = Hopeless(task, 0)
+    result = tune(task, 200, 0.0, measurer=harness)
+    assert result.best is None
+    assert len(result.records) == 1 + harness.batch

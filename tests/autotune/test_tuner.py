@@ -12,10 +12,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorlang.autotune import Interrupted, Limits, Progress, Result, Status, Task, create_task, read_log, tune
+from tensorlang import topi
+from tensorlang.autotune import (
+    Interrupted,
+    Limits,
+    Phase,
+    Progress,
+    Result,
+    Status,
+    Task,
+    create_task,
+    on_phase,
+    read_log,
+    replay,
+    tune,
+)
 from tensorlang.autotune.model.nest import Nest
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space import sketches_of
+from tensorlang.autotune.task import arguments_of
+from tensorlang.driver import lower
 from tensorlang.errors import DefinitionError, RecordError, ScheduleError, TargetError
 from tensorlang.schedule import Trace
 from tensorlang.schedules.room import Columns, Constraint
@@ -114,6 +130,43 @@ def test_the_time_given_is_kept(task: Task) -> None:
     result = tune(task, trials=100_000, seconds=2)
     assert 0 < len(result.records) < 100_000
     assert result.seconds < 20
+
+
+def test_the_librarys_schedule_is_measured_first_and_any_time_is_enough_for_it(task: Task, tmp_path: Path) -> None:
+    log, told = tmp_path / "log", list[Phase]()
+    with on_phase(told.append):
+        result = tune(task, trials=100, seconds=1e-3, log=log)
+    (record,) = result.records
+    assert record is result.best
+    assert record.sketch == "library"
+    kernels = [
+        str(lower(s, arguments_of(task.tensors), target=task.target).kernel)
+        for s in (replay(record, task), topi.schedule(task.outputs, task.target, tuned=False))
+    ]
+    assert kernels[0] == kernels[1]
+    assert read_log(log).records == (record,)
+    assert replay(record, task).trace.key == record.trace_key
+    assert record.estimate > 0
+    assert (told[0], told[-1]) == (Phase.READING, Phase.BUILDING)
+    assert not {Phase.SKETCHING, Phase.RANKING} & set(told)  # that was after the time given
+    again = tune(task, trials=100, seconds=1e-3, log=log)
+    assert again.records == (record,)
+
+
+def test_every_phase_is_told_and_the_library_is_measured_before_sketches_are_made(task: Task) -> None:
+    events: list[str] = []
+    with on_phase(lambda phase: events.append(phase.value)):
+        result = tune(task, trials=10, callbacks=[lambda progress: events.append(progress.record.sketch)])
+    assert list(dict.fromkeys(e for e in events if e in list(Phase))) == [
+        "reading",
+        "building",
+        "timing",
+        "sketching",
+        "ranking",
+    ]
+    assert events.index("library") < events.index("sketching") < events.index("ranking")
+    assert set(result.phases) == set(Phase)
+    assert 0 < sum(result.phases.values()) <= result.seconds
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ import pytest
 
 from tensorlang.autotune import LogWriter, read_log
 from tensorlang.cli.main import main
+from tensorlang.runtime.threads import available_cores
+from tensorlang.target.rates import Rates
 from tests.forked_workers import COMMAND
 
 OPERATORS = Path(__file__).parents[1] / "autotune" / "operators.py"
@@ -126,6 +128,15 @@ def test_report_prints_figures_for_machines(log: Path, tmp_path: Path, capsys: p
     assert page.exists()
 
 
+def test_a_second_is_enough_for_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    assert run(["tune", *MATMUL, "--seconds", "0.01", "--log", str(log), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["trials"], found["best"]["gflops"] > 0) == (1, True)
+    assert set(found["phases"]) == {"reading", "building", "timing"}
+    assert [record.sketch for record in read_log(log).records] == ["library"]
+
+
 def test_tune_writes_a_page_at_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     arguments = ["tune", f"{OPERATORS}:max_of_min", "--args", "7,19,5,int32", "--threads", "1", "--trials", "2"]
@@ -142,9 +153,43 @@ def test_target_shows_what_was_detected_and_measured(capsys: pytest.CaptureFixtu
     for label in ("cores", "vectors", "caches", "float32 peak", "L2 bandwidth", "memory bandwidth"):
         assert label in out
     assert run(["target", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["measured"]["gflops"] > 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["measured"]["gflops"] > 0
+    assert found["per_cycle"]
+    assert isinstance(found["doubts"], list)
     assert run(["target", "interpreter"]) == 0
     assert "peak" not in capsys.readouterr().out
+
+
+def test_target_says_what_is_doubtful(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    doubtful = Rates(1, {"fma float32x16": 3.7, "L1": 200.0, "L2": 5.0, "memory": 10.0}, ("L2 came out slower",))
+    monkeypatch.setattr("tensorlang.autotune.measuring.jobs.measure_rates", lambda threads: doubtful)
+    assert run(["target"]) == 0
+    assert re.search(r"^doubtful +L2 came out slower$", capsys.readouterr().out, re.MULTILINE)
+    assert run(["target", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["doubts"] == ["L2 came out slower"]
+
+
+def test_more_threads_than_cpus_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["target", "--threads", "999"]) == 2
+    assert (
+        f"this process may use {available_cores()} CPUs, and 999 threads are to be measured" in capsys.readouterr().err
+    )
+    log = str(tmp_path / "log")
+    assert run(["bench", "matmul", "--shape", "8,8,8", "--threads", "999", "--log", log]) == 2
+    warning, error = capsys.readouterr().err.splitlines()
+    assert warning.startswith(f"warning: --threads 999, and this process may use {available_cores()} CPUs")
+    assert error == f"error: no such log: {log}"
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_line(tmp_path: Path) -> None:
+    slow = tmp_path / "click.py"
+    slow.write_text("raise KeyboardInterrupt\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])}
+    ended = subprocess.run(
+        [sys.executable, "-m", "tensorlang", "target"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "error: stopped\n")
 
 
 def test_target_shows_the_limits_of_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +222,7 @@ def test_target_shows_the_limits_of_a_gpu(capsys: pytest.CaptureFixture[str]) ->
         (["tune", "matmul", "--shape", "8,8,8", "--trials", "0"], "0 is not in the range"),
         (["tune", "matmul", "--shape", "8,8,8", "--log", "/no/such/folder/log"], "cannot write /no/such/folder/log"),
         (["bench", "matmul", "--shape", "8,8,8", "--log", "/no/log"], "no such log: /no/log"),
-        (["bench", "matmul", "--shape", "8,8,8"], "Missing option '--log'"),
+        (["bench", "matmul", "--shape", "8,8,8"], "no such log: tensorlang-tuning.jsonl"),
         (["tune", *MATMUL, "--report", "/no/such/folder/page"], "cannot write /no/such/folder/page"),
         (["report", "/no/log"], "no such log: /no/log"),
         (["report"], "Missing argument 'FILES...'"),
@@ -197,7 +242,7 @@ def test_mistakes_get_one_line_and_code_2(
     monkeypatch.chdir(tmp_path)
     assert run(arguments) == 2
     out, err = capsys.readouterr()
-    errors = [line for line in err.splitlines() if not line.startswith("tuning ")]
+    errors = [line for line in err.splitlines() if not line.startswith(("tuning ", "reading: "))]
     assert len(errors) == 1
     assert errors[0].startswith("error: ")
     assert message in errors[0]

@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tensorlang.autotune import Progress, Status, TuningRecord, create_task
+from tensorlang.autotune import Phase, Progress, Status, TuningRecord, create_task
+from tensorlang.autotune.phases import timed_phases
 from tensorlang.autotune.records.record import WorkloadId
 from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.curve import draw_curve
-from tensorlang.cli.display import CURVE_ROWS, Screen, describe, open_display, pace, plain_lines, time_left
+from tensorlang.cli.display import CURVE_ROWS, PHASES, Screen, describe, open_display, pace, plain_lines, time_left
 
 WORKLOAD = WorkloadId("matmul", (8, 8, 8, "float32"), "key", (), "float32", 1e9)
 RECORD = TuningRecord(WORKLOAD, {}, 1, "s", [], "t", {}, Status.OK, (0.01,))
@@ -100,7 +101,7 @@ def test_a_terminal_is_drawn_on_and_left_clean(silent: bool, monkeypatch: pytest
         assert shown == ""
         return
     assert shown.startswith("tuning matmul(8, 8, 8, float32) for llvm -mcpu=haswell, 1 thread\n")
-    assert "prepare  inputs" in shown
+    assert "now  reading: log, inputs, reference" in shown
     assert "10 of 20" in shown
     assert shown.endswith("\x1b[2K")  # the last line of the picture is taken away again
 
@@ -141,7 +142,7 @@ def test_a_terminal_shows_curve_and_figures(width: int) -> None:
     if width >= 80:
         assert "trial 10" in lines[0]
         assert "40 of 128, 60 a minute, 1:27 left" in text
-        assert "building and timing; trial 40: 40 ms, s" in text
+        assert "reading; trial 40: 40 ms, s" in text
     assert re.search("[\u2801-\u28ff]", text)
 
 
@@ -156,8 +157,24 @@ def test_a_budget_of_seconds_counts_down() -> None:
     assert re.search(r"  40, 60 a minute, 0:19 left$", line)
 
 
-def test_before_the_first_trial_the_preparation_is_named() -> None:
-    assert screen_text(Screen(64, None), 80) == [" prepare  inputs, reference outputs, peak of the machine  0:00"]
+def test_the_phase_is_named_before_the_first_trial_and_after_it() -> None:
+    screen = Screen(64, None)
+    assert screen_text(screen, 80) == ["     now  reading: log, inputs, reference outputs  0:00"]
+    for phase in Phase:
+        screen.enter(phase)
+        assert screen_text(screen, 80) == [f"     now  {phase}: {PHASES[phase]}  0:00"]
+    running = search(40)
+    running.enter(Phase.SKETCHING)
+    assert screen_text(running, 80)[-1] == "     now  sketching; trial 40: 40 ms, s"
+
+
+def test_a_pipe_gets_each_phase_once(capsys: pytest.CaptureFixture[str]) -> None:
+    task = create_task("matmul", (8, 8, 8), threads=1)
+    with open_display(task, 20, None), timed_phases() as phases:
+        for phase in (Phase.READING, Phase.SKETCHING, Phase.READING, Phase.TIMING):
+            phases.enter(phase)
+    err = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in err[1:]] == ["reading", "sketching", "timing"]
 
 
 def test_without_a_best_there_is_no_curve() -> None:

@@ -22,6 +22,7 @@ from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task
 from tensorlang.target import parse
 from tensorlang.target.detect import host_cpu
+from tensorlang.target.rates import Rates
 from tensorlang.target.spec import Target
 
 MOST_SESSIONS = 4
@@ -94,6 +95,12 @@ def compare(session: Session, trace: Any) -> Comparison:
     """Time a candidate beside NumPy."""
     with _measurer(session) as measurer:
         return measurer.compare(trace)
+
+
+def rates(session: Session) -> Rates | None:
+    """What one thread of this machine does."""
+    with _measurer(session) as measurer:
+        return measurer.rates()
 
 
 def peak_gflops(session: Session) -> float:

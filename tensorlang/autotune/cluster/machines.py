@@ -19,11 +19,13 @@ from tensorlang.autotune.cluster.connection import Connection, Died
 from tensorlang.autotune.measuring.harness import BATCH, Limits, Measured, Measurement
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.measuring.supply import Supply
+from tensorlang.autotune.phases import Phase, enter
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TargetError
 from tensorlang.target import parse
 from tensorlang.target.detect import THIS_MACHINE
+from tensorlang.target.rates import Rates
 from tensorlang.target.spec import Target
 
 MOST_TOGETHER = 4  # candidates of one call: enough that builds go on beside runs, few enough to hear of them soon
@@ -165,6 +167,7 @@ class ClusterHarness:
         def calls() -> Iterator[tuple[Session, list[Any], float | None] | None]:
             for group in groups:
                 if group is not None:
+                    enter(Phase.TIMING)
                     given.append(group)
                     self._busy += 1
                 yield None if group is None else (self._session, [trace for _, trace in group], best())
@@ -182,6 +185,11 @@ class ClusterHarness:
         """Time a candidate beside NumPy, on a worker."""
         comparison: Comparison = self._connection.call(broker.compare, self._session, trace)
         return comparison
+
+    def rates(self) -> Rates | None:
+        """What one thread of a worker's machine does."""
+        found: Rates | None = self._connection.call(broker.rates, self._session)
+        return found
 
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds of a worker's machine."""

@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.autotune.records.fingerprint import host, versions
+from tensorlang.autotune.records.fingerprint import host, versions, with_peak
 from tensorlang.autotune.records.record import Json, Status, TuningRecord, now
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
+from tensorlang.target.rates import Rates
 
 LONGEST_ERROR = 2000
 BATCH = 8
@@ -75,7 +76,7 @@ def record_of(
 ) -> TuningRecord:
     """The record of a candidate.
 
-    `peak`: GFLOP/s of this machine, for measurements that were made here; `settings`: what the decisions stand for,
+    `peak`: GFLOP/s of the machine that measured, 0 when it is unknown; `settings`: what the decisions stand for,
     where they do not tell.
     """
     return TuningRecord(
@@ -92,7 +93,7 @@ def record_of(
         estimate=estimate,
         checked=measurement.checked,
         seed=seed,
-        host=measurement.host or host(peak),
+        host=with_peak(measurement.host or host(), peak),
         conditions=measurement.conditions,
         versions=versions(),
         time=now(),
@@ -138,6 +139,9 @@ class Harness(Protocol):
 
     def compare(self, trace: Any) -> Comparison:
         """Time a candidate beside NumPy, in turn; TensorlangError when it does not run."""
+
+    def rates(self) -> Rates | None:
+        """What one thread does where candidates run; None when nobody knows, or the target names another CPU."""
 
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds for the task's dtype and threads, where candidates run; 0 when unknown."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorlang import dtypes, topi
+from tensorlang import config, dtypes, topi
 from tensorlang.autotune.devices import is_device, timed_device
 from tensorlang.autotune.measuring.arrays import Arguments, Array, Arrays, difference
 from tensorlang.autotune.measuring.device import DeviceArguments, device_clock
@@ -36,7 +36,7 @@ from tensorlang.autotune.task import arguments_of, extent, places_of
 from tensorlang.driver import build, lower
 from tensorlang.runtime.executable import Executable
 from tensorlang.schedule import Trace, create_schedule
-from tensorlang.target import measure_peak
+from tensorlang.target import Rates, measure_rates
 from tensorlang.target.backend import backend
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
@@ -195,10 +195,13 @@ def run_unscheduled(tensors: bytes, target: Target, inputs: tuple[Array, ...]) -
     return tuple(outputs)
 
 
-def undisturbed_peak(threads: int) -> dict[str, float]:
-    """The speed of this machine, measured with priority: a busy one has no other peak than an idle one."""
-    with raised_priority():
-        return measure_peak(threads)
+def undisturbed_rates(threads: int, kept: bool) -> Rates:
+    """What this machine does, measured with priority: a busy one has no other peak than an idle one.
+
+    `kept`: the best of earlier measurements counts, and the best of all is kept, also in a worker that caches nothing.
+    """
+    with config.override(cache=kept), raised_priority():
+        return measure_rates(threads)
 
 
 @dataclass(frozen=True, slots=True)

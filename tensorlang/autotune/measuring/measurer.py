@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorlang import dtypes
+from tensorlang import config, dtypes
 from tensorlang.autotune.devices import is_device, require_timed, timed_device
 from tensorlang.autotune.measuring.arrays import Arrays
 from tensorlang.autotune.measuring.harness import BATCH, Measured
@@ -27,7 +27,7 @@ from tensorlang.autotune.measuring.jobs import (
     build_candidate,
     compare_with_numpy,
     run_candidate,
-    undisturbed_peak,
+    undisturbed_rates,
 )
 from tensorlang.autotune.measuring.pool import (
     Reply,
@@ -41,16 +41,19 @@ from tensorlang.autotune.measuring.pool import (
 )
 from tensorlang.autotune.measuring.seeded import memory_limit, reference_arrays, require_room
 from tensorlang.autotune.measuring.supply import Supply
+from tensorlang.autotune.phases import Phase, enter
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task, operator_of, options_of
 from tensorlang.errors import TensorlangError
 from tensorlang.runtime.temporary import TemporaryFolder
+from tensorlang.target.detect import host_cpu, target_cpu
+from tensorlang.target.rates import Rates
 
 PEAK_LIMIT = 30.0
 URGENT_RUNS = 20
 _ENDED = (Status.CRASH, Status.TIMEOUT)  # their process is another one already
-_peaks: dict[int, float] = {}
-"""GFLOP/s of float32 by threads. Measuring takes seconds, and a process may tune many tasks."""
+_rates: dict[int, Rates] = {}
+"""By threads. Measuring takes time, a process may tune many tasks, and equal estimates make equal proposals."""
 
 
 @dataclass(slots=True)
@@ -89,8 +92,9 @@ class Measurer:
         try:
             environment = thread_environment(self.task.threads, extra)
             self._runner = Worker(WorkerSettings(self._shares.runner, memory, environment))
-            for cpus in self._shares.builders:
-                self._builders.append(Worker(WorkerSettings(cpus, memory, thread_environment(1, extra))))
+            for n, cpus in enumerate(self._shares.builders):  # the first candidate waits for one of them alone
+                settings = WorkerSettings(cpus, memory, thread_environment(1, extra))
+                self._builders.append(Worker(settings, begun=n == 0))
             arrays = self._make_arrays()
             with Path(self.arrays_path).open("wb") as file:
                 pickle.dump(arrays, file, pickle.HIGHEST_PROTOCOL)  # straight from the arrays, without a copy
@@ -154,6 +158,8 @@ class Measurer:
                 if running is None and supply.refill(len(self._builders)):
                     continue
                 if running is None and not building:
+                    for builder in self._builders:  # of the candidates that come next
+                        builder.begin()
                     return
                 wait_any(workers, deadline)
                 for n in list(building):
@@ -167,6 +173,7 @@ class Measurer:
                 if running is not None and (reply := self._runner.collect()) is not None:
                     done, running = running, None
                     self._resume_builders()
+                    enter(Phase.BUILDING)
                     yield done, self._ran(reply)
                     supply.reopen()
         finally:  # also when the caller has enough before all is measured
@@ -179,6 +186,7 @@ class Measurer:
             if supply.waiting and not worker.busy and not (self._shares.polite[n] and runs):
                 building[n], trace = supply.waiting.popleft()
                 worker.submit(self.limits.build, build_candidate, BuildJob(self._tensors, trace, self.task.target))
+                enter(Phase.TIMING if runs else Phase.BUILDING)
 
     def _pause_builders(self) -> None:
         for worker, polite in zip(self._builders, self._shares.polite, strict=True):
@@ -190,6 +198,7 @@ class Measurer:
             worker.resume()
 
     def _submit_run(self, kernel: bytes, best: float | None) -> None:
+        enter(Phase.TIMING)
         limit = self.limits.run if best is None else min(self.limits.run, 3 + 40 * best)
         job = RunJob(kernel, self.task.target, self.arrays_path, best, self.limits.flush, self._urgent > 0)
         self._runner.submit(limit, run_candidate, job)
@@ -227,11 +236,26 @@ class Measurer:
         name = "" if operator_of(self.task) is None else work.name
         build = BuildJob(self._tensors, trace, self.task.target)
         job = CompareJob(build, self.arrays_path, name, tuple(options_of(work.args)))
+        enter(Phase.TIMING)
         reply = self._runner.run(self.limits.compare, compare_with_numpy, job)
         if reply.status is not Status.OK:
             raise TensorlangError(f"the comparison with NumPy did not run: {reply.status}: {reply.error}")
         comparison: Comparison = reply.value
         return comparison
+
+    def rates(self) -> Rates | None:
+        """What one thread does where candidates run; None when that is not known, or the target names another CPU."""
+        if is_device(self.task.target):
+            return None
+        return self._rates_of(1) if target_cpu(self.task.target).name == host_cpu().name else None
+
+    def _rates_of(self, threads: int) -> Rates | None:
+        if threads not in _rates:
+            reply = self._runner.run(PEAK_LIMIT, undisturbed_rates, threads, config.get("cache"))
+            if reply.status is not Status.OK:
+                return None
+            _rates[threads] = reply.value
+        return _rates[threads]
 
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds for the task's dtype and threads, measured where candidates run; 0 when it fails.
@@ -241,13 +265,12 @@ class Measurer:
         """
         if is_device(self.task.target):
             return 0.0
-        threads = self.task.threads
-        if threads not in _peaks:
-            together, alone = (self._runner.run(PEAK_LIMIT, undisturbed_peak, n) for n in (threads, 1))
-            if together.status is not Status.OK or alone.status is not Status.OK:
-                return 0.0
-            _peaks[threads] = max(float(together.value["gflops"]), threads * float(alone.value["gflops"]))
-        return _peaks[threads] * 32 / max(32, dtypes.info(self.task.workload.dtype).bits)
+        threads = min(self.task.threads, len(self._shares.runner) or self.task.threads)
+        alone, together = self._rates_of(1), self._rates_of(threads)
+        if alone is None or together is None:
+            return 0.0
+        peak = max(together.gflops, threads * alone.gflops)
+        return peak * 32 / max(32, dtypes.info(self.task.workload.dtype).bits)
 
 
 def _failed_build(reply: Reply) -> Measurement:

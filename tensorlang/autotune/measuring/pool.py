@@ -58,7 +58,8 @@ class Worker:
     this process, however that ends (launching).
     """
 
-    def __init__(self, settings: WorkerSettings | None = None) -> None:
+    def __init__(self, settings: WorkerSettings | None = None, begun: bool = True) -> None:
+        """Start the process; with its first call where it is not `begun`."""
         self._settings = settings or WorkerSettings()
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -68,7 +69,8 @@ class Worker:
         self._ready = False
         self._closed = False
         self.starts = 0
-        self._start()
+        if begun:
+            self._start()
 
     @property
     def busy(self) -> bool:
@@ -121,13 +123,17 @@ class Worker:
             raise InternalError("a worker was retired while it ran")
         self._stop()
 
+    def begin(self) -> None:
+        """Start the process, if there is none."""
+        if self._process is None and not self._closed:
+            self._start()
+
     def submit(self, limit: float, function: Callable[..., Any], *args: Any) -> None:
         """Start `function(*args)`; both are pickled. It is killed after `limit` seconds from when its process is up."""
         if self.busy:
             raise InternalError("a worker got a second call before its first was done")
         payload = pickle.dumps((function, args))
-        if self._process is None and not self._closed:
-            self._start()
+        self.begin()
         try:
             self.channel.put(payload)
         except OSError:  # died while idle

@@ -14,12 +14,12 @@ import numpy as np
 
 from tensorlang.autotune.model.nest import Kind, Nest, RegisterTile, footprints, register_tile
 from tensorlang.schedules.accesses import LINE, PAGE, Array, Footprint, rows_of
+from tensorlang.target.rates import Core, usual_core
 from tensorlang.target.spec import Target
 
 SPILL_COST = 1.5  # one register too many is a cliff: reloads stand in the chain of every accumulator
-CHAINS = 8  # two pipes of four cycles: independent accumulators that keep them busy
+LATENCY = 4  # cycles of a multiply-add
 WINDOW = 300  # operations that a processor has under way
-CLOCK = 4e9
 FILL = 0.75  # the share of a cache that a tile may take before its neighbours push it out
 CALL_SECONDS = 8e-9
 REGION_SECONDS = 5e-6
@@ -34,7 +34,7 @@ PAGE_SECONDS = 0.5e-9
 class Machine:
     """What the estimate knows of one core: operations a second in float32, bytes a second of each level.
 
-    `bandwidths` of L1, L2, L3 and memory; `caches` in bytes, innermost first.
+    `bandwidths` of each cache and of memory; `caches` in bytes, innermost first. `fma`, `loads`: vectors a cycle.
     """
 
     flops: float
@@ -42,14 +42,22 @@ class Machine:
     caches: tuple[int, ...]
     vector_bytes: int
     vector_registers: int
+    fma: float = 2.0
+    loads: float = 2.0
 
     @staticmethod
-    def of(target: Target) -> Machine:
-        """The machine of a target, with two FMA pipes: not measured, so that equal seeds propose the same."""
-        cycle = CLOCK
-        peak = cycle * 4 * target.lanes(32)
-        bandwidths = (2 * target.vector_bytes * cycle, target.vector_bytes * cycle, 30 * cycle, 10 * cycle)
-        return Machine(peak, bandwidths, target.caches, target.vector_bytes, target.vector_registers)
+    def of(target: Target, core: Core | None = None) -> Machine:
+        """The machine of a target: as its core was measured, or a usual one of its name, which has two of each unit."""
+        core = core or usual_core(target)
+        flops = core.clock * core.fma * 2 * target.lanes(32)
+        return Machine(
+            flops, core.bandwidths, target.caches, target.vector_bytes, target.vector_registers, core.fma, core.loads
+        )
+
+    @property
+    def chains(self) -> float:
+        """Independent accumulators that keep all units busy."""
+        return LATENCY * self.fma
 
     def lanes(self, bits: int) -> int:
         """Elements of `bits` bits in one vector register."""
@@ -105,9 +113,11 @@ def _arithmetic(nest: Nest, machine: Machine) -> Array:
     vector = next((loop.trips for loop in nest.loops if loop.kind is Kind.VECTORIZED), np.ones(nest.count))
     peak = machine.flops * 32 / nest.bits
     filled = vector / (np.ceil(vector / lanes) * lanes)  # lanes that do useful work; a scalar uses one of them
-    chains = np.minimum(tile.accumulators * _overlap(nest, tile) / CHAINS, 1) if nest.reduce_axes else one
+    under_way = tile.accumulators * _overlap(nest, tile, machine)
+    chains = np.minimum(under_way / machine.chains, 1) if nest.reduce_axes else one
     # Vectors that are not aligned lie in two lines, and take the time of two loads.
-    per_load = np.minimum(tile.fma / np.maximum(tile.loads + tile.unaligned + 2 * tile.gathers, 1e-9), 1)
+    loads = (tile.loads + tile.unaligned + 2 * tile.gathers) * machine.fma / machine.loads
+    per_load = np.minimum(tile.fma / np.maximum(loads, 1e-9), 1)
     excess = np.maximum(tile.registers - machine.vector_registers, 0)
     spills = 1 + np.where(excess > 0, SPILL_COST, 0) + 2 * excess / tile.accumulators
     padding = _padding(nest)
@@ -115,11 +125,11 @@ def _arithmetic(nest: Nest, machine: Machine) -> Array:
     return full / np.minimum(chains, per_load) * spills * padding
 
 
-def _overlap(nest: Nest, tile: RegisterTile) -> Array:
+def _overlap(nest: Nest, tile: RegisterTile, machine: Machine) -> Array:
     """How many tiles run at once: the processor looks ahead, and begins the next ones where sums are short."""
     summed = [loop.trips for loop in nest.outer if loop.axis in nest.reduce_axes]
     steps = math.prod(summed, start=np.ones(nest.count)) * (tile.fma + tile.loads)
-    return np.clip(WINDOW / steps, 1, CHAINS)
+    return np.clip(WINDOW / steps, 1, machine.chains)
 
 
 def _padding(nest: Nest) -> Array:

@@ -14,6 +14,7 @@ from tensorlang.autotune.model.gpu_estimate import gpu_estimate
 from tensorlang.autotune.model.gpu_features import gpu_feature_names, gpu_features
 from tensorlang.autotune.model.gpu_machine import GpuMachine
 from tensorlang.autotune.model.nest import Nest
+from tensorlang.target.rates import Core
 from tensorlang.target.spec import Target
 
 
@@ -26,8 +27,8 @@ class Judge:
     names: Callable[[], tuple[str, ...]]
 
 
-def judge_of(target: Target, threads: int) -> Judge:
-    """The judge of a target; `threads` of a CPU."""
+def judge_of(target: Target, threads: int, core: Core | None = None) -> Judge:
+    """The judge of a target; `threads` of a CPU, and its `core` as it was measured, else a usual one of its name."""
     if target.can.device:
         gpu = GpuMachine.of(target)
         return Judge(
@@ -35,7 +36,7 @@ def judge_of(target: Target, threads: int) -> Judge:
             lambda nests, guess: gpu_features(nests, guess, gpu),
             gpu_feature_names,
         )
-    cpu = Machine.of(target)
+    cpu = Machine.of(target, core)
     return Judge(
         lambda nests: estimate(nests, cpu, threads), lambda nests, guess: features(nests, guess, cpu), feature_names
     )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from tensorlang.autotune.records.record import Json
-from tensorlang.target.detect import cache_sizes
+from tensorlang.target.detect import cache_sizes, cpu_model
 from tensorlang.version import VERSION
 
 
@@ -19,7 +17,12 @@ def host(peak_gflops: float = 0.0) -> Json:
 
     `peak_gflops` is the speed of multiply-adds measured here, for the record's dtype and threads; 0 when unknown.
     """
-    return _machine() | ({"peak_gflops": round(peak_gflops, 1)} if peak_gflops > 0 else {})
+    return with_peak(_machine(), peak_gflops)
+
+
+def with_peak(machine: Json, peak_gflops: float) -> Json:
+    """The fingerprint of a machine with its peak, where that is known."""
+    return machine | ({"peak_gflops": round(peak_gflops, 1)} if peak_gflops > 0 else {})
 
 
 @cache
@@ -29,20 +32,11 @@ def _machine() -> Json:
         "system": platform.system(),
         "release": platform.release(),
         "machine": platform.machine(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": os.cpu_count() or 1,
         "caches": list(cache_sizes()),
         "memory": _memory(),
     }
-
-
-def _cpu_model() -> str:
-    """The CPU's name as the system spells it; empty where it does not tell."""
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor()
 
 
 def _memory() -> int:

@@ -1,4 +1,4 @@
-"""What a tuning run knows: records, timed candidates, and what was proposed already."""
+"""What a search knows: timed candidates, and what was proposed already."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from tensorlang.autotune.model.cost_model import CostModel, Transferred
 from tensorlang.autotune.model.judge import judge_of
-from tensorlang.autotune.records.log import best_record
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.search.evolution import Candidate, Evolution, Place, Scorer
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.task import Task
+from tensorlang.target.rates import Core
 
 ELITES = 32
 GROWTH = 16  # the share of new results, as one in so many, that the model is trained again for
@@ -21,13 +21,10 @@ GROWTH = 16  # the share of new results, as one in so many, that the model is tr
 
 @dataclass(slots=True)
 class Knowledge:
-    """Grows by `resume`, `note` and `study`; `next_batch` draws on it."""
+    """Grows by `resume`, `see` and `study`; `next_batch` draws on it."""
 
     sketches: tuple[Sketch, ...]
     scorer: Scorer
-    records: list[TuningRecord] = field(default_factory=list)
-    best: TuningRecord | None = None
-    """The fastest record that is ok."""
     _timed: list[tuple[Candidate, float]] = field(default_factory=list)
     _learned: int = 0
     _seen: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
@@ -37,15 +34,6 @@ class Knowledge:
 
     def __post_init__(self) -> None:
         self._evolution = Evolution(self.sketches, self.scorer)
-
-    def best_seconds(self) -> float | None:
-        """The time to beat."""
-        return None if self.best is None else self.best.median
-
-    def note(self, record: TuningRecord) -> None:
-        """Take in a record."""
-        self.records.append(record)
-        self.best = best_record([record] if self.best is None else [self.best, record])
 
     def study(self, candidate: Candidate, record: TuningRecord) -> None:
         """Let proposals draw on what a candidate came to."""
@@ -57,7 +45,6 @@ class Knowledge:
         by_name = {s.name: s for s in self.sketches}
         known: list[tuple[Sketch, tuple[int, ...], TuningRecord]] = []
         for record in records:
-            self.note(record)
             if record.status is Status.NOISY:  # says nothing of the candidate, which may be measured again
                 continue
             self._keys.add(record.trace_key)
@@ -70,6 +57,12 @@ class Knowledge:
         for candidate, (_, _, record) in zip(candidates, known, strict=True):
             self._loops.add((candidate.sketch.name, candidate.loops))
             self.study(candidate, record)
+
+    def see(self, candidate: Candidate) -> None:
+        """Take in that a candidate was proposed: it is not proposed again."""
+        self._seen.add((candidate.sketch.name, candidate.row))
+        self._keys.add(candidate.trace.key)
+        self._loops.add((candidate.sketch.name, candidate.loops))
 
     def learn(self) -> None:
         """Train the model on everything studied so far, when that is more by enough: training takes the longer, too."""
@@ -92,12 +85,10 @@ class Knowledge:
             for candidate in proposed:
                 if (candidate.sketch.name, candidate.row) in self._seen:
                     continue
-                self._seen.add((candidate.sketch.name, candidate.row))
                 key, loops = candidate.trace.key, (candidate.sketch.name, candidate.loops)
                 if key not in self._keys and (loops not in self._loops or not candidate.loops):
                     fresh.append(candidate)
-                self._keys.add(key)
-                self._loops.add(loops)
+                self.see(candidate)
             if not proposed:
                 break
         return fresh
@@ -114,7 +105,10 @@ class Knowledge:
         return [(candidate.sketch, candidate.row) for candidate, _ in fastest]
 
 
-def make_scorer(task: Task, seed: int, transferred: Transferred | None = None) -> Scorer:
-    """The standard judge of a task's candidates; `transferred` is what was learned from other programs."""
-    judge = judge_of(task.target, task.threads)
+def make_scorer(task: Task, seed: int, transferred: Transferred | None = None, core: Core | None = None) -> Scorer:
+    """The standard judge of a task's candidates; `transferred` is what was learned from other programs.
+
+    `core`: that of the machine which measures. What was learned elsewhere corrects the estimate of a usual core.
+    """
+    judge = judge_of(task.target, task.threads, core if transferred is None else None)
     return Scorer(judge.estimate, judge.features, CostModel(seed, transferred))

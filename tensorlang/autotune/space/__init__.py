@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.draft import Draft, sketch_of
 from tensorlang.autotune.space.opened import device_limits, opened
-from tensorlang.autotune.space.seeds import seed_sketches
+from tensorlang.autotune.space.seeds import is_of_library, library_sketch
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
 from tensorlang.schedules.recognise import groups_of, ordered_stages, stages_of
 from tensorlang.schedules.room import Constraint, Form, Room, prefix_of
 
-__all__ = ["sketch_of", "sketches_of"]
+__all__ = ["each_sketch", "library_sketch", "require_iterations", "sketch_of", "sketches_of"]
 
 MOST_OTHERS = 24  # of programs of several units: each is a schedule of the whole program, which takes its time to prove
 
@@ -38,22 +38,28 @@ def sketches_of(task: Task) -> list[Sketch]:
 
     ScheduleError when no rule makes a legal schedule, or there is nothing to compute.
     """
-    _require_iterations(task)
+    require_iterations(task)
+    return list(each_sketch(task, library_sketch(task)))
+
+
+def each_sketch(task: Task, library: Sketch | None) -> Iterator[Sketch]:
+    """The same, one after the other. A library that knows no operator of the program adds nothing."""
     units = _units(task)
-    found: list[Sketch] = []
     refused: ScheduleError | None = None
+    found = [library] if library is not None and is_of_library(task) else []
+    none = not found
     for forms in _combinations(units):
         try:
-            found.append(_sketch(task, units, forms))
+            yield _sketch(task, units, forms)
+            none = False
         except ScheduleError as error:
             refused = error
-    found += seed_sketches(task)
-    if not found and refused is not None:
+    if none and refused is not None:
         raise refused
-    return found
+    yield from found
 
 
-def _require_iterations(task: Task) -> None:
+def require_iterations(task: Task) -> None:
     """Raise ScheduleError for loops of no iterations: no schedule is better than another."""
     empty = [stage.name for stage in stages_of(task.program) if not stage.points]
     if empty or not count_operations(task.program):

@@ -15,21 +15,25 @@ from tensorlang.te.operation import ComputeOp
 SEED = "library"
 
 
-def seed_sketches(task: Task) -> list[Sketch]:
-    """`topi.schedule` of the task with the factors of its splits open; none without an operator of the library.
+def library_sketch(task: Task) -> Sketch | None:
+    """`topi.schedule` of the task, which tuning measures first; None where it gives none.
 
-    For a GPU the schedule is closed, and tuned by the rules only.
+    With the factors of its splits open where the program has an operator of the library: they are tuned, too. For a GPU
+    the schedule is closed, and tuned by the rules only.
     """
-    if not any(isinstance(op, ComputeOp) and op.tag in RULES for op in task.program.ops):
-        return []
     try:
         trace = topi.schedule(task.outputs, task.target, tuned=False).trace
+        if task.target.can.device or not is_of_library(task):
+            return _as_it_is(task, trace)
+        draft, start = opened(task, trace)
+        return sketch_of(SEED, draft, device_limits(task, draft.scheduled, start), start)
     except TensorlangError:
-        return []
-    if task.target.can.device:
-        return [_as_it_is(task, trace)]
-    draft, start = opened(task, trace)
-    return [sketch_of(SEED, draft, device_limits(task, draft.scheduled, start), start)]
+        return None
+
+
+def is_of_library(task: Task) -> bool:
+    """Whether the program has an operator that the library has a rule for."""
+    return any(isinstance(op, ComputeOp) and op.tag in RULES for op in task.program.ops)
 
 
 def _as_it_is(task: Task, trace: Trace) -> Sketch:

@@ -22,6 +22,7 @@ from tensorlang.autotune.context import scheduled
 from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import Harness, Measurement, record_of
 from tensorlang.autotune.measuring.supply import overlapped
+from tensorlang.autotune.phases import Phase, enter
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.resuming import resumable
 from tensorlang.autotune.templates.config import ConfigEntity
@@ -214,6 +215,7 @@ class Tuner(ABC):
         """Up to `count` traces to measure, whose trials are put into `trials`; None when results are needed first."""
 
         def propose(size: int) -> int:
+            enter(Phase.RANKING)
             made = self._legal_batch(size, end)
             trials.extend(made)
             return len(made)

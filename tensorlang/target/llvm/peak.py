@@ -2,165 +2,161 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
+from itertools import count
 from time import perf_counter
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
 from tensorlang.runtime.arrays import Array, address
-from tensorlang.target.detect import machine_options, parse
-from tensorlang.target.llvm import engine
+from tensorlang.runtime.threads import available_cores
+from tensorlang.target.detect import THIS_MACHINE, parse, physical_cores
+from tensorlang.target.llvm.probes import Probes, compiled
+from tensorlang.target.rates import MEMORY, Rates, Values, elements, impossible, keep, levels, recall
+from tensorlang.target.sampling import best_of_spread
 from tensorlang.target.spec import Target
 
-_SECONDS = 0.04
-"""Time given to each measurement."""
-_SAMPLE = 0.002
-"""Least time of a sample, so that starting the threads does not count."""
-_CHAINS = 12
-"""Independent accumulators: more than latency times throughput of any vector unit."""
+_ALONE, _TOGETHER = 3e-4, 2e-3
+"""Seconds of a sample, about: shorter than a time slice, and with several threads long beside starting them."""
+_CYCLES = 4e9
+_NEAR = 8192
+"""Bytes that any first cache has."""
+_READS = 1e11
+"""Bytes a second, about, that are read from caches."""
+_BEYOND = 8
+"""What is read from a cache is at most so many times as large as the cache before it."""
 _MEMORY_FACTOR = 3
-"""Reads from memory go over an array this many times as large as the last cache."""
+"""Reads from memory go over an array this many times as large as the last cache, a piece at a time."""
+_PIECE = 1 << 22
+
+Work = Callable[[int], object]
+"""What a thread does, by its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Probes:
-    """Micro-kernels of (address, rounds, sweeps).
+def measure(threads: int = 1) -> Rates:
+    """Measure the rates of `threads` threads together, and keep the best of all measurements of this machine.
 
-    Every round is `_CHAINS` vector multiply-adds, or as many loads; every sweep reads the same `rounds` rounds.
-    """
-
-    multiply: Callable[[int, int, int], None]
-    read: Callable[[int, int, int], None]
-    library: engine.Library
-
-
-def measure(threads: int = 1) -> dict[str, float]:
-    """Measure `gflops` (float32 fused multiply-add) and reads (`l2_gbs`, `last_cache_gbs`, `memory_gbs`) on `threads`.
-
-    All threads together, the best of several samples; about 0.2 s.
+    With several threads, those of one are measured first, as what they must not fall behind. About 0.2 s where nothing
+    is doubtful, at most 3 s.
     """
     if threads < 1:
         raise ArgumentError(f"threads must be at least 1, got {threads}")
-    target = parse(None)
-    probes = _probes(target)
-    lanes, round_bytes = target.lanes(32), _CHAINS * target.vector_bytes
-    l2 = target.caches[min(1, len(target.caches) - 1)] // 2
-    last = target.caches[-1] // 2 // threads
-    memory = _MEMORY_FACTOR * target.caches[-1] // threads
-    with ThreadPoolExecutor(threads) as pool:
-
-        def rate(work: Callable[[int], object], amount: float) -> float:
-            return _best_rate(pool, threads, work, amount)
-
-        rounds = int(_SAMPLE * 4e9 / _CHAINS * 2)
-        gflops = rate(lambda _: probes.multiply(0, rounds, 1), 2.0 * _CHAINS * lanes * rounds)
-        return {
-            "gflops": gflops,
-            "l2_gbs": _read_rate(probes, rate, [_memory(l2) for _ in range(threads)], round_bytes),
-            "last_cache_gbs": _read_rate(probes, rate, [_memory(last) for _ in range(threads)], round_bytes),
-            "memory_gbs": _read_rate(probes, rate, [_memory(memory) for _ in range(threads)], round_bytes),
-        }
+    if threads > available_cores():
+        raise ArgumentError(f"this process may use {available_cores()} CPUs, and {threads} threads are to be measured")
+    target = parse(THIS_MACHINE)
+    alone = _best(target, 1, None)
+    return alone if threads == 1 else _best(target, threads, alone.values)
 
 
-def _read_rate(
-    probes: _Probes,
-    rate: Callable[[Callable[[int], object], float], float],
-    arrays: list[Array],
-    round_bytes: int,
-) -> float:
-    rounds = arrays[0].nbytes // round_bytes
-    sweeps = max(1, int(_SAMPLE * 200e9 / arrays[0].nbytes))
-    addresses = [address(a) for a in arrays]
-    return rate(lambda t: probes.read(addresses[t], rounds, sweeps), float(sweeps * rounds * round_bytes))
+def _best(target: Target, threads: int, alone: Values | None) -> Rates:
+    rates = measured(target, threads, recall(target, threads), alone)
+    keep(target, threads, rates.values)
+    return rates
 
 
-def _best_rate(pool: ThreadPoolExecutor, threads: int, work: Callable[[int], object], amount: float) -> float:
-    """The best of several samples, in units of 1e9 a second, all threads together."""
-    best, deadline = 0.0, perf_counter() + _SECONDS
-    while True:
-        start = perf_counter()
-        list(pool.map(work, range(threads)))
-        end = perf_counter()
-        best = max(best, amount * threads / (end - start) / 1e9)
-        if end > deadline:
-            return best
+def measured(target: Target, threads: int, known: Values, alone: Values | None = None) -> Rates:
+    """Measure this machine; what is `known` of it counts where it is better. `alone`: rates of one thread."""
+    with _Team(threads) as team:
+        samplers = dict(_samplers(target, team))
+
+        def wrong(values: Values) -> Iterator[str]:
+            return impossible(Rates(threads, values), target, alone, min(threads, physical_cores()))
+
+        found = best_of_spread(samplers, {n: rate for n, rate in known.items() if n in samplers}, wrong)
+    return Rates(threads, found.best, found.doubts)
 
 
-def _memory(size: int) -> Array:
+class _Team:
+    """Threads that do the same at the same time, and are timed together."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.seconds = _ALONE if size == 1 else _TOGETHER
+        self._pool = ThreadPoolExecutor(size)
+        self._start = threading.Barrier(size)
+
+    def __enter__(self) -> _Team:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def rate(self, work: Work, amount: float, before: Work | None = None) -> float:
+        """How much of `amount`, which each thread does, is done in a second by all: in 1e9. `before` is not timed."""
+
+        def run(number: int) -> tuple[float, float]:
+            if before is not None:
+                before(number)
+            if self.size > 1:
+                self._start.wait()
+            start = perf_counter()
+            work(number)
+            return start, perf_counter()
+
+        spans = [run(0)] if self.size == 1 else list(self._pool.map(run, range(self.size)))
+        return amount * self.size / (max(end for _, end in spans) - min(start for start, _ in spans)) / 1e9
+
+
+def _samplers(target: Target, team: _Team) -> Iterator[tuple[str, Callable[[], float]]]:
+    """What takes a sample of each rate; of several threads those that depend on how many there are."""
+    probes = compiled(target)
+    for name in probes.runs:
+        if team.size == 1 or name.startswith("fma float32"):
+            yield name, _unit(probes, name, team)
+    caches = target.caches
+    for n, level in enumerate(levels(target)[:-1]):
+        most = caches[n] // 2 // (team.size if n and n == len(caches) - 1 else 1)
+        yield level, _cache(probes, target, max(_NEAR, min(most, _BEYOND * caches[n - 1]) if n else most), team)
+    yield MEMORY, _memory(probes, target, _MEMORY_FACTOR * caches[-1] // team.size, team)
+
+
+def _unit(probes: Probes, name: str, team: _Team) -> Callable[[], float]:
+    """Instructions a second, on what is in registers or in the first cache."""
+    run, operations = probes.runs[name], probes.operations[name]
+    arrays = [_touched(_NEAR) for _ in range(team.size)]
+    size = 4 * elements(name) if name.startswith("load") else 1
+    rounds = _NEAR // (operations * size) if name.startswith("load") else 1 << 10
+    sweeps = max(1, int(team.seconds * _CYCLES / (operations * rounds)))
+    return lambda: team.rate(lambda t: run(address(arrays[t]), rounds, sweeps), float(operations * rounds * sweeps))
+
+
+def _cache(probes: Probes, target: Target, size: int, team: _Team) -> Callable[[], float]:
+    """Bytes a second out of a cache that holds so many, once they are there."""
+    run, step = _widest_load(probes, target)
+    arrays = [_touched(size) for _ in range(team.size)]
+    rounds = size // step
+    sweeps = max(1, int(team.seconds * _READS / size))
+    return lambda: team.rate(
+        lambda t: run(address(arrays[t]), rounds, sweeps),
+        float(step * rounds * sweeps),
+        before=lambda t: run(address(arrays[t]), rounds, 1),
+    )
+
+
+def _memory(probes: Probes, target: Target, size: int, team: _Team) -> Callable[[], float]:
+    """Bytes a second of the pieces of a large array in turn: what is read again was pushed out of the caches."""
+    run, step = _widest_load(probes, target)
+    arrays = [_touched(max(size, _PIECE)) for _ in range(team.size)]
+    pieces, turn, rounds = max(1, size // _PIECE), count(), _PIECE // step
+
+    def sample() -> float:
+        offset = next(turn) % pieces * _PIECE
+        return team.rate(lambda t: run(address(arrays[t]) + offset, rounds, 1), float(step * rounds))
+
+    return sample
+
+
+def _widest_load(probes: Probes, target: Target) -> tuple[Callable[[int, int, int], None], int]:
+    """What reads in the widest vectors, and the bytes of a round."""
+    name = f"load float32x{target.lanes(32)}"
+    return probes.runs[name], probes.operations[name] * target.vector_bytes
+
+
+def _touched(size: int) -> Array:
     """Touched memory of `size` bytes, at a cache line."""
     block = np.ones(size + 64, np.uint8)
     start = -address(block) % 64
     return block[start : start + size]
-
-
-@cache
-def _probes(target: Target) -> _Probes:
-    lanes = target.lanes(32)
-    text = (
-        _multiply_text(lanes)
-        + _read_text(lanes)
-        + f'attributes #0 = {{ nounwind "prefer-vector-width"="{32 * lanes}" }}'
-    )
-    machine = engine.Machine(*machine_options(target))
-    library = engine.load(engine.compile_object(text, machine), ["multiply", "read"], {})
-    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    return _Probes(signature(library.addresses["multiply"]), signature(library.addresses["read"]), library)
-
-
-def _multiply_text(lanes: int) -> str:
-    """Chains of x = x * x + 1, which are never denormal."""
-    vector = f"<{lanes} x float>"
-    step = f"call {vector} @llvm.fma.v{lanes}f32({vector} {{x}}, {vector} {{x}}, {vector} splat (float 1.0))"
-    body = [f"  %n{c} = {step.format(x=f'%x{c}')}" for c in range(_CHAINS)]
-    function = _loop("multiply", vector, body)
-    return function + f"declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})\n"
-
-
-def _read_text(lanes: int) -> str:
-    """Every load is added to an accumulator of its own."""
-    vector, body = f"<{lanes} x float>", list[str]()
-    for c in range(_CHAINS):
-        body += [
-            f"  %o{c} = mul i64 %j, {_CHAINS}",
-            f"  %k{c} = add i64 %o{c}, {c}",
-            f"  %p{c} = getelementptr {vector}, ptr %address, i64 %k{c}",
-            f"  %l{c} = load {vector}, ptr %p{c}, align 4",
-            f"  %n{c} = fadd {vector} %x{c}, %l{c}",
-        ]
-    return _loop("read", vector, body)
-
-
-def _loop(name: str, vector: str, body: list[str]) -> str:
-    """A function that repeats `body` on accumulators %x, made into %n, and keeps the results from being removed.
-
-    %j counts the rounds of a sweep.
-    """
-    accumulators = [f"  %x{c} = phi {vector} [zeroinitializer, %entry], [%n{c}, %loop]" for c in range(_CHAINS)]
-    keep = [f"  store volatile {vector} %n{c}, ptr %keep" for c in range(_CHAINS)]
-    return f"""
-define void @{name}(ptr %address, i64 %rounds, i64 %sweeps) #0 {{
-entry:
-  %keep = alloca {vector}
-  %total = mul i64 %rounds, %sweeps
-  br label %loop
-loop:
-  %i = phi i64 [0, %entry], [%i1, %loop]
-  %j = phi i64 [0, %entry], [%j2, %loop]
-{chr(10).join(accumulators)}
-{chr(10).join(body)}
-  %j1 = add i64 %j, 1
-  %wrap = icmp eq i64 %j1, %rounds
-  %j2 = select i1 %wrap, i64 0, i64 %j1
-  %i1 = add i64 %i, 1
-  %more = icmp slt i64 %i1, %total
-  br i1 %more, label %loop, label %end
-end:
-{chr(10).join(keep)}
-  ret void
-}}
-"""

@@ -22,6 +22,7 @@ from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task, create_task
 from tensorlang.errors import TargetError
+from tensorlang.target.detect import host_cpu
 from tests.forked_workers import SMALL_CACHES
 
 OPERATORS = str(Path(__file__).parents[1] / "operators.py")
@@ -185,3 +186,14 @@ def test_arrays_count_against_the_limit_of_memory() -> None:
     huge = create_task("matmul", (1 << 20, 1 << 20, 1 << 20), threads=1)
     with pytest.raises(TargetError, match=r"matmul.* holds arrays of 21990\.2 GB"), Measurer(huge):
         pass
+
+
+def test_rates_are_those_of_this_machine_and_of_no_other_cpu(task: Task, measurer: Measurer) -> None:
+    rates = measurer.rates()
+    assert rates is not None
+    assert rates.threads == 1
+    assert measurer.peak_gflops() >= 0.99 * rates.gflops
+    assert measurer.rates() is rates  # equal estimates, and so equal proposals, in one process
+    other = next(name for name in ("x86-64", "haswell") if name != host_cpu().name)
+    foreign = Measurer(replace(task, target=replace(task.target, cpu=other)))
+    assert foreign.rates() is None

@@ -8,8 +8,10 @@ import numpy as np
 
 from tensorlang.autotune.model.estimate import Machine, estimate
 from tensorlang.autotune.model.features import features
+from tensorlang.autotune.model.judge import judge_of
 from tensorlang.autotune.model.nest import Kind
 from tensorlang.schedules.accesses import Access
+from tensorlang.target.rates import usual_core
 from tensorlang.target.spec import Target
 
 from ..fakes import matmul_nest
@@ -98,3 +100,23 @@ def test_features_are_one_finite_row_a_candidate() -> None:
     assert rows.dtype == np.float32
     assert np.isfinite(rows).all()
     assert len(np.unique(rows, axis=0)) == 100
+
+
+def test_the_estimate_follows_what_was_measured_of_the_machine() -> None:
+    target = Target("llvm", vector_bytes=64, vector_registers=32, caches=(49152, 1 << 20, 1 << 25))
+    usual = usual_core(target)
+    split = Machine.of(target, replace(usual, fma=1.0, loads=1.0))
+    assert Machine.of(target) == Machine.of(target, usual)
+    assert split.flops == MACHINE.flops / 2
+    halved, whole = (estimate([matmul_nest(12, 32)], m, 1).terms["arithmetic"][0] for m in (split, MACHINE))
+    assert halved == 2 * whole
+    assert split.chains == MACHINE.chains / 2
+    starved = Machine.of(target, replace(usual, loads=1.0))
+    assert estimate([matmul_nest(1, 64)], starved, 1).seconds[0] > estimate([matmul_nest(1, 64)], MACHINE, 1).seconds[0]
+
+
+def test_who_judges_takes_the_core_that_it_is_given() -> None:
+    target = Target("llvm", vector_bytes=64, vector_registers=32, caches=(49152, 1 << 20, 1 << 25))
+    nests = [matmul_nest(12, 32)]
+    by_name = judge_of(target, 1).estimate(nests).seconds
+    assert (judge_of(target, 1, replace(usual_core(target), fma=1.0)).estimate(nests).seconds > by_name).all()

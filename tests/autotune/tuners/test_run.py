@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorlang.autotune import Interrupted, Progress, TemplateTask, read_log, tune_template
+from tensorlang.autotune import Interrupted, Phase, Progress, TemplateTask, read_log, tune_template
 from tensorlang.autotune.templates.task import create, template_task
 from tensorlang.autotune.tuners.index import RandomTuner
 from tensorlang.errors import DefinitionError, TargetError
@@ -51,6 +51,13 @@ def test_ctrl_c_keeps_what_was_measured(task: TemplateTask, tmp_path: Path) -> N
         tune_template(task, trials=50, log=tmp_path / "log", tuner=RandomTuner(task), callbacks=[stop])
     assert len(caught.value.result.records) == 3
     assert read_log(tmp_path / "log").records == caught.value.result.records
+
+
+def test_any_time_is_enough_for_one_configuration(task: TemplateTask) -> None:
+    there = FakeMachines(parse("llvm -mcpu=haswell"))
+    result = tune_template(task, trials=50, seconds=0.0, tuner=RandomTuner(task), runner=there)
+    assert [r.ok for r in result.records] == [True]
+    assert Phase.READING in result.phases
 
 
 def test_only_this_machine_can_be_timed() -> None:
