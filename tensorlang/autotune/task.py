@@ -63,7 +63,7 @@ class Task:
     def accepts(self, record: TuningRecord) -> bool:
         """True when a record measured this program on this machine's target with this many threads."""
         return (
-            record.workload.key == self.workload.key
+            record.workload.key in self.program.keys
             and record.target == self.target.to_json()
             and record.threads == self.threads
         )
@@ -132,7 +132,7 @@ def operator_of(task: Task) -> Operator | None:
     except TensorlangError:
         return None
     program, _ = canonical([t for t in tensors if not isinstance(t.op, PlaceholderOp)])
-    return operator.with_options(options) if program.key == task.workload.key else None
+    return operator.with_options(options) if program.text == task.program.text else None
 
 
 def _library_call(operator: Operator, args: Sequence[Argument]) -> tuple[list[int], str, dict[str, Option]]:

@@ -60,20 +60,25 @@ def _apply_rules(s: Schedule, machine: Target) -> None:
     taken: set[str] = set()
     with s.proven_together("topi.schedule(...)"):
         for main, tag in tags.items():
-            chain = _elementwise_after(program, main, tags.keys() | taken)
+            chain = elementwise_after(program, main, tags.keys() | taken)
             for name in chain[1:-1]:
                 s[name].compute_inline()
             taken.update(chain)
             rule = gpu.RULES.get(tag, schedule_points) if on_gpu else RULES[tag]
             rule(s, Anchor(main, chain[-1], machine))
-        for op in program.ops:
-            if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
-                if is_elementwise(op) and op.name not in s.original.outputs and not _is_read_often(program, op):
-                    s[op.name].compute_inline()
-                elif on_gpu:
-                    schedule_elements(s, op.name, machine)
-                else:
-                    schedule_elementwise(s, op.name, machine)
+        schedule_others(s, taken, machine, program)
+
+
+def schedule_others(s: Schedule, taken: Set[str], machine: Target, program: Program) -> None:
+    """Inline the stages of a program that no rule has taken, or give them loops of their own."""
+    for op in program.ops:
+        if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
+            if is_elementwise(op) and op.name not in s.original.outputs and not _is_read_often(program, op):
+                s[op.name].compute_inline()
+            elif machine.can.device:
+                schedule_elements(s, op.name, machine)
+            else:
+                schedule_elementwise(s, op.name, machine)
 
 
 def _is_untouched(s: Schedule, name: str) -> bool:
@@ -97,7 +102,7 @@ def is_elementwise(op: ComputeOp) -> bool:
     return not op.reduce_axes and op.num_outputs == 1 and not op.where
 
 
-def _elementwise_after(program: Program, main: str, others: Set[str]) -> list[str]:
+def elementwise_after(program: Program, main: str, others: Set[str]) -> list[str]:
     """A stage, and those that follow it one by one, read it at their own element only, and are none of others."""
     chain = [main]
     while chain[-1] not in program.outputs and len(program.consumers[chain[-1]]) == 1:

@@ -5,7 +5,6 @@ A `Source` answers from records in memory (`Loaded`), or from an index beside a 
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import math
 import re
@@ -16,13 +15,19 @@ from typing import Any, Protocol
 
 from tensorlang.autotune.records.log import Log, best_record, best_records
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
+from tensorlang.te.forms import form_of, text_key
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?(?!\w)")
 
 
 def structure_of(program: str) -> str:
-    """A hash of a program's text without its numbers; empty for no text. Equal for one program at other extents."""
-    return hashlib.sha256(_NUMBER.sub("#", program).encode()).hexdigest()[:16] if program else ""
+    """A hash of a program's form without its numbers; empty for no text. Equal for one program at other extents."""
+    return text_key(_NUMBER.sub("#", form_of(program).text)) if program else ""
+
+
+def mains_of(program: str) -> list[str]:
+    """Hashes of the operations of a program that reduce or run in order, without their numbers, first ones first."""
+    return [text_key(_NUMBER.sub("#", op.shape)) for op in form_of(program).ops if op.is_main]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +39,14 @@ class Known:
     args: tuple[Any, ...]
     structure: str
     label: str
+    main: str = ""
+    operations: int = 0
 
     @staticmethod
     def of(workload: WorkloadId) -> Known:
-        return Known(workload.key, workload.name, workload.args, structure_of(workload.program), str(workload))
+        structure, (*_, main) = structure_of(workload.program), ["", *mains_of(workload.program)]
+        count = len(form_of(workload.program).ops)
+        return Known(workload.key, workload.name, workload.args, structure, str(workload), main, count)
 
 
 class Source(Protocol):
@@ -120,6 +129,7 @@ _KINDS: tuple[tuple[str, Callable[[WorkloadId, Known], bool]], ...] = (
     ),
     (_STRUCTURE, lambda wanted, known: known.structure == structure_of(wanted.program) != ""),
     ("same name", lambda wanted, known: known.name == wanted.name and known.name != "program"),
+    ("same main group", lambda wanted, known: known.main in mains_of(wanted.program)),
 )
 
 
@@ -138,7 +148,7 @@ def nearest_record(source: Source, wanted: WorkloadId) -> Nearest | None:
 
 
 def _numbers(workload: WorkloadId) -> list[float]:
-    return [float(found.group()) for found in _NUMBER.finditer(workload.program)]
+    return [float(found.group()) for found in _NUMBER.finditer(form_of(workload.program).text)]
 
 
 def _comparable(one: Sequence[Any], other: Sequence[Any]) -> bool:
