@@ -21,9 +21,9 @@ from tensorlang.te.operation import HybridOp, Operation, buffers
 from tensorlang.te.program import Program, local_arrays
 
 ROLES = {
-    **dict.fromkeys(("stage", "parent", "other", "readers"), "stage"),
+    **dict.fromkeys(("stage", "parent", "second", "readers"), "stage"),
     **dict.fromkeys(("tensor", "array"), "array"),
-    **dict.fromkeys(("axis", "axes", "by", "along", "shared", "second", "after", "statement"), "loop"),
+    **dict.fromkeys(("axis", "other", "axes", "by", "along", "shared", "after", "statement"), "loop"),
     "predicate": "condition",
 }
 """What a field of a primitive names, by the field's own name; others name nothing of a program."""
@@ -95,7 +95,7 @@ class Transfer:
 
     def _names(self, step: Primitive, field: str) -> Callable[[str], str]:
         """How names in a field of a step are spelt here; what is unknown stays, and is refused as an unknown name."""
-        stage = getattr(step, _OWNERS.get(field, "parent"), "") or getattr(step, "stage", "")
+        stage = getattr(step, _OWNERS.get(field, "stage"), "") or getattr(step, "stage", "")
         loops = self._loops.get(stage, {})
         match ROLES[field]:
             case "stage":
@@ -119,8 +119,8 @@ class Transfer:
         return {theirs: ours for each in found for theirs, ours in each}
 
 
-_OWNERS = {"second": "other"}
-"""Fields that name loops of another stage than `parent`, where a step has one, or `stage`."""
+_OWNERS = {"axis": "parent", "other": "second"}
+"""Fields that name loops -> the field with their stage, where a step has one that is not empty; else it is `stage`."""
 
 
 def _loops(state: ScheduleState, stage: str) -> list[str]:
