@@ -138,13 +138,12 @@ class Opened:
     def _missing(self, task: Task) -> str:
         wanted, sources = task.workload, (*self.own, *self.others())
         keyed = [(source, key) for source in sources for key in task.program.keys]
-        elsewhere = [r for source, key in keyed for r in source.bests(key)]
+        elsewhere = sorted((r for source, key in keyed for r in source.bests(key)), key=lambda r: not _alike(r, task))
         if elsewhere:
-            machine = _place_text(str(task.target), task.threads)
             places = "; ".join(dict.fromkeys(map(_place, elsewhere)))
             differ = target_differences(elsewhere[0], task.target, task.threads)
-            text = f"{self.where} has {wanted} for {places}, not for {machine}{differ and f' ({differ})'}"
-            return f"{text}; other_targets=True takes it, proven again"
+            text = f"{self.where} has {wanted} for {places}, not for {_place_text(str(task.target), task.threads)}"
+            return f"{text}{differ and f' ({differ})'}{self._advice(elsewhere[0], task)}"
         statuses: Counter[str] = sum((source.statuses(key) for source, key in keyed), Counter())
         if statuses:
             ended = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
@@ -157,11 +156,24 @@ class Opened:
         near = self.nearest(wanted)
         if near is None:
             return text
-        found = [
+        found = (
             program_differences(near.record.workload.program, wanted.program),
             target_differences(near.record, task.target, task.threads),
-        ]
-        return f"{text}; the nearest is {near}{': ' * any(found)}{', '.join(filter(None, found))}"
+        )
+        differ = ", ".join(filter(None, found))
+        return f"{text}; the nearest is {near}{differ and f': {differ}'}{self._advice(near.record, task)}"
+
+    def _advice(self, record: TuningRecord, task: Task) -> str:
+        """How a record that was measured elsewhere can be had."""
+        here = record.place == place_of(task.target.to_json(), task.threads)
+        if here or self.other_targets or not _alike(record, task) or fitting(record, task.program, task.target) is None:
+            return ""
+        return "; other_targets=True takes it, proven again"
+
+
+def _alike(record: TuningRecord, task: Task) -> bool:
+    """Whether a record is for a target of a task's kind."""
+    return record.target.get("kind") == task.target.kind
 
 
 @contextmanager
@@ -218,9 +230,9 @@ def find_best(log: Records, task: Task) -> TuningRecord:
         return best
 
 
-def find_fit(log: Records, task: Task) -> Fit:
+def find_fit(log: Records, task: Task, other_targets: bool = False) -> Fit:
     """Return the best record that fits a task, proven or not; RecordError says what the log has instead."""
-    with open_records(log) as opened:
+    with open_records(log, other_targets) as opened:
         found = next(opened.ranked(task.program, task.target, task.threads), None)
         if found is None:
             raise RecordError(opened.missing(task))

@@ -58,7 +58,7 @@ class Answers:
     def missing_of(self, task: Task) -> str:
         """Why there is no record of a task, and what comes nearest."""
         try:
-            with open_records(self._records) as opened:
+            with open_records(self._records, self._other_targets) as opened:
                 return opened.missing(task)
         except RecordError as error:
             return str(error)
@@ -195,7 +195,7 @@ def apply_history_best(
     record of the inner one; `miss="error"` raises RecordError instead, `miss="ignore"` says nothing. The logger
     `tensorlang` says at INFO what is used, and TENSORLANG_LOG=tuner does on standard error.
     """
-    return ApplyHistoryBest(records, miss)
+    return ApplyHistoryBest(records, miss, other_targets)
 
 
 def _task_of(program: Program, target: Target) -> Task:

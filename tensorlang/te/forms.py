@@ -17,12 +17,11 @@ from tensorlang import dtypes
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.ir.thread_tags import TAGS
 
-_TOKEN = re.compile(
-    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[A-Za-z_][\w.]*|\s+|."""
-)
+_LONGEST = 1 << 17  # signs of a text that is taken apart
+_TOKEN = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[A-Za-z_][\w.]*|\s+|.")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _DECLARED = re.compile(r"(?:^|[\s,])([A-Za-z_][\w.]*): (\w+\[[^\]]*)")
-_LOOPS = re.compile(r"(\w+) in \[|(\w+) in range\(|let (\w+) =")
+_LOOPS = re.compile(r"\b(\w+) in \[|\b(\w+) in range\(|let (\w+) =")
 _AXES = re.compile(r"\] \[(.*)")
 _AXIS = re.compile(r"(?:^|, )(\w+) < ")
 _REDUCER = re.compile(r"\{([^{}]*)\}")
@@ -111,10 +110,10 @@ def text_key(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def form_of(text: str) -> Form:
-    """The form of a program, given as text."""
-    *lines, last = text.splitlines() or [""]
+    """The form of a program, given as text; a text of its own for what is none of ours, or very long."""
+    *lines, last = text.splitlines() if 0 < len(text) <= _LONGEST else [""]
     heads = [n for n, line in enumerate(lines) if not line.startswith(" ")]
     blocks = ["\n".join(lines[a:b]) for a, b in pairwise([*heads, len(lines)])]
     known = {name for block in blocks for name, _ in _outputs(block)}
@@ -125,7 +124,7 @@ def form_of(text: str) -> Form:
     asked = [names[name] for name in named.split(", ") if name in names]
     whole = all(op.arrays for op in ops) and len(makers) == sum(len(op.arrays) for op in ops)
     if not ops or not whole or len(asked) != len(named.split(", ")):
-        return Form(text, (), (), ())  # no program of ours
+        return Form(text, (), (), ())
     ordered = _ordered(asked, makers)
     sizes = tuple(dict.fromkeys(size for op in ordered for size in op.named("size")))
     rename = _numbered(ordered) | {("size", name): f"n{k}" for k, name in enumerate(sizes)}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
-from tensorlang import dtypes
+from tensorlang.autotune.records.lookup import bare
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.target.spec import Target
 from tensorlang.te.forms import OpForm, form_of
+from tensorlang.words import format_threads
 
 _SHOWN = 3  # arrays, stages or fields that are named
-_TYPES = re.compile(rf"\b({'|'.join(sorted(dtypes.TABLE, key=len, reverse=True))})\b")
-_NUMBERS = re.compile(r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?(?!\w)")
 _FIELDS = {"cpu": "-mcpu", "features": "-mattr", "triple": "-mtriple", "cores": "cores", "caches": "caches"}
 
 
@@ -40,16 +38,12 @@ def _unequal(arrays: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str
 
 def _left(some: Sequence[OpForm], others: Sequence[OpForm]) -> list[OpForm]:
     """The operations of some that others lack, whatever their types and numbers."""
-    there, left = Counter(map(_bare, others)), []
+    there, left = Counter(map(bare, others)), []
     for op in some:
-        there[_bare(op)] -= 1
-        if there[_bare(op)] < 0:
+        there[bare(op)] -= 1
+        if there[bare(op)] < 0:
             left.append(op)
     return left
-
-
-def _bare(op: OpForm) -> str:
-    return "input" if op.is_input else _TYPES.sub("", _NUMBERS.sub("#", op.shape))
 
 
 def _listed(ops: Sequence[OpForm]) -> str:
@@ -62,5 +56,5 @@ def target_differences(record: TuningRecord, target: Target, threads: int) -> st
     here = target.to_json()
     wrong = [f for f in here if record.target.get(f) != here[f] and not (f == "cores" and record.threads != threads)]
     said = [f"{_FIELDS.get(field, field)} {record.target.get(field)}, not {here[field]}" for field in wrong]
-    said += [f"{record.threads} threads, not {threads}"] * (record.threads != threads)
+    said += [f"{format_threads(record.threads)}, not {threads}"] * (record.threads != threads)
     return ", ".join(said)

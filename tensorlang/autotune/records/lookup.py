@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tensorlang import dtypes
 from tensorlang.autotune.records.log import Log, best_record, best_records
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
-from tensorlang.te.forms import form_of, text_key
+from tensorlang.te.forms import OpForm, form_of, text_key
 
+_TYPE = re.compile(rf"\b({'|'.join(sorted(dtypes.TABLE, key=len, reverse=True))})\b")
 _NUMBER = re.compile(r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?(?!\w)")
 
 
@@ -25,9 +27,14 @@ def structure_of(program: str) -> str:
     return text_key(_NUMBER.sub("#", form_of(program).text)) if program else ""
 
 
+def bare(op: OpForm) -> str:
+    """What an operation does, whatever its types and its numbers."""
+    return "input" if op.is_input else _TYPE.sub("", _NUMBER.sub("#", op.shape))
+
+
 def mains_of(program: str) -> list[str]:
-    """Hashes of the operations of a program that reduce or run in order, without their numbers, first ones first."""
-    return [text_key(_NUMBER.sub("#", op.shape)) for op in form_of(program).ops if op.is_main]
+    """Hashes of what the operations of a program do that reduce or run in order, first ones first."""
+    return [text_key(bare(op)) for op in form_of(program).ops if op.is_main]
 
 
 @dataclass(frozen=True, slots=True)
