@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from tensorlang.autotune.fitting import Anchored, fitting, may_anchor
+from tensorlang.autotune.fitting import Anchored, fitting, mains_with_others
 from tensorlang.autotune.records.differences import program_differences, target_differences
 from tensorlang.autotune.records.log import Log
 from tensorlang.autotune.records.lookup import Loaded, Nearest, Source, nearest_record
@@ -119,7 +119,7 @@ class Opened:
 
     def _anchors(self, program: Program) -> list[str]:
         """The keys of programs whose main group may be that of a program, those with most operations first."""
-        mains = set(may_anchor(program))
+        mains = mains_with_others(program)
         if not mains:
             return []
         known = {k.key: k for sources in self._sources() for source in sources for k in source.workloads()}

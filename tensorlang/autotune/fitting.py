@@ -45,10 +45,10 @@ def fitting(record: TuningRecord, program: Program, target: Target) -> How | Non
     return None if pairs is None else Anchored(theirs, pairs, target)
 
 
-def may_anchor(program: Program) -> list[str]:
-    """The main groups of a program (see mains_of) that records of others may be of; none where it has several kinds."""
+def mains_with_others(program: Program) -> set[str]:
+    """The main operations of a program (see mains_of) that has others, too: records may be of groups around them."""
     others = [op for op in program.ops if isinstance(op, ComputeOp) and is_elementwise(op)]
-    return mains_of(program.text) if others else []
+    return set(mains_of(program.text)) if others else set()
 
 
 def _is_main(record: Form, pairs: Mapping[str, str], program: Program) -> bool:

@@ -36,9 +36,10 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     threads, by rules of their own (docs/design/022-gpu-operators.md); an operator that has none there is computed by a
     thread for each element.
 
-    The rules give way to a tuned record of exactly this program, target and number of threads, if there is one where
-    records are in use (`autotune.apply_history_best`) or in the default store: the `origin` of the schedule names it.
-    It is proven legal again, and skipped with a warning if it is not. `tuned=False` takes the rules in any case.
+    The rules give way to a tuned record of this program, or of its main group, for this target and number of threads,
+    if there is one where records are in use (`autotune.apply_history_best`) or in the default store: the `origin` of
+    the schedule names it. It is proven legal again, and skipped with a warning if it is not. `tuned=False` takes the
+    rules in any case.
 
     Example:
         A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")

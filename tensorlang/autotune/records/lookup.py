@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from tensorlang import dtypes
@@ -32,14 +33,17 @@ def bare(op: OpForm) -> str:
     return "input" if op.is_input else _TYPE.sub("", _NUMBER.sub("#", op.shape))
 
 
-def mains_of(program: str) -> list[str]:
-    """Hashes of what the operations of a program do that reduce or run in order, first ones first."""
-    return [text_key(bare(op)) for op in form_of(program).ops if op.is_main]
+def mains_of(program: str) -> dict[str, str]:
+    """Hashes of the operations that reduce or run in order, first ones first, and of what they do (see `bare`)."""
+    return {text_key(op.shape): text_key(bare(op)) for op in form_of(program).ops if op.is_main}
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A workload that a log has records of: what tells how near it is to another."""
+    """A workload that a log has records of: what tells how near it is to another.
+
+    `main` is the last operation that reduces or runs in order, `does` what it does, both as hashes (see `mains_of`).
+    """
 
     key: str
     name: str
@@ -47,13 +51,15 @@ class Known:
     structure: str
     label: str
     main: str = ""
+    does: str = ""
     operations: int = 0
 
     @staticmethod
+    @lru_cache(maxsize=4096)
     def of(workload: WorkloadId) -> Known:
-        structure, (*_, main) = structure_of(workload.program), ["", *mains_of(workload.program)]
-        count = len(form_of(workload.program).ops)
-        return Known(workload.key, workload.name, workload.args, structure, str(workload), main, count)
+        text = workload.program
+        (*_, last), count = [("", ""), *mains_of(text).items()], len(form_of(text).ops)
+        return Known(workload.key, workload.name, workload.args, structure_of(text), str(workload), *last, count)
 
 
 class Source(Protocol):
@@ -136,7 +142,7 @@ _KINDS: tuple[tuple[str, Callable[[WorkloadId, Known], bool]], ...] = (
     ),
     (_STRUCTURE, lambda wanted, known: known.structure == structure_of(wanted.program) != ""),
     ("same name", lambda wanted, known: known.name == wanted.name and known.name != "program"),
-    ("same main group", lambda wanted, known: known.main in mains_of(wanted.program)),
+    ("same main group", lambda wanted, known: known.does in mains_of(wanted.program).values()),
 )
 
 
