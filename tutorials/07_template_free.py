@@ -145,7 +145,8 @@ except tensorlang.TensorlangError as error:
 
 # %% [markdown]
 # `topi.schedule` has a schedule for any program. It takes a tuned one where there is one for this program (whatever
-# its tensors are called), or for what it computes before stages like a relu, target and number of threads, and says so: the schedule has an `origin`, and the logger `tensorlang` tells at INFO.
+# its tensors are called) or its main group (what a relu follows), target and number of threads, and says so: the
+# schedule has an `origin`, and the logger `tensorlang` tells at INFO.
 
 # %%
 logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s", stream=sys.stdout)

@@ -259,7 +259,7 @@ def records_of(log: LogPath, task: Task) -> list[TuningRecord]:
     place = place_of(task.target.to_json(), task.threads)
     with open_source(log) as source:
         found = (record for key in task.program.keys for record in source.records(key, place))
-        return [record for record in found if record.workload.program in ("", task.program.text)]
+        return [record for record in found if task.accepts(record)]
 
 
 def find_nearest(log: LogPath | None, task: Task) -> Nearest | None:
@@ -296,13 +296,18 @@ def replay(record: TuningRecord, task: Task) -> Schedule:
 
 def replayed(record: TuningRecord, task: Task) -> Schedule:
     """`replay`, with the ScheduleError of a trace that is not legal."""
+    return fit_of(record, task).replayed(_fresh(task))
+
+
+def fit_of(record: TuningRecord, task: Task) -> Fit:
+    """How a record applies to a task; RecordError when it is of another program."""
     how = fitting(record, task.program, task.target)
     if how is None:
         raise RecordError(
             f"the record is of {record.workload} ({record.workload.key}), "
             f"not of {task.workload} ({task.workload.key}): the programs differ"
         )
-    return Fit(record, how).replayed(_fresh(task))
+    return Fit(record, how)
 
 
 def _fresh(task: Task) -> Schedule:

@@ -61,9 +61,10 @@ class Task:
         return tuple(n for n, tensor in enumerate(self.inputs) if tensor.name in roots)
 
     def accepts(self, record: TuningRecord) -> bool:
-        """True when a record measured this program on this machine's target with this many threads."""
+        """True when a record measured this program, under these names, for this target with this many threads."""
         return (
             record.workload.key in self.program.keys
+            and record.workload.program in ("", self.program.text)
             and record.target == self.target.to_json()
             and record.threads == self.threads
         )
