@@ -253,10 +253,10 @@ def matched(record: Form, program: Form, end: str) -> dict[str, str] | None:
         alike = theirs.types == ours.types if theirs.is_input else theirs.shape == ours.shape
         if not alike or theirs.named("size"):
             return None
-        if not theirs.is_input:
-            waiting += [
-                (record.producer[a], program.producer[b])
-                for a, b in zip(theirs.reads, ours.reads, strict=True)
-                if pairs.get(record.producer[a].name) != program.producer[b].name
-            ]
+        for a, b in () if theirs.is_input else zip(theirs.reads, ours.reads, strict=True):
+            made, here = record.producer[a], program.producer[b]
+            if made.arrays.index(a) != here.arrays.index(b):
+                return None
+            if pairs.get(made.name) != here.name:
+                waiting.append((made, here))
     return pairs if len(set(pairs.values())) == len(pairs) else None
