@@ -67,8 +67,8 @@ assert len(more.records) == TRIALS + 4
 # %% [markdown]
 # ## The best schedule
 #
-# `apply_best` takes the fastest record of exactly this program and target, and replays its steps with every check.
-# What comes out is an ordinary schedule: it prints as Python, lowers, and builds.
+# `apply_best` takes the fastest record of this program and target, whatever its tensors are called, and replays its
+# steps with every check. What comes out is an ordinary schedule: it prints as Python, lowers, and builds.
 
 # %%
 schedule = autotune.apply_best(LOG, task)

@@ -144,8 +144,9 @@ except tensorlang.TensorlangError as error:
     print(error)
 
 # %% [markdown]
-# `topi.schedule` has a schedule for any program. It takes a tuned one where there is one for exactly this program,
-# target and number of threads, and says so: the schedule has an `origin`, and the logger `tensorlang` tells at INFO.
+# `topi.schedule` has a schedule for any program. It takes a tuned one where there is one for this program (whatever
+# its tensors are called) or its main group (what a relu follows), target and number of threads, and says so: the
+# schedule has an `origin`, and the logger `tensorlang` tells at INFO.
 
 # %%
 logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s", stream=sys.stdout)

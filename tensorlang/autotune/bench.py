@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from tensorlang.autotune.apply import best_that_works, find_best
+from tensorlang.autotune.apply import best_that_works, find_fit
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.measuring.measurer import Measurer
 from tensorlang.autotune.records.record import TuningRecord
@@ -22,18 +22,19 @@ class Bench:
     comparison: Comparison
 
 
-def bench_best(log: str | os.PathLike[str], task: Task) -> Bench:
+def bench_best(log: str | os.PathLike[str], task: Task, other_targets: bool = False) -> Bench:
     """Apply the best record of a task again and time it beside NumPy, in turn, in a fresh process.
 
-    A record that is refused, or does not run, gives way to the next best, with a warning.
+    A record that is refused, or does not run, gives way to the next best, with a warning. The record of the result has
+    the steps as they are for this task, and the seconds of this run.
     Raises RecordError as `apply_best` does, TargetError when this machine cannot run the target.
     """
-    seed = find_best(log, task).seed
-    with Measurer(task, seed) as measurer:
+    with Measurer(task, find_fit(log, task, other_targets).record.seed) as measurer:
         peak = measurer.peak_gflops()
 
-        def run(record: TuningRecord, _: Schedule) -> tuple[TuningRecord, Comparison]:
-            return record, measurer.compare(record.trace)
+        def run(record: TuningRecord, made: Schedule) -> tuple[TuningRecord, Comparison]:
+            steps = made.trace.to_json()
+            return replace(record, trace=steps, trace_key=made.trace.key), measurer.compare(steps)
 
-        record, comparison = best_that_works(log, task, "bench_best", run)
+        record, comparison = best_that_works(log, task, "bench_best", run, other_targets)
     return Bench(replace(record, seconds=comparison.tensorlang), peak, comparison)

@@ -11,17 +11,17 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
-from tensorlang.autotune.apply import Records, described, open_records, replayed
+from tensorlang.autotune.apply import Fit, Records, open_records
 from tensorlang.autotune.devices import named_device
 from tensorlang.autotune.records.log import LogPath
-from tensorlang.autotune.records.record import TuningRecord, WorkloadId, place_of
+from tensorlang.autotune.records.record import TuningRecord, WorkloadId
 from tensorlang.autotune.records.store import logs_to_read
 from tensorlang.autotune.task import Task, arguments_of, count_operations
 from tensorlang.autotune.templates.registry import Scheduled, TemplateFunction, chooser
 from tensorlang.autotune.templates.task import TemplateTask, collect
 from tensorlang.errors import DefinitionError, RecordError, shown
 from tensorlang.location import caller
-from tensorlang.schedule import Schedule, Trace
+from tensorlang.schedule import Schedule, Trace, create_schedule
 from tensorlang.schedule.history import Attempts, Known, history, in_use, say
 from tensorlang.schedule.recorded import argument_bytes
 from tensorlang.target.spec import Target
@@ -38,18 +38,18 @@ class HistoryMiss(UserWarning):
 class Answers:
     """Answers for programs that have no schedule yet from records."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
+    def __init__(self, records: Records, other_targets: bool = False) -> None:
+        self._records, self._other_targets = records, other_targets
 
-    def ranked(self, key: str, target: Target, threads: int) -> Iterator[TuningRecord]:
-        """The records of a program, the fastest first: a few, each of other steps."""
-        with open_records(self._records) as opened:
-            yield from opened.ranked(key, place_of(named_device(target).to_json(), threads))
+    def ranked(self, program: Program, target: Target, threads: int) -> Iterator[Fit]:
+        """The records that fit a program, the best first: a few, each of other steps."""
+        with open_records(self._records, self._other_targets) as opened:
+            yield from opened.ranked(program, named_device(target), threads)
 
     def find(self, s: Schedule, target: Target) -> Iterator[Known]:
-        """See History: the steps of the fastest records."""
-        for record in self.ranked(s.original.key, target, target.cores):
-            yield Known(record.trace, described(record))
+        """See History: the steps of the best records."""
+        for fit in self.ranked(s.original, target, target.cores):
+            yield Known(fit.record.trace, fit.origin, fit.how)
 
     def missing(self, s: Schedule, target: Target) -> str:
         """See History: what comes nearest."""
@@ -58,7 +58,7 @@ class Answers:
     def missing_of(self, task: Task) -> str:
         """Why there is no record of a task, and what comes nearest."""
         try:
-            with open_records(self._records) as opened:
+            with open_records(self._records, self._other_targets) as opened:
                 return opened.missing(task)
         except RecordError as error:
             return str(error)
@@ -73,13 +73,13 @@ class DefaultStore(Answers):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def ranked(self, key: str, target: Target, threads: int) -> Iterator[TuningRecord]:
-        """The records of a program, the fastest first; none for an empty store."""
+    def ranked(self, program: Program, target: Target, threads: int) -> Iterator[Fit]:
+        """The records that fit a program, the best first; none for an empty store."""
         try:
             logs_to_read(None)
         except RecordError:
             return
-        yield from super().ranked(key, target, threads)
+        yield from super().ranked(program, target, threads)
 
 
 STORE = DefaultStore()
@@ -93,7 +93,9 @@ _entered: ContextVar[tuple[ExitStack, ...]] = ContextVar("tensorlang_histories_e
 class ApplyHistoryBest(Answers):
     """A context in which the best records of a log are used. See `apply_history_best`."""
 
-    def __init__(self, records: LogPath | Iterable[TuningRecord] | None, miss: Miss = "warn") -> None:
+    def __init__(
+        self, records: LogPath | Iterable[TuningRecord] | None, miss: Miss = "warn", other_targets: bool = False
+    ) -> None:
         if miss not in ("warn", "error", "ignore"):
             raise DefinitionError(f"miss is 'warn', 'error' or 'ignore', got {miss!r}")
         self.miss = miss
@@ -101,12 +103,12 @@ class ApplyHistoryBest(Answers):
             missing = [path for path in logs_to_read(records) if not path.exists()]
             if missing:
                 raise RecordError(f"no such log: {missing[0]}")
-            super().__init__(records)
+            super().__init__(records, other_targets)
         else:
             given = tuple(records) if isinstance(records, Iterable) else (records,)
             if not all(isinstance(record, TuningRecord) for record in given):
                 raise DefinitionError(f"records are a log, tuning records, or None, got {shown(records)}")
-            super().__init__(given)
+            super().__init__(given, other_targets)
         self._told: set[tuple[str, Target, int]] = set()
 
     def __enter__(self) -> ApplyHistoryBest:
@@ -128,10 +130,11 @@ class ApplyHistoryBest(Answers):
         wanted = task.task if isinstance(task, TemplateTask) else task
         if not isinstance(wanted, Task):
             raise DefinitionError(f"query takes a task of create_task or task.create, got {shown(task)}")
-        record = next(self.ranked(wanted.workload.key, wanted.target, wanted.threads), None)
-        if record is None:
+        fit = next(self.ranked(wanted.program, wanted.target, wanted.threads), None)
+        if fit is None:
             self.tell(wanted)
-        return record
+            return None
+        return fit.record
 
     def missed(self, s: Schedule, target: Target) -> None:
         """See History: as `miss` says."""
@@ -156,8 +159,8 @@ def _choose(function: TemplateFunction, args: tuple[Any, ...]) -> Scheduled | No
     work = task.task.workload
     attempts = Attempts("template", str(work), argument_bytes(task.task.program))
     for context in contexts:
-        found = context.ranked(work.key, task.target, task.task.threads)
-        made = attempts.first(found, described, partial(scheduled, task))
+        found = context.ranked(task.task.program, task.target, task.task.threads)
+        made = attempts.first(found, lambda fit: fit.origin, partial(scheduled, task))
         if made is not None:
             return made
     if attempts.refused:
@@ -166,31 +169,33 @@ def _choose(function: TemplateFunction, args: tuple[Any, ...]) -> Scheduled | No
     return None
 
 
-def scheduled(task: TemplateTask, record: TuningRecord) -> Scheduled:
+def scheduled(task: TemplateTask, fit: Fit) -> Scheduled:
     """The schedule of a record by its template, where that still gives these steps; else by the steps alone."""
-    chosen = task.config_of(record)
+    chosen = task.config_of(fit.record)
     if chosen is not None:
         s, tensors = task.instantiate(chosen)
-        if s.trace.key == Trace.from_json(record.trace).key:
-            s.origin = described(record)
+        if s.trace.key == Trace.from_json(fit.record.trace).key:
+            s.origin = fit.origin
             return s, tensors
     say(f"{task.name} has no such configuration (any more); the steps of the record are replayed")
-    return replayed(record, task.task), arguments_of(task.task.tensors)
+    return fit.replayed(create_schedule([t.op for t in task.task.outputs])), arguments_of(task.task.tensors)
 
 
-def apply_history_best(records: LogPath | Iterable[TuningRecord] | None, miss: Miss = "warn") -> ApplyHistoryBest:
+def apply_history_best(
+    records: LogPath | Iterable[TuningRecord] | None, miss: Miss = "warn", other_targets: bool = False
+) -> ApplyHistoryBest:
     """Use the best records of a log: `with autotune.apply_history_best("tuning.jsonl"):`.
 
     Inside, a template that is called plainly gives its best schedule, `tensorlang.build` builds the best schedule of
     a program that has none yet, and so does `topi.schedule`. Schedules are proven legal again: of a record that is
     refused a warning (RecordSkipped) says why, and the next best is taken; RecordError when there is none. The target
-    is that of the call, or of `with target:`. `records`: a log, records, or None for the default store. Contexts may be
-    nested: the inner one is asked first. A program without a record in any of them keeps what it has, and a warning
-    (HistoryMiss) names the nearest record of the inner one; `miss="error"` raises RecordError instead,
-    `miss="ignore"` says nothing. The logger `tensorlang` says at INFO what is used, and TENSORLANG_LOG=tuner does on
-    standard error.
+    is that of the call, or of `with target:`. `records`: a log, records, or None for the default store. Which records
+    fit a program, and what `other_targets` adds, says `apply_best`. Contexts may be nested: the inner one is asked
+    first. A program without a record in any of them keeps what it has, and a warning (HistoryMiss) names the nearest
+    record of the inner one; `miss="error"` raises RecordError instead, `miss="ignore"` says nothing. The logger
+    `tensorlang` says at INFO what is used, and TENSORLANG_LOG=tuner does on standard error.
     """
-    return ApplyHistoryBest(records, miss)
+    return ApplyHistoryBest(records, miss, other_targets)
 
 
 def _task_of(program: Program, target: Target) -> Task:

@@ -61,9 +61,10 @@ class Task:
         return tuple(n for n, tensor in enumerate(self.inputs) if tensor.name in roots)
 
     def accepts(self, record: TuningRecord) -> bool:
-        """True when a record measured this program on this machine's target with this many threads."""
+        """True when a record measured this program, under these names, for this target with this many threads."""
         return (
-            record.workload.key == self.workload.key
+            record.workload.key in self.program.keys
+            and record.workload.program in ("", self.program.text)
             and record.target == self.target.to_json()
             and record.threads == self.threads
         )
@@ -132,7 +133,7 @@ def operator_of(task: Task) -> Operator | None:
     except TensorlangError:
         return None
     program, _ = canonical([t for t in tensors if not isinstance(t.op, PlaceholderOp)])
-    return operator.with_options(options) if program.key == task.workload.key else None
+    return operator.with_options(options) if program.text == task.program.text else None
 
 
 def _library_call(operator: Operator, args: Sequence[Argument]) -> tuple[list[int], str, dict[str, Option]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,7 @@ from tensorlang.autotune.task import Task
 from tensorlang.errors import RecordError, TensorlangError
 from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target
+from tensorlang.te.forms import form_of
 
 
 class Outcome(StrEnum):
@@ -60,7 +60,7 @@ def validate(
 ) -> Iterator[Validation]:
     """Replay records with all legality checks, each on its program.
 
-    The canonical text of a program identifies it and is not read back: the program is made again from the operator, the
+    The text of a program identifies it and is not read back: the program is made again from the operator, the
     function or the template that the record names, and its key must be the record's. `programs` says where these are
     now, by their names in the records, or by those of the functions alone (`importers.programs.sources_from`). Files
     that only records name are run with `run_files`: ask for that with logs of people whose programs you would run.
@@ -71,7 +71,7 @@ def validate(
     places = {name: source.name for name, source in (programs or {}).items()}
     for record in records:
         work, name = record.workload, (record.workload.name, record.workload.args, record.place)
-        if work.program and hashlib.sha256(work.program.encode()).hexdigest()[:16] != work.key:
+        if work.program and form_of(work.program).key != work.key:
             yield Validation(record, Outcome.DAMAGED, "the program's text does not have the record's key")
             continue
         try:
@@ -104,7 +104,7 @@ def _make(record: TuningRecord, places: Mapping[str, str], run_files: bool) -> T
 def _validate(record: TuningRecord, task: Task | str) -> Validation:
     if isinstance(task, str):
         return Validation(record, Outcome.UNKNOWN, task)
-    if task.workload.key != record.workload.key:
+    if record.workload.key not in task.program.keys:
         return Validation(record, Outcome.CHANGED, f"{record.workload} is another program by now ({task.workload.key})")
     try:
         made = replay(record, task)

@@ -15,6 +15,7 @@ from tensorlang.cli.arguments import DEFAULT_LOG, make_task, task_options
 @click.option(
     "--log", "log_file", default=DEFAULT_LOG, show_default=True, help="Tuning log to take the best schedule from."
 )
+@click.option("--other-targets", is_flag=True, help="Take records for other targets of the kind, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def bench(
     operator: str,
@@ -25,6 +26,7 @@ def bench(
     target: str,
     threads: int | None,
     log_file: str,
+    other_targets: bool,
     as_json: bool,
 ) -> None:
     """Apply the best schedule of a log to OPERATOR, re-verified, and time it beside NumPy."""
@@ -37,7 +39,7 @@ def bench(
     task = make_task(operator, shape, arguments, dtype, options, target, threads)
     with warnings.catch_warnings(record=True) as skipped:
         warnings.simplefilter("always", RecordSkipped)
-        found = bench_best(log_file, task)
+        found = bench_best(log_file, task, other_targets)
     for each in skipped:
         click.echo(printable(f"warning: {each.message}"), err=True)
     if as_json:

@@ -24,7 +24,7 @@ from tensorlang.errors import MissingDependency, RecordError, ScheduleError, Ten
 from tensorlang.limits import for_a_record
 from tensorlang.location import caller
 from tensorlang.names import lookup
-from tensorlang.schedule.recorded import argument_bytes, reason, replay_recorded
+from tensorlang.schedule.recorded import How, argument_bytes, as_written, reason, replay_recorded
 from tensorlang.schedule.schedule import Schedule
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ExternOp
@@ -45,14 +45,15 @@ _ADVICE = f"""
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A schedule that was measured: its steps as JSON data, and the record that they are from, as text."""
+    """A schedule that was measured: steps as JSON data, the record that they are from, as text, and how they apply."""
 
     steps: Any
     origin: str
+    how: How = as_written
 
 
 class History(Protocol):
-    """Somebody who has records. They are of exactly the original program of a schedule, a target and its threads."""
+    """Somebody who has records of programs, for a target and its threads."""
 
     def find(self, s: Schedule, target: Target) -> Iterable[Known]:
         """What is known, the best first, then the next ones, for who cannot use it: a few, or nothing."""
@@ -222,7 +223,7 @@ def _built(
 
 
 def _replayed(s: Schedule, known: Known) -> Schedule:
-    made = replay_recorded(copy.copy(s), known.steps)
+    made = replay_recorded(copy.copy(s), known.steps, known.how)
     made.origin = known.origin
     return made
 

@@ -34,16 +34,19 @@ def apply_forms(s: Schedule, machine: Target) -> None:
     taken: set[str] = set()
     with s.proven_together("topi.schedule(...)"):
         for main, tag in tags.items():
-            chain = _elementwise_after(program, main, tags.keys() | taken)
+            chain = elementwise_after(program, main, tags.keys() | taken)
             for name in chain[1:-1]:
                 s[name].compute_inline()
             taken.update(chain)
             rule = GPU_RULES.get(tag, schedule_points) if on_gpu else RULES[tag]
             rule(s, Anchor(main, chain[-1], machine))
-        if on_gpu:
-            _apply_by_threads(s, program, taken, machine)
-        else:
-            _apply_recognised(s, program, taken, machine)
+        schedule_others(s, taken, machine, program)
+
+
+def schedule_others(s: Schedule, taken: Set[str], machine: Target, program: Program) -> None:
+    """Shape the loops of the stages of a program that no rule has taken."""
+    apply = _apply_by_threads if machine.can.device else _apply_recognised
+    apply(s, program, taken, machine)
 
 
 def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target) -> None:
@@ -100,7 +103,7 @@ def is_elementwise(op: ComputeOp) -> bool:
     return not op.reduce_axes and op.num_outputs == 1 and not op.where
 
 
-def _elementwise_after(program: Program, main: str, others: Set[str]) -> list[str]:
+def elementwise_after(program: Program, main: str, others: Set[str]) -> list[str]:
     """A stage, and those that follow it one by one, read it at their own element only, and are none of others."""
     chain = [main]
     while chain[-1] not in program.outputs and len(program.consumers[chain[-1]]) == 1:

@@ -1,11 +1,10 @@
 """A program in canonical form: operations in order, keyed by unique names, bodies over buffers.
 
-Canonical programs are what schedules transform and what logs name: equal text is equal meaning.
+Canonical programs are what schedules transform: equal text is equal meaning. Logs name their forms (te.forms).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -19,6 +18,7 @@ from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.location import caller
 from tensorlang.te.check import check_length
 from tensorlang.te.exact import exact
+from tensorlang.te.forms import form_of, text_key
 from tensorlang.te.operation import (
     PRECISION,
     ComputeOp,
@@ -102,10 +102,15 @@ class Program:
         hidden = f" without {', '.join(sorted(self.hidden))}" if self.hidden else ""
         return "".join(f"{op_text(op)}\n" for op in self.ops) + f"return {', '.join(self.outputs)}{hidden}\n"
 
-    @cached_property
+    @property
     def key(self) -> str:
-        """A stable hash of the program: the workload key of tuning logs."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        """A stable hash of the program, whatever its names: the workload key of tuning logs."""
+        return form_of(self.text).key
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """`key`, and that of the text with its names: the oldest records have no other."""
+        return self.key, text_key(self.text)
 
     def replacing(self, changed: dict[str, Operation], before: dict[str, Sequence[Operation]] | None = None) -> Program:
         """Return the program with operations replaced by name, and new ones put in front of named ones."""

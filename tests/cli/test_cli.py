@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tensorlang.autotune import LogWriter, read_log
+from tensorlang.autotune.records.record import SCHEMA
 from tensorlang.cli.main import main
 from tensorlang.runtime.threads import available_cores
 from tensorlang.target.rates import Rates
@@ -88,7 +89,7 @@ def test_log_show_lists_records_and_skips_torn_lines(
     assert "matmul(24, 40, 16, float32)" in out
     assert "skipped 1 torn line" in err
     assert run(["log", "show", str(log), "--json"]) == 0
-    assert [json.loads(line)["schema"] for line in capsys.readouterr().out.splitlines()] == [2] * 6
+    assert [json.loads(line)["schema"] for line in capsys.readouterr().out.splitlines()] == [SCHEMA] * 6
 
 
 def test_log_best_prints_the_schedule(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def verify(imported: Imported, seed: int = 0) -> Iterator[Verified]:
     """
     memory = memory_limit()
     worker = Worker(WorkerSettings(memory_bytes=memory))
-    arrays: dict[str, Arrays] = {}
+    arrays: dict[object, Arrays] = {}
     try:
         for line in imported.lines:
             if not line.task.target.can.native:
@@ -54,7 +54,7 @@ def verify(imported: Imported, seed: int = 0) -> Iterator[Verified]:
                 yield Verified(line, Ending.NOT_RUN, why)
                 continue
             task = replace(line.task, target=replace(parse("llvm"), cores=line.task.threads))
-            key = task.workload.key
+            key = task.program.text, task.workload.arguments
             if key not in arrays:
                 try:
                     require_room(task, memory)

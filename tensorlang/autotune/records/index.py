@@ -16,7 +16,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
@@ -28,7 +28,7 @@ from tensorlang.autotune.records.regular import MOST_INDEXED, MOST_LINE, is_regu
 from tensorlang.autotune.records.upgrades import SCHEMA
 from tensorlang.errors import RecordError
 
-LAYOUT = 1  # grows with the tables below; an index of another layout is made anew
+LAYOUT = 2  # grows with the tables below; an index of another layout is made anew
 _CHUNK = 16 << 20
 _HEAD, _TAIL = 4096, 256  # bytes that tell one log from another
 _PATIENCE = 2.0  # seconds to wait for another process that extends the same index; then the log is read itself
@@ -36,7 +36,8 @@ _ODD = (TypeError, ValueError, OverflowError, MemoryError, RecursionError)  # wh
 
 _TABLES = """
 CREATE TABLE state (layout, schema, size, changed, offset, torn, ending, others, reason, head, tail);
-CREATE TABLE workloads (id INTEGER PRIMARY KEY, key TEXT UNIQUE, name TEXT, args TEXT, structure TEXT, label TEXT);
+CREATE TABLE workloads (id INTEGER PRIMARY KEY, key TEXT UNIQUE, name TEXT, args TEXT, structure TEXT, label TEXT,
+main TEXT, does TEXT, operations INTEGER);
 CREATE TABLE places (id INTEGER PRIMARY KEY, place TEXT UNIQUE);
 CREATE TABLE records (workload INTEGER, place INTEGER, status TEXT, seconds REAL, offset INTEGER, length INTEGER);
 CREATE INDEX fastest ON records (workload, status, place, seconds, offset);
@@ -190,7 +191,7 @@ class Index:
 
     def workloads(self) -> Sequence[Known]:
         """All programs, in order of first appearance."""
-        query = "SELECT key, name, args, structure, label FROM workloads ORDER BY id"
+        query = "SELECT key, name, args, structure, label, main, does, operations FROM workloads ORDER BY id"
 
         def search() -> Sequence[Known]:
             rows = self._database.execute(query).fetchall()
@@ -320,8 +321,9 @@ class _Rows:
         return self._places[place]
 
     def _insert_workload(self, known: Known) -> int:
-        row = (known.key, known.name, json.dumps(known.args), known.structure, known.label)
-        return self._insert("INSERT INTO workloads (key, name, args, structure, label) VALUES (?, ?, ?, ?, ?)", row)
+        row = {f.name: getattr(known, f.name) for f in fields(known)} | {"args": json.dumps(known.args)}
+        marks = ", ".join("?" * len(row))
+        return self._insert(f"INSERT INTO workloads ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
 
     def _insert(self, statement: str, values: Row) -> int:
         return int(self._database.execute(statement, values).lastrowid or 0)

@@ -5,39 +5,61 @@ A `Source` answers from records in memory (`Loaded`), or from an index beside a 
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
+from tensorlang import dtypes
 from tensorlang.autotune.records.log import Log, best_record, best_records
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
+from tensorlang.te.forms import OpForm, form_of, text_key
 
+_TYPE = re.compile(rf"\b({'|'.join(sorted(dtypes.TABLE, key=len, reverse=True))})\b")
 _NUMBER = re.compile(r"(?<![\w.])\d+(\.\d+)?(e[+-]?\d+)?(?!\w)")
 
 
 def structure_of(program: str) -> str:
-    """A hash of a program's text without its numbers; empty for no text. Equal for one program at other extents."""
-    return hashlib.sha256(_NUMBER.sub("#", program).encode()).hexdigest()[:16] if program else ""
+    """A hash of a program's form without its numbers; empty for no text. Equal for one program at other extents."""
+    return text_key(_NUMBER.sub("#", form_of(program).text)) if program else ""
+
+
+def bare(op: OpForm) -> str:
+    """What an operation does, whatever its types and its numbers."""
+    return "input" if op.is_input else _TYPE.sub("", _NUMBER.sub("#", op.shape))
+
+
+def mains_of(program: str) -> dict[str, str]:
+    """Hashes of the operations that reduce or run in order, first ones first, and of what they do (see `bare`)."""
+    return {text_key(op.shape): text_key(bare(op)) for op in form_of(program).ops if op.is_main}
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A workload that a log has records of: what tells how near it is to another."""
+    """A workload that a log has records of: what tells how near it is to another.
+
+    `main` is the last operation that reduces or runs in order, `does` what it does, both as hashes (see `mains_of`).
+    """
 
     key: str
     name: str
     args: tuple[Any, ...]
     structure: str
     label: str
+    main: str = ""
+    does: str = ""
+    operations: int = 0
 
     @staticmethod
+    @lru_cache(maxsize=4096)
     def of(workload: WorkloadId) -> Known:
-        return Known(workload.key, workload.name, workload.args, structure_of(workload.program), str(workload))
+        text = workload.program
+        (*_, last), count = [("", ""), *mains_of(text).items()], len(form_of(text).ops)
+        return Known(workload.key, workload.name, workload.args, structure_of(text), str(workload), *last, count)
 
 
 class Source(Protocol):
@@ -120,6 +142,7 @@ _KINDS: tuple[tuple[str, Callable[[WorkloadId, Known], bool]], ...] = (
     ),
     (_STRUCTURE, lambda wanted, known: known.structure == structure_of(wanted.program) != ""),
     ("same name", lambda wanted, known: known.name == wanted.name and known.name != "program"),
+    ("same main group", lambda wanted, known: known.does in mains_of(wanted.program).values()),
 )
 
 
@@ -138,7 +161,7 @@ def nearest_record(source: Source, wanted: WorkloadId) -> Nearest | None:
 
 
 def _numbers(workload: WorkloadId) -> list[float]:
-    return [float(found.group()) for found in _NUMBER.finditer(workload.program)]
+    return [float(found.group()) for found in _NUMBER.finditer(form_of(workload.program).text)]
 
 
 def _comparable(one: Sequence[Any], other: Sequence[Any]) -> bool:

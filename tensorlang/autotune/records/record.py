@@ -46,12 +46,12 @@ _MALFORMED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError
 
 @dataclass(frozen=True, slots=True)
 class WorkloadId:
-    """Which program was tuned: how to make it again, and the key of its canonical text.
+    """Which program was tuned: how to make it again, and the key of its form (te.forms).
 
     `name` is an operator of tensorlang.topi or `path/to/file.py:function`; `args` what it was called with.
     `arguments` spells the tensors (`A: float32[8, 8]`), inputs first. `flops` counts operations of one run.
-    `program` is the canonical text (empty where an old record has only the key), `sizes` the numbers that its
-    symbolic sizes had when it was measured.
+    `program` is the text, with the names that the trace uses (empty where an old record has only the key), `sizes` the
+    numbers that its symbolic sizes had when it was measured.
     """
 
     name: str

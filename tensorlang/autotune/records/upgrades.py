@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorlang.errors import RecordError
+from tensorlang.te.forms import form_of, text_key
 
 Json = dict[str, Any]
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def _from_1(data: Json) -> Json:
@@ -25,7 +26,18 @@ def _from_1(data: Json) -> Json:
     return {**data, "workload": workload, "verdict": None, "conditions": {}}
 
 
-UPGRADES: dict[int, Callable[[Json], Json]] = {1: _from_1}
+def _from_2(data: Json) -> Json:
+    """The key of schema 3 is that of the program's form, whatever its names; before, it was that of the text.
+
+    Where there is no text (schema 1), or it does not have the key, the key stays.
+    """
+    workload = data["workload"]
+    text = workload["program"]
+    known = isinstance(text, str) and text and text_key(text) == workload["key"]
+    return {**data, "workload": {**workload, "key": form_of(text).key}} if known else data
+
+
+UPGRADES: dict[int, Callable[[Json], Json]] = {1: _from_1, 2: _from_2}
 
 
 def upgraded(record: Any) -> Json:

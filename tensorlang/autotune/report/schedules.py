@@ -34,7 +34,7 @@ def show_schedule(record: TuningRecord, tasks: Iterable[Task] = (), run_files: b
     are shown as comments.
     """
     try:
-        task = next((t for t in tasks if t.workload.key == record.workload.key), None) or remake(
+        task = next((t for t in tasks if record.workload.key in t.program.keys), None) or remake(
             record, run_files=run_files
         )
         made = replay(record, task)

@@ -63,7 +63,11 @@ def _task_of(record: TuningRecord, run_files: bool) -> Task | None:
         task = remake(record, run_files=run_files)
     except TensorlangError:
         return None
-    return task if task.workload.key == record.workload.key else None
+    return (
+        task
+        if record.workload.program in ("", task.program.text) and record.workload.key in task.program.keys
+        else None
+    )
 
 
 def _trace_of(record: TuningRecord) -> Trace | None:

@@ -71,7 +71,7 @@ class TemplateTask:
         asked = f"{self.name} with {config}"
         if opened.errors:
             raise ScheduleError(asked, f"the template refuses: {opened.errors[0]}")
-        if s.original.key != self.workload.key:
+        if s.original.text != self.task.program.text:
             raise ScheduleError(asked, "the program differs from that of other configurations; knobs are for schedules")
         return s, tensors
 
@@ -82,7 +82,7 @@ class TemplateTask:
     def config_of(self, record: TuningRecord) -> ConfigEntity | None:
         """The configuration that a record measured; None when it is of another space or another program."""
         space = self.config_space
-        if record.sketch != self.sketch or record.workload.key != self.workload.key:
+        if record.sketch != self.sketch or record.workload.key not in self.task.program.keys:
             return None
         digits = [record.decisions.get(name, -1) for name in space.space_map]
         if any(not 0 <= digit < base for digit, base in zip(digits, space.shape, strict=True)):
@@ -130,7 +130,7 @@ def collect(
     with machine:
         space, (s, tensors) = _first_legal(function, args)
     task = task_of(tensors, name or function.name, spelt(args), machine, threads)
-    if s.original.key != task.workload.key:
+    if s.original.text != task.program.text:
         raise DefinitionError(f"template {function.name!r} returns a schedule of another program than its tensors")
     if space.flop:
         task = replace(task, workload=replace(task.workload, flops=space.flop))

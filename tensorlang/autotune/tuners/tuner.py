@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tensorlang.autotune.apply import records_of
+from tensorlang.autotune.apply import fit_of, records_of
 from tensorlang.autotune.budget import checked_seed
 from tensorlang.autotune.context import scheduled
 from tensorlang.autotune.machines import Machines
@@ -130,7 +129,8 @@ class Tuner(ABC):
             mine = list(records_of(data_set, self.task.task))
         else:
             mine = [r for r in data_set if self.task.task.accepts(r)]
-        mine = resumable(mine, self.task.task.program, self.task.name, partial(scheduled, self.task))
+        program, task = self.task.task.program, self.task
+        mine = resumable(mine, program, task.name, lambda record: scheduled(task, fit_of(record, task.task)))
         for record in mine:
             config = self.task.config_of(record)
             if config is None or record.status is Status.NOISY:

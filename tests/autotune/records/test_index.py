@@ -216,7 +216,7 @@ def test_processes_share_an_index(tmp_path: Path, record: TuningRecord) -> None:
     ("line", "why"),
     [
         (b"no record at all", "no line is a JSON object"),
-        (b'{"schema": 99}', "record of schema 99; this version reads schemas 1 to 2: update tensorlang to read it"),
+        (b'{"schema": 99}', "record of schema 99; this version reads schemas 1 to 3: update tensorlang to read it"),
         (b'{"a": 1}', "not a tuning record: no field 'schema'"),
     ],
 )
