@@ -60,6 +60,15 @@ class StageNote:
 
 
 @dataclass(frozen=True, slots=True)
+class FormNote:
+    """The form of loops that the library has given a stage, and why this one."""
+
+    stage: str
+    form: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Prints as text; `to_json` gives the same as data."""
 
@@ -67,6 +76,7 @@ class Explanation:
     dependences: tuple[Distance, ...]
     loops: tuple[LoopNote, ...]
     stages: tuple[StageNote, ...]
+    forms: tuple[FormNote, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(_lines(self)) + "\n"
@@ -78,7 +88,9 @@ class Explanation:
         return asdict(self)
 
 
-def explain(state: ScheduleState, title: str, sizes: Mapping[str, int] | None = None) -> Explanation:
+def explain(
+    state: ScheduleState, title: str, sizes: Mapping[str, int] | None = None, forms: tuple[FormNote, ...] = ()
+) -> Explanation:
     """Return the dependences, loops and stages of a state; `sizes` gives symbolic ones numbers, for counts and bytes.
 
     Raises BadArgument for a name that is no size of the program, and for a number that no size has.
@@ -88,7 +100,7 @@ def explain(state: ScheduleState, title: str, sizes: Mapping[str, int] | None = 
     loops, stages = tuple(_loop_notes(state, derived)), tuple(_stage_notes(state, derived, known))
     storage = state.program.storage
     found = [replace(d, array=storage[d.array][0]) if d.array in storage else d for d in distances(derived.scop)]
-    return Explanation(title, tuple(found), loops, stages)
+    return Explanation(title, tuple(found), loops, stages, forms)
 
 
 def checked_sizes(state: ScheduleState, sizes: Mapping[str, int] | None) -> dict[str, int]:
@@ -220,6 +232,9 @@ def _recomputed(statements: Sequence[Statement], scop: Scop, sizes: Mapping[str,
 
 def _lines(found: Explanation) -> Iterator[str]:
     yield found.title
+    if found.forms:
+        yield "forms"
+        yield from (f"  {note.stage} {note.form}: {note.why}" for note in found.forms)
     yield "dependences"
     merged: dict[tuple[str, str, str, str, tuple[str, ...]], list[str]] = {}
     for d in found.dependences:

@@ -17,7 +17,7 @@ from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import too_complex, verify, within_budget
-from tensorlang.schedule.explain import checked_sizes, explain
+from tensorlang.schedule.explain import FormNote, checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import AxisLike, host_of, member_of, objects
 from tensorlang.schedule.names import absent, nearest
@@ -36,6 +36,7 @@ from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
 from tensorlang.te.program import Program, canonical
 
 _MOST_SHOWN_AGAIN = 6
+_MOST_FORMS = 4
 """Steps of a call that was undone as a whole, which a line repeats."""
 
 
@@ -92,6 +93,7 @@ class Schedule:
         self._trace = Trace()
         self._undone_to: tuple[ScheduleState, Trace] | None = None
         self.origin = ""  # the tuned record that the first steps are from, as text
+        self.forms: tuple[FormNote, ...] = ()  # of stages whose loops the library has shaped
         self.tests_assumptions = False  # on every call: a record has stated them, and nobody answers for it
         fresh = _proven_at_the_end.get()
         self._proves_each_step = fresh is None
@@ -353,7 +355,7 @@ class Schedule:
         try:
             known = checked_sizes(self._state, sizes)
             if as_ == "text":
-                return explain(self._state, repr(self), known)
+                return explain(self._state, repr(self), known, self.forms)
             return draw(self._state, statement, [str(a) for a in axes], known).svg()
         except ScheduleError as error:
             if error.asked:
@@ -468,7 +470,9 @@ class Schedule:
 
     def __repr__(self) -> str:
         origin = f", from {self.origin}" if self.origin else ""
-        return f"Schedule({', '.join(self.program.outputs)}: {len(self._trace.steps)} steps{origin})"
+        named = [f"{note.stage} by {note.form}" for note in self.forms]
+        shown = f"; {', '.join(named[:_MOST_FORMS])}{', ...' if len(named) > _MOST_FORMS else ''}" if named else ""
+        return f"Schedule({', '.join(self.program.outputs)}: {len(self._trace.steps)} steps{origin}{shown})"
 
 
 _proven_at_the_end: ContextVar[list[Schedule] | None] = ContextVar("tensorlang_proven_at_the_end", default=None)

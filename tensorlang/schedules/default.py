@@ -7,6 +7,7 @@ from math import prod
 
 from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
 from tensorlang.schedules.gpu.moves import schedule_elements
@@ -40,6 +41,7 @@ def apply_forms(s: Schedule, machine: Target) -> None:
             taken.update(chain)
             rule = GPU_RULES.get(tag, schedule_points) if on_gpu else RULES[tag]
             rule(s, Anchor(main, chain[-1], machine))
+            s.forms = (*s.forms, FormNote(main, tag, "the library's rule of the operator"))
         schedule_others(s, taken, machine, program)
 
 
@@ -70,7 +72,9 @@ def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: T
         elif name not in s.original.outputs and not _is_read_often(program, op):
             s[name].compute_inline()
         else:
-            forms_of(machine, group)[0].apply(Room(s, machine, name, closed=True))
+            form = forms_of(machine, group)[0]
+            form.apply(Room(s, machine, name, closed=True))
+            s.forms = (*s.forms, FormNote(name, form.name, form.why))
     for ordered in ordered_stages(program):
         _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], machine)
 
@@ -79,7 +83,10 @@ def _first_legal(s: Schedule, stage: str, forms: Sequence[Form], machine: Target
     """Shape the loops around a stage by the first form that is legal; without one they stay as declared."""
     for form in forms[:_TRIED]:
         if s.attempt(lambda form=form: form.apply(Room(s, machine, stage, closed=True))):  # type: ignore[misc]
+            s.forms = (*s.forms, FormNote(stage, form.name, form.why))
             return
+    tried = ", ".join(form.name for form in forms[:_TRIED])
+    s.forms = (*s.forms, FormNote(stage, "as declared", f"none is legal of {tried}" if tried else "no form suits it"))
 
 
 def _is_untouched(s: Schedule, name: str) -> bool:

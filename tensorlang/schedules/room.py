@@ -101,11 +101,12 @@ MOST_UNROLLED = 256
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One shape of schedule that a rule proposes for a group. `opens`: it writes numbers that are to be opened."""
+    """One shape of schedule that a rule proposes for a group, and `why`; `opens`: it writes numbers to be opened."""
 
     name: str
     apply: Callable[[Room], None]
     opens: bool = False
+    why: str = ""
 
 
 def _product(values: Columns, names: Iterable[str]) -> Mask:

@@ -24,6 +24,7 @@ from tensorlang.schedules.room import Columns, Form, Mask, Room
 from tensorlang.target.spec import Target
 
 MOST_USES = 16  # of an operand that is read as it lies; what is used more often is packed
+_FEW = 4
 _SIDES = (1, 2, 3, 4, 6, 8)
 _CHAINS = 8  # independent sums that keep the multiply-add units busy
 
@@ -42,8 +43,17 @@ def dots_of(stage: Stage, lanes: int) -> Dots | None:
     sides = tuple(axis for axis in stage.spatial if stage.extents[axis] > 1)[-2:]
     if not sides or len(stage.op.body) > 1 or prod(stage.extents[axis] for axis in terms) < 2 * lanes:
         return None
-    uses = min(stage.points / prod(stage.extents[axis] for axis in read.axes) for read in stage.reads if read.axes)
-    return Dots(terms, sides) if uses <= MOST_USES else None
+    return Dots(terms, sides) if _uses(stage) <= MOST_USES else None
+
+
+def uses_few(stage: Stage) -> bool:
+    """Whether some of what a stage reads is used so rarely that it is best read as it lies."""
+    return _uses(stage) <= _FEW
+
+
+def _uses(stage: Stage) -> float:
+    """How often the elements are used that are used least."""
+    return min(stage.points / prod(stage.extents[axis] for axis in read.axes) for read in stage.reads if read.axes)
 
 
 def _terms(stage: Stage) -> tuple[str, ...]:
@@ -80,14 +90,19 @@ def dot_forms(target: Target, group: Group) -> list[Form]:
     if group.parts:
         return []
     dots = dots_of(group.main, target.lanes(group.main.bits))
-    return [] if dots is None else [Form("dots", partial(_schedule, group=group, dots=dots))]
+    why = "what it reads lies side by side along its terms, and is used a few times: a tile of dot products"
+    return [] if dots is None else [Form("dots", partial(_schedule, group=group, dots=dots), why=why)]
 
 
-def _usual(extents: Sequence[int], registers: int) -> tuple[int, ...]:
-    """The tile of dot products that loads least for what it computes, as square as registers and extents allow."""
-    tiles = product(*(up_to(_SIDES, extent) for extent in extents))
+def _usual(stage: Stage, sides: Sequence[str], registers: int) -> tuple[int, ...]:
+    """The tile of dot products that loads least for what it computes, of those that fit the registers."""
+
+    def loads(tile: Sequence[int]) -> int:
+        return sum(prod(n for axis, n in zip(sides, tile, strict=True) if axis in read.axes) for read in stage.reads)
+
+    tiles = [*product(*(up_to(_SIDES, stage.extents[axis]) for axis in sides))]
     fitting = [t for t in tiles if prod(t) + sum(t) <= registers and prod(t) <= _CHAINS * len(t)]
-    return max(fitting, key=lambda t: (prod(t) / sum(t), prod(t), -max(t)))
+    return max(fitting, key=lambda t: (prod(t) / loads(t), prod(t), -max(t)))
 
 
 def _schedule(room: Room, group: Group, dots: Dots) -> None:
@@ -96,7 +111,7 @@ def _schedule(room: Room, group: Group, dots: Dots) -> None:
     for stage in group.between:
         s[stage.name].compute_inline()
     registers = room.target.vector_registers
-    usual = _usual([main.extents[axis] for axis in dots.sides], registers)
+    usual = _usual(main, dots.sides, registers)
     sides = {
         axis: room.choose(f"side_{n}", up_to(_SIDES, main.extents[axis]), usual[n]) for n, axis in enumerate(dots.sides)
     }

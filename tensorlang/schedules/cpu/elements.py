@@ -16,14 +16,22 @@ _TILE = 4  # vectors along the side of a tile that is turned around
 def elementwise_forms(target: Target, group: Group) -> list[Form]:
     """Along memory; and for a stage that reads across its vectors, square tiles turned around in registers."""
     if not group.main.spatial:
-        return [Form("scalar", partial(_schedule_scalar, group=group), opens=True)]
+        return [Form("scalar", partial(_schedule_scalar, group=group), True, "a single element")]
     found = [
-        Form("along", partial(_schedule_along, group=group), opens=True),
-        Form("plain", partial(_schedule_plain, group=group), opens=True),
+        Form("along", partial(_schedule_along, group=group), True, "element by element, along memory"),
+        Form("plain", partial(_schedule_plain, group=group), True, "scalar code, always legal"),
     ]
     near = _near_axis(group)
     if near is not None:
-        found.insert(0, Form("turned", partial(_schedule_turned, group=group, near=near), opens=True))
+        found.insert(
+            0,
+            Form(
+                "turned",
+                partial(_schedule_turned, group=group, near=near),
+                True,
+                f"reads lie along {near}: turned in tiles",
+            ),
+        )
     return found
 
 

@@ -23,7 +23,7 @@ def ordered_forms(op: HybridOp) -> list[Form]:
         Form("time-tiled", partial(_time_tiled, op=op, shape="rectangular")),
         Form("diamonds", partial(_time_tiled, op=op, shape="diamond")),
         Form("reordered", partial(_reordered, op=op, tiled=False)),
-        Form("declared", partial(_declared, op=op)),
+        Form("declared", partial(_declared, op=op), why="statements in their order: vectors and threads where legal"),
     ]
 
 

@@ -102,10 +102,11 @@ def _column_tile(column: Axis, lanes: int, anchor: Anchor) -> int:
 
 
 def runs_along_rows(op: ComputeOp) -> bool:
-    """Whether neighbouring elements in memory belong to one result."""
+    """Whether neighbouring elements in memory belong to one result, of what is read most of."""
     inside = {axis.name for axis in op.reduce_axes}
-    loads = (node for body in op.body for node in walk(body) if isinstance(node, Load) and node.index)
-    return any(variables(load.index[-1]) & inside for load in loads)
+    loads = [node for body in op.body for node in walk(body) if isinstance(node, Load) and node.index]
+    moved = [len(set().union(*map(variables, load.index))) for load in loads]
+    return any(variables(load.index[-1]) & inside for load, n in zip(loads, moved, strict=True) if n == max(moved))
 
 
 def widest(op: ComputeOp) -> int:
@@ -118,8 +119,10 @@ def lane_forms(target: Target, group: Group) -> list[Form]:
     if not group.main.reduce:
         return []
     return [
-        Form("lanes", partial(_schedule_lanes, group=group), opens=True),
-        Form("declared", partial(_schedule_declared, group=group), opens=True),
+        Form(
+            "lanes", partial(_schedule_lanes, group=group), True, "what it reads is used once or twice: vectors of sums"
+        ),
+        Form("declared", partial(_schedule_declared, group=group), True, "as declared, the innermost loop written out"),
     ]
 
 

@@ -78,8 +78,15 @@ def reuse_forms(target: Target, group: Group) -> list[Form]:
             words += [shape.parallel, "copies" if shape.copies else "", "inline" if shape.inline else ""]
             words += ["parts" if shape.parts else ""]
             name = ".".join(("reuse", *filter(None, words)))
-            found.append(Form(name, partial(_schedule, group=group, roles=roles, shape=shape, usual=plan.usual)))
+            why = f"{roles.reuse} results use a vector of {roles.operand.buffer} along {roles.vector}"
+            body = partial(_schedule, group=group, roles=roles, shape=shape, usual=plan.usual)
+            found.append(Form(name, body, why=why))
     return found
+
+
+def is_used_again(stage: Described, lanes: int) -> bool:
+    """Whether several results use a vector, or the windows of neighbours overlap."""
+    return any(roles.reuse > 1 or roles.windows for roles in all_roles(stage, lanes)[:1])
 
 
 def _shapes(target: Target, group: Group, roles: Roles) -> Iterator[Shape]:

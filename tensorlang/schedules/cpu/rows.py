@@ -292,9 +292,11 @@ def row_forms(target: Target, group: Group) -> list[Form]:
     if not group.parts:
         return []
     several = any(_is_elementwise(group, part) for part in group.parts)
+    why = f"{', '.join(part.name for part in group.parts)} are of the same rows: all of a row where the row is made"
+    words = (("rows.keep", False), ("rows.inline", True))
     return [
-        Form("rows.inline" if inline else "rows.keep", partial(_schedule_chain, group=group, inline=inline), opens=True)
-        for inline in ((False, True) if several else (False,))
+        Form(name, partial(_schedule_chain, group=group, inline=inline), True, why)
+        for name, inline in words[: 1 + several]
     ]
 
 
