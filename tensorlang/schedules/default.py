@@ -9,12 +9,11 @@ from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
-from tensorlang.schedules.forms import forms_of, ordered_forms_of
+from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.moves import schedule_elements
-from tensorlang.schedules.gpu.points import schedule_points
 from tensorlang.schedules.recognise import groups_of, ordered_stages
 from tensorlang.schedules.room import Form, Room
-from tensorlang.schedules.table import GPU_RULES, RULES
+from tensorlang.schedules.table import rule_of
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp
@@ -30,18 +29,18 @@ _UNKNOWN = 64
 
 def apply_forms(s: Schedule, machine: Target) -> None:
     """Shape the loops of a whole program."""
-    program, on_gpu = s.program, machine.can.device
-    tags = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp) and op.tag in RULES}
+    program = s.program
+    tagged = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp)}
+    rules = {name: rule for name, tag in tagged.items() if (rule := rule_of(tag, machine)) is not None}
     taken: set[str] = set()
     with s.proven_together("topi.schedule(...)"):
-        for main, tag in tags.items():
-            chain = elementwise_after(program, main, tags.keys() | taken)
+        for main, rule in rules.items():
+            chain = elementwise_after(program, main, rules.keys() | taken)
             for name in chain[1:-1]:
                 s[name].compute_inline()
             taken.update(chain)
-            rule = GPU_RULES.get(tag, schedule_points) if on_gpu else RULES[tag]
             rule(s, Anchor(main, chain[-1], machine))
-            s.forms = (*s.forms, FormNote(main, tag, "the library's rule of the operator"))
+            s.forms = (*s.forms, FormNote(main, tagged[main], "the library's rule of the operator"))
         schedule_others(s, taken, machine, program)
 
 
@@ -52,7 +51,10 @@ def schedule_others(s: Schedule, taken: Set[str], machine: Target, program: Prog
 
 
 def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target) -> None:
-    """Let a thread compute each element of the stages that no rule has taken."""
+    """Give what no rule has taken that of products or of sums, if it is one; else a thread computes each element."""
+    for group in reversed(groups_of(program, taken)):
+        if not group.parts and group.main.reduce and _is_untouched(s, group.main.name):
+            _first_legal(s, group.main.name, usual_forms_of_gpu(group), machine)
     for op in program.ops:
         if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
             if is_elementwise(op) and op.name not in s.original.outputs and not _is_read_often(program, op):

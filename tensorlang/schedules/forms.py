@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import prod
+
+from tensorlang.schedules.anchor import Anchor, Rule
 from tensorlang.schedules.cpu.dots import dot_forms, sums_lie_apart, uses_few
 from tensorlang.schedules.cpu.elements import elementwise_forms
 from tensorlang.schedules.cpu.ordered import ordered_forms
+from tensorlang.schedules.cpu.product import product_forms
 from tensorlang.schedules.cpu.reductions import lane_forms
 from tensorlang.schedules.cpu.reuse import is_used_again, reuse_forms
 from tensorlang.schedules.cpu.rows import row_forms
 from tensorlang.schedules.gpu.block_rows import block_row_forms
 from tensorlang.schedules.gpu.elements import element_forms
 from tensorlang.schedules.gpu.ordered import bound_forms
+from tensorlang.schedules.gpu.points import schedule_points
+from tensorlang.schedules.gpu.product import schedule_product
+from tensorlang.schedules.gpu.reductions import schedule_reduction
 from tensorlang.schedules.gpu.sums import sum_forms
 from tensorlang.schedules.gpu.tensor_core_tiles import tensor_core_forms
 from tensorlang.schedules.gpu.tiles import tile_forms
+from tensorlang.schedules.product import is_product
 from tensorlang.schedules.recognise import Group
-from tensorlang.schedules.room import Form
+from tensorlang.schedules.room import Form, Room
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import HybridOp
 
+_TERMS = 64
+"""Terms of a sum that are worth several threads."""
 _GPU = (block_row_forms, tensor_core_forms, tile_forms, sum_forms, element_forms)
 """On a GPU. Of these all that have forms for a group give them, the first ones first."""
 
@@ -33,12 +44,14 @@ def forms_of(target: Target, group: Group) -> tuple[Form, ...]:
 
 
 def _of_reduction(target: Target, group: Group) -> list[Form]:
-    """Register tiles where vectors are used again, or by windows that slide; else vectors of partial results.
+    """Products; register tiles where vectors are used again, or by windows that slide; else vectors of partial results.
 
     Tiles of dot products come before either where some axes alone lie along memory, whose lanes would be gathered, and
     before the latter where rows that are read side by side share what they are multiplied with.
     """
     main = group.main
+    if found := product_forms(target, group):
+        return [*found, *reuse_forms(target, group), *dot_forms(target, group)]
     reuse, lanes, dots = (rule(target, group) for rule in (reuse_forms, lane_forms, dot_forms))
     if is_used_again(main, target.lanes(main.bits)):
         return [*dots, *reuse] if sums_lie_apart(main) or uses_few(main) else [*reuse, *dots]
@@ -48,3 +61,26 @@ def _of_reduction(target: Target, group: Group) -> list[Form]:
 def ordered_forms_of(target: Target, op: HybridOp) -> tuple[Form, ...]:
     """The forms of a stage of ordered statements."""
     return tuple(bound_forms(op) if target.can.device else ordered_forms(op))
+
+
+def usual_forms_of_gpu(group: Group) -> tuple[Form, ...]:
+    """What a reduction is given on a GPU untuned: a rule of products or of sums, or a thread for each result."""
+    main, op = group.main, group.main.op
+    found = [Form("points", _by(group, schedule_points), why="a thread for each result")]
+    results = prod(main.extents[axis] for axis in main.spatial)
+    if op.num_outputs == 1 and not is_used_again(main, 1) and main.points >= _TERMS * results:
+        found.insert(0, Form("sums", _by(group, schedule_reduction), why="threads sum what is read once together"))
+    if is_product(op):
+        found.insert(0, Form("product", _by(group, schedule_product), why="a product of matrices"))
+    return tuple(found)
+
+
+def _by(group: Group, rule: Rule) -> Callable[[Room], None]:
+    """A rule for the main stage of a group and what follows it."""
+
+    def apply(room: Room) -> None:
+        for stage in group.between:
+            room.s[stage.name].compute_inline()
+        rule(room.s, Anchor(group.main.name, group.output.name, room.target))
+
+    return apply

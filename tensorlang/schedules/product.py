@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorlang import dtypes
 from tensorlang.errors import InternalError
-from tensorlang.ir.expr import Load, variables
+from tensorlang.ir.expr import Const, Expr, Load, Var, variables
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, loads
 
@@ -50,7 +51,7 @@ class Product:
 
 
 def product_of(op: ComputeOp) -> Product:
-    """Read the roles off a stage of the library."""
+    """Read the roles off a stage that is one."""
     *batch, i, j = op.axes
     (k,) = op.reduce_axes
     a, b = (next((r for r in loads(op) if _moves(r, axis.name)), None) for axis in (i, j))
@@ -60,6 +61,26 @@ def product_of(op: ComputeOp) -> Product:
     extents = (batches, extent_of(i.extent), extent_of(j.extent), extent_of(k.extent))
     bits = max(dtypes.info(dtype).bits for dtype in (op.dtype, a.buffer.dtype, b.buffer.dtype))
     return Product(tuple(axis.name for axis in batch), i.name, j.name, k.name, *extents, a, b, bits)
+
+
+def is_product(op: ComputeOp) -> bool:
+    """Whether a stage has those roles: two reads of single axes, one without the columns, one without the rows."""
+    if len(op.axes) < 2 or len(op.reduce_axes) != 1 or len(op.body) > 1:
+        return False
+    *_, i, j = (axis.name for axis in op.axes)
+    reads = list(dict.fromkeys((load.buffer.name, load.index) for load in loads(op)))
+    if len(reads) != 2 or not all(_is_of_single_axes(index) for _, index in reads):
+        return False
+    moved = [{name for part in index for name in variables(part)} for _, index in reads]
+    k = op.reduce_axes[0].name
+    return sorted(({i, j} & axes) != {i} for axes in moved) == [False, True] and all(
+        k in axes and len({i, j} & axes) == 1 for axes in moved
+    )
+
+
+def _is_of_single_axes(index: Sequence[Expr]) -> bool:
+    """Whether every dimension is an axis, or the panel or the column of an axis that was cut."""
+    return all(isinstance(part, Var | Const) or len(variables(part)) == 1 for part in index)
 
 
 def _moves(read: Load, axis: str) -> bool:

@@ -15,7 +15,6 @@ from tensorlang.schedules.cpu import (
     narrow_product,
     points,
     product,
-    reductions,
     rows,
     windows,
 )
@@ -27,10 +26,9 @@ from tensorlang.schedules.gpu import points as gpu_points
 from tensorlang.schedules.gpu import product as gpu_product
 from tensorlang.schedules.gpu import reductions as gpu_reductions
 from tensorlang.schedules.gpu import rows as gpu_rows
+from tensorlang.target.spec import Target
 
-RULES: Mapping[str, Rule] = {
-    "matmul": product.schedule_product,
-    "batch_matmul": product.schedule_product,
+CPU_RULES: Mapping[str, Rule] = {
     "pack_weight": product.schedule_packing,
     tags.CONV2D: convolution.schedule_conv2d,
     tags.NARROW_CHANNELS: windows.schedule_sliding,
@@ -54,7 +52,6 @@ RULES: Mapping[str, Rule] = {
     "softmax": rows.schedule_rows,
     "log_softmax": rows.schedule_rows,
     tags.BATCH_NORM: points.schedule_channels,
-    tags.REDUCTION: reductions.schedule_reduction,
     tags.PIECES: moves.schedule_pieces,
     tags.TRANSPOSE: moves.schedule_transpose,
 }
@@ -73,4 +70,11 @@ GPU_RULES: Mapping[str, Rule] = {
     tags.PIECES: gpu_points.schedule_pieces,
     tags.TRANSPOSE: gpu_moves.schedule_transpose,
 }
-"""Where a tag has none here, a thread computes each element."""
+"""Where a tag of the others has none here, a thread computes each element."""
+
+
+def rule_of(tag: str, target: Target) -> Rule | None:
+    """The rule of a tag on a target; None where the stage is to be recognised."""
+    if not target.can.device:
+        return CPU_RULES.get(tag)
+    return GPU_RULES.get(tag, gpu_points.schedule_points if tag in CPU_RULES else None)

@@ -18,7 +18,7 @@ from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const
 from tensorlang.runtime.executable import Executable
-from tensorlang.schedules.cpu.product_plan import Form, Plan, plan_of
+from tensorlang.schedules.cpu.product_plan import Plan, Reading, plan_of
 from tensorlang.schedules.cpu.register_tile import fixed_width, register_tile
 from tensorlang.schedules.product import product_of
 from tensorlang.target.detect import parse
@@ -243,7 +243,7 @@ def test_what_follows_weights_in_place(cores: int) -> None:
 def test_few_rows_of_a_batch() -> None:
     (a, x), (b, y) = factor("a", 2, 29, 1100), factor("b", 2, 1100, 301)
     c = topi.batch_matmul(a, b, transpose_b=False)
-    assert plan(c, ZEN5).form is Form.FETCHED
+    assert plan(c, ZEN5).reading is Reading.FETCHED
     np.testing.assert_array_equal(run(c, (a, x), (b, y)), x @ y)
 
 
@@ -325,12 +325,12 @@ def test_what_is_packed() -> None:
         a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k) if transpose_b else (k, n), name="b")
         return plan(topi.matmul(a, b, transpose_b=transpose_b), ZEN5)
 
-    assert of(1024, 1024, 1024).form is Form.PANELS
-    assert of(128, 128, 64).form is Form.NEAR
-    assert of(1, 4096, 4096).form is Form.STREAMED and of(1, 4096, 4096).depth == 8
-    assert of(1, 4096, 4096, transpose_b=True).form is Form.DOTS
-    assert of(64, 4096, 4096, transpose_b=True).form is Form.PANELS
-    assert of(1000, 1, 1000).form is Form.DOTS
+    assert of(1024, 1024, 1024).reading is Reading.PANELS
+    assert of(128, 128, 64).reading is Reading.NEAR
+    assert of(1, 4096, 4096).reading is Reading.STREAMED and of(1, 4096, 4096).depth == 8
+    assert of(1, 4096, 4096, transpose_b=True).reading is Reading.DOTS
+    assert of(64, 4096, 4096, transpose_b=True).reading is Reading.PANELS
+    assert of(1000, 1, 1000).reading is Reading.DOTS
     assert of(300, 40, 50000).depth is not None
     assert of(2048, 2048, 2048).pack_a and not of(512, 512, 512).pack_a
 
@@ -340,12 +340,12 @@ def test_few_rows_read_weights_in_place() -> None:
         return plan(topi.matmul(te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b")), target)
 
     whole, parts = of(128, 1000, 1000), of(128, 768, 3072)
-    assert whole.form is parts.form is Form.FETCHED
+    assert whole.reading is parts.reading is Reading.FETCHED
     apart = of(32, 4096, 4096)
     assert whole.depth is None and parts.depth is not None and apart.depth is not None and apart.depth < parts.depth
     odd = of(129, 769, 3071)
     assert odd.depth is not None and odd.depth % odd.steps == 0
-    assert of(256, 1024, 1024).form is Form.PANELS  # rows that lie apart share the sets of the cache
-    assert of(400, 768, 3072).form is Form.FETCHED and of(2000, 768, 3072).form is Form.PANELS
+    assert of(256, 1024, 1024).reading is Reading.PANELS  # rows that lie apart share the sets of the cache
+    assert of(400, 768, 3072).reading is Reading.FETCHED and of(2000, 768, 3072).reading is Reading.PANELS
     two = replace(ZEN5, cores=2)
-    assert of(400, 200, 9000, two).form is Form.PANELS  # threads share rows, and those are inside
+    assert of(400, 200, 9000, two).reading is Reading.PANELS  # threads share rows, and those are inside

@@ -9,7 +9,7 @@ from tensorlang.autotune.space.opened import device_limits, opened
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
 from tensorlang.schedule import Trace
-from tensorlang.schedules.table import RULES
+from tensorlang.schedules.table import rule_of
 from tensorlang.te.operation import ComputeOp
 
 SEED = "library"
@@ -33,7 +33,7 @@ def library_sketch(task: Task) -> Sketch | None:
 
 def is_of_library(task: Task) -> bool:
     """Whether the program has an operator that the library has a rule for."""
-    return any(isinstance(op, ComputeOp) and op.tag in RULES for op in task.program.ops)
+    return any(isinstance(op, ComputeOp) and rule_of(op.tag, task.target) is not None for op in task.program.ops)
 
 
 def _as_it_is(task: Task, trace: Trace) -> Sketch:

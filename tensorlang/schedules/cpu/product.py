@@ -8,13 +8,18 @@ parts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from tensorlang.ir.expr import Call, Expr, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
-from tensorlang.schedules.cpu.product_plan import Form, Plan, plan_of
-from tensorlang.schedules.product import Product, product_of
+from tensorlang.schedules.cpu.producers import place_producers
+from tensorlang.schedules.cpu.product_plan import Plan, Reading, plan_of
+from tensorlang.schedules.product import Product, is_product, product_of
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Form, Room
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
 
@@ -45,7 +50,7 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
     """Schedule a product and what follows it; parts of the output run in parallel."""
     product = product_of(compute_op(s, anchor.main))
     plan = plan_of(product, anchor.target)
-    if plan.form is Form.DOTS:
+    if plan.reading is Reading.DOTS:
         _schedule_dots(s, anchor, product, plan)
         return
     local = accumulator(s, anchor) if plan.depth is None else _in_parts(s, anchor.main, product.k, plan.depth)
@@ -54,16 +59,33 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
     k = _micro_kernel(s[local], host, loops.tile, plan.steps)
     if product.packed_width is not None:
         _fetch_ahead(s[local], product.b.buffer.name, k, plan)
-    if plan.form is Form.FETCHED:
+    if plan.reading is Reading.FETCHED:
         s[local].prefetch(product.b.buffer.name, k, _TILES_AHEAD, along=loops.columns, shared=loops.rows)
     if plan.shared == "columns":
         s[anchor.output].parallel(block)
     if plan.shared == "rows":
         host.parallel(loops.rows)
-    if plan.form is Form.PANELS:
+    if plan.reading is Reading.PANELS:
         _pack_columns(s, local, product, plan, host, loops)
     if plan.pack_a:
         _pack_rows(s, local, product, plan, k)
+
+
+def product_forms(target: Target, group: Group) -> list[Form]:
+    """The form of a product of matrices, over any sum; none for other stages."""
+    if not is_product(group.main.op):
+        return []
+    plan = plan_of(product_of(group.main.op), target)
+    return [
+        Form("product", partial(_schedule_group, group=group), True, f"a product of matrices, B {plan.reading.value}")
+    ]
+
+
+def _schedule_group(room: Room, group: Group) -> None:
+    for stage in group.between:
+        room.s[stage.name].compute_inline()
+    schedule_product(room.s, Anchor(group.main.name, group.output.name, room.target))
+    place_producers(room, group, inline=False)
 
 
 def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
@@ -121,7 +143,7 @@ def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
     tile, j_inner = host.split(inner, factor=plan.tile.width, tail="peel")
     parts = [] if plan.depth is None else list(host.op.reduce_axis)
     blocks = [block] if host is out else []
-    tiles = [tile, rows] if plan.form is Form.FETCHED else [rows, tile]
+    tiles = [tile, rows] if plan.reading is Reading.FETCHED else [rows, tile]
     host.reorder(*batch, *blocks, *parts, *tiles, i_inner, j_inner)
     if not _calls(host):  # a function in every row of a tile is a lot of code
         host.unroll(i_inner)

@@ -36,16 +36,16 @@ _SHARE_OF_A = 4
 """Of the first cache, a tile of A takes so small a part, when the terms are cut anyway."""
 
 
-class Form(Enum):
+class Reading(Enum):
     """How B is read: in vectors of terms; once, many rows side by side; where it lies; where it lies, each tile of
     columns by all rows in turn, which fetch a later one; or from panels that it is copied into.
     """
 
-    DOTS = "dots"
-    STREAMED = "streamed"
-    NEAR = "near"
-    FETCHED = "fetched"
-    PANELS = "panels"
+    DOTS = "in vectors of terms"
+    STREAMED = "once, many rows side by side"
+    NEAR = "where it lies"
+    FETCHED = "where it lies, fetched ahead"
+    PANELS = "from panels that it is copied into"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Plan:
     `pack_a`: A is laid out in panels first. `shared`: the loop that threads share, over `columns` or `rows`, if any.
     """
 
-    form: Form
+    reading: Reading
     tile: RegisterTile
     block: int
     depth: int | None
@@ -71,21 +71,21 @@ def plan_of(product: Product, target: Target) -> Plan:
     tile = _tile(product, target, product.m or MANY, product.n or MANY)
     form = _form(product, target, tile)
     plan = _plan_of_tiles(product, target, tile, form)
-    if form is Form.FETCHED and plan.shared == "rows":  # which run inside those of columns
-        return _plan_of_tiles(product, target, tile, Form.PANELS)
+    if form is Reading.FETCHED and plan.shared == "rows":  # which run inside those of columns
+        return _plan_of_tiles(product, target, tile, Reading.PANELS)
     return plan
 
 
-def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: Form) -> Plan:
+def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: Reading) -> Plan:
     """The loops around tiles of registers."""
     m, n, k = product.m or MANY, product.n or MANY, product.depth or MANY
     size = max(1, product.bits // 8)
     cache = _second_cache(target) // 2
     panels = fitting = ceil(n / tile.width)
     steps = 1
-    if form is Form.STREAMED:
+    if form is Reading.STREAMED:
         steps, depth = max(1, _STREAMED // tile.rows), _streamed_depth(product, tile, cache)
-    elif form is Form.FETCHED:
+    elif form is Reading.FETCHED:
         steps = ceil(m / tile.rows)
         depth = _fetched_depth(product, target, tile, steps)
         fitting = max(1, 2 * cache // (m * tile.width * size))
@@ -98,22 +98,22 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: F
     return Plan(form, tile, block * tile.width, depth, steps, pack_a, shared)
 
 
-def _form(product: Product, target: Target, tile: RegisterTile) -> Form:
+def _form(product: Product, target: Target, tile: RegisterTile) -> Reading:
     """How the tiles of a product read B."""
     if product.packed_width is not None:
-        return Form.NEAR
+        return Reading.NEAR
     m = product.m or MANY
     if m <= tile.rows and not product.b_transposed:
-        return Form.STREAMED
+        return Reading.STREAMED
     if product.n is None:
-        return Form.NEAR
+        return Reading.NEAR
     if product.b_transposed or product.depth is None:
-        return Form.PANELS
+        return Reading.PANELS
     stay, whole = _rows_that_stay(product, target, tile), product.depth * product.n * product.bits // 8
     if whole < _second_cache(target) and product.depth <= stay:
-        return Form.NEAR
+        return Reading.NEAR
     few = m < (_PACKING_APART if stay < _APART else _PACKING)
-    return Form.FETCHED if few and product.n >= _LEAST_TILES * tile.width else Form.PANELS
+    return Reading.FETCHED if few and product.n >= _LEAST_TILES * tile.width else Reading.PANELS
 
 
 def _second_cache(target: Target) -> int:
@@ -143,7 +143,7 @@ def _plan_of_dots(product: Product, target: Target) -> Plan:
     many = max(1, min(_SIDE_BY_SIDE, (target.vector_registers - 1 - few) // few, max(m, n)))
     rows, columns = (few, many) if m <= n else (many, few)
     shared = "columns" if _threads(product, target) > 1 else ""
-    return Plan(Form.DOTS, RegisterTile(rows, rows * columns, columns), columns, None, 1, False, shared)
+    return Plan(Reading.DOTS, RegisterTile(rows, rows * columns, columns), columns, None, 1, False, shared)
 
 
 def _threads(product: Product, target: Target) -> int:
