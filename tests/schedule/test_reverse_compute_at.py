@@ -250,3 +250,13 @@ def test_it_replays_and_is_explained() -> None:
     assert str(lower(again, [*args, d])) == str(lower(s, [*args, d]))
     assert s.trace.to_python().splitlines()[-1] == "s['D'].reverse_compute_at(s['C'], 'j_o')"
     assert "D after j_o of C: D[20, 24]" in str(s.explain())
+
+
+def test_a_reduction_that_cancels_in_an_index() -> None:
+    A, k = te.placeholder((8,), name="A"), te.reduce_axis((0, 3), name="k")
+    P = te.compute((8,), lambda i: A[i] * 2.0, name="P")
+    C = te.compute((8,), lambda i: te.sum(P[i + k - k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[C].reverse_compute_at(s[P], s[P].op.axis[0])
+    text = str(tensorlang.lower(s, [A, C]))
+    assert text.count("for i in range(8)") == 1

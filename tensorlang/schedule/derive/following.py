@@ -107,7 +107,7 @@ def _last(op: ComputeOp, index: Expr, axis: Axis, is_guarded: bool, load: Load) 
         ends: dict[str, Expr] = {}
         for name in used:
             low, extent = symbolic(reduced[name].lower), symbolic(reduced[name].extent)
-            ends[name] = low if form[name] < 0 else simple(binary("sub", binary("add", low, extent), 1))
+            ends[name] = low if form.get(name, 0) < 0 else simple(binary("sub", binary("add", low, extent), 1))
             clamped = clamped or constant(extent) is None
         index = simple(substitute(index, ends))
     if not clamped:
