@@ -57,7 +57,7 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
             _first_legal(s, group.main.name, usual_forms_of_gpu(group), machine)
     for op in program.ops:
         if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
-            if is_elementwise(op) and op.name not in s.original.outputs and not _is_read_often(program, op):
+            if _is_inlined(s, program, op):
                 s[op.name].compute_inline()
             else:
                 schedule_elements(s, op.name, machine)
@@ -71,7 +71,7 @@ def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: T
             continue
         if not is_elementwise(op) or group.parts:
             _first_legal(s, name, forms_of(machine, group), machine)
-        elif name not in s.original.outputs and not _is_read_often(program, op):
+        elif _is_inlined(s, program, op):
             s[name].compute_inline()
         else:
             form = forms_of(machine, group)[0]
@@ -95,6 +95,13 @@ def _is_untouched(s: Schedule, name: str) -> bool:
     """Whether no rule has inlined a stage, computed it inside another, or shaped its loops."""
     stage = s.state.stages.get(name)
     return stage is not None and stage.attach is None and not stage.annotations
+
+
+def _is_inlined(s: Schedule, program: Program, op: ComputeOp) -> bool:
+    """Whether the elements of a stage are computed where they are read."""
+    readers = [program[name] for name in program.consumers[op.name]]
+    in_values = all(isinstance(reader, ComputeOp) for reader in readers)  # others need it in memory
+    return is_elementwise(op) and op.name not in s.original.outputs and in_values and not _is_read_often(program, op)
 
 
 def _is_read_often(program: Program, op: ComputeOp) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from tensorlang import dtypes
+from tensorlang.ir.expr import Var
 from tensorlang.schedules.accesses import Access, about, accesses_of
-from tensorlang.te.operation import ComputeOp, HybridOp
+from tensorlang.te.operation import ComputeOp, HybridOp, buffers, loads
 from tensorlang.te.program import Program
 
 _FEW = 2  # as often an element may as well be computed as stored and read
@@ -121,7 +122,7 @@ def _followers(program: Program, stages: dict[str, Stage], main: Stage, taken: s
         stage = stages.get(name)
         if stage is None or name in taken or stage.reduce or len(stage.op.body) > 1 or stage.op.where:
             break
-        if not _own_element(stage, chain[-1], len(stage.spatial)):
+        if len(chain[-1].spatial) != len(stage.spatial) or not _own_element(stage, chain[-1], len(stage.spatial)):
             break
         chain.append(stage)
     return tuple(chain)
@@ -131,8 +132,9 @@ def _own_element(stage: Stage, producer: Stage, leading: int) -> bool:
     """Whether a stage reads a producer at the element of its own first axes only."""
     if len(producer.spatial) < leading or leading_extents(producer, leading) != leading_extents(stage, leading):
         return False
-    wanted = tuple(((axis, 1),) for axis in stage.spatial[:leading])
-    return all(a.dims[:leading] == wanted for a in stage.reads_of(producer.name))
+    made = [buffer.name for buffer in buffers(producer.op)]
+    read = [load.index[:leading] for load in loads(stage.op) if load.buffer.name in made]
+    return all([i.name if isinstance(i, Var) else "" for i in index] == [*stage.spatial[:leading]] for index in read)
 
 
 def leading_extents(stage: Stage, leading: int) -> list[int]:
