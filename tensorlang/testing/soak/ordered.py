@@ -1,7 +1,8 @@
-"""Random programs with order in them, of any size and through data, under random schedules."""
+"""Random programs with order in them, of any size and through data, under random schedules, or the library's."""
 
 from __future__ import annotations
 
+from tensorlang import topi
 from tensorlang.testing.check import check_schedule
 from tensorlang.testing.ordered_programs import ordered_programs
 from tensorlang.testing.soak.case import Outcome, Tell
@@ -14,7 +15,10 @@ def run(seed: int, tell: Tell) -> Outcome:
     """Draw a program and a schedule, and run it for two of its sizes."""
     draws = Draws(seed)
     case = draws.draw(ordered_programs(data=draws.random.random() < 0.5))
-    schedule = draws.draw(schedules(case.outputs))
+    if draws.random.random() < 1 / 6:
+        schedule = topi.schedule(case.outputs, tuned=False)
+    else:
+        schedule = draws.draw(schedules(case.outputs))
     tell(told(case.program.text, schedule))
     with verified(seed):
         for sizes in {str(s): s for s in (case.sizes[-1], draws.random.choice(case.sizes))}.values():
