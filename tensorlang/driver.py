@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.history import build_best, build_in_use
+from tensorlang.schedule.history import best_if_any, build_best, build_in_use
 from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.target.backend import backend, with_limits
 from tensorlang.target.detect import parse
@@ -114,11 +114,13 @@ def build(
     What `lower` and `te.create_prim_func` return has its `args`, and is compiled for this target from its schedule.
     `target_host` is accepted for classic te's sake.
 
-    A schedule without a step takes the best record of its program where records are in use
-    (`autotune.apply_history_best`). `schedule="best"` asks for one: `build([A, B, C], schedule="best")`, with inputs
-    and outputs in the order of the arrays, or with a schedule without a step; it looks where records are in use, then
-    in the default store, and never builds anything else. Of a record that is refused, or cannot be built, a warning
-    (`autotune.RecordSkipped`) says why, and the next best is taken.
+    `build([A, B, C], schedule=...)` takes inputs and outputs in the order of the arrays, or a schedule without a step:
+    `"default"` shapes the loops as `topi.schedule` does, by what the program reads; `"best"` takes the best tuned
+    record, where records are in use (`autotune.apply_history_best`), then in the default store, and never builds
+    anything else; `"auto"` takes that record if there is one, and is `"default"` otherwise. Without the word, the loops
+    are as the schedule has them; one without a step takes the best record of its program where records are in use. Of a
+    record that is refused, or cannot be built, a warning (`autotune.RecordSkipped`) says why, and the next best is
+    taken.
 
     Raises DefinitionError when `args` do not fit the program, TargetError when the target cannot run it, and
     RecordError when there is no best schedule; it names the nearest record, or those that were refused.
@@ -132,8 +134,31 @@ def build(
         raise DefinitionError("build needs args: the inputs and outputs of the schedule", caller())
     _signature(s, args)  # what is wrong with the arguments is no fault of any record
     chosen = parse(target)
-    compiled = partial(_compiled, args=args, target=chosen, name=name)
-    return build_in_use(s, chosen, compiled) if schedule is None else build_best(s, chosen, compiled)
+    return _BUILDERS[schedule](s, chosen, partial(_compiled, args=args, target=chosen, name=name))
+
+
+def _build_default(s: Schedule, target: Target, compiled: Callable[[Schedule], Executable]) -> Executable:
+    """Build a program in the forms that its groups have."""
+    from tensorlang.schedules.default import apply_forms  # a build by hand does without all forms
+
+    shaped = s.again()
+    apply_forms(shaped, target)
+    return compiled(shaped)
+
+
+def _build_auto(s: Schedule, target: Target, compiled: Callable[[Schedule], Executable]) -> Executable:
+    """Build the best record of a program, or its forms where there is none."""
+    made: list[Executable] = []
+    known = best_if_any(s, target, "build", lambda found: made.append(compiled(found)))
+    return _build_default(s, target, compiled) if known is None else made[-1]
+
+
+_BUILDERS: Mapping[str | None, Callable[[Schedule, Target, Callable[[Schedule], Executable]], Executable]] = {
+    None: build_in_use,
+    "default": _build_default,
+    "auto": _build_auto,
+    "best": build_best,
+}
 
 
 def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Executable:
@@ -152,16 +177,18 @@ def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Ex
 
 
 def _without_steps(s: Any, args: Sequence[Any] | None, schedule: str) -> tuple[Schedule, Sequence[Any] | None]:
-    """The program whose best schedule is wanted, and its arguments."""
-    if schedule != "best":
-        raise DefinitionError(f"schedule is 'best', or left out, got {shown(schedule)}", caller())
+    """The program that is to be scheduled, and its arguments."""
+    if schedule not in _BUILDERS:
+        raise DefinitionError(f"schedule is 'default', 'auto', 'best', or left out, got {shown(schedule)}", caller())
     if isinstance(s, Schedule):
         if s.trace.steps:
-            text = f"schedule='best' looks up all steps, and this schedule has {len(s.trace.steps)} already; "
+            text = f"schedule={schedule!r} is about all steps, and this schedule has {len(s.trace.steps)} already; "
             raise DefinitionError(f"{text}leave it out, or pass the tensors", caller())
         return s, args
     if not isinstance(s, list | tuple) or not s or not all(isinstance(t, Tensor) for t in s):
-        text = f"schedule='best' takes the tensors, inputs and outputs, or a schedule without a step, got {shown(s)}"
+        text = (
+            f"schedule={schedule!r} takes the tensors, inputs and outputs, or a schedule without a step, got {shown(s)}"
+        )
         raise DefinitionError(text, caller())
     computed = [t for t in s if not isinstance(t.op, PlaceholderOp)]
     if not computed:
@@ -192,7 +219,7 @@ def _check_schedule(s: object) -> Schedule:
     if isinstance(s, Schedule):
         return s
     tensors = isinstance(s, list | tuple) and any(isinstance(t, Tensor) for t in s)
-    advice = "; build(tensors, schedule='best') looks up a tuned one" if tensors else ""
+    advice = "; build(tensors, schedule='auto') takes a tuned one, or the library's" if tensors else ""
     raise DefinitionError(f"expected a schedule (te.create_schedule), got {shown(s)}{advice}", caller())
 
 
