@@ -241,7 +241,8 @@ def bounded(function: Function) -> Function:
 def _in_order(function: Callable[..., Any], tree: Any, first: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
     same = (x if isinstance(x, int | str) else id(x) for x in (*first, *rest))
     key = (get_ident(), function, *same)
-    known, outermost = _running.setdefault(key, {}), key not in _running
+    outermost = key not in _running
+    known = _running.setdefault(key, {})
     try:
         if id(tree) not in known:
             for node in children_first(tree, lambda n: n.levels > DEEP and id(n) not in known):

@@ -45,9 +45,10 @@ def apply_forms(s: Schedule, machine: Target) -> None:
 
 
 def schedule_others(s: Schedule, taken: Set[str], machine: Target, program: Program) -> None:
-    """Shape the loops of the stages of a program that no rule has taken."""
+    """Shape the loops of the stages of a program that no rule has taken, nor put into the loops of others."""
+    touched = {op.name for op in program.ops if not _is_untouched(s, op.name)}
     apply = _apply_by_threads if machine.can.device else _apply_recognised
-    apply(s, program, taken, machine)
+    apply(s, program, taken | touched, machine)
 
 
 def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target) -> None:

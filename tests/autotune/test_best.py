@@ -189,7 +189,9 @@ def test_best_says_what_it_takes() -> None:
     s[total].split("k", factor=4)
     with pytest.raises(DefinitionError, match="is about all steps, and this schedule has 1 already"):
         tensorlang.build(s, [A, total], TARGET, schedule="best")
-    with pytest.raises(DefinitionError, match=r"expected a schedule .*; build\(tensors, schedule='auto'\) takes a tuned one"):
+    with pytest.raises(
+        DefinitionError, match=r"expected a schedule .*; build\(tensors, schedule='auto'\) takes a tuned one"
+    ):
         tensorlang.build([A, total], target=TARGET)
 
 

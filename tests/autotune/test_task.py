@@ -153,7 +153,7 @@ def test_an_operator_takes_options() -> None:
         ("conv2d", "=2", "conv2d has no option ''; it has stride=1"),
         ("dense", "stride=2", "dense has no option 'stride'; it takes none"),
         ("depthwise_conv2d", "stride=(1,2,3)", "stride is a whole number, or one for height"),
-        ("max_pool2d", "kernel=", "kernel is a whole number"),
+        ("max_pool2d", "kernel=", "a whole number or a sequence of whole numbers for kernel, got"),
     ],
 )
 def test_options_that_an_operator_does_not_have(name: str, option: str, message: str) -> None:

@@ -136,6 +136,30 @@ def test_bounded_functions_call_themselves() -> None:
         _faulty(chain(5000), "x")
 
 
+class _Namer:
+    """Counts what it is asked about."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @bounded
+    def count(self, expr: Expr) -> int:
+        self.asked += 1
+        return 1 + sum(map(self.count, expr.children()))
+
+
+def test_results_of_one_object_are_not_those_of_the_next() -> None:
+    """Objects that take the place of others in memory had their results, and none of what is noted on the way."""
+    deep = chain(5000)
+
+    def asked() -> int:
+        namer = _Namer()
+        namer.count(deep)
+        return namer.asked
+
+    assert len({asked() for _ in range(20)}) == 1
+
+
 def _signs(expr: Expr, sign: int) -> Asking[int]:
     """The sum of the signs of the leaves."""
     if isinstance(expr, Unary):

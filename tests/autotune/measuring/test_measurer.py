@@ -40,8 +40,8 @@ def measurer(task: Task) -> Iterator[Measurer]:
 
 
 def _traces(task: Task, count: int = 1) -> list[Any]:
-    sketch = sketches_of(task)[0]
-    rows = sketch.sample(np.random.default_rng(0), count)
+    sketch = next(s for s in sketches_of(task) if s.name.startswith("reuse"))
+    rows = sketch.sample(np.random.default_rng(0), 64)[:count]
     return [sketch.trace.with_decisions(sketch.decisions(row)).to_json() for row in rows]
 
 
