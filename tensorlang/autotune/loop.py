@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import Harness, Measurement, Recorded
 from tensorlang.autotune.records.log import LogWriter
 from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.task import Task
 
 BATCHES = 2
 """That are measured at a time: the next one is proposed, and proven, while the last one is being built."""
@@ -26,11 +29,12 @@ class History:
     """The records of a search, the `resumed` ones of earlier runs first, and the best of them.
 
     What is taken in goes to the `logs`, and `tell` hears of it. `best_at`: how many records there were when the best
-    one came. `peak`: GFLOP/s of the machine that measures, 0 where it is unknown.
+    one came. `own`: how many there were before the log was read. `peak`: GFLOP/s of the machine, 0 where unknown.
     """
 
     records: list[TuningRecord] = field(default_factory=list)
     resumed: int = 0
+    own: int | None = None
     best: TuningRecord | None = None
     best_at: int = 0
     peak: float = 0.0
@@ -85,11 +89,26 @@ class Proposal(Protocol):
 P = TypeVar("P", bound=Proposal)
 
 
-class Proposer(Protocol[P]):
-    """Says what to measure next, and learns of what came of it."""
+class Search(Protocol[P]):
+    """Says what to measure next of a task, and learns of what came of it."""
+
+    @property
+    def task(self) -> Task: ...
+
+    @property
+    def seed(self) -> int: ...
 
     @property
     def history(self) -> History: ...
+
+    def move_to(self, machines: Machines) -> None:
+        """Search for these machines; TargetError when they cannot run the task."""
+
+    def read(self, log: Path | None) -> None:
+        """Take over what a log has of the task, before the first trial."""
+
+    def tune(self, harness: Harness, budget: Budget) -> None:
+        """Go through the loop: once, or at first for a single trial."""
 
     def propose(self, count: int, end: float) -> Sequence[P]:
         """Up to `count` schedules that nobody measured yet; none when there are no more, or none before the `end`."""
@@ -101,14 +120,14 @@ class Proposer(Protocol[P]):
         """Draw on a result in proposals to come."""
 
 
-def search(proposer: Proposer[P], harness: Harness, budget: Budget) -> None:
+def go_through(search: Search[P], harness: Harness, budget: Budget) -> None:
     """Measure what is proposed until the budget or the space is used up.
 
     What is proposed draws on the results of all batches but the last one, which is still being measured, in the order
     in which they were proposed: each is studied before the next batch. So proposals depend on times alone, not on how
     long builds take. Time is not over before one has worked, or as many as `harness.batch` have failed.
     """
-    history = proposer.history
+    history = search.history
     if budget.is_used_up(history):
         return
     until = math.inf if history.best is None else budget.end
@@ -119,7 +138,7 @@ def search(proposer: Proposer[P], harness: Harness, budget: Budget) -> None:
 
     def study(numbers: Iterable[int]) -> None:
         for number in numbers:
-            proposer.study(given[number], results.pop(number))
+            search.study(given[number], results.pop(number))
 
     def traces() -> Iterator[Any]:
         earlier = last = range(0)
@@ -127,7 +146,7 @@ def search(proposer: Proposer[P], harness: Harness, budget: Budget) -> None:
             while not all(number in results for number in earlier):
                 yield None
             study(earlier)
-            batch = proposer.propose(min(size, left - len(given)), until)
+            batch = search.propose(min(size, left - len(given)), until)
             if not batch:
                 return
             earlier, last = last, range(len(given), len(given) + len(batch))
@@ -138,7 +157,7 @@ def search(proposer: Proposer[P], harness: Harness, budget: Budget) -> None:
 
     with closing(harness.measure(traces(), history.best_seconds, until)) as measured:
         for done, (number, measurement) in enumerate(measured, 1):
-            results[number] = proposer.take(given[number], measurement, time.monotonic() - begun[number])
+            results[number] = search.take(given[number], measurement, time.monotonic() - begun[number])
             if budget.is_used_up(history, hopeless=done >= harness.batch):
                 break
             if done % harness.batch == 0:

@@ -73,12 +73,11 @@ def on_phase(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def timed_phases(phases: Phases | None = None) -> Iterator[Phases]:
-    """The phases of one call of a tuner, or of one more; who listens around it hears of them."""
-    outer, timed = _phases.get(), phases or Phases()
-    timed.listener = None if outer is None else outer.enter
-    with _using(timed):
-        yield timed
+def timed_phases() -> Iterator[Phases]:
+    """The phases of one call of a tuner; who listens around it hears of them."""
+    outer = _phases.get()
+    with _using(Phases(None if outer is None else outer.enter)) as phases:
+        yield phases
 
 
 @contextmanager

@@ -7,122 +7,86 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from tensorlang.autotune.loop import Budget, History, nobody
-from tensorlang.autotune.machines import Machines
+from tensorlang.autotune.budget import check_budget
+from tensorlang.autotune.loop import Budget, Search, nobody
 from tensorlang.autotune.measuring.harness import Harness, WorkersLost
 from tensorlang.autotune.measuring.jobs import Comparison
-from tensorlang.autotune.phases import Phase, Phases, timed_phases
+from tensorlang.autotune.phases import Phase, timed_phases
 from tensorlang.autotune.records.log import LogWriter
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Interrupted, Progress, Result, count_failures
-from tensorlang.autotune.task import Task
 from tensorlang.autotune.tuners.measure import MeasureOption
 
 Callback = Callable[[Progress], None]
+Logs = Sequence[str | os.PathLike[str]]
 
 
-class Search(Protocol):
-    """Who proposes, by the loop of `autotune.loop`, for one task."""
+def run(
+    search: Search[Any],
+    trials: int,
+    seconds: float | None,
+    early_stopping: int | None,
+    logs: Logs,
+    callbacks: Sequence[Callback],
+    where: MeasureOption | Harness,
+    compare: bool = False,
+) -> Result:
+    """Search until there are `trials` records, or for so many `seconds`; again with more trials, it goes on.
 
-    @property
-    def task(self) -> Task: ...
+    The records that the first of the `logs` has count, and all get what is measured. A harness stays open.
+    """
+    check_budget(trials, seconds, early_stopping)
+    start, history = time.monotonic(), search.history
+    with ExitStack() as stack:
+        phases = stack.enter_context(timed_phases())
 
-    @property
-    def seed(self) -> int: ...
+        def tell(record: TuningRecord) -> None:
+            elapsed, failures = time.monotonic() - start, count_failures(history.records)
+            count, resumed = len(history.records), history.resumed
+            progress = Progress(record, history.best, count, resumed, failures, elapsed, history.peak)
+            for callback in callbacks:
+                callback(progress)
 
-    @property
-    def history(self) -> History: ...
+        def result(comparison: Comparison | None = None, ended: str = "") -> Result:
+            spent, took, records = time.monotonic() - start, dict(phases.seconds), tuple(history.records)
+            best, peak = history.best, history.peak
+            return Result(search.task, best, records, history.resumed, spent, peak, comparison, ended, took)
 
-    def move_to(self, machines: Machines) -> None:
-        """Search for these machines; TargetError when they cannot run the task."""
+        phases.enter(Phase.READING)
+        opened = _opened(search, where, stack)
+        history = search.history
+        own = _read(search, logs)
+        try:
+            history.logs, history.tell = [stack.enter_context(LogWriter(log_path(log))) for log in logs], tell
+            harness = opened()
+            end = math.inf if seconds is None else start + seconds
+            search.tune(harness, Budget(own + trials, end, early_stopping))
+            return result(harness.compare(history.best.trace) if compare and history.best is not None else None)
+        except KeyboardInterrupt:
+            raise Interrupted(result()) from None
+        except WorkersLost as lost:
+            return result(ended=str(lost))
+        finally:
+            history.logs, history.tell = (), nobody
 
-    def read(self, log: Path | None) -> None:
-        """Take over what a log has of the task, before the first trial."""
 
-    def tune(self, harness: Harness, budget: Budget) -> None:
-        """Search until the budget or the space is used up."""
+def _opened(search: Search[Any], where: MeasureOption | Harness, stack: ExitStack) -> Callable[[], Harness]:
+    """What opens the harness of the task, which is fitted to the machines."""
+    if not isinstance(where, MeasureOption):
+        return lambda: where
+    machines = stack.enter_context(where.machines())
+    search.move_to(machines)
+    return lambda: stack.enter_context(machines.harness(search.task, search.seed, where.limits))
 
 
-@dataclass(slots=True)
-class Run:
-    """A search that appends to `logs` and goes on from the first of them, by one budget after the other."""
-
-    search: Search
-    logs: Sequence[str | os.PathLike[str]] = ()
-    _phases: Phases = field(default_factory=Phases)
-    _spent: float = 0.0
-    _own: int = 0
-    _is_read: bool = False
-
-    def go_on(
-        self,
-        trials: int,
-        seconds: float | None,
-        early_stopping: int | None,
-        where: MeasureOption | Harness,
-        callbacks: Sequence[Callback] = (),
-        compare: bool = False,
-    ) -> Result:
-        """Search until there are `trials` measurements, those of the log included, or for so many `seconds`.
-
-        A harness stays open. Ctrl-C raises Interrupted, which holds the result so far.
-        """
-        begun = time.monotonic()
-        start, end = begun - self._spent, math.inf if seconds is None else begun + seconds
-        with ExitStack() as stack:
-            stack.enter_context(timed_phases(self._phases))
-            self._phases.enter(Phase.READING)
-            opened = self._opened(where, stack)
-            self._read()
-            history = self.search.history
-            history.tell = partial(self._tell, callbacks, start)
-            try:
-                history.logs = [stack.enter_context(LogWriter(log_path(log))) for log in self.logs]
-                harness = opened()
-                self.search.tune(harness, Budget(self._own + trials, end, early_stopping))
-                best = history.best
-                return self._result(start, harness.compare(best.trace) if compare and best is not None else None)
-            except KeyboardInterrupt:
-                raise Interrupted(self._result(start)) from None
-            except WorkersLost as lost:
-                return self._result(start, ended=str(lost))
-            finally:
-                history.logs, history.tell, self._spent = (), nobody, time.monotonic() - start
-
-    def _opened(self, where: MeasureOption | Harness, stack: ExitStack) -> Callable[[], Harness]:
-        """What opens the harness of a task that was fitted to the machines."""
-        if not isinstance(where, MeasureOption):
-            return lambda: where
-        machines = stack.enter_context(where.machines())
-        self.search.move_to(machines)
-        return lambda: stack.enter_context(machines.harness(self.search.task, self.search.seed, where.limits))
-
-    def _read(self) -> None:
-        """Take over the first log, once; records that the search had before do not count as trials."""
-        if not self._is_read:
-            self._own = len(self.search.history.records)
-            self.search.read(log_path(self.logs[0]) if self.logs else None)
-            self.search.history.resumed = len(self.search.history.records)
-            self._is_read = True
-
-    def _tell(self, callbacks: Sequence[Callback], start: float, record: TuningRecord) -> None:
-        """Call the callbacks."""
-        known = self.search.history
-        elapsed, failures = time.monotonic() - start, count_failures(known.records)
-        progress = Progress(record, known.best, len(known.records), known.resumed, failures, elapsed, known.peak)
-        for callback in callbacks:
-            callback(progress)
-
-    def _result(self, start: float, comparison: Comparison | None = None, ended: str = "") -> Result:
-        """The result so far."""
-        known, task, spent = self.search.history, self.search.task, time.monotonic() - start
-        phases = dict(self._phases.seconds)
-        return Result(
-            task, known.best, tuple(known.records), known.resumed, spent, known.peak, comparison, ended, phases
-        )
+def _read(search: Search[Any], logs: Logs) -> int:
+    """Take over the first log, once; returns how many records the search had before, which do not count as trials."""
+    history = search.history
+    if history.own is None:
+        history.own = len(history.records)
+        search.read(log_path(logs[0]) if logs else None)
+        history.resumed = len(history.records)
+    return history.own

@@ -6,13 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tensorlang.autotune.budget import check_budget, checked_seed
 from tensorlang.autotune.machines import LOCAL, Machines
 from tensorlang.autotune.measuring.harness import Harness, Limits
 from tensorlang.autotune.records.log import read_log
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Result
-from tensorlang.autotune.runs import Callback, Run
+from tensorlang.autotune.runs import Callback, run
 from tensorlang.autotune.search.described import learn_model
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.search.sketch_search import SketchSearch
@@ -52,10 +51,9 @@ def tune(
     ScheduleError when the search space is empty, TargetError when no machine can run the target, RecordError when the
     log cannot be read or written.
     """
-    check_budget(trials, seconds, early_stopping)
-    run = Run(SketchSearch(task, checked_seed(seed), sketches, model), () if log is None else (log,))
+    search, logs = SketchSearch(task, seed, sketches, model), () if log is None else (log,)
     where = MeasureOption(limits or Limits(), runner) if measurer is None else measurer
-    return run.go_on(trials, seconds, early_stopping, where, callbacks, compare)
+    return run(search, trials, seconds, early_stopping, logs, callbacks, where, compare)
 
 
 def train_model(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from tensorlang.autotune.apply import records_of, replay
-from tensorlang.autotune.loop import Budget, History, search
+from tensorlang.autotune.budget import checked_seed
+from tensorlang.autotune.loop import Budget, History, go_through
 from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import Harness, Measurement, record_of
 from tensorlang.autotune.model.cost_model import Transferred
@@ -39,11 +40,13 @@ class SketchSearch:
     _learned: Transferred | None = None
     _library: Sketch | None = None
     _first: tuple[Candidate, TuningRecord] | None = None
+    _harness: Harness | None = None
     _scorer: Scorer | None = None
     _known: Knowledge | None = None
     _rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
+        self.seed = checked_seed(self.seed)
         self._rng = np.random.default_rng(self.seed)
 
     def move_to(self, machines: Machines) -> None:
@@ -62,32 +65,31 @@ class SketchSearch:
 
     def tune(self, harness: Harness, budget: Budget) -> None:
         """See Search: time is not over before the library's schedule is measured."""
+        self._harness = harness
         if self.given is None and self._library is None and budget.trials > len(self.history.records):
             self._library = library_sketch(self.task)
-            if self._library is not None and not self._is_measured(_closed(self._library)):
-                search(_Library(self, self._library, harness), harness, budget.for_one_more(self.history))
-        self.scorer(harness)
-        search(self, harness, budget)
+            if self._library is not None and not self._is_measured(self._library):
+                go_through(self, harness, budget.for_one_more(self.history))
+        self._judge()
+        go_through(self, harness, budget)
 
     def _is_measured(self, sketch: Sketch) -> bool:
         records = self.history.records
         return any(r.trace_key == sketch.trace.key and r.status is not Status.NOISY for r in records)
 
-    def scorer(self, harness: Harness) -> Scorer:
+    def _judge(self) -> Scorer:
         """The judge of candidates, by the rates of the machine, which are measured when they are first asked for."""
         if self._scorer is None:
-            self.history.peak = harness.peak_gflops()
-            core = core_of(harness.rates(), self.task.target)
+            assert self._harness is not None
+            self.history.peak = self._harness.peak_gflops()
+            core = core_of(self._harness.rates(), self.task.target)
             self._scorer = make_scorer(self.task, self.seed, self._learned, core)
         return self._scorer
 
-    def take_first(self, candidate: Candidate, measurement: Measurement) -> TuningRecord:
-        """Take in the library's schedule."""
-        self._first = candidate, self.take(candidate, measurement)
-        return self._first[1]
-
-    def propose(self, count: int, end: float) -> Sequence[Candidate]:
-        """See Proposer."""
+    def propose(self, count: int, end: float) -> Sequence[Candidate | Sketch]:
+        """See Search: the library's schedule is measured before rates, and needs no judge."""
+        if self._scorer is None and self._library is not None:
+            return (self._library,)
         known = self._known or self._sketched(end)
         if known is None:
             return ()
@@ -112,47 +114,26 @@ class SketchSearch:
         self._known = known
         return known
 
-    def take(self, candidate: Candidate, measurement: Measurement, seconds: float = 0.0) -> TuningRecord:
-        """See Proposer."""
-        sketch, known = candidate.sketch.name, self.history
-        made = candidate.trace, candidate.decisions
-        return known.take(record_of(measurement, self.task, sketch, *made, self.seed, candidate.estimate, known.peak))
+    def take(self, proposal: Candidate | Sketch, measurement: Measurement, seconds: float) -> TuningRecord:
+        """See Search."""
+        match proposal:
+            case Candidate():
+                return self._take(proposal, measurement)
+            case Sketch() as sketch:
+                (candidate,) = self._judge().candidates([(sketch, sketch.row(sketch.start or {}) or ())])
+                self._first = candidate, self._take(candidate, measurement)
+                return self._first[1]
 
-    def study(self, candidate: Candidate, record: TuningRecord) -> None:
-        """See Proposer: the library's schedule is studied with the first batch, beside which it means something."""
-        assert self._known is not None
+    def _take(self, candidate: Candidate, measurement: Measurement) -> TuningRecord:
+        name, known = candidate.sketch.name, self.history
+        made = candidate.trace, candidate.decisions
+        return known.take(record_of(measurement, self.task, name, *made, self.seed, candidate.estimate, known.peak))
+
+    def study(self, proposal: Candidate | Sketch, record: TuningRecord) -> None:
+        """See Search: the library's schedule is studied with the first batch, beside which it means something."""
+        if self._known is None or isinstance(proposal, Sketch):
+            return
         if self._first is not None:
             self._known.study(*self._first)
             self._first = None
-        self._known.study(candidate, record)
-
-
-@dataclass(frozen=True, slots=True)
-class _Library:
-    """Proposes the library's schedule, and nothing else. It needs no rates to be measured, and its record does."""
-
-    search: SketchSearch
-    sketch: Sketch
-    harness: Harness
-
-    @property
-    def history(self) -> History:
-        return self.search.history
-
-    def propose(self, count: int, end: float) -> Sequence[Sketch]:
-        """See Proposer."""
-        return (_closed(self.sketch),)
-
-    def take(self, closed: Sketch, measurement: Measurement, seconds: float) -> TuningRecord:
-        """See Proposer."""
-        row = self.sketch.row(self.sketch.start or {}) or ()
-        (candidate,) = self.search.scorer(self.harness).candidates([(self.sketch, row)])
-        return self.search.take_first(candidate, measurement)
-
-    def study(self, closed: Sketch, record: TuningRecord) -> None:
-        """See Proposer: there is nothing else to propose."""
-
-
-def _closed(sketch: Sketch) -> Sketch:
-    """The sketch with the decisions that it starts from."""
-    return replace(sketch, trace=sketch.trace.with_decisions(sketch.start or {}))
+        self._known.study(proposal, record)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from tensorlang.autotune.budget import check_budget, checked_seed
 from tensorlang.autotune.machines import LOCAL, Machines
 from tensorlang.autotune.measuring.harness import Limits
 from tensorlang.autotune.result import Result
-from tensorlang.autotune.runs import Callback, Run
+from tensorlang.autotune.runs import Callback, run
 from tensorlang.autotune.templates.task import TemplateTask
 from tensorlang.autotune.tuners.learned import XGBTuner
 from tensorlang.autotune.tuners.measure import MeasureOption
@@ -33,14 +32,12 @@ def tune_template(
 ) -> Result:
     """Tune a template's task (XGBTuner, unless a tuner is given), as `autotune.tune` does a task without a template.
 
-    Measurements of the task in `log` count, and are not made again. However few the `seconds` are, one configuration is
-    measured. Raises Interrupted at Ctrl-C, ScheduleError when no configuration is legal. `runner` and `model` as for
-    `autotune.tune`.
+    Measurements of the task in `log` count, and are not made again. Time is not over before one configuration has
+    worked, or a batch has failed. Raises Interrupted at Ctrl-C, ScheduleError when no configuration is legal.
+    `early_stopping`, `runner` and `model` as for `autotune.tune`.
     """
-    check_budget(trials, seconds, early_stopping)
-    seed = checked_seed(seed)
     if tuner is not None and model is not None:
         raise DefinitionError("got a tuner and a model; give the model to the tuner: XGBTuner(task, model=...)")
     search = Configurations(tuner or XGBTuner(task, seed=seed, model=model))
-    where = MeasureOption(limits or Limits(), runner)
-    return Run(search, () if log is None else (log,)).go_on(trials, seconds, early_stopping, where, callbacks, compare)
+    where, logs = MeasureOption(limits or Limits(), runner), () if log is None else (log,)
+    return run(search, trials, seconds, early_stopping, logs, callbacks, where, compare)

@@ -18,7 +18,7 @@ import numpy as np
 from tensorlang.autotune.apply import records_of
 from tensorlang.autotune.budget import checked_seed
 from tensorlang.autotune.context import scheduled
-from tensorlang.autotune.loop import Budget, History, search
+from tensorlang.autotune.loop import Budget, History, go_through
 from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import Harness, Measurement, record_of
 from tensorlang.autotune.phases import Phase, enter
@@ -199,7 +199,7 @@ class Tuner(ABC):
         """`tune` with a measurer that is open already."""
         end = math.inf if seconds is None else time.monotonic() + seconds
         self.history.resumed = self.trials
-        search(Configurations(self, callbacks), measurer, Budget(self.trials + n_trial, end, early_stopping))
+        go_through(Configurations(self, callbacks), measurer, Budget(self.trials + n_trial, end, early_stopping))
         self.require_legal()
 
     def known(self, trace: Trace) -> MeasureResult | None:
@@ -278,12 +278,12 @@ class Configurations:
         """See Search: time is not over before one configuration is measured."""
         self.history.peak = harness.peak_gflops()
         if self.history.best is None and budget.end < math.inf:
-            search(self, harness, budget.for_one_more(self.history))
-        search(self, harness, budget)
+            go_through(self, harness, budget.for_one_more(self.history))
+        go_through(self, harness, budget)
         self.tuner.require_legal()
 
     def propose(self, count: int, end: float) -> list[_Trial]:
-        """See Proposer: fewer, or none, where proposals are refused, or are of known schedules, again and again."""
+        """See Search: fewer, or none, where proposals are refused, or are of known schedules, again and again."""
         enter(Phase.RANKING)
         batch: list[_Trial] = []
         refused, equal = self.tuner.filtered, 0
@@ -309,7 +309,7 @@ class Configurations:
         return batch
 
     def take(self, trial: _Trial, measurement: Measurement, seconds: float) -> TuningRecord:
-        """See Proposer."""
+        """See Search."""
         tuner, config = self.tuner, trial.configs[0]
         chosen, settings = tuner.space.digits(config.index), config.settings()
         sketch, peak = tuner.task.sketch, self.history.peak
@@ -321,7 +321,7 @@ class Configurations:
         return record
 
     def study(self, trial: _Trial, record: TuningRecord) -> None:
-        """See Proposer: what is known of one configuration is known of all that make this schedule."""
+        """See Search: what is known of one configuration is known of all that make this schedule."""
         assert trial.result is not None
         del self._in_work[trial.trace.key]
         for config in trial.configs:
