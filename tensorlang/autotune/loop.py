@@ -20,26 +20,21 @@ BATCHES = 2
 """That are measured at a time: the next one is proposed, and proven, while the last one is being built."""
 
 
-def nobody(record: TuningRecord) -> None:
-    """Is not told."""
-
-
 @dataclass(slots=True)
 class History:
     """The records of a search, the `resumed` ones of earlier runs first, and the best of them.
 
-    What is taken in goes to the `logs`, and `tell` hears of it. `best_at`: how many records there were when the best
-    one came. `own`: how many there were before the log was read. `peak`: GFLOP/s of the machine, 0 where unknown.
+    What is taken in goes to the `logs`, and to `tell`. `best_at`: how many records there were when the best
+    one came. `peak`: GFLOP/s of the machine that measures, 0 where it is unknown.
     """
 
     records: list[TuningRecord] = field(default_factory=list)
     resumed: int = 0
-    own: int | None = None
     best: TuningRecord | None = None
     best_at: int = 0
     peak: float = 0.0
     logs: Sequence[LogWriter] = ()
-    tell: Callable[[TuningRecord], object] = nobody
+    tell: Callable[[TuningRecord], object] | None = None
 
     def take(self, record: TuningRecord) -> TuningRecord:
         """Take in a record: it is in the logs before anybody hears of it."""
@@ -48,7 +43,8 @@ class History:
         self.records.append(record)
         if record.ok and (self.best is None or record.median < self.best.median):
             self.best, self.best_at = record, len(self.records)
-        self.tell(record)
+        if self.tell is not None:
+            self.tell(record)
         return record
 
     def best_seconds(self) -> float | None:
@@ -105,7 +101,7 @@ class Search(Protocol[P]):
         """Search for these machines; TargetError when they cannot run the task."""
 
     def read(self, log: Path | None) -> None:
-        """Take over what a log has of the task, before the first trial."""
+        """Take over what a log has of the task; not again before a later round."""
 
     def tune(self, harness: Harness, budget: Budget) -> None:
         """Go through the loop: once, or at first for a single trial."""

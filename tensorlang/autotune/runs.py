@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tensorlang.autotune.budget import check_budget
-from tensorlang.autotune.loop import Budget, Search, nobody
+from tensorlang.autotune.loop import Budget, Search
 from tensorlang.autotune.measuring.harness import Harness, WorkersLost
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.phases import Phase, timed_phases
@@ -21,7 +21,6 @@ from tensorlang.autotune.result import Interrupted, Progress, Result, count_fail
 from tensorlang.autotune.tuners.measure import MeasureOption
 
 Callback = Callable[[Progress], None]
-Logs = Sequence[str | os.PathLike[str]]
 
 
 def run(
@@ -29,7 +28,7 @@ def run(
     trials: int,
     seconds: float | None,
     early_stopping: int | None,
-    logs: Logs,
+    logs: Sequence[str | os.PathLike[str]],
     callbacks: Sequence[Callback],
     where: MeasureOption | Harness,
     compare: bool = False,
@@ -58,19 +57,19 @@ def run(
         phases.enter(Phase.READING)
         opened = _opened(search, where, stack)
         history = search.history
-        own = _read(search, logs)
+        search.read(log_path(logs[0]) if logs else None)
         try:
             history.logs, history.tell = [stack.enter_context(LogWriter(log_path(log))) for log in logs], tell
             harness = opened()
             end = math.inf if seconds is None else start + seconds
-            search.tune(harness, Budget(own + trials, end, early_stopping))
+            search.tune(harness, Budget(trials, end, early_stopping))
             return result(harness.compare(history.best.trace) if compare and history.best is not None else None)
         except KeyboardInterrupt:
             raise Interrupted(result()) from None
         except WorkersLost as lost:
             return result(ended=str(lost))
         finally:
-            history.logs, history.tell = (), nobody
+            history.logs, history.tell = (), None
 
 
 def _opened(search: Search[Any], where: MeasureOption | Harness, stack: ExitStack) -> Callable[[], Harness]:
@@ -80,13 +79,3 @@ def _opened(search: Search[Any], where: MeasureOption | Harness, stack: ExitStac
     machines = stack.enter_context(where.machines())
     search.move_to(machines)
     return lambda: stack.enter_context(machines.harness(search.task, search.seed, where.limits))
-
-
-def _read(search: Search[Any], logs: Logs) -> int:
-    """Take over the first log, once; returns how many records the search had before, which do not count as trials."""
-    history = search.history
-    if history.own is None:
-        history.own = len(history.records)
-        search.read(log_path(logs[0]) if logs else None)
-        history.resumed = len(history.records)
-    return history.own

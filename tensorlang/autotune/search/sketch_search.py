@@ -37,6 +37,7 @@ class SketchSearch:
     given: Sequence[Sketch] | None = None
     model: str | os.PathLike[str] | None = None
     history: History = field(default_factory=History)
+    _is_read: bool = False
     _learned: Transferred | None = None
     _library: Sketch | None = None
     _first: tuple[Candidate, TuningRecord] | None = None
@@ -50,11 +51,12 @@ class SketchSearch:
         self._rng = np.random.default_rng(self.seed)
 
     def move_to(self, machines: Machines) -> None:
-        """See Search."""
         self.task = machines.fit(self.task)
 
     def read(self, log: Path | None) -> None:
         """See Search: the fastest record is proven."""
+        if self._is_read:
+            return
         task = self.task
         if self.given is None:
             require_iterations(task)
@@ -62,6 +64,7 @@ class SketchSearch:
         records = [] if log is None else records_of(log, task)
         for record in resumable(records, task.program, str(task.workload), lambda record: replay(record, task)):
             self.history.take(record)
+        self.history.resumed, self._is_read = len(self.history.records), True
 
     def tune(self, harness: Harness, budget: Budget) -> None:
         """See Search: time is not over before the library's schedule is measured."""
@@ -115,19 +118,16 @@ class SketchSearch:
         return known
 
     def take(self, proposal: Candidate | Sketch, measurement: Measurement, seconds: float) -> TuningRecord:
-        """See Search."""
         match proposal:
-            case Candidate():
-                return self._take(proposal, measurement)
+            case Candidate() as candidate:
+                pass
             case Sketch() as sketch:
                 (candidate,) = self._judge().candidates([(sketch, sketch.row(sketch.start or {}) or ())])
-                self._first = candidate, self._take(candidate, measurement)
-                return self._first[1]
-
-    def _take(self, candidate: Candidate, measurement: Measurement) -> TuningRecord:
-        name, known = candidate.sketch.name, self.history
-        made = candidate.trace, candidate.decisions
-        return known.take(record_of(measurement, self.task, name, *made, self.seed, candidate.estimate, known.peak))
+        name, made, known = candidate.sketch.name, (candidate.trace, candidate.decisions), self.history
+        record = record_of(measurement, self.task, name, *made, self.seed, candidate.estimate, known.peak)
+        if candidate is not proposal:
+            self._first = candidate, record
+        return known.take(record)
 
     def study(self, proposal: Candidate | Sketch, record: TuningRecord) -> None:
         """See Search: the library's schedule is studied with the first batch, beside which it means something."""

@@ -9,7 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -143,7 +143,7 @@ class Tuner(ABC):
                 self.keep(MeasureResult(record), config)
             else:
                 self.seen.add(config.index)
-                self.update([self._input(config)], [MeasureResult(record)])
+                self.update([self.input(config)], [MeasureResult(record)])
         return len(mine)
 
     def tune(
@@ -226,7 +226,7 @@ class Tuner(ABC):
             why = f"the template failed at {line.filename}:{line.lineno}: {type(error).__name__}: {error}"
         self.refusals[why] += 1
         self.seen.add(config.index)
-        self.update([self._input(config)], [MeasureResult(None, refusal=why)])
+        self.update([self.input(config)], [MeasureResult(None, refusal=why)])
         return None
 
     def require_legal(self) -> None:
@@ -241,7 +241,8 @@ class Tuner(ABC):
             suggested=["change the knobs, so that some of the space is left"],
         )
 
-    def _input(self, config: ConfigEntity) -> MeasureInput:
+    def input(self, config: ConfigEntity) -> MeasureInput:
+        """A configuration as callbacks see it."""
         return MeasureInput(self.task.target, self.task, config)
 
 
@@ -251,6 +252,7 @@ class Configurations:
 
     tuner: Tuner
     callbacks: Sequence[Callback] = ()
+    _own: int = 0
     _in_work: dict[str, _Trial] = field(default_factory=dict)
 
     @property
@@ -266,17 +268,18 @@ class Configurations:
         return self.tuner.seed
 
     def move_to(self, machines: Machines) -> None:
-        """See Search."""
         self.tuner.move_to(machines)
 
     def read(self, log: Path | None) -> None:
-        """See Search."""
+        self._own = self.tuner.trials
         if log is not None:
             self.tuner.load_history(log)
+        self.history.resumed = self.tuner.trials
 
     def tune(self, harness: Harness, budget: Budget) -> None:
-        """See Search: time is not over before one configuration is measured."""
+        """See Search: what the tuner had measured before does not count, and any time is enough for one trial."""
         self.history.peak = harness.peak_gflops()
+        budget = replace(budget, trials=self._own + budget.trials)
         if self.history.best is None and budget.end < math.inf:
             go_through(self, harness, budget.for_one_more(self.history))
         go_through(self, harness, budget)
@@ -309,7 +312,6 @@ class Configurations:
         return batch
 
     def take(self, trial: _Trial, measurement: Measurement, seconds: float) -> TuningRecord:
-        """See Search."""
         tuner, config = self.tuner, trial.configs[0]
         chosen, settings = tuner.space.digits(config.index), config.settings()
         sketch, peak = tuner.task.sketch, self.history.peak
@@ -317,7 +319,7 @@ class Configurations:
         trial.result = MeasureResult(record, seconds)
         tuner.keep(trial.result, config)
         for callback in self.callbacks:
-            callback(tuner, [MeasureInput(tuner.task.target, tuner.task, config)], [trial.result])
+            callback(tuner, [tuner.input(config)], [trial.result])
         return record
 
     def study(self, trial: _Trial, record: TuningRecord) -> None:
