@@ -88,14 +88,9 @@ P = TypeVar("P", bound=Proposal)
 class Search(Protocol[P]):
     """Says what to measure next of a task, and learns of what came of it."""
 
-    @property
-    def task(self) -> Task: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def history(self) -> History: ...
+    task: Task
+    seed: int
+    history: History
 
     def move_to(self, machines: Machines) -> None:
         """Search for these machines; TargetError when they cannot run the task."""

@@ -82,11 +82,11 @@ class SketchSearch:
 
     def _judge(self) -> Scorer:
         """The judge of candidates, by the rates of the machine, which are measured when they are first asked for."""
-        if self._scorer is None:
-            assert self._harness is not None
+        if self._scorer is None and self._harness is not None:
             self.history.peak = self._harness.peak_gflops()
             core = core_of(self._harness.rates(), self.task.target)
             self._scorer = make_scorer(self.task, self.seed, self._learned, core)
+        assert self._scorer is not None
         return self._scorer
 
     def propose(self, count: int, end: float) -> Sequence[Candidate | Sketch]:
@@ -109,13 +109,11 @@ class SketchSearch:
             if time.monotonic() >= end:
                 return None
         enter(Phase.RANKING)
-        assert self._scorer is not None
-        known = Knowledge(require_candidates(sketches, self._rng), self._scorer)
-        known.resume(self.history.records[: self.history.resumed])
+        self._known = Knowledge(require_candidates(sketches, self._rng), self._judge())
+        self._known.resume(self.history.records[: self.history.resumed])
         if self._first is not None:
-            known.see(self._first[0])
-        self._known = known
-        return known
+            self._known.see(self._first[0])
+        return self._known
 
     def take(self, proposal: Candidate | Sketch, measurement: Measurement, seconds: float) -> TuningRecord:
         match proposal:

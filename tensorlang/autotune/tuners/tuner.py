@@ -24,7 +24,6 @@ from tensorlang.autotune.measuring.harness import Harness, Measurement, record_o
 from tensorlang.autotune.phases import Phase, enter
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.resuming import resumable
-from tensorlang.autotune.task import Task
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.task import TemplateTask, collect
 from tensorlang.autotune.tuners.measure import MeasureInput, MeasureOption, MeasureResult
@@ -246,32 +245,23 @@ class Tuner(ABC):
         return MeasureInput(self.task.target, self.task, config)
 
 
-@dataclass(slots=True)
+@dataclass
 class Configurations:
     """Proposes what a tuner does, proven legal, each schedule once."""
 
     tuner: Tuner
     callbacks: Sequence[Callback] = ()
-    _own: int = 0
     _in_work: dict[str, _Trial] = field(default_factory=dict)
 
-    @property
-    def history(self) -> History:
-        return self.tuner.history
-
-    @property
-    def task(self) -> Task:
-        return self.tuner.task.task
-
-    @property
-    def seed(self) -> int:
-        return self.tuner.seed
+    def __post_init__(self) -> None:
+        self.task, self.seed, self.history = self.tuner.task.task, self.tuner.seed, self.tuner.history
+        self._own = self.tuner.trials
 
     def move_to(self, machines: Machines) -> None:
         self.tuner.move_to(machines)
+        self.task, self.history = self.tuner.task.task, self.tuner.history
 
     def read(self, log: Path | None) -> None:
-        self._own = self.tuner.trials
         if log is not None:
             self.tuner.load_history(log)
         self.history.resumed = self.tuner.trials
@@ -312,10 +302,9 @@ class Configurations:
         return batch
 
     def take(self, trial: _Trial, measurement: Measurement, seconds: float) -> TuningRecord:
-        tuner, config = self.tuner, trial.configs[0]
-        chosen, settings = tuner.space.digits(config.index), config.settings()
-        sketch, peak = tuner.task.sketch, self.history.peak
-        record = record_of(measurement, self.task, sketch, trial.trace, chosen, self.seed, peak=peak, settings=settings)
+        tuner, config, peak = self.tuner, trial.configs[0], self.history.peak
+        made = tuner.task.sketch, trial.trace, tuner.space.digits(config.index)
+        record = record_of(measurement, self.task, *made, self.seed, peak=peak, settings=config.settings())
         trial.result = MeasureResult(record, seconds)
         tuner.keep(trial.result, config)
         for callback in self.callbacks:
