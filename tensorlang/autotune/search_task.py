@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
@@ -14,11 +13,11 @@ from tensorlang.autotune.apply import apply_best, records_of
 from tensorlang.autotune.arguments import spelt
 from tensorlang.autotune.machines import LOCAL, Machines
 from tensorlang.autotune.measuring.harness import Harness
-from tensorlang.autotune.records.log import LogWriter
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Progress, Result
+from tensorlang.autotune.runs import run
+from tensorlang.autotune.search.sketch_search import SketchSearch
 from tensorlang.autotune.task import Task, arguments_of, task_of
-from tensorlang.autotune.tuner import tune
 from tensorlang.autotune.tuners.measure import Builder, MeasureOption, Runner, measure_option
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.location import caller
@@ -163,33 +162,31 @@ class SearchTask:
         """Be a task for these machines: one for this machine becomes one for theirs. TargetError when they cannot."""
         self.task = machines.fit(self.task)
 
-    def tune(self, tuning_options: TuningOptions, seed: int = 0, measurer: Harness | None = None) -> Result:
+    def search(self, seed: int = 0) -> SketchSearch:
+        """A search of this task, which `tune` may go on with."""
+        return SketchSearch(self.task, seed)
+
+    def tune(
+        self,
+        tuning_options: TuningOptions,
+        seed: int = 0,
+        measurer: Harness | None = None,
+        search: SketchSearch | None = None,
+    ) -> Result:
         """Tune the task. Every measurement goes to the logs among the callbacks as it is made.
 
         With a cluster for a runner, a task for this machine becomes one for the workers', and stays so.
-        `measurer`: one of this task that is open, and stays so.
+        `measurer`: one of this task that is open, and stays so. `search`: one that goes on with more trials.
         """
-        options, how = tuning_options, tuning_options.measuring
+        options = tuning_options
+        budget = options.num_measure_trials, options.seconds, options.early_stopping
         callbacks = [*options.functions, *([print_progress(options)] if options.verbose else [])]
-        paths = [log.filename for log in options.logs]
-        with ExitStack() as stack:
-            machines: str | Machines = LOCAL
-            if measurer is None:
-                machines = stack.enter_context(how.machines())
-                self.move_to(machines)
-            writers = [stack.enter_context(LogWriter(log_path(path))) for path in paths[1:]]
-            return tune(
-                self.task,
-                options.num_measure_trials,
-                options.seconds,
-                paths[0] if paths else None,
-                seed,
-                [*callbacks, *(_appender(writer) for writer in writers)],
-                how.limits,
-                early_stopping=options.early_stopping,
-                measurer=measurer,
-                runner=machines,
-            )
+        search = search or self.search(seed)
+        where = options.measuring if measurer is None else measurer
+        try:
+            return run(search, *budget, [log.filename for log in options.logs], callbacks, where)
+        finally:
+            self.task = search.task
 
     def apply_best(self, log_file: str | os.PathLike[str] | None) -> tuple[Schedule, list[Tensor]]:
         """Return the best schedule of a log (None: the default store), proven legal again, and the tensors.
@@ -217,7 +214,3 @@ def print_progress(options: TuningOptions) -> Callable[[Progress], None]:
             )
 
     return show
-
-
-def _appender(writer: LogWriter) -> Callable[[Progress], None]:
-    return lambda progress: writer.append(progress.record)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -21,9 +20,9 @@ from tensorlang.autotune.budget import check_budget
 from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import BATCH, Harness, Limits
 from tensorlang.autotune.result import Result
-from tensorlang.autotune.search_task import RecordToFile, SearchTask, TuningOptions
+from tensorlang.autotune.search.sketch_search import SketchSearch
+from tensorlang.autotune.search_task import SearchTask, TuningOptions
 from tensorlang.errors import DefinitionError
-from tensorlang.runtime.temporary import TemporaryFolder
 
 GOLDEN = 1.618
 Objective = Callable[[Sequence[float]], float]
@@ -149,20 +148,16 @@ class TaskScheduler:
         """
         check_budget(tune_option.num_measure_trials, tune_option.seconds, tune_option.early_stopping)
         deadline = None if tune_option.seconds is None else time.monotonic() + tune_option.seconds
-        with TemporaryFolder("tasks") as folder:
-            own = RecordToFile(Path(folder, "log.jsonl"))
-            options = tune_option
-            if not options.logs:  # rounds of a task go on from what earlier ones have measured
-                options = replace(options, measure_callbacks=(own, *options.measure_callbacks))
-            how = options.measuring
-            with how.machines() as machines, closing(OpenMeasurers(machines, how.limits, seed)) as measurers:
-                for task in self.tasks:
-                    task.move_to(machines)
-                self._tune(options, deadline, seed, measurers)
+        how = tune_option.measuring
+        with how.machines() as machines, closing(OpenMeasurers(machines, how.limits, seed)) as measurers:
+            for task in self.tasks:
+                task.move_to(machines)
+            self._tune(tune_option, deadline, seed, measurers)
         return [result for result in self.results if result is not None]
 
     def _tune(self, options: TuningOptions, deadline: float | None, seed: int, measurers: OpenMeasurers) -> None:
         budget = options.num_measure_trials
+        searches = [task.search(seed) for task in self.tasks]
         spent = since_better = turn = 0
         while spent < budget and not all(s.dead for s in self.standings):
             if deadline is not None and time.monotonic() >= deadline:
@@ -176,8 +171,7 @@ class TaskScheduler:
             harness = measurers.of(chosen, self.tasks[chosen])
             size = min(self._round_size(options, harness), budget - spent)
             task_options = replace(options, num_measure_trials=size, seconds=left)
-            result = self._round(chosen, task_options, seed, harness)
-            used = len(result.records) - result.resumed
+            result, used = self._round(chosen, task_options, searches[chosen], harness)
             spent += used
             since_better = 0 if self.score < before or not math.isfinite(before) else since_better + used
             if options.verbose:
@@ -212,19 +206,18 @@ class TaskScheduler:
         lower = [*costs[:n], costs[n] - step, *costs[n + 1 :]]
         return float(own * (self.objective_func(list(costs)) - self.objective_func(lower)) / step)
 
-    def _round(self, n: int, options: TuningOptions, seed: int, harness: Harness) -> Result:
-        """Measure as many more candidates of a task as the options say."""
-        standing, known, task = self.standings[n], self.results[n], self.tasks[n]
-        had = task.recorded(options) if known is None else len(known.records)
-        more = had + options.num_measure_trials
+    def _round(self, n: int, options: TuningOptions, search: SketchSearch, harness: Harness) -> tuple[Result, int]:
+        """Measure as many more candidates of a task as the options say; returns how many there were, too."""
+        standing, task, had = self.standings[n], self.tasks[n], len(search.history.records)
+        more = (had or task.recorded(options)) + options.num_measure_trials
         quiet = replace(options, num_measure_trials=more, verbose=max(0, options.verbose - 1), early_stopping=None)
-        result = task.tune(quiet, seed, harness)
+        result = task.tune(quiet, search.seed, harness, search)
         self.results[n] = result
-        used = len(result.records) - result.resumed
+        used = len(result.records) - max(had, result.resumed)
         standing.trials += used
         standing.costs.append(math.inf if result.best is None else result.best.median)
         standing.dead = not used and not result.ended
-        return result
+        return result, used
 
     def _weighted_sum(self, costs: Sequence[float]) -> float:
         return sum(weight * cost for weight, cost in zip(self.weights, costs, strict=True))

@@ -27,7 +27,7 @@ ROLES = {
     "predicate": "condition",
 }
 """What a field of a primitive names, by the field's own name; others name nothing of a program."""
-NAMED = ("str", "tuple[str, ...]")
+NAMED = ("str", "StageName", "Arguments", "tuple[str, ...]")
 """Types of fields that name things: an Identifier or a text of indices has names of its own."""
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 

@@ -39,7 +39,7 @@ def as_index(size: int) -> Expr | int:
 class Room:
     """The part of a schedule around one `stage` that a form shapes. Its decisions bear the `prefix`.
 
-    In a `closed` one the usual sizes are taken, and nothing is left open.
+    In a `closed` one the usual sizes are taken, and nothing is left open; `given` are sizes that somebody has chosen.
     """
 
     s: Schedule
@@ -48,10 +48,13 @@ class Room:
     prefix: str = ""
     constraints: list[Constraint] = field(default_factory=list)
     closed: bool = False
+    given: Mapping[str, int] = field(default_factory=dict)
 
     def choose(self, name: str, candidates: Iterable[int], usual: int | None = None) -> int:
         """A number left open, the `usual` one among its candidates; in a closed room that one, or the first."""
         values = tuple(candidates)
+        if name in self.given:
+            return self.given[name]
         if usual is not None and usual not in values:
             values = tuple(sorted((*values, usual)))
         taken = values[0] if usual is None else usual

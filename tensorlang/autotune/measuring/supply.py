@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
-
-BATCHES = 2
-"""That are measured at a time: the next one is proposed, and proven, while the last one is being built."""
 
 
 class Supply:
@@ -36,32 +33,3 @@ class Supply:
     def reopen(self) -> None:
         """More was measured."""
         self._open = True
-
-
-def overlapped(
-    propose: Callable[[int], int],
-    is_measured: Callable[[int], bool],
-    study: Callable[[int], object],
-    batch: int,
-    count: int,
-) -> Iterator[int | None]:
-    """The numbers of up to `count` candidates, in the order of `propose`; None when more results are needed first.
-
-    `propose` makes up to so many more, and tells how many there are. `batch` is what keeps the measuring busy. What is
-    proposed draws on the results of all batches but the last one, which is still being measured, in the order in which
-    they were proposed: each is studied, by its number, before the next batch. So proposals depend on times alone, not
-    on how long builds take.
-    """
-    size, given = max(1, batch // BATCHES), 0
-    earlier = last = range(0)
-    while given < count:
-        while not all(map(is_measured, earlier)):
-            yield None
-        for number in earlier:
-            study(number)
-        made = propose(min(size, count - given))
-        if not made:
-            return
-        earlier, last = last, range(given, given + made)
-        given += made
-        yield from last

@@ -8,19 +8,18 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from tensorlang.autotune.apply import fit_of, records_of
 from tensorlang.autotune.budget import checked_seed
 from tensorlang.autotune.context import scheduled
+from tensorlang.autotune.loop import Budget, History, go_through
 from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import Harness, Measurement, record_of
-from tensorlang.autotune.measuring.supply import overlapped
 from tensorlang.autotune.phases import Phase, enter
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.resuming import resumable
@@ -42,7 +41,6 @@ class _Trial:
 
     trace: Trace
     configs: list[ConfigEntity]
-    begun: float = 0.0
     result: MeasureResult | None = None
 
 
@@ -63,14 +61,11 @@ class Tuner(ABC):
         self.rng = np.random.default_rng(self.seed)
         self.seen: set[int] = set()
         self.refusals: Counter[str] = Counter()
-        self.records: list[TuningRecord] = []
+        self.history = History()
         self.best: MeasureResult | None = None
         self.best_config: ConfigEntity | None = None
-        self.best_iter = 0
-        self.start = time.monotonic()
         self._by_trace: dict[str, MeasureResult] = {}
         self._proven: dict[int, Trace | None] = {}
-        self._in_work: dict[str, _Trial] = {}
 
     @abstractmethod
     def propose(self, count: int) -> list[int]:
@@ -83,6 +78,16 @@ class Tuner(ABC):
     def best_flops(self) -> float:
         """Operations a second of the best configuration so far."""
         return 0.0 if self.best is None else self.task.flop / self.best.seconds
+
+    @property
+    def records(self) -> list[TuningRecord]:
+        """What was measured, a history included."""
+        return self.history.records
+
+    @property
+    def best_iter(self) -> int:
+        """The trial that brought the best configuration, from 1."""
+        return self.history.best_at
 
     @property
     def trials(self) -> int:
@@ -107,18 +112,18 @@ class Tuner(ABC):
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Take in results."""
         for measured, result in zip(inputs, results, strict=True):
-            self._keep(result, measured.config)
+            self.keep(result, measured.config)
             self.learn(measured.config, result)
 
-    def _keep(self, result: MeasureResult, config: ConfigEntity | None) -> None:
+    def keep(self, result: MeasureResult, config: ConfigEntity | None) -> None:
         """Take in a record, if there is one; a noisy one says nothing of its trace, which may be measured again."""
-        if result.record is None:
+        if (record := result.record) is None:
             return
-        self.records.append(result.record)
-        if result.record.status is not Status.NOISY:
-            self._by_trace.setdefault(result.record.trace_key, result)
+        if record.status is not Status.NOISY:
+            self._by_trace.setdefault(record.trace_key, result)
         if result.ok and (self.best is None or result.seconds < self.best.seconds):
-            self.best, self.best_config, self.best_iter = result, config, self.trials
+            self.best, self.best_config = result, config
+        self.history.take(record)
 
     def load_history(self, data_set: str | os.PathLike[str] | Iterable[TuningRecord]) -> int:
         """Take over the records of a log (or records) of this task: they are not measured again, and they teach.
@@ -134,10 +139,10 @@ class Tuner(ABC):
         for record in mine:
             config = self.task.config_of(record)
             if config is None or record.status is Status.NOISY:
-                self._keep(MeasureResult(record), config)
+                self.keep(MeasureResult(record), config)
             else:
                 self.seen.add(config.index)
-                self.update([self._input(config)], [MeasureResult(record)])
+                self.update([self.input(config)], [MeasureResult(record)])
         return len(mine)
 
     def tune(
@@ -191,87 +196,14 @@ class Tuner(ABC):
         seconds: float | None = None,
     ) -> None:
         """`tune` with a measurer that is open already."""
-        self.start = time.monotonic()
-        first, end = self.trials, math.inf if seconds is None else self.start + seconds
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        self.history.resumed = self.trials
+        go_through(Configurations(self, callbacks), measurer, Budget(self.trials + n_trial, end, early_stopping))
+        self.require_legal()
 
-        def over() -> bool:
-            stuck = early_stopping is not None and self.trials - max(first, self.best_iter) >= early_stopping
-            return time.monotonic() >= end or stuck or self.trials - first >= n_trial
-
-        if not over():
-            trials: list[_Trial] = []
-            proposals = self._proposals(trials, measurer.batch, n_trial, end)
-            with closing(measurer.measure(proposals, self._best_seconds, end)) as measured:
-                for position, measurement in measured:
-                    self._take(trials[position], measurement, callbacks)
-                    if over():
-                        break
-            self._study(trials)
-            self._in_work.clear()
-        if not self.trials:
-            self._require_legal()
-
-    def _proposals(self, trials: list[_Trial], batch: int, count: int, end: float) -> Iterator[Any]:
-        """Up to `count` traces to measure, whose trials are put into `trials`; None when results are needed first."""
-
-        def propose(size: int) -> int:
-            enter(Phase.RANKING)
-            made = self._legal_batch(size, end)
-            trials.extend(made)
-            return len(made)
-
-        def is_measured(n: int) -> bool:
-            return trials[n].result is not None
-
-        for n in overlapped(propose, is_measured, lambda n: self._study([trials[n]]), batch, count):
-            if n is None:
-                yield None
-                continue
-            trials[n].begun = time.monotonic()
-            yield trials[n].trace.to_json()
-
-    def _take(self, trial: _Trial, measurement: Measurement, callbacks: Sequence[Callback]) -> None:
-        """Keep what came of a trial, and tell of it."""
-        config = trial.configs[0]
-        trial.result = MeasureResult(self._record(config, trial.trace, measurement), time.monotonic() - trial.begun)
-        self._keep(trial.result, config)
-        for callback in callbacks:
-            callback(self, [self._input(config)], [trial.result])
-
-    def _study(self, trials: Sequence[_Trial]) -> None:
-        """Learn from the trials that are done, once from each."""
-        for trial in trials:
-            if trial.result is not None and self._in_work.pop(trial.trace.key, None) is not None:
-                for config in trial.configs:
-                    self.learn(config, trial.result)
-
-    def _legal_batch(self, count: int, end: float) -> list[_Trial]:
-        """Up to `count` schedules that are proven legal and that nobody measured yet.
-
-        Fewer, or none, where proposals are refused, or are of known schedules, again and again, or at the `end`.
-        """
-        batch: list[_Trial] = []
-        refused, equal = self.filtered, 0
-        while len(batch) < count and time.monotonic() < end:
-            if self.filtered - refused >= MOST_REFUSED or equal >= MOST_EQUAL:
-                break
-            configs = self.next_batch(count - len(batch))
-            if not configs:
-                break
-            for config in configs:
-                trace = self.prove(config)
-                if trace is None:
-                    continue
-                if (trial := self._in_work.get(trace.key)) is not None:
-                    trial.configs.append(config)
-                    equal += 1
-                elif known := self._by_trace.get(trace.key):
-                    self.learn(config, known)
-                    equal += 1
-                else:
-                    self._in_work[trace.key] = _Trial(trace, [config])
-                    batch.append(self._in_work[trace.key])
-        return batch
+    def known(self, trace: Trace) -> MeasureResult | None:
+        """What a schedule came to, whatever configurations make it."""
+        return self._by_trace.get(trace.key)
 
     def prove(self, config: ConfigEntity) -> Trace | None:
         """The trace of a configuration; None when a filter, the template or a proof refuses it. Each is asked once."""
@@ -293,12 +225,12 @@ class Tuner(ABC):
             why = f"the template failed at {line.filename}:{line.lineno}: {type(error).__name__}: {error}"
         self.refusals[why] += 1
         self.seen.add(config.index)
-        self.update([self._input(config)], [MeasureResult(None, refusal=why)])
+        self.update([self.input(config)], [MeasureResult(None, refusal=why)])
         return None
 
-    def _require_legal(self) -> None:
+    def require_legal(self) -> None:
         """Raise ScheduleError when nothing was measured because everything was refused."""
-        if not self.filtered:
+        if self.trials or not self.filtered:
             return
         tried = f"all {self.filtered}" if not self.has_next() else f"the first {self.filtered}"
         reasons = [f"{count} times: {why}" for why, count in self.refusals.most_common(3)]
@@ -308,13 +240,80 @@ class Tuner(ABC):
             suggested=["change the knobs, so that some of the space is left"],
         )
 
-    def _best_seconds(self) -> float | None:
-        return None if self.best is None else self.best.seconds
-
-    def _input(self, config: ConfigEntity) -> MeasureInput:
+    def input(self, config: ConfigEntity) -> MeasureInput:
+        """A configuration as callbacks see it."""
         return MeasureInput(self.task.target, self.task, config)
 
-    def _record(self, config: ConfigEntity, trace: Trace, measurement: Measurement) -> TuningRecord:
-        decisions = self.space.digits(config.index)
-        settings = config.settings()
-        return record_of(measurement, self.task.task, self.task.sketch, trace, decisions, self.seed, settings=settings)
+
+@dataclass
+class Configurations:
+    """Proposes what a tuner does, proven legal, each schedule once."""
+
+    tuner: Tuner
+    callbacks: Sequence[Callback] = ()
+    _in_work: dict[str, _Trial] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.task, self.seed, self.history = self.tuner.task.task, self.tuner.seed, self.tuner.history
+        self._own = self.tuner.trials
+
+    def move_to(self, machines: Machines) -> None:
+        self.tuner.move_to(machines)
+        self.task, self.history = self.tuner.task.task, self.tuner.history
+
+    def read(self, log: Path | None) -> None:
+        if log is not None:
+            self.tuner.load_history(log)
+        self.history.resumed = self.tuner.trials
+
+    def tune(self, harness: Harness, budget: Budget) -> None:
+        """See Search: what the tuner had measured before does not count, and any time is enough for one trial."""
+        self.history.peak = harness.peak_gflops()
+        budget = replace(budget, trials=self._own + budget.trials)
+        if self.history.best is None and budget.end < math.inf:
+            go_through(self, harness, budget.for_one_more(self.history))
+        go_through(self, harness, budget)
+        self.tuner.require_legal()
+
+    def propose(self, count: int, end: float) -> list[_Trial]:
+        """See Search: fewer, or none, where proposals are refused, or are of known schedules, again and again."""
+        enter(Phase.RANKING)
+        batch: list[_Trial] = []
+        refused, equal = self.tuner.filtered, 0
+        while len(batch) < count and time.monotonic() < end:
+            if self.tuner.filtered - refused >= MOST_REFUSED or equal >= MOST_EQUAL:
+                break
+            configs = self.tuner.next_batch(count - len(batch))
+            if not configs:
+                break
+            for config in configs:
+                trace = self.tuner.prove(config)
+                if trace is None:
+                    continue
+                if (trial := self._in_work.get(trace.key)) is not None:
+                    trial.configs.append(config)
+                    equal += 1
+                elif known := self.tuner.known(trace):
+                    self.tuner.learn(config, known)
+                    equal += 1
+                else:
+                    self._in_work[trace.key] = _Trial(trace, [config])
+                    batch.append(self._in_work[trace.key])
+        return batch
+
+    def take(self, trial: _Trial, measurement: Measurement, seconds: float) -> TuningRecord:
+        tuner, config, peak = self.tuner, trial.configs[0], self.history.peak
+        made = tuner.task.sketch, trial.trace, tuner.space.digits(config.index)
+        record = record_of(measurement, self.task, *made, self.seed, peak=peak, settings=config.settings())
+        trial.result = MeasureResult(record, seconds)
+        tuner.keep(trial.result, config)
+        for callback in self.callbacks:
+            callback(tuner, [tuner.input(config)], [trial.result])
+        return record
+
+    def study(self, trial: _Trial, record: TuningRecord) -> None:
+        """See Search: what is known of one configuration is known of all that make this schedule."""
+        assert trial.result is not None
+        del self._in_work[trial.trace.key]
+        for config in trial.configs:
+            self.tuner.learn(config, trial.result)

@@ -20,7 +20,7 @@ from tensorlang.schedules.cpu.points import run_in_parallel
 from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.cpu.rows import fused, partial_results
 from tensorlang.schedules.recognise import Group, Stage
-from tensorlang.schedules.room import Columns, Form, Mask, Room
+from tensorlang.schedules.room import MOST_UNROLLED, Columns, Form, Mask, Room
 from tensorlang.target.spec import Target
 
 MOST_USES = 16  # of an operand that is read as it lies; what is used more often is packed
@@ -91,7 +91,7 @@ def dot_forms(target: Target, group: Group) -> list[Form]:
         return []
     dots = dots_of(group.main, target.lanes(group.main.bits))
     why = "what it reads lies side by side along its terms, and is used a few times: a tile of dot products"
-    return [] if dots is None else [Form("dots", partial(_schedule, group=group, dots=dots), why=why)]
+    return [] if dots is None else [Form("dots", partial(schedule_dots, group=group, dots=dots), why=why)]
 
 
 def _usual(stage: Stage, sides: Sequence[str], registers: int) -> tuple[int, ...]:
@@ -105,7 +105,8 @@ def _usual(stage: Stage, sides: Sequence[str], registers: int) -> tuple[int, ...
     return max(fitting, key=lambda t: (prod(t) / loads(t), prod(t), -max(t)))
 
 
-def _schedule(room: Room, group: Group, dots: Dots) -> None:
+def schedule_dots(room: Room, group: Group, dots: Dots) -> None:
+    """Sum a tile of dot products, `side_0` times `side_1`, in vectors of `lanes`; a large one is a loop."""
     s, main = room.s, group.main
     place_producers(room, group, inline=True)
     for stage in group.between:
@@ -123,7 +124,7 @@ def _schedule(room: Room, group: Group, dots: Dots) -> None:
     room.limit(f"the register tile fits {registers} vector registers", fits)
     total = s[main.name] if group.main is not group.output else s[s.cache_write(main.name, "local")]
     total.reorder(*(axis for axis in main.reduce if axis not in dots.terms), *dots.terms)
-    _, lane = total.split(fused(total, [*dots.terms]), factor=room.target.lanes(main.bits))
+    _, lane = total.split(fused(total, [*dots.terms]), factor=room.given.get("lanes", room.target.lanes(main.bits)))
     part = s[partial_results(s, total.name, str(lane), len(main.spatial))]
     out = s[group.output.name]
     names = dict(zip(main.spatial, (str(a) for a in out.op.axis), strict=True))
@@ -138,14 +139,15 @@ def _schedule(room: Room, group: Group, dots: Dots) -> None:
     for stage_of_tile in (total, part):
         stage_of_tile.compute_at(out, loop)
         stage_of_tile.set_scope("local")
+    is_short = prod(sides.values()) <= MOST_UNROLLED
     for tile, axes in ((out, inner), (total, [*sides])):
-        for axis in axes[:-1]:
+        for axis in axes[:-1] if is_short else ():
             tile.unroll(axis)
         tile.vectorize(axes[-1])
     steps = [str(axis) for axis in part.op.reduce_axis]
     lanes = str(part.op.axis[-1])
     around_tile = [axis for axis in main.spatial if axis not in sides]
     part.reorder(*around_tile, *steps, *sides, lanes)
-    for axis in sides:
+    for axis in sides if is_short else ():
         part.unroll(axis)
     part.vectorize(lanes)

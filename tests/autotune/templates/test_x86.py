@@ -11,6 +11,9 @@ from tensorlang import te, topi
 from tensorlang.autotune.templates.registry import SHIPPED, find_template
 from tensorlang.autotune.templates.task import TemplateTask, create, template_task
 from tensorlang.errors import DefinitionError
+from tensorlang.schedules.cpu.dots import Dots, schedule_dots
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Room
 from tensorlang.te.program import canonical
 from tensorlang.testing import check_schedule
 
@@ -30,6 +33,9 @@ CASES: list[tuple[str, tuple[Any, ...], tuple[int, ...]]] = [
     ("dense_pack.x86", (tensor(8, 32), tensor(24, 32), tensor(24)), (10, 30, 6, 4)),
     ("batch_matmul.x86", (tensor(3, 8, 32), tensor(3, 12, 32), (3, 8, 12)), (4, 6, 6)),
     ("batch_matmul.x86", (tensor(3, 32, 8), tensor(3, 32, 12), None, None, True, False), (4, 6, 6)),
+    ("batch_matmul.x86", (tensor(1, 1, 4), tensor(1, 6, 4)), (1, 4, 3)),
+    ("dense_nopack.x86", (tensor(1, 1), tensor(1, 1), tensor(1)), (1, 1, 1)),
+    ("dense_nopack.x86", (tensor(32, 8), tensor(32, 8)), (6, 6, 4)),
     ("conv2d_NCHWc.x86", window(3, (1, 1), (1, 1, 1, 1), (1, 1), "NCHW", "NCHW", "float32"), (3, 5, 4, 2)),
     ("conv2d_NCHWc.x86", window(3, (2, 2), (0, 0), (2, 1)), (3, 5, 3, 2)),
     ("conv2d_NCHWc.x86", window(1), (3, 5, 4, 2)),
@@ -51,6 +57,30 @@ def test_a_plain_call_gives_a_schedule(name: str, args: Any, shape: tuple[int, .
     s, tensors = find_template(name)(*args)
     assert len(s.trace.steps) > len(shape)
     check_schedule(s, tensors, targets=["llvm"])
+
+
+def test_dot_products_are_scheduled_by_the_body_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its numbers are those of the knobs; a tile too large to be written out is a loop."""
+    given = list[Any]()
+
+    def noting(room: Room, group: Group, dots: Dots) -> None:
+        given.append(dict(room.given))
+        schedule_dots(room, group, dots)
+
+    monkeypatch.setattr("tensorlang.autotune.templates.x86.dots.schedule_dots", noting)
+    for name, args in (
+        ("dense_nopack.x86", (tensor(32, 8), tensor(32, 8), tensor(32))),
+        ("batch_matmul.x86", (tensor(2, 32, 8), tensor(2, 32, 8))),
+    ):
+        task = create(name, args, "llvm -num-cores=1")
+        for y, unrolled in ((2, True), (32, False)):
+            sizes = {"tile_y": y, "tile_x": 32, "tile_k": 4}
+            configs = map(task.config_space.get, range(len(task.config_space)))
+            chosen = next(c for c in configs if all(c[knob].size[-1] == n for knob, n in sizes.items()))
+            s, tensors = task.instantiate(chosen)
+            assert given[-1] == {"side_0": y, "side_1": 32, "lanes": 4}
+            assert (".unroll(" in str(s.trace.to_python())) == unrolled
+            check_schedule(s, tensors, targets=["llvm"])
 
 
 def test_the_program_is_that_of_topi() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorlang import te, topi
+from tensorlang import topi
 from tensorlang.autotune.templates.config import Config
 from tensorlang.autotune.templates.registry import Scheduled, get_config, template
+from tensorlang.autotune.templates.x86.dots import dot_products
 from tensorlang.autotune.templates.x86.fallback import set_fallback
 from tensorlang.autotune.templates.x86.operands import extents
 from tensorlang.errors import DefinitionError
 from tensorlang.te.operation import Tensor
-
-_UNROLLED = 16
 
 
 @template("batch_matmul.x86")
@@ -33,24 +32,7 @@ def batch_matmul(
             f"batch_matmul.x86 of {A} and {B} gives {(q, m, n)}, and {tuple(out_shape)} was asked for"
         )
     cfg.add_flop(2 * q * m * n * k)
-    s = te.create_schedule(out.op)
-    CC = s.cache_write(out, "global")
-    b, row, column = s[out].op.axis
-    yo, yi = cfg["tile_y"].apply(s, out, row)
-    xo, xi = cfg["tile_x"].apply(s, out, column)
-    s[out].reorder(b, yo, xo, yi, xi)
-    tile = s[out].fuse(b, yo, xo)
-    s[out].parallel(tile)
-    s[out].pragma(tile, "auto_unroll_max_step", _UNROLLED)
-    _, lane = cfg["tile_k"].apply(s, CC, s[CC].op.reduce_axis[0])
-    partial = s.rfactor(CC, lane)
-    s[CC].compute_at(s[out], tile)
-    s[partial].compute_at(s[CC], s[CC].op.axis[0])
-    lane, b, row, column = s[partial].op.axis
-    inner = s[partial].fuse(row, column)
-    s[partial].reorder(b, inner, *s[partial].op.reduce_axis, lane)
-    s[partial].vectorize(lane)
-    return s, [A, B, out]
+    return dot_products(cfg, out), [A, B, out]
 
 
 def _space(cfg: Config, A: Tensor, B: Tensor, out: Tensor, transpose_a: bool) -> tuple[int, int, int, int]:

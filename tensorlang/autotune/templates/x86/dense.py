@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensorlang import te, topi
 from tensorlang.autotune.templates.config import Config
 from tensorlang.autotune.templates.registry import Scheduled, get_config, template
+from tensorlang.autotune.templates.x86.dots import dot_products
 from tensorlang.autotune.templates.x86.fallback import set_fallback
 from tensorlang.autotune.templates.x86.operands import extents
 from tensorlang.schedule import Schedule
@@ -17,39 +18,22 @@ _LARGEST_INNER = 16
 @template("dense_nopack.x86")
 def dense_nopack(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Scheduled:
     """The sum runs in lanes over k, `tile_k` of them, which are added up at the end of a tile."""
-    cfg, s, args, C = _program("dense_nopack.x86", data, weight, bias, out_dtype, parts=2)
+    cfg, args, _ = _program("dense_nopack.x86", data, weight, bias, out_dtype, parts=2)
     set_fallback(cfg, {"tile_y": [-1, 2], "tile_x": [-1, 4], "tile_k": [-1, 16]})
-    (k,) = s[C].op.reduce_axis
-    _, lane = cfg["tile_k"].apply(s, C, k)
-    CC = s.rfactor(C, lane, 2)
-    y, x = s[C].op.axis
-    (kk,) = s[C].op.reduce_axis
-    yo, yi = cfg["tile_y"].apply(s, C, y)
-    xo, xi = cfg["tile_x"].apply(s, C, x)
-    s[C].reorder(yo, xo, yi, xi)
-    tile = s[C].fuse(yo, xo)
-    s[C].parallel(tile)
-    s[C].unroll(kk)
-    s[CC].compute_at(s[C], tile)
-    z, y, lane = s[CC].op.axis
-    (k,) = s[CC].op.reduce_axis
-    zy = s[CC].fuse(z, y)
-    s[CC].reorder(k, zy, lane)
-    s[CC].unroll(zy)
-    s[CC].vectorize(lane)
-    return s, args
+    return dot_products(cfg, args[-1]), args
 
 
 @template("dense_pack.x86")
 def dense_pack(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Scheduled:
     """Weights are packed in panels as wide as the inner part of `tile_x`; a tile of sums is kept in registers."""
-    cfg, s, args, C = _program("dense_pack.x86", data, weight, bias, out_dtype, parts=3)
+    cfg, args, C = _program("dense_pack.x86", data, weight, bias, out_dtype, parts=3)
     rows, _ = extents("dense_pack.x86", data, "m, k")
     cfg.define_split("tile_inner", rows, num_outputs=2, filter=lambda e: e.size[-1] <= _LARGEST_INNER)
     set_fallback(cfg, {"tile_y": [-1, 4, 8], "tile_x": [-1, 4, 16], "tile_k": [-1, 1], "tile_inner": [-1, 8]})
+    out = args[-1]
+    s = te.create_schedule(out.op)
     CC = s.cache_write(C, "global")
     _pack(s, weight, CC, cfg["tile_x"].size[-1])
-    out = args[-1]
     xyt, xyo, yi, xi = _tiles(s, cfg, C)
     if out is C:
         s[C].parallel(xyt)
@@ -67,8 +51,8 @@ def dense_pack(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dty
 
 def _program(
     name: str, data: Tensor, weight: Tensor, bias: Tensor | None, out_dtype: str | None, parts: int
-) -> tuple[Config, Schedule, list[Tensor], Tensor]:
-    """The knobs that both share, rows and columns split into `parts`; the schedule, its tensors, and the product."""
+) -> tuple[Config, list[Tensor], Tensor]:
+    """The knobs that both share, rows and columns split into `parts`; the tensors, and the product."""
     m, k = extents(name, data, "m, k")
     n, _ = extents(name, weight, "n, k")
     cfg = get_config()
@@ -78,7 +62,7 @@ def _program(
     cfg.add_flop(2 * m * n * k)
     out = topi.dense(data, weight, bias, out_dtype)
     product = out if bias is None else out.op.input_tensors[0]
-    return cfg, te.create_schedule(out.op), [t for t in (data, weight, bias, out) if t is not None], product
+    return cfg, [t for t in (data, weight, bias, out) if t is not None], product
 
 
 def _pack(s: Schedule, weight: Tensor, reader: Tensor, width: int) -> None:
