@@ -166,6 +166,13 @@ class Stage(StorageSteps):
         """Initialise the reduction in loops of its own before `axis`. See DecomposeReduction."""
         self.schedule.apply(p.DecomposeReduction(self.name, str(axis)))
 
+    def narrow_product(self, width: int, data: str) -> tuple[str, ...]:
+        """Lay out a product of narrow numbers for dot instructions; returns the names of its stages.
+
+        See NarrowProduct.
+        """
+        return self.schedule.apply(p.NarrowProduct(self.name, whole(width), data))
+
     def affine(self, axes: Sequence[AxisLike], matrix: Sequence[Sequence[int]]) -> tuple[Axis, ...]:
         """Replace neighbouring axes by combinations of them, a row of a unimodular matrix each. See Affine."""
         self._lists("affine", axes=axes, matrix=matrix)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from tensorlang.ir.expr import Expr, Load, rewrite
 from tensorlang.ir.stmt import map_exprs
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
-from tensorlang.te.program import Program, read_buffers
+from tensorlang.te.program import Program, canonical_op, producers_first, read_buffers, unique
 
 
 def declared(program: Program, name: str) -> Operation:
@@ -24,6 +24,24 @@ def declared(program: Program, name: str) -> Operation:
             producers = dict.fromkeys(program.producer[b] for b in read_buffers(op))
             made[op.name] = _declared(op, tuple(made[p] for p in producers))
     return made[name]
+
+
+def exchanged(program: Program, old: Operation, new: Operation) -> Program:
+    """Return the program in which an operation of `declared` has given way to another one, which takes its name.
+
+    What the new one reads besides the tensors that `old` does is put in front of it, under names that are free. What
+    nobody needs any more is left out.
+    """
+    known = producers_first([tensor.op for tensor in old.input_tensors])
+    made = {key: program[op.name] for key, op in known.items()}
+    before: list[Operation] = []
+    for key, op in producers_first([new]).items():
+        if key in made:
+            continue
+        name = old.name if op is new else unique(op.name, {*program.by_name, *(b.name for b in before)})
+        made[key] = canonical_op(op, name, made)
+        before += [] if op is new else [made[key]]
+    return program.replacing({old.name: made[id(new)]}, {old.name: before}).needed()
 
 
 @lru_cache(maxsize=1024)

@@ -119,6 +119,14 @@ class Program:
         """Return the program without one operation (which nobody reads any more)."""
         return replace(self, ops=tuple(op for op in self.ops if op.name != name))
 
+    def needed(self) -> Program:
+        """Return the program without operations, other than inputs, that no output needs."""
+        wanted = set(self.outputs)
+        for op in reversed(self.ops):
+            if op.name in wanted:
+                wanted |= {self.producer[b] for b in read_buffers(op)}
+        return replace(self, ops=tuple(op for op in self.ops if op.name in wanted or isinstance(op, PlaceholderOp)))
+
     def fresh_name(self, wish: str) -> str:
         """Return `wish`, or `wish_1`, ... so that no operation has that name yet."""
         return unique(wish, self.by_name)
@@ -207,7 +215,7 @@ def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int,
         taken.add(names[key])
     made: dict[int, Operation] = {}
     for key, op in ordered.items():
-        made[key] = _canonical_op(op, names[key], made)
+        made[key] = canonical_op(op, names[key], made)
     program = Program(tuple(made.values()), tuple(dict.fromkeys(names[id(op)] for op in roots)))
     for key, op in ordered.items():
         for member in op.members if isinstance(op, HybridOp) else ():
@@ -293,7 +301,9 @@ def _needing(key: int, needs: dict[int, set[int]]) -> Iterator[int]:
         grown, found = bool(more), found | more
 
 
-def _canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Operation:
+def canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Operation:
+    """A user's operation by a name, over the buffers of what is `made` already of those that it reads, by their ids."""
+
     def buffer(tensor: Tensor) -> Buffer:
         return buffers(made[id(tensor.op)])[tensor.value_index]
 

@@ -16,8 +16,8 @@ from tensorlang.schedules.tags import CONV2D_PRODUCT
 from tensorlang.target import parse
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.te.terms import term_axis
 from tensorlang.topi.layouts import Layout
-from tensorlang.topi.terms import term_axis
 from tensorlang.topi.windows import OUTPUT_AXES, Sliding
 
 _ACCESS, _STEP = 16, 32

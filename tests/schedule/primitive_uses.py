@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tensorlang import te
+from tensorlang import te, topi
 from tensorlang.errors import BadArgument, IllegalOrder, IllegalParallel, OverwrittenValue, ScheduleError, UncoveredRead
 from tests.programs import Case, argmax, chain, matmul, row_sum, stencil, two_consumers
 
 BOTH = ("interpreter", "llvm")
 INTERPRETED = ("interpreter",)  # threads of a GPU
+
+
+def narrow(dtype: str) -> Case:
+    """A product of bytes, or of other numbers, in 32 bits."""
+    A, B = te.placeholder((5, 6), dtype, "A"), te.placeholder((6, 7), dtype, "B")
+    C = topi.matmul(A, B, out_dtype="int32")
+    return Case(te.create_schedule(C.op), (A, B, C))
 
 
 @te.hybrid.script
@@ -361,6 +368,11 @@ USES: dict[str, Use] = {
         halves,
         "s['B'].pad('j', 4)\nj_o, j_i = s['C'].split('j', factor=4)\ns['B'].compute_at(s['C'], j_o)",
         Refused(halves, "s['C'].pad('j', 4)", BadArgument),
+    ),
+    "narrow_product": Use(
+        partial(narrow, "int8"),
+        "s['C'].narrow_product(width=4, data='uint8')",
+        Refused(partial(narrow, "int16"), "s['C'].narrow_product(width=4, data='int16')", BadArgument),
     ),
     "rfactor": Use(
         row_sum,

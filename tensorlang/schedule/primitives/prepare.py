@@ -1,0 +1,69 @@
+"""Stages in other layouts, for what a target multiplies at once: narrow_product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import BadArgument
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, named, positive, primitive
+from tensorlang.schedule.primitives.storage import in_program_order
+from tensorlang.schedule.rewrites.narrow_product import SUMS, narrow_factors, narrow_product
+from tensorlang.schedule.state import ScheduleState, initial_stage
+from tensorlang.te.declared import declared, exchanged
+from tensorlang.te.operation import ComputeOp, Tensor
+
+
+def _untouched(state: ScheduleState, stage: str) -> ComputeOp:
+    """The operation of a stage as users declare it; BadArgument where its loops are not as declared any more."""
+    state.compute_op(stage)
+    if state.stages[stage] != initial_stage(state.program[stage]) or state.attached_to(stage):
+        raise BadArgument("", f"{stage} was scheduled already; a rewrite of what it computes must come first")
+    op = declared(state.program, stage)
+    assert isinstance(op, ComputeOp)
+    return op
+
+
+def _exchanged(state: ScheduleState, old: ComputeOp, new: Tensor) -> tuple[ScheduleState, Outputs]:
+    """The state in which a stage is computed in other ways, and the names of the stages that this made."""
+    program = exchanged(state.program, old, new.op)
+    stages = in_program_order(program, {name: s for name, s in state.stages.items() if name != old.name})
+    made = tuple(op.name for op in program.ops if op.name not in state.program.by_name)
+    return replace(state, program=program, stages=stages), made
+
+
+@primitive("narrow_product")
+@dataclass(frozen=True, slots=True)
+class NarrowProduct(Primitive):
+    """Compute a product of matrices of narrow numbers by whole words of 32 bits, as dot instructions multiply them.
+
+    Columns of B are laid out in panels of `width`, in which neighbouring terms fill a word; rows of A are filled up to
+    whole words. Signed bytes that the instruction multiplies as unsigned (`data="uint8"`) are moved up by 128, and 128
+    times the sums of the columns of B is subtracted. Panels and words are filled up with zeros.
+    Rewrite: `C[i, j] += A[i, k] * B[k, j]` -> `P[p, u, l, t] = B[g * u + t, w * p + l]; S[i, p, l] += A[i, k] *
+    P[p, k // g, l, k % g]; C[i, j] = S[i, j // w, j % w]`.
+    Legal when: the stage is a product of two whole matrices, each as it is or transposed, of bfloat16 in float32, or of
+    int8 or uint8 by int8 in int32, where sums wrap around; it was not scheduled yet.
+    Example:
+        >>> from tensorlang import te, topi
+        >>> A, B = te.placeholder((20, 30), "int8", "A"), te.placeholder((30, 40), "int8", "B")
+        >>> C = topi.matmul(A, B, out_dtype="int32")
+        >>> s = te.create_schedule(C.op)
+        >>> s[C].narrow_product(width=16, data="uint8")
+        ('C_rows', 'C_packed_whole', 'C_packed', 'C_sums', 'C_offsets_zero', 'C_offsets')
+    """
+
+    stage: StageName
+    width: int = named()
+    data: str = named()
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        width, op = positive(self.width, state, "width"), _untouched(state, self.stage)
+        factors = narrow_factors(op)
+        if factors is None:
+            pairs = ", ".join(f"{a} by {b} in {sums}" for (a, b), sums in SUMS.items())
+            raise BadArgument("", f"{self.stage} is no product of two whole matrices of narrow numbers ({pairs})")
+        own = factors.a.dtype
+        possible = (own, "uint8") if own == "int8" else (own,)
+        if self.data not in possible:
+            raise BadArgument("", f"rows of {own} are multiplied as {' or '.join(possible)}, got data={self.data!r}")
+        return _exchanged(state, op, narrow_product(factors, width, self.data, op.name))
