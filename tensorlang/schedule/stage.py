@@ -173,6 +173,12 @@ class Stage(StorageSteps):
         """
         return self.schedule.apply(p.NarrowProduct(self.name, whole(width), data))
 
+    def windows_product(self, rows: Sequence[AxisLike], terms: Sequence[AxisLike], groups: int = 1) -> tuple[str, ...]:
+        """Compute a convolution as a product of matrices; returns the names of its stages. See WindowsProduct."""
+        self._lists("windows_product", rows=rows, terms=terms)
+        names = tuple(map(str, rows)), tuple(map(str, terms))
+        return self.schedule.apply(p.WindowsProduct(self.name, *names, whole(groups)))
+
     def affine(self, axes: Sequence[AxisLike], matrix: Sequence[Sequence[int]]) -> tuple[Axis, ...]:
         """Replace neighbouring axes by combinations of them, a row of a unimodular matrix each. See Affine."""
         self._lists("affine", axes=axes, matrix=matrix)

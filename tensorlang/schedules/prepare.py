@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tensorlang.schedule import Schedule
+from tensorlang.schedules import tags
 from tensorlang.schedules.cpu.narrow_product import prepare_product
+from tensorlang.schedules.gpu.convolution_tensor_cores import prepare_convolution
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
 
 PREPARED: Mapping[str, Callable[[Schedule, str, Target], None]] = {
     "matmul": prepare_product,
+    tags.CONV2D: prepare_convolution,
 }
 """By tag, what rewrites a stage by a step where a target gains by it, and leaves it as it is elsewhere."""
 

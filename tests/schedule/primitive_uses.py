@@ -22,6 +22,13 @@ def narrow(dtype: str) -> Case:
     return Case(te.create_schedule(C.op), (A, B, C))
 
 
+def convolution() -> Case:
+    """Windows of two by two over an image, padded at the end."""
+    D, W = te.placeholder((1, 3, 3, 2), "int8", "D"), te.placeholder((2, 2, 2, 4), "int8", "W")
+    C = topi.conv2d(D, W, padding=(0, 0, 1, 1), data_layout="NHWC", out_dtype="int32", name="C")
+    return Case(te.create_schedule(C.op), (D, W, C))
+
+
 @te.hybrid.script
 def sweep(A: Any) -> Any:
     """Three steps of a stencil over one row, in place."""
@@ -373,6 +380,11 @@ USES: dict[str, Use] = {
         partial(narrow, "int8"),
         "s['C'].narrow_product(width=4, data='uint8')",
         Refused(partial(narrow, "int16"), "s['C'].narrow_product(width=4, data='int16')", BadArgument),
+    ),
+    "windows_product": Use(
+        convolution,
+        "s['C'].windows_product(['nn', 'yy', 'xx'], ['ry', 'rx', 'rc'])",
+        Refused(convolution, "s['C'].windows_product(['nn', 'yy'], ['ry', 'rx', 'rc'])", BadArgument),
     ),
     "rfactor": Use(
         row_sum,

@@ -297,7 +297,7 @@ class Follower:
         kept = move.after.stages[step.stage].storage.kept
         self.stages[step.stage].copies = self._number(step.stages) if isinstance(step, p.Pipeline) else kept
 
-    def exchange(self, step: p.NarrowProduct, move: Move) -> None:
+    def exchange(self, step: p.NarrowProduct | p.WindowsProduct, move: Move) -> None:
         """Stages in place of one, as they are declared."""
         self.stages = {name: stage for name, stage in self.stages.items() if name in move.program.by_name}
         self.stages |= {name: _declared(move.after.compute_op(name)) for name in (*move.made, step.stage)}
@@ -356,6 +356,7 @@ FOLLOWS: Mapping[type[Primitive], Follow] = {
     p.Split: Follower.split,
     p.TileBy: Follower.tile_by,
     p.TransformLayout: Follower.transform,
+    p.WindowsProduct: Follower.exchange,
 }
 """Every primitive -> how the loops of a population follow it."""
 

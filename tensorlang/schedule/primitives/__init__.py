@@ -24,7 +24,7 @@ from tensorlang.schedule.primitives.placement import ComputeAt, ComputeInline, C
 from tensorlang.schedule.primitives.pragma import Pragma
 from tensorlang.schedule.primitives.predicate import SetStorePredicate
 from tensorlang.schedule.primitives.prefetch import Prefetch
-from tensorlang.schedule.primitives.prepare import NarrowProduct
+from tensorlang.schedule.primitives.prepare import NarrowProduct, WindowsProduct
 from tensorlang.schedule.primitives.reduction import DecomposeReduction, RFactor
 from tensorlang.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tensorlang.schedule.primitives.sample import SampleChoice
@@ -79,6 +79,7 @@ __all__ = [
     "TransformLayout",
     "Unroll",
     "Vectorize",
+    "WindowsProduct",
     "plan_gather",
     "plan_time_tile",
     "plan_wavefront",

@@ -1,13 +1,15 @@
-"""Stages in other layouts, for what a target multiplies at once: narrow_product."""
+"""Stages in other layouts, for what a target multiplies at once: narrow_product, windows_product."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tensorlang import dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.schedule.primitive import Outputs, Primitive, StageName, named, positive, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.rewrites.narrow_product import SUMS, narrow_factors, narrow_product
+from tensorlang.schedule.rewrites.windows_product import windows_of, windows_product
 from tensorlang.schedule.state import ScheduleState, initial_stage
 from tensorlang.te.declared import declared, exchanged
 from tensorlang.te.operation import ComputeOp, Tensor
@@ -67,3 +69,45 @@ class NarrowProduct(Primitive):
         if self.data not in possible:
             raise BadArgument("", f"rows of {own} are multiplied as {' or '.join(possible)}, got data={self.data!r}")
         return _exchanged(state, op, narrow_product(factors, width, self.data, op.name))
+
+
+@primitive("windows_product")
+@dataclass(frozen=True, slots=True)
+class WindowsProduct(Primitive):
+    """Compute a convolution as a product of matrices: a row for each window of the data, the weights as columns.
+
+    `rows` are the axes that count windows, and `terms` those of the sum, each counted through in this order. The stages
+    of windows and filters lie in no memory where a tile of them is computed at a time: the implicit form of the
+    product. Of several `groups` of columns, each has windows of its own. Padding is zeros that are multiplied: under an
+    infinite weight they make NaN, which the sum without them is not.
+    Rewrite: `C[x, f] += D[x * s + r, c] * W[r, c, f] where inside` -> `V[x, k] = D[...] if inside else 0; U[k, f] =
+    W[...]; P[x, f] += V[x, k] * U[k, f]; C[x, f] = P[x, f]`, k for r and c.
+    Legal when: the stage is a sum of products of two elements, one of which moves with rows, terms and groups, the
+    other with columns and terms; the schedule is not strict where floats are padded; the stage was not scheduled yet.
+    Example:
+        >>> from tensorlang import te, topi
+        >>> D, W = te.placeholder((1, 6, 6, 16), "float16", "D"), te.placeholder((3, 3, 16, 32), "float16", "W")
+        >>> C = topi.conv2d(D, W, data_layout="NHWC", out_dtype="float32", name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[C].windows_product(["nn", "yy", "xx"], ["ry", "rx", "rc"])
+        ('C_windows', 'C_filters', 'C_product')
+    """
+
+    stage: StageName
+    rows: tuple[str, ...]
+    terms: tuple[str, ...]
+    groups: int = 1
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        op = _untouched(state, self.stage)
+        found = windows_of(op, self.rows, self.terms, positive(self.groups, state, "groups"))
+        if isinstance(found, str):
+            raise BadArgument("", f"windows_product wants: {found}")
+        if state.strict and found.where is not None and dtypes.info(op.dtype).is_float:
+            raise BadArgument(
+                "",
+                f"windows_product multiplies the padding of {self.stage}, which is no number under an infinite weight, "
+                "and the schedule is strict",
+                suggested=["te.create_schedule(..., strict=False)"],
+            )
+        return _exchanged(state, op, windows_product(found, op.name))
