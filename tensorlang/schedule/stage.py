@@ -179,6 +179,10 @@ class Stage(StorageSteps):
         names = tuple(map(str, rows)), tuple(map(str, terms))
         return self.schedule.apply(p.WindowsProduct(self.name, *names, whole(groups)))
 
+    def blocked_attention(self, keys: int, rows: int) -> tuple[str, ...]:
+        """Compute an attention as tensor cores want it; returns the names of its stages. See BlockedAttention."""
+        return self.schedule.apply(p.BlockedAttention(self.name, whole(keys), whole(rows)))
+
     def affine(self, axes: Sequence[AxisLike], matrix: Sequence[Sequence[int]]) -> tuple[Axis, ...]:
         """Replace neighbouring axes by combinations of them, a row of a unimodular matrix each. See Affine."""
         self._lists("affine", axes=axes, matrix=matrix)

@@ -7,23 +7,30 @@ trace, in front of all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from tensorlang.schedule import Schedule
-from tensorlang.schedules import tags
 from tensorlang.schedules.cpu.narrow_product import prepare_product
+from tensorlang.schedules.gpu.attention_tensor_cores import prepare_attention
 from tensorlang.schedules.gpu.convolution_tensor_cores import prepare_convolution
 from tensorlang.target.spec import Target
+from tensorlang.te import tags
 from tensorlang.te.operation import ComputeOp
 
-PREPARED: Mapping[str, Callable[[Schedule, str, Target], None]] = {
+Preparation: TypeAlias = Callable[[Schedule, str, Target], None]
+"""Rewrites a stage by a step where a target gains by it, and leaves it as it is elsewhere."""
+
+PRODUCTS: Mapping[str, Preparation] = {
     "matmul": prepare_product,
     tags.CONV2D: prepare_convolution,
 }
-"""By tag, what rewrites a stage by a step where a target gains by it, and leaves it as it is elsewhere."""
+"""By tag, what makes products of whole words and of windows, which any rule schedules."""
+PREPARED: Mapping[str, Preparation] = {**PRODUCTS, tags.ATTENTION: prepare_attention}
+"""The same, and what the library's own rules alone schedule as it is meant."""
 
 
-def prepare(s: Schedule, target: Target) -> None:
+def prepare(s: Schedule, target: Target, rewrites: Mapping[str, Preparation] = PREPARED) -> None:
     """Rewrite the stages of the library's definitions for a target, before anything else is scheduled."""
     for op in s.program.ops:
-        if isinstance(op, ComputeOp) and op.tag in PREPARED:
-            PREPARED[op.tag](s, op.name, target)
+        if isinstance(op, ComputeOp) and op.tag in rewrites:
+            rewrites[op.tag](s, op.name, target)

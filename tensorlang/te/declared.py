@@ -32,16 +32,19 @@ def exchanged(program: Program, old: Operation, new: Operation) -> Program:
     What the new one reads besides the tensors that `old` does is put in front of it, under names that are free. What
     nobody needs any more is left out.
     """
-    known = producers_first([tensor.op for tensor in old.input_tensors])
-    made = {key: program[op.name] for key, op in known.items()}
+    known = {key: program[op.name] for key, op in producers_first([x.op for x in old.input_tensors]).items()}
+    fresh = [op for key, op in producers_first([new]).items() if key not in known]
+    read = {known[id(x.op)].name for op in fresh for x in op.input_tensors if id(x.op) in known}
+    rest = program.needed({*program.outputs, *read} - {old.name}, without=old.name)
+    made, taken = dict(known), {old.name, *rest}
     before: list[Operation] = []
-    for key, op in producers_first([new]).items():
-        if key in made:
-            continue
-        name = old.name if op is new else unique(op.name, {*program.by_name, *(b.name for b in before)})
-        made[key] = canonical_op(op, name, made)
-        before += [] if op is new else [made[key]]
-    return program.replacing({old.name: made[id(new)]}, {old.name: before}).needed()
+    for op in fresh:
+        name = old.name if op is new else unique(op.name, taken)
+        taken.add(name)
+        before.append(canonical_op(op, name, made))
+        made[id(op)] = before[-1]
+    ops = [op for was in program.ops for op in (before if was.name == old.name else [was] if was.name in rest else [])]
+    return replace(program, ops=tuple(ops))
 
 
 @lru_cache(maxsize=1024)

@@ -119,13 +119,13 @@ class Program:
         """Return the program without one operation (which nobody reads any more)."""
         return replace(self, ops=tuple(op for op in self.ops if op.name != name))
 
-    def needed(self) -> Program:
-        """Return the program without operations, other than inputs, that no output needs."""
-        wanted = set(self.outputs)
+    def needed(self, wanted: Iterable[str], without: str) -> set[str]:
+        """Return the names of inputs and of what some operations need, but for what one of them alone does."""
+        found = set(wanted)
         for op in reversed(self.ops):
-            if op.name in wanted:
-                wanted |= {self.producer[b] for b in read_buffers(op)}
-        return replace(self, ops=tuple(op for op in self.ops if op.name in wanted or isinstance(op, PlaceholderOp)))
+            if op.name != without and (op.name in found or isinstance(op, PlaceholderOp)):
+                found |= {op.name, *(self.producer[b] for b in read_buffers(op))}
+        return found - {without}
 
     def fresh_name(self, wish: str) -> str:
         """Return `wish`, or `wish_1`, ... so that no operation has that name yet."""

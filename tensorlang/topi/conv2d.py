@@ -14,9 +14,9 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.schedules.tags import CONV2D, NARROW_CHANNELS
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.te.tags import CONV2D, NARROW_CHANNELS
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
 from tensorlang.topi.operator import Operator

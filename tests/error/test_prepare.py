@@ -1,4 +1,4 @@
-"""Stages that are no product of the kind that a rewrite takes: narrow_product, windows_product."""
+"""Stages that are no product of the kind that a rewrite takes: narrow_product, windows_product, blocked_attention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorlang import te, topi
 from tensorlang.schedule import Schedule
 from tests.error.refusal import Refusal, refused
 from tests.programs import Case, chain, matmul
-from tests.schedule.primitive_uses import convolution, narrow
+from tests.schedule.primitive_uses import attended, convolution, narrow
 
 
 def windows(s: Schedule, rows: Sequence[str] = ("nn", "yy", "xx"), groups: int = 1) -> object:
@@ -31,6 +31,12 @@ def of_parts() -> Case:
     k = te.reduce_axis((0, 6), "k")
     C = te.compute((5, 7), lambda i, j: te.sum(A[i, k].astype("int32") * B[k, j].astype("int32"), axis=k), name="C")
     return Case(te.create_schedule(C.op), (A, B, C))
+
+
+def strict_attention() -> Case:
+    """An attention whose sums keep their order."""
+    made = attended()
+    return Case(te.create_schedule(made.args[-1].op, strict=True), made.args)
 
 
 WHAT = "C is no product of two whole matrices of narrow numbers (bfloat16 by bfloat16 in float32, int8 by int8 in int32"
@@ -69,6 +75,22 @@ PREPARE = {
     "no groups": Refusal(convolution, (), lambda s: windows(s, groups=0), ("groups must be at least 1, got 0",)),
     "no sum": Refusal(chain, (), lambda s: s["C"].windows_product([], []), ("C is a sum of products of two elements",)),
     "strict": Refusal(padded_floats, (), windows, ("no number under an infinite weight", "the schedule is strict")),
+    "no attention": Refusal(
+        matmul, (), lambda s: s["C"].blocked_attention(4, 2), ("C is no output of topi.attention",)
+    ),
+    "a part of an attention": Refusal(
+        attended, (), lambda s: s["C_scaled"].blocked_attention(4, 2), ("C_scaled is no output of topi.attention",)
+    ),
+    "an attention of which a part was scheduled": Refusal(
+        attended,
+        (lambda s: s["C_score"].parallel("i0"),),
+        lambda s: s["C"].blocked_attention(4, 2),
+        ("C_score was scheduled already",),
+    ),
+    "no block": Refusal(attended, (), lambda s: s["C"].blocked_attention(0, 2), ("keys must be at least 1, got 0",)),
+    "a strict attention": Refusal(
+        strict_attention, (), lambda s: s["C"].blocked_attention(4, 2), ("rounds weights of C", "schedule is strict")
+    ),
 }
 
 

@@ -29,6 +29,13 @@ def convolution() -> Case:
     return Case(te.create_schedule(C.op), (D, W, C))
 
 
+def attended() -> Case:
+    """What three queries see of five keys."""
+    q, k, v = te.placeholder((3, 2), name="q"), te.placeholder((5, 2), name="k"), te.placeholder((5, 4), name="v")
+    C = topi.attention(q, k, v, name="C")
+    return Case(te.create_schedule(C.op), (q, k, v, C))
+
+
 @te.hybrid.script
 def sweep(A: Any) -> Any:
     """Three steps of a stencil over one row, in place."""
@@ -385,6 +392,11 @@ USES: dict[str, Use] = {
         convolution,
         "s['C'].windows_product(['nn', 'yy', 'xx'], ['ry', 'rx', 'rc'])",
         Refused(convolution, "s['C'].windows_product(['nn', 'yy'], ['ry', 'rx', 'rc'])", BadArgument),
+    ),
+    "blocked_attention": Use(
+        attended,
+        "s['C'].blocked_attention(keys=4, rows=2)",
+        Refused(matmul, "s['C'].blocked_attention(keys=4, rows=2)", BadArgument),
     ),
     "rfactor": Use(
         row_sum,

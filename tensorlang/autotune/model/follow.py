@@ -297,7 +297,7 @@ class Follower:
         kept = move.after.stages[step.stage].storage.kept
         self.stages[step.stage].copies = self._number(step.stages) if isinstance(step, p.Pipeline) else kept
 
-    def exchange(self, step: p.NarrowProduct | p.WindowsProduct, move: Move) -> None:
+    def exchange(self, step: p.BlockedAttention | p.NarrowProduct | p.WindowsProduct, move: Move) -> None:
         """Stages in place of one, as they are declared."""
         self.stages = {name: stage for name, stage in self.stages.items() if name in move.program.by_name}
         self.stages |= {name: _declared(move.after.compute_op(name)) for name in (*move.made, step.stage)}
@@ -335,6 +335,7 @@ NO_EFFECT: tuple[type[Primitive], ...] = (
 FOLLOWS: Mapping[type[Primitive], Follow] = {
     **dict.fromkeys(NO_EFFECT, _no_effect),
     p.Affine: Follower.affine,
+    p.BlockedAttention: Follower.exchange,
     p.CacheInplace: Follower.cache_inplace,
     p.CacheRead: Follower.cache_read,
     p.CacheWrite: Follower.cache_write,

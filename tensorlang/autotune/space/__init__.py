@@ -17,7 +17,7 @@ from tensorlang.autotune.space.seeds import is_of_library, library_sketch
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
-from tensorlang.schedules.prepare import prepare
+from tensorlang.schedules.prepare import PRODUCTS, prepare
 from tensorlang.schedules.recognise import groups_of, ordered_stages, stages_of
 from tensorlang.schedules.room import Constraint, Form, Room, prefix_of
 
@@ -83,7 +83,7 @@ def _units(task: Task) -> tuple[_Unit, ...]:
 def _prepared(task: Task) -> Draft:
     """The program as the rules take it, by what the target has instructions for."""
     draft = Draft.of(task.outputs)
-    prepare(draft, task.target)
+    prepare(draft, task.target, PRODUCTS)
     return draft
 
 

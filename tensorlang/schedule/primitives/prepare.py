@@ -1,4 +1,4 @@
-"""Stages in other layouts, for what a target multiplies at once: narrow_product, windows_product."""
+"""Stages in other layouts, for what a target multiplies at once: narrow_product, windows_product, blocked_attention."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tensorlang import dtypes
 from tensorlang.errors import BadArgument
 from tensorlang.schedule.primitive import Outputs, Primitive, StageName, named, positive, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
+from tensorlang.schedule.rewrites.attention import attention_of, in_rounded_blocks
 from tensorlang.schedule.rewrites.narrow_product import SUMS, narrow_factors, narrow_product
 from tensorlang.schedule.rewrites.windows_product import windows_of, windows_product
 from tensorlang.schedule.state import ScheduleState, initial_stage
@@ -26,10 +27,17 @@ def _untouched(state: ScheduleState, stage: str) -> ComputeOp:
 
 
 def _exchanged(state: ScheduleState, old: ComputeOp, new: Tensor) -> tuple[ScheduleState, Outputs]:
-    """The state in which a stage is computed in other ways, and the names of the stages that this made."""
+    """The state in which a stage is computed in other ways, and the names of the stages that this made.
+
+    BadArgument where a stage that nobody reads any more was scheduled already.
+    """
     program = exchanged(state.program, old, new.op)
-    stages = in_program_order(program, {name: s for name, s in state.stages.items() if name != old.name})
-    made = tuple(op.name for op in program.ops if op.name not in state.program.by_name)
+    own = {op.name for op in state.program.ops}
+    kept = {op.name for op in program.ops if state.program.by_name.get(op.name) is op}
+    for name in own - kept:
+        _untouched(state, name)
+    stages = in_program_order(program, {name: s for name, s in state.stages.items() if name in kept})
+    made = tuple(op.name for op in program.ops if op.name not in kept and op.name != old.name)
     return replace(state, program=program, stages=stages), made
 
 
@@ -111,3 +119,44 @@ class WindowsProduct(Primitive):
                 suggested=["te.create_schedule(..., strict=False)"],
             )
         return _exchanged(state, op, windows_product(found, op.name))
+
+
+@primitive("blocked_attention")
+@dataclass(frozen=True, slots=True)
+class BlockedAttention(Primitive):
+    """Compute an attention in blocks of `keys` and of `rows` of queries, filled up with zeros, as tensor cores want it.
+
+    What the blocks of keys give is merged (the online softmax), and weights are rounded to the dtype of the values. A
+    key that a query does not see has the score minus infinity, so that no sum has a condition: in a block of which a
+    query sees some, a value that is infinite or not a number reaches this query even if it does not see it.
+    Rewrite: `O[i] = softmax(Q[i] @ K.T) @ V` -> `for b: S = Q[i] @ K[b].T; W = 2 ** (S - max S); merge (max S, sum W,
+    rounded(W) @ V[b]); O[i] = merged`.
+    Legal when: the stage is the output of topi.attention, of which nothing was scheduled yet, nor read by others; the
+    schedule is not strict.
+    Example:
+        >>> from tensorlang import te, topi
+        >>> q, k, v = (te.placeholder((2, 100, 16), "float16", name) for name in "qkv")
+        >>> C = topi.attention(q, k, v, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[C].blocked_attention(keys=64, rows=64)[:2]
+        ('C_queries', 'C_keys')
+    """
+
+    stage: StageName
+    keys: int = named()
+    rows: int = named()
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        keys, rows = positive(self.keys, state, "keys"), positive(self.rows, state, "rows")
+        op = _untouched(state, self.stage)
+        asked = attention_of(op)
+        if asked is None:
+            raise BadArgument("", f"{self.stage} is no output of topi.attention")
+        if state.strict:
+            raise BadArgument(
+                "",
+                f"blocked_attention rounds weights of {self.stage} and sums them in another order, and the schedule is "
+                "strict",
+                suggested=["te.create_schedule(..., strict=False)"],
+            )
+        return _exchanged(state, op, in_rounded_blocks(asked, keys, rows))

@@ -97,6 +97,8 @@ def _by_group(w: Windows, expr: Expr) -> Expr:
     """An expression in which the group of a column is an axis of its own, `@group`."""
     if w.groups == 1:
         return expr
+    if w.features == 1:
+        return substitute(expr, {w.column.name: Var("@group")})
 
     def rule(node: Expr) -> Expr | None:
         match node:
