@@ -30,6 +30,7 @@ from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.checked import checked
+from tensorlang.topi.dense import dense
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.requantize import requantize, requantize_reference
 
@@ -188,9 +189,11 @@ def _unpacked(packed: Array, n: int, k: int) -> Array:
 
 
 def _quantized_dense(m: int, n: int, k: int, dtype: str = "int8") -> list[Tensor]:
+    if SUMS.get((dtype, "int8")) is None:
+        raise DefinitionError(f"quantized_dense takes data of int8 or uint8, got {dtype}")
     data, weight = te.placeholder((m, k), dtype, "data"), te.placeholder((n, k), "int8", "weight")
     scale = te.placeholder((n,), "float32", "scale")
-    return [data, weight, scale, requantize(dense_narrow(data, pack_narrow(weight), n), scale)]
+    return [data, weight, scale, requantize(dense(data, weight, out_dtype="int32"), scale)]
 
 
 def _pack_narrow(n: int, k: int, dtype: str = "int8") -> list[Tensor]:

@@ -352,5 +352,7 @@ def test_the_named_packed_product(m: int, n: int, k: int, dtype: str) -> None:
 
 
 def test_operators_of_other_dtypes() -> None:
+    with pytest.raises(DefinitionError, match="quantized_dense takes data of int8 or uint8, got float32"):
+        topi.operator("quantized_dense").tensors((2, 3, 4), "float32")
     with pytest.raises(DefinitionError, match="narrow numbers are bfloat16, int8, uint8, got float32"):
         topi.operator("dense_narrow").tensors((2, 3, 4), "float32")
