@@ -34,6 +34,7 @@ FAMILIES = {
     "atomic": "How iterations run: shared sums",
     "pragma": "Hints",
     "prefetch": "Hints: memory",
+    "prepare": "Machine instructions: layouts they take",
     "tensorize": "Machine instructions",
     "placement": "Where a stage is computed",
     "reverse_compute_at": "Where a consumer is computed",

@@ -88,7 +88,6 @@ class Schedule:
         self._asked = tuple(o.op if isinstance(o, Tensor) else o for o in outputs)
         self._handed_out: dict[int, Operation] = {}
         self._declared: Declared | None = None
-        self._stood_for: Sequence[tuple[Operation, Operation]] = ()
         self._state = initial_state(program)
         self._trace = Trace()
         self._undone_to: tuple[ScheduleState, Trace] | None = None
@@ -126,15 +125,6 @@ class Schedule:
         made = _Outputs(map(self.operation, self.program.outputs))
         made.asked = [o.op if isinstance(o, Tensor) else o for o in self._keep_alive]
         return made
-
-    def stand_for(self, taken: Sequence[tuple[Operation, Operation]], outputs: Sequence[Operation]) -> None:
-        """Let operations as a user declared them name the stages of those that took their place: pairs (old, new).
-
-        `outputs`: those that the user asked for.
-        """
-        self._names = {**self._names, **{id(old): self._names[id(new)] for old, new in taken}}
-        self._stood_for, self._keep_alive = tuple(taken), (*self._keep_alive, *outputs)
-        self._declared = None
 
     @property
     def stages(self) -> list[Stage]:

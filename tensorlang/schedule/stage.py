@@ -166,6 +166,23 @@ class Stage(StorageSteps):
         """Initialise the reduction in loops of its own before `axis`. See DecomposeReduction."""
         self.schedule.apply(p.DecomposeReduction(self.name, str(axis)))
 
+    def narrow_product(self, width: int, data: str) -> tuple[str, ...]:
+        """Lay out a product of narrow numbers for dot instructions; returns the names of its stages.
+
+        See NarrowProduct.
+        """
+        return self.schedule.apply(p.NarrowProduct(self.name, whole(width), data))
+
+    def windows_product(self, rows: Sequence[AxisLike], terms: Sequence[AxisLike], groups: int = 1) -> tuple[str, ...]:
+        """Compute a convolution as a product of matrices; returns the names of its stages. See WindowsProduct."""
+        self._lists("windows_product", rows=rows, terms=terms)
+        names = tuple(map(str, rows)), tuple(map(str, terms))
+        return self.schedule.apply(p.WindowsProduct(self.name, *names, whole(groups)))
+
+    def blocked_attention(self, keys: int, rows: int) -> tuple[str, ...]:
+        """Compute an attention as tensor cores want it; returns the names of its stages. See BlockedAttention."""
+        return self.schedule.apply(p.BlockedAttention(self.name, whole(keys), whole(rows)))
+
     def affine(self, axes: Sequence[AxisLike], matrix: Sequence[Sequence[int]]) -> tuple[Axis, ...]:
         """Replace neighbouring axes by combinations of them, a row of a unimodular matrix each. See Affine."""
         self._lists("affine", axes=axes, matrix=matrix)

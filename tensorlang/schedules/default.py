@@ -11,6 +11,7 @@ from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.moves import schedule_elements
+from tensorlang.schedules.prepare import prepare
 from tensorlang.schedules.recognise import groups_of, ordered_stages
 from tensorlang.schedules.room import Form, Room
 from tensorlang.schedules.table import rule_of
@@ -29,11 +30,11 @@ _UNKNOWN = 64
 
 def apply_forms(s: Schedule, machine: Target) -> None:
     """Shape the loops of a whole program."""
-    program = s.program
-    tagged = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp)}
-    rules = {name: rule for name, tag in tagged.items() if (rule := rule_of(tag, machine)) is not None}
-    taken: set[str] = set()
     with s.proven_together("topi.schedule(...)"):
+        prepare(s, machine)
+        program, taken = s.program, set[str]()
+        tagged = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp)}
+        rules = {name: rule for name, tag in tagged.items() if (rule := rule_of(tag, machine)) is not None}
         for main, rule in rules.items():
             chain = elementwise_after(program, main, rules.keys() | taken)
             for name in chain[1:-1]:

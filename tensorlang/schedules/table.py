@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorlang.schedules import tags
 from tensorlang.schedules.anchor import Rule
 from tensorlang.schedules.cpu import (
     attention,
@@ -27,6 +26,7 @@ from tensorlang.schedules.gpu import product as gpu_product
 from tensorlang.schedules.gpu import reductions as gpu_reductions
 from tensorlang.schedules.gpu import rows as gpu_rows
 from tensorlang.target.spec import Target
+from tensorlang.te import tags
 
 CPU_RULES: Mapping[str, Rule] = {
     "pack_weight": product.schedule_packing,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from tensorlang.ir.expr import Expr, Load, rewrite
 from tensorlang.ir.stmt import map_exprs
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
-from tensorlang.te.program import Program, read_buffers
+from tensorlang.te.program import Program, canonical_op, producers_first, read_buffers, unique
 
 
 def declared(program: Program, name: str) -> Operation:
@@ -24,6 +24,27 @@ def declared(program: Program, name: str) -> Operation:
             producers = dict.fromkeys(program.producer[b] for b in read_buffers(op))
             made[op.name] = _declared(op, tuple(made[p] for p in producers))
     return made[name]
+
+
+def exchanged(program: Program, old: Operation, new: Operation) -> Program:
+    """Return the program in which an operation of `declared` has given way to another one, which takes its name.
+
+    What the new one reads besides the tensors that `old` does is put in front of it, under names that are free. What
+    nobody needs any more is left out.
+    """
+    known = {key: program[op.name] for key, op in producers_first([x.op for x in old.input_tensors]).items()}
+    fresh = [op for key, op in producers_first([new]).items() if key not in known]
+    read = {known[id(x.op)].name for op in fresh for x in op.input_tensors if id(x.op) in known}
+    rest = program.needed({*program.outputs, *read} - {old.name}, without=old.name)
+    made, taken = dict(known), {old.name, *rest}
+    before: list[Operation] = []
+    for op in fresh:
+        name = old.name if op is new else unique(op.name, taken)
+        taken.add(name)
+        before.append(canonical_op(op, name, made))
+        made[id(op)] = before[-1]
+    ops = [op for was in program.ops for op in (before if was.name == old.name else [was] if was.name in rest else [])]
+    return replace(program, ops=tuple(ops))
 
 
 @lru_cache(maxsize=1024)

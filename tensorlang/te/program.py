@@ -124,6 +124,14 @@ class Program:
         """Return the program without one operation (which nobody reads any more)."""
         return replace(self, ops=tuple(op for op in self.ops if op.name != name))
 
+    def needed(self, wanted: Iterable[str], without: str) -> set[str]:
+        """Return the names of inputs and of what some operations need, but for what one of them alone does."""
+        found = set(wanted)
+        for op in reversed(self.ops):
+            if op.name != without and (op.name in found or isinstance(op, PlaceholderOp)):
+                found |= {op.name, *(self.producer[b] for b in read_buffers(op))}
+        return found - {without}
+
     def fresh_name(self, wish: str) -> str:
         """Return `wish`, or `wish_1`, ... so that no operation has that name yet."""
         return unique(wish, self.by_name)
@@ -212,7 +220,7 @@ def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int,
         taken.add(names[key])
     made: dict[int, Operation] = {}
     for key, op in ordered.items():
-        made[key] = _canonical_op(op, names[key], made)
+        made[key] = canonical_op(op, names[key], made)
     program = Program(tuple(made.values()), tuple(dict.fromkeys(names[id(op)] for op in roots)))
     for key, op in ordered.items():
         for member in op.members if isinstance(op, HybridOp) else ():
@@ -298,7 +306,9 @@ def _needing(key: int, needs: dict[int, set[int]]) -> Iterator[int]:
         grown, found = bool(more), found | more
 
 
-def _canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Operation:
+def canonical_op(op: Operation, name: str, made: dict[int, Operation]) -> Operation:
+    """A user's operation by a name, over the buffers of what is `made` already of those that it reads, by their ids."""
+
     def buffer(tensor: Tensor) -> Buffer:
         return buffers(made[id(tensor.op)])[tensor.value_index]
 

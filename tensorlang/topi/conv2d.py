@@ -1,7 +1,6 @@
 """Convolutions `O[n, o, h, w] = sum D[n, c, h * s + y, w * s + x] * W[o, c, y, x]`, in the layouts of classic topi.
 
-Padding is neither a copy nor a zero: the sum runs over those elements of the window that lie in the image. But for
-tensor cores, which take convolutions as products (`conv2d_product`).
+Padding is neither a copy nor a zero: the sum runs over those elements of the window that lie in the image.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.schedules.tags import CONV2D, NARROW_CHANNELS
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.te.tags import CONV2D, NARROW_CHANNELS
 from tensorlang.topi.checked import checked
-from tensorlang.topi.conv2d_product import conv2d_product, declared
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sliding, windows
@@ -49,9 +47,9 @@ def conv2d(
     (top, left, bottom, right), SAME or VALID. `groups`: data and output channels are cut into so many parts, each
     convolved by itself. `channels`: those of the output, where the last block of the weights holds fewer. The output
     is in blocks where data is, of the size of the weights' blocks. Sums are made in `out_dtype`, by default the dtype
-    of the data. Inside of `with tensorlang.target.Target("cuda"):` convolutions that its tensor cores take (NHWC of
-    float16, bfloat16 or bytes, sums of 32 bits) are declared as products of windows and weights, in which padding is
-    zeros; elsewhere no sum has it. DefinitionError when the shapes do not fit.
+    of the data. No sum has the padding in it; but `topi.schedule` makes convolutions that tensor cores of its target
+    take (NHWC of float16, bfloat16 or bytes, sums of 32 bits) products in which padding is zeros, and a weight that is
+    infinite or not a number reaches what lies at the border. DefinitionError when the shapes do not fit.
     """
     images = layout(data_layout, "NCHW", ("C",))
     kernels = layout(kernel_layout or _kernel_of(images), "OIHW", ("O", "I"))
@@ -63,9 +61,6 @@ def conv2d(
     _check_groups(data, weight, depth, features, kernels.extent(weight, "I"), groups)
     down, right = windows([_number(kernels.extent(weight, k), weight) for k in "HW"], strides, padding, dilation)
     slide = sliding(data, images, down, right)
-    product = conv2d_product(slide, weight, kernels, features, groups, out_dtype or data.dtype)
-    if product is not None:
-        return declared(product, name)
     made = layout(_output_layout(images, kernels), "NCHW", ("C",))
     c, over = _input_channels(images, depth, groups)
     dtype = out_dtype or data.dtype

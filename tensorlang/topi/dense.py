@@ -16,10 +16,10 @@ from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.te.terms import term_axis
 from tensorlang.topi.checked import checked
 from tensorlang.topi.matmul import matmul, matmul_reference
 from tensorlang.topi.operator import Operator
-from tensorlang.topi.terms import term_axis
 
 Array = npt.NDArray[Any]
 

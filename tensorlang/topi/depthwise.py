@@ -12,9 +12,9 @@ from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.schedules.tags import DEPTHWISE
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.te.tags import DEPTHWISE
 from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import layout

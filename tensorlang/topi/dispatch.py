@@ -8,7 +8,6 @@ from tensorlang.driver import try_lowering
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.history import best_if_any
 from tensorlang.schedules.default import apply_forms
-from tensorlang.schedules.plain import schedule_of_plain
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
@@ -39,7 +38,7 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     """
     wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
     machine = parse(target)
-    s = schedule_of_plain(wanted) if machine.can.device else create_schedule(wanted)
+    s = create_schedule(wanted)
     known = best_if_any(s, machine, "topi.schedule", lambda made: try_lowering(made, machine)) if tuned else None
     if known is not None:
         return known

@@ -12,10 +12,9 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, cast, same
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import PRECISION, Tensor
+from tensorlang.te.terms import term_axis
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator, Option
-from tensorlang.topi.quantized import is_narrow, narrow_matmul
-from tensorlang.topi.terms import term_axis
 
 Array = npt.NDArray[Any]
 FULL = "full"
@@ -35,8 +34,8 @@ def matmul(
     """Return `a[m, k] @ b[k, n]` of shape (m, n).
 
     `transpose_a`, `transpose_b`: the matrix is given as [k, m], as [n, k]. Sums are accumulated in `out_dtype`, the
-    dtype of `a` unless given: of bfloat16 in float32, and of bytes in int32, by the dot instructions of the target in
-    use (`with tensorlang.target.Target("cuda"):`), of this machine outside of one.
+    dtype of `a` unless given. Of bfloat16 in float32, and of bytes in int32, `topi.schedule` makes them by the dot
+    instructions or the tensor cores of its target.
     `precision="tf32"` allows a GPU to round factors of float32 to 10 bits behind the leading one, which its tensor
     cores multiply; sums stay in float32. Elsewhere, and without it, nothing is rounded.
     DefinitionError when the shapes do not fit, or `precision` is another word, or for other dtypes.
@@ -55,8 +54,6 @@ def matmul(
         return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
 
     made: Tensor = te.compute(shape, element, name=name, tag="matmul", attrs=attrs)
-    if is_narrow(*shape, depth, a.dtype, b.dtype, dtype):
-        return narrow_matmul(a, b, transpose_a, transpose_b, made)
     return made
 
 

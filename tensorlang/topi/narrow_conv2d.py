@@ -17,6 +17,8 @@ from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, cast, same
 from tensorlang.ir.simplify import simplify
+from tensorlang.schedule.rewrites.narrow_product import SIGN, SUMS, terms_of_word
+from tensorlang.schedules.cpu.narrow_product import operand_dtype
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
@@ -25,7 +27,7 @@ from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import Layout, layout
 from tensorlang.topi.narrow_filters import Runs, narrow_conv2d_offsets, number_of, pack_narrow_conv2d, runs_of
 from tensorlang.topi.operator import Operator
-from tensorlang.topi.quantized import SIGN, SUMS, operand_dtype, pairs, sign_shift, terms_of_word, weight_dtype
+from tensorlang.topi.quantized import pairs, sign_shift, weight_dtype
 from tensorlang.topi.requantize import requantize, requantize_reference
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, windows
 

@@ -16,13 +16,15 @@ from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, cast
 from tensorlang.ir.simplify import simplify
+from tensorlang.schedule.rewrites.narrow_product import SUMS, terms_of_word
+from tensorlang.schedules.cpu.narrow_product import operand_dtype, panel_of
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator
-from tensorlang.topi.quantized import SUMS, operand_dtype, panel_of, sign_shift, terms_of_word
+from tensorlang.topi.quantized import sign_shift
 from tensorlang.topi.windows import Pair, pair
 
 Array = npt.NDArray[Any]

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, as_expr, same
-from tensorlang.schedules.tags import PART, ROW_AXES
 from tensorlang.te.operation import Tensor
+from tensorlang.te.tags import PART, ROW_AXES
 from tensorlang.topi.axes import normalized, normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator

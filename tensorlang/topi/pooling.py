@@ -10,9 +10,9 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, binary, cast
-from tensorlang.schedules.tags import POOL
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.te.tags import POOL
 from tensorlang.topi import layouts, reduction
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import Blocked, Layout, Place

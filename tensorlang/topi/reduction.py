@@ -13,9 +13,9 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr
-from tensorlang.schedules.tags import REDUCTION
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
+from tensorlang.te.tags import REDUCTION
 from tensorlang.topi.axes import normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr
-from tensorlang.schedules.tags import PART, ROW_AXES
+from tensorlang.schedule.rewrites.attention import greatest_number
 from tensorlang.te.operation import Tensor
+from tensorlang.te.tags import PART, ROW_AXES
 from tensorlang.topi.axes import at, normalized, without
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
@@ -20,11 +21,6 @@ Array = npt.NDArray[Any]
 
 LOG2_E = 1.4426950408889634
 """exp2 of a multiple is cheaper than exp, and as exact where arguments are not above 0."""
-
-greatest_number = te.comm_reducer(
-    lambda x, y: te.select(y > x, y, x), lambda dtype: te.const(float("-inf"), dtype), name="greatest_number"
-)
-"""The maximum of what is not NaN: one instruction. A NaN reaches every element of its row by the sum."""
 
 
 @checked

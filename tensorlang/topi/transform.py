@@ -14,9 +14,9 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.schedules.tags import CUTS, FROM, PIECES, TRANSPOSE
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.te.tags import CUTS, FROM, PIECES, TRANSPOSE
 from tensorlang.topi.axes import normalized, normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import layout

@@ -7,12 +7,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tensorlang import te
+from tensorlang import te, topi
 from tensorlang.errors import BadArgument, IllegalOrder, IllegalParallel, OverwrittenValue, ScheduleError, UncoveredRead
 from tests.programs import Case, argmax, chain, matmul, row_sum, stencil, two_consumers
 
 BOTH = ("interpreter", "llvm")
 INTERPRETED = ("interpreter",)  # threads of a GPU
+
+
+def narrow(dtype: str) -> Case:
+    """A product of bytes, or of other numbers, in 32 bits."""
+    A, B = te.placeholder((5, 6), dtype, "A"), te.placeholder((6, 7), dtype, "B")
+    C = topi.matmul(A, B, out_dtype="int32")
+    return Case(te.create_schedule(C.op), (A, B, C))
+
+
+def convolution() -> Case:
+    """Windows of two by two over an image, padded at the end."""
+    D, W = te.placeholder((1, 3, 3, 2), "int8", "D"), te.placeholder((2, 2, 2, 4), "int8", "W")
+    C = topi.conv2d(D, W, padding=(0, 0, 1, 1), data_layout="NHWC", out_dtype="int32", name="C")
+    return Case(te.create_schedule(C.op), (D, W, C))
+
+
+def attended() -> Case:
+    """What three queries see of five keys."""
+    q, k, v = te.placeholder((3, 2), name="q"), te.placeholder((5, 2), name="k"), te.placeholder((5, 4), name="v")
+    C = topi.attention(q, k, v, name="C")
+    return Case(te.create_schedule(C.op), (q, k, v, C))
 
 
 @te.hybrid.script
@@ -361,6 +382,21 @@ USES: dict[str, Use] = {
         halves,
         "s['B'].pad('j', 4)\nj_o, j_i = s['C'].split('j', factor=4)\ns['B'].compute_at(s['C'], j_o)",
         Refused(halves, "s['C'].pad('j', 4)", BadArgument),
+    ),
+    "narrow_product": Use(
+        partial(narrow, "int8"),
+        "s['C'].narrow_product(width=4, data='uint8')",
+        Refused(partial(narrow, "int16"), "s['C'].narrow_product(width=4, data='int16')", BadArgument),
+    ),
+    "windows_product": Use(
+        convolution,
+        "s['C'].windows_product(['nn', 'yy', 'xx'], ['ry', 'rx', 'rc'])",
+        Refused(convolution, "s['C'].windows_product(['nn', 'yy'], ['ry', 'rx', 'rc'])", BadArgument),
+    ),
+    "blocked_attention": Use(
+        attended,
+        "s['C'].blocked_attention(keys=4, rows=2)",
+        Refused(matmul, "s['C'].blocked_attention(keys=4, rows=2)", BadArgument),
     ),
     "rfactor": Use(
         row_sum,

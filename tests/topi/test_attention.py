@@ -14,6 +14,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Var
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedules.cpu.attention import key_block, plan_of
+from tensorlang.schedules.default import apply_forms
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.attention import attention_reference
@@ -75,12 +76,16 @@ def test_narrow_numbers(n: int, m: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_what_is_declared_for_tensor_cores_runs_on_a_cpu(is_causal: bool) -> None:
+def test_what_is_blocked_for_tensor_cores_runs_on_a_cpu(is_causal: bool) -> None:
     """Weights are rounded to 16 bits, and keys are in blocks of 64."""
     q, k, v = inputs((2,), 20, 137, 16, 32, "bfloat16")
-    with parse("cuda -arch=sm_80"):
-        out = topi.attention(q[0], k[0], v[0], is_causal=is_causal)
-    close(run(out, q, k, v), exact(q, k, v, is_causal))
+    out = topi.attention(q[0], k[0], v[0], is_causal=is_causal)
+    s = te.create_schedule(out.op)
+    s[out].blocked_attention(keys=64, rows=32)
+    apply_forms(s, parse(None))
+    made = np.full((2, 20, 32), 77, q[1].dtype)
+    tensorlang.build(s, [q[0], k[0], v[0], out])(q[1], k[1], v[1], made)
+    close(made, exact(q, k, v, is_causal))
 
 
 @pytest.mark.covering(1)

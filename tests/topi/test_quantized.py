@@ -17,11 +17,13 @@ from tensorlang import dtypes, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.stmt import CallMachine
 from tensorlang.ir.stmt import walk as statements
-from tensorlang.schedules.cpu.narrow_product import dot_instruction
+from tensorlang.schedule.rewrites.narrow_product import SUMS
+from tensorlang.schedules.cpu.narrow_product import dot_instruction, operand_dtype, panel_of
 from tensorlang.schedules.cpu.register_tile import whole_width
+from tensorlang.schedules.default import apply_forms
 from tensorlang.target.detect import host_cpu, parse, runs_here
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.quantized import narrow_matmul, quantized_dense_numpy, quantized_dense_reference
+from tensorlang.topi.quantized import quantized_dense_numpy, quantized_dense_reference
 from tests.topi.programs import Given, run, shape_of
 
 Array = npt.NDArray[Any]
@@ -44,13 +46,27 @@ def exact(x: Array, y: Array) -> Array:
     return np.asarray(x.astype(np.int64) @ y.astype(np.int64))
 
 
+def narrow_matmul(a: Given, b: Given, transpose_a: bool = False, transpose_b: bool = False, target: str = "") -> Array:
+    """The product in panels, whatever the target would choose; scheduled and run."""
+    (x, _), (y, _), machine = a, b, parse(target or None)
+    made = topi.matmul(x, y, transpose_a, transpose_b, out_dtype=SUMS[x.dtype, y.dtype])
+    s = te.create_schedule(made.op)
+    n = int(str(made.shape[1]))
+    s[made].narrow_product(panel_of(n, machine), operand_dtype(x.dtype, y.dtype, machine) or x.dtype)
+    if target != "interpreter":
+        apply_forms(s, machine)
+    out = np.full(shape_of(made), 77, made.dtype)
+    tensorlang.build(s, [x, y, made], target or None)(a[1], b[1], out)
+    return out
+
+
 def check(
     m: int, n: int, k: int, dtype: str, weight: str, transpose_a: bool = False, transpose_b: bool = False
 ) -> None:
-    a, x = factor("a", *((k, m) if transpose_a else (m, k)), dtype=dtype)
-    b, y = factor("b", *((n, k) if transpose_b else (k, n)), dtype=weight)
-    made = run(narrow_matmul(a, b, transpose_a, transpose_b), (a, x), (b, y))
-    np.testing.assert_array_equal(made, exact(x.T if transpose_a else x, y.T if transpose_b else y))
+    a = factor("a", *((k, m) if transpose_a else (m, k)), dtype=dtype)
+    b = factor("b", *((n, k) if transpose_b else (k, n)), dtype=weight)
+    x, y = a[1].T if transpose_a else a[1], b[1].T if transpose_b else b[1]
+    np.testing.assert_array_equal(narrow_matmul(a, b, transpose_a, transpose_b), exact(x, y))
 
 
 @pytest.mark.covering(2)
@@ -108,6 +124,20 @@ def test_matmul_takes_the_dot_instructions_of_this_machine(dtype: str, weight: s
     assert calls(topi.matmul(A, B, out_dtype="int64" if sums == "int32" else "float64"), A, B) == 0
 
 
+def test_a_product_is_the_same_program_on_every_machine() -> None:
+    """And what a machine makes of it is a step of the trace: on a GPU none, for its tensor cores take it as it is."""
+    A, B = te.placeholder((64, 64), "int8", "A"), te.placeholder((64, 64), "int8", "B")
+    made, traces = [], {}
+    for target in (SPR, PLAIN[0], "cuda -arch=sm_80"):
+        with parse(target):
+            s = topi.schedule(topi.matmul(A, B, out_dtype="int32"), target, tuned=False)
+        made.append(s.original.key)
+        traces[target] = str(s)
+    assert len(set(made)) == 1
+    assert traces[SPR].startswith("s['C'].narrow_product(width=32, data='uint8')\n")
+    assert not [t for t, text in traces.items() if t != SPR and "narrow_product" in text]
+
+
 @pytest.mark.parametrize("shape", [(512, 512, 512), (500, 300, 700)])
 @pytest.mark.parametrize(
     ("dtype", "weight", "word"), [("bfloat16", "bfloat16", "vdpbf16ps"), ("uint8", "int8", "vpdpbusd")]
@@ -148,11 +178,11 @@ def test_other_machines(dtype: str, weight: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "weight"), PAIRS)
-def test_a_program_made_for_this_machine_runs_scheduled_for_another(dtype: str, weight: str) -> None:
-    (A, x), (B, y) = factor("A", 20, 30, dtype=dtype), factor("B", 30, 40, dtype=weight)
+def test_panels_of_one_machine_are_scheduled_for_another(dtype: str, weight: str) -> None:
+    a, b = factor("A", 20, 30, dtype=dtype), factor("B", 30, 40, dtype=weight)
     for target in ("interpreter", PLAIN[0]):
         if target == "interpreter" or runs_here(parse(target)):
-            np.testing.assert_array_equal(run(narrow_matmul(A, B), (A, x), (B, y), target=target), exact(x, y))
+            np.testing.assert_array_equal(narrow_matmul(a, b, target=target), exact(a[1], b[1]))
 
 
 def test_rows_of_unknown_number() -> None:
@@ -169,9 +199,8 @@ def test_rows_of_unknown_number() -> None:
 @pytest.mark.parametrize(("m", "n"), [(240, 100), (13, 400)])
 def test_threads(m: int, n: int) -> None:
     """Shared out by rows, and by panels."""
-    (A, x), (B, y) = factor("A", m, 300, dtype="int8"), factor("B", 300, n, dtype="int8")
-    made = run(narrow_matmul(A, B), (A, x), (B, y), target="llvm -num-cores=2")
-    np.testing.assert_array_equal(made, exact(x, y))
+    a, b = factor("A", m, 300, dtype="int8"), factor("B", 300, n, dtype="int8")
+    np.testing.assert_array_equal(narrow_matmul(a, b, target="llvm -num-cores=2"), exact(a[1], b[1]))
 
 
 @pytest.mark.parametrize(("dtype", "zero_point"), [("uint8", 128), ("uint8", 0), ("int8", -7), ("int8", 0)])
@@ -323,5 +352,7 @@ def test_the_named_packed_product(m: int, n: int, k: int, dtype: str) -> None:
 
 
 def test_operators_of_other_dtypes() -> None:
+    with pytest.raises(DefinitionError, match="quantized_dense takes data of int8 or uint8, got float32"):
+        topi.operator("quantized_dense").tensors((2, 3, 4), "float32")
     with pytest.raises(DefinitionError, match="narrow numbers are bfloat16, int8, uint8, got float32"):
         topi.operator("dense_narrow").tensors((2, 3, 4), "float32")

@@ -297,6 +297,11 @@ class Follower:
         kept = move.after.stages[step.stage].storage.kept
         self.stages[step.stage].copies = self._number(step.stages) if isinstance(step, p.Pipeline) else kept
 
+    def exchange(self, step: p.BlockedAttention | p.NarrowProduct | p.WindowsProduct, move: Move) -> None:
+        """Stages in place of one, as they are declared."""
+        self.stages = {name: stage for name, stage in self.stages.items() if name in move.program.by_name}
+        self.stages |= {name: _declared(move.after.compute_op(name)) for name in (*move.made, step.stage)}
+
     def _redeclare(self, move: Move) -> None:
         """Take the work of stages whose operation was rewritten, without other loops, from the program."""
         for op in move.program.ops:
@@ -330,6 +335,7 @@ NO_EFFECT: tuple[type[Primitive], ...] = (
 FOLLOWS: Mapping[type[Primitive], Follow] = {
     **dict.fromkeys(NO_EFFECT, _no_effect),
     p.Affine: Follower.affine,
+    p.BlockedAttention: Follower.exchange,
     p.CacheInplace: Follower.cache_inplace,
     p.CacheRead: Follower.cache_read,
     p.CacheWrite: Follower.cache_write,
@@ -338,6 +344,7 @@ FOLLOWS: Mapping[type[Primitive], Follow] = {
     p.Fission: Follower.regroup,
     p.Fuse: Follower.fuse,
     p.FuseWith: Follower.fuse_with,
+    p.NarrowProduct: Follower.exchange,
     p.Pad: Follower.pad,
     p.Partition: Follower.regroup,
     p.Peel: Follower.regroup,
@@ -350,6 +357,7 @@ FOLLOWS: Mapping[type[Primitive], Follow] = {
     p.Split: Follower.split,
     p.TileBy: Follower.tile_by,
     p.TransformLayout: Follower.transform,
+    p.WindowsProduct: Follower.exchange,
 }
 """Every primitive -> how the loops of a population follow it."""
 

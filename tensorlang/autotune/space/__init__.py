@@ -17,6 +17,7 @@ from tensorlang.autotune.space.seeds import is_of_library, library_sketch
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
+from tensorlang.schedules.prepare import PRODUCTS, prepare
 from tensorlang.schedules.recognise import groups_of, ordered_stages, stages_of
 from tensorlang.schedules.room import Constraint, Form, Room, prefix_of
 
@@ -71,11 +72,19 @@ def require_iterations(task: Task) -> None:
 
 
 def _units(task: Task) -> tuple[_Unit, ...]:
-    units = [_Unit(op.name, ordered_forms_of(task.target, op)) for op in ordered_stages(task.program)]
-    for group in groups_of(task.program):
+    program = _prepared(task).program
+    units = [_Unit(op.name, ordered_forms_of(task.target, op)) for op in ordered_stages(program)]
+    for group in groups_of(program):
         units.append(_Unit(group.main.name, forms_of(task.target, group)))
-    order = {op.name: n for n, op in enumerate(task.program.ops)}
+    order = {op.name: n for n, op in enumerate(program.ops)}
     return tuple(sorted(units, key=lambda unit: order[unit.name]))
+
+
+def _prepared(task: Task) -> Draft:
+    """The program as the rules take it, by what the target has instructions for."""
+    draft = Draft.of(task.outputs)
+    prepare(draft, task.target, PRODUCTS)
+    return draft
 
 
 def _combinations(units: Sequence[_Unit]) -> Iterator[tuple[Form, ...]]:
@@ -91,7 +100,7 @@ def _combinations(units: Sequence[_Unit]) -> Iterator[tuple[Form, ...]]:
 
 
 def _sketch(task: Task, units: Sequence[_Unit], forms: Sequence[Form]) -> Sketch:
-    draft = Draft.of(task.outputs)
+    draft = _prepared(task)
     constraints: list[Constraint] = []
     several = len(units) > 1
     for unit, form in reversed([*zip(units, forms, strict=True)]):  # consumers first: they take their producers in

@@ -24,6 +24,7 @@ from tensorlang.schedule.primitives.placement import ComputeAt, ComputeInline, C
 from tensorlang.schedule.primitives.pragma import Pragma
 from tensorlang.schedule.primitives.predicate import SetStorePredicate
 from tensorlang.schedule.primitives.prefetch import Prefetch
+from tensorlang.schedule.primitives.prepare import BlockedAttention, NarrowProduct, WindowsProduct
 from tensorlang.schedule.primitives.reduction import DecomposeReduction, RFactor
 from tensorlang.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tensorlang.schedule.primitives.sample import SampleChoice
@@ -37,6 +38,7 @@ __all__ = [
     "Assume",
     "Atomic",
     "Bind",
+    "BlockedAttention",
     "BulkCopy",
     "CacheInplace",
     "CacheRead",
@@ -51,6 +53,7 @@ __all__ = [
     "FoldStorage",
     "Fuse",
     "FuseWith",
+    "NarrowProduct",
     "Pad",
     "Parallel",
     "Partition",
@@ -77,6 +80,7 @@ __all__ = [
     "TransformLayout",
     "Unroll",
     "Vectorize",
+    "WindowsProduct",
     "plan_gather",
     "plan_time_tile",
     "plan_wavefront",

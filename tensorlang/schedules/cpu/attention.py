@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from tensorlang import dtypes, te
 from tensorlang.ir.expr import Buffer, Expr, variables
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.rewrites.attention import is_whole, last_seen
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.points import GRAIN
 from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, register_tile
 from tensorlang.schedules.cpu.rows import fused, parts_of, reduce_in_lanes
-from tensorlang.schedules.tags import (
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp, loads
+from tensorlang.te.tags import (
     CAUSAL,
     GREATEST,
     INVERSE,
@@ -31,16 +35,11 @@ from tensorlang.schedules.tags import (
     VALUES,
     WEIGHT,
 )
-from tensorlang.target.spec import Target
-from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import ComputeOp, loads
 
 TENSOR_CORE_KEYS = 64
 """Keys of a block on tensor cores: their scores and weights are 32 + 16 registers of each thread."""
 TENSOR_CORE_ROWS, TENSOR_CORE_WIDTH = 16, 16
 """Queries of a tile of tensor cores, and what extents of queries and values are multiples of."""
-_STEP = 16
-"""Queries that look at as many keys as the last of them: what each must not see among these weighs nothing."""
 _TILES = 4
 """Register tiles of rows that share the keys and values that they read, at most."""
 _ROWS = 8
@@ -64,11 +63,6 @@ class Plan:
     scores: RegisterTile
     mixing: RegisterTile
     rows: int
-
-
-def last_seen(i: Expr, n: Expr, m: Expr, step: int = _STEP) -> Expr:
-    """The last key, of m, that the queries near query i, of n, look at."""
-    return te.floordiv(i, step) * step + (step - 1) + (m - n)
 
 
 def query_tile(n: int | None) -> int:
@@ -112,12 +106,6 @@ def key_block(m: int | None) -> int | None:
         return None
     blocks = -(-m // _BLOCK)
     return -(-m // (blocks * _EVEN)) * _EVEN
-
-
-def is_whole(keys: Expr, block: int | None) -> bool:
-    """Whether the last block is known to be as long as the others."""
-    known = extent_of(keys)
-    return block is not None and known is not None and known % block == 0
 
 
 def schedule_attention(s: Schedule, anchor: Anchor) -> None:

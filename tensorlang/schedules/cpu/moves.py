@@ -6,8 +6,8 @@ from tensorlang import dtypes
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.points import run_in_parallel, schedule_elementwise
-from tensorlang.schedules.tags import CUTS, FROM
 from tensorlang.te.operation import ComputeOp
+from tensorlang.te.tags import CUTS, FROM
 
 _TILE = 4
 """Vectors along the side of a tile that is turned around."""

@@ -16,10 +16,11 @@ from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Call, Expr, variables, walk
 from tensorlang.ir.stmt import Stmt
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.rewrites.narrow_product import SUMS, WORD, narrow_factors
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
 from tensorlang.schedules.cpu.points import run_in_parallel, schedule_elementwise
-from tensorlang.schedules.cpu.register_tile import MANY, fixed_width
+from tensorlang.schedules.cpu.register_tile import MANY, fixed_width, whole_width
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
@@ -38,13 +39,14 @@ _INSTRUCTIONS = (
     "aarch64.neon.udot",
 )
 """Wider ones first."""
-_WORD = 32
 _GRAIN = 1 << 20
 """Operations below which a second thread costs more than it brings."""
 _PAGE = 4096
 """Rows that are so far apart share a few sets of the first cache."""
 _EVEN = 0.9
 """Shares of the rows that are this even are not made more even by sharing out columns."""
+_FEWEST_ROWS = 8
+"""With fewer rows of data, laying out the weights takes longer than the product."""
 
 
 def dot_instruction(data: str, weight: str, target: Target) -> TensorIntrin | None:
@@ -69,6 +71,28 @@ def _runs(intrin: TensorIntrin, target: Target) -> bool:
     return True
 
 
+def operand_dtype(data: str, weight: str, target: Target) -> str | None:
+    """The dtype in which a target multiplies data: their own, or for signed bytes unsigned; None: no dot does it."""
+    possible = (data, "uint8") if data == "int8" else (data,)
+    return next((p for p in possible if dot_instruction(p, weight, target) is not None), None)
+
+
+def panel_of(units: int | None, target: Target) -> int:
+    """The columns of a panel that suit the registers of a target."""
+    return whole_width(units or MANY, target, WORD)
+
+
+def prepare_product(s: Schedule, name: str, target: Target) -> None:
+    """Lay out the factors of a product for the dot instructions of a target, where it has them."""
+    factors = narrow_factors(s.operation(name)) if compute_op(s, name).dtype in SUMS.values() else None
+    if factors is None:
+        return
+    m, n, k = map(extent_of, factors.extents)
+    operand = operand_dtype(factors.a.dtype, factors.b.dtype, target)
+    if operand is not None and n is not None and k is not None and (m or MANY) >= _FEWEST_ROWS:
+        s[name].narrow_product(panel_of(n, target), operand)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`rows` of a register tile; `block`: panels that stay in the second cache; `shared`: the loop that threads share,
@@ -86,7 +110,7 @@ def plan_of(op: ComputeOp, target: Target) -> Plan:
     depth = extent_of(op.reduce_axes[0].extent) or MANY
     data, weight = loads(op)
     row_bytes = depth * dtypes.info(data.buffer.dtype).bytes
-    rows = fixed_width(m, width, target, _WORD, 8 if row_bytes % _PAGE == 0 else 12).rows
+    rows = fixed_width(m, width, target, WORD, 8 if row_bytes % _PAGE == 0 else 12).rows
     cache_bytes = target.caches[min(1, len(target.caches) - 1)] // 2
     block = max(1, cache_bytes // (depth * width * dtypes.info(weight.buffer.dtype).bytes))
     if target.cores == 1 or 2 * prod((m, panels, width, depth)) < _GRAIN:
@@ -133,7 +157,7 @@ def sum_words(stage: Stage, target: Target, tile: Sequence[Axis] = ()) -> None:
     """Add up words: a word of data for each point of a `tile` of axes, times a row of words of a panel."""
     data, weight = (read.buffer for read in loads(stage.schedule.state.compute_op(stage.name)))
     dot = dot_instruction(data.dtype, weight.dtype, target)
-    lanes = target.lanes(_WORD) if dot is None else int(dot.buffers["out"].shape[0])
+    lanes = target.lanes(WORD) if dot is None else int(dot.buffers["out"].shape[0])
     *axes, lane = stage.op.axis
     around, (*windows, terms) = [axis for axis in axes if axis not in tile], stage.op.reduce_axis
     word, term = stage.split(terms, factor=extent_of(weight.shape[-1]))
@@ -168,7 +192,7 @@ def schedule_panels(s: Schedule, anchor: Anchor) -> None:
     (read,) = loads(op)
     stage, (panel, word, lane, term) = s[anchor.output], axes_of(s, anchor.output)
     words, width, group = (extent_of(axis.extent) or 1 for axis in op.axes[1:])
-    lanes, outer = gcd(width, anchor.target.lanes(_WORD)), panel
+    lanes, outer = gcd(width, anchor.target.lanes(WORD)), panel
     if lane in variables(read.index[-1]):
         vector, inner = stage.split(lane, factor=lanes)
         stage.reorder(word, panel, vector, inner, term)
@@ -208,12 +232,12 @@ def _turn(dtype: str, group: int, lanes: int) -> TensorIntrin:
     out = te.compute((lanes, lanes, group), lambda w, j, t: rows[j, w * group + t], name="out")
     apart = decl_buffer(rows.shape, dtype, "rows", strides=[te.var("stride"), 1])
     turned = decl_buffer(out.shape, dtype, "out", strides=[te.var("step"), group, 1])
-    vector = f"int{_WORD}x{lanes}"
+    vector = f"int{WORD}x{lanes}"
 
     def body(ins: list[TileBuffer], outs: list[TileBuffer]) -> Stmt:
         loaded = [reinterpret(vector, ins[0].vload([j, 0], f"{dtype}x{wide}")) for j in range(lanes)]
-        square = _interleaved(loaded, lanes, _WORD)
-        name = f"llvm.vector.extract.v{lanes}i{_WORD}.v{lanes * lanes}i{_WORD}"
+        square = _interleaved(loaded, lanes, WORD)
+        name = f"llvm.vector.extract.v{lanes}i{WORD}.v{lanes * lanes}i{WORD}"
         columns = [call_llvm_intrin(vector, name, square, te.const(w * lanes, "int64")) for w in range(lanes)]
         return stmt_seq(
             *(outs[0].vstore([w, 0, 0], reinterpret(f"{dtype}x{wide}", part)) for w, part in enumerate(columns))

@@ -18,11 +18,11 @@ from tensorlang.schedules.cpu.points import is_larger, run_in_parallel, stream_o
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.recognise import Stage as Described
 from tensorlang.schedules.room import Form, Room
-from tensorlang.schedules.tags import ROW_AXES
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import read_buffers
+from tensorlang.te.tags import ROW_AXES
 
 _CHAINS = 4
 """Vectors into which a reduction accumulates side by side: the latency of an addition times two units."""

@@ -19,7 +19,10 @@ from tensorlang.schedules.gpu.attention_tensor_cores import schedule_on_tensor_c
 from tensorlang.schedules.gpu.block_tile import Threads, tiled
 from tensorlang.schedules.gpu.product import filled, shared_factor, summed
 from tensorlang.schedules.gpu.product_plan import MANY, ProductTile, Side, stages_of
-from tensorlang.schedules.tags import (
+from tensorlang.target.spec import GpuLimits, Target
+from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.operation import loads
+from tensorlang.te.tags import (
     GREATEST,
     INVERSE,
     KEYS,
@@ -33,9 +36,6 @@ from tensorlang.schedules.tags import (
     VALUES,
     WEIGHT,
 )
-from tensorlang.target.spec import GpuLimits, Target
-from tensorlang.te.axis import Axis, extent_of
-from tensorlang.te.operation import loads
 
 _ACROSS = 32
 """Threads along keys, and along values: a warp has the same rows of queries."""

@@ -14,13 +14,17 @@ from collections.abc import Mapping, Sequence
 from tensorlang import te
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.rewrites.attention import attention_of
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
-from tensorlang.schedules.cpu.attention import TENSOR_CORE_KEYS, keys_read, query_tile
+from tensorlang.schedules.cpu.attention import TENSOR_CORE_KEYS, TENSOR_CORE_WIDTH, keys_read, query_tile
 from tensorlang.schedules.gpu.block_tile import Threads, copied_together
 from tensorlang.schedules.gpu.blocks import WARP, limits
 from tensorlang.schedules.gpu.tensor_cores import ELEMENTS, by_fragments, load_fragments, multiplies
-from tensorlang.schedules.tags import (
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.operation import loads
+from tensorlang.te.tags import (
     CAUSAL,
     GREATEST,
     KEYS,
@@ -34,9 +38,6 @@ from tensorlang.schedules.tags import (
     VALUES,
     WEIGHT,
 )
-from tensorlang.target.spec import Target
-from tensorlang.te.axis import Axis, extent_of
-from tensorlang.te.operation import loads
 
 _ROWS, _COLUMNS, _DEPTH = 16, 8, 16
 """The tile of one mma.sync of 16-bit elements."""
@@ -64,9 +65,21 @@ def fits(target: Target, n: int | None, depth: int, width: int) -> bool:
     return held <= _HELD and wanted[0] <= most.max_threads and wanted[1] <= most.shared_bytes
 
 
+def prepare_attention(s: Schedule, name: str, target: Target) -> None:
+    """Take an attention in blocks, where a target has tensor cores for both products, and room for what they need."""
+    asked = attention_of(s.operation(name)) if target.can.device else None
+    if asked is None or not multiplies(target, asked.query.dtype, asked.value.dtype, "float32"):
+        return
+    n, depth, width = map(extent_of, (asked.n, asked.query.shape[-1], asked.value.shape[-1]))
+    if not depth or not width or depth % TENSOR_CORE_WIDTH or width % TENSOR_CORE_WIDTH:
+        return
+    if fits(target, n, depth, width):
+        s[name].blocked_attention(TENSOR_CORE_KEYS, query_tile(n))
+
+
 def takes(s: Schedule, anchor: Anchor, part: Mapping[str, str]) -> bool:
-    """Whether an attention was declared for tensor cores, and the target has them, and room for it."""
-    if ROUNDED not in part:
+    """Whether an attention was blocked for tensor cores, and the target has them, and room for it."""
+    if ROUNDED not in part or extent_of(compute_op(s, part[SCORE]).axes[-1].extent) != TENSOR_CORE_KEYS:
         return False
     score, main = compute_op(s, part[SCORE]), compute_op(s, anchor.main)
     (dtype,) = {load.buffer.dtype for load in loads(score)}

@@ -29,9 +29,9 @@ from tensorlang.schedules.gpu.blocks import (
     power_of_two,
     product,
 )
-from tensorlang.schedules.tags import ROW_AXES
 from tensorlang.te.axis import extent_of
 from tensorlang.te.program import read_buffers
+from tensorlang.te.tags import ROW_AXES
 
 _STEPS = 4
 """Vectors of a long row that each thread reads."""

@@ -15,6 +15,7 @@ from tensorlang import config, dtypes, te, topi
 from tensorlang.driver import Lowered
 from tensorlang.ir.stmt import Launch, walk
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.default import apply_forms
 from tensorlang.schedules.gpu.attention_tensor_cores import fits
 from tensorlang.target import parse
 from tensorlang.target.cuda.sass import disassembler
@@ -31,11 +32,10 @@ CASES = {"odd": (37, 133, 16, 48, True, "bfloat16"), "whole": (128, 128, 32, 32,
 
 
 def layer(heads: int, n: Any, m: Any, depth: int, width: int, is_causal: bool, dtype: str) -> list[Tensor]:
-    """Queries, keys, values and their attention, declared for tensor cores."""
+    """Queries, keys, values and their attention."""
     shapes = {"q": (n, depth), "k": (m, depth), "v": (m, width)}
     q, k, v = (te.placeholder((heads, *shape), dtype, name=name) for name, shape in shapes.items())
-    with parse(GPU):
-        return [q, k, v, topi.attention(q, k, v, is_causal=is_causal)]
+    return [q, k, v, topi.attention(q, k, v, is_causal=is_causal)]
 
 
 def scheduled(args: list[Tensor], target: str = GPU) -> Schedule:
@@ -122,23 +122,28 @@ def test_what_a_block_needs_fits_the_target() -> None:
     assert not fits(parse(f"{GPU} -max_num_threads=64"), 128, 64, 64), "threads"
 
 
-@pytest.mark.parametrize(
-    ("dtype", "depth", "target"), [("float16", 24, GPU), ("float16", 256, GPU), ("float16", 16, "")]
-)
-def test_other_forms_are_declared_for_threads(dtype: str, depth: int, target: str) -> None:
-    q, k, v = (te.placeholder((1, 64, depth), dtype, name=name) for name in "qkv")
-    if target:
-        with parse(target):
-            out = topi.attention(q, k, v)
-    else:
-        out = topi.attention(q, k, v)
+@pytest.mark.parametrize("depth", [24, 256])
+def test_other_forms_are_made_by_threads(depth: int) -> None:
+    q, k, v = (te.placeholder((1, 64, depth), "float16", name=name) for name in "qkv")
+    out = topi.attention(q, k, v)
     text = str(tensorlang.lower(scheduled([out]), [q, k, v, out], target=GPU))
     assert "cuda.mma" not in text and "attention_rounded" not in text
 
 
-def test_a_target_without_tensor_cores_runs_what_was_declared_for_them() -> None:
+def test_the_program_is_the_same_on_every_target() -> None:
+    args = layer(1, 20, 70, 16, 16, True, "float16")
+    with parse(GPU):
+        again = layer(1, 20, 70, 16, 16, True, "float16")
+    made = scheduled(args)
+    assert made.original.key == scheduled(again, "llvm").original.key
+    assert str(made).startswith("s['attention'].blocked_attention(keys=64, rows=32)\n")
+
+
+def test_a_target_without_tensor_cores_runs_blocks_for_them() -> None:
     args = layer(1, 20, 70, 16, 16, False, "float16")
-    s = topi.schedule(args[-1], "cuda -arch=sm_75", tuned=False)
+    s = te.create_schedule(args[-1].op)
+    s[args[-1]].blocked_attention(keys=64, rows=32)
+    apply_forms(s, parse("cuda -arch=sm_75"))
     values = [given(name, 1, *shape, dtype="float16")[1] for name, shape in zip("qkv", ((20, 16), (70, 16), (70, 16)))]
     made = np.full((1, 20, 16), 77, np.float16)
     tensorlang.build(s, args, target="interpreter")(*values, made)

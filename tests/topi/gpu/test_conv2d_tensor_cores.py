@@ -15,12 +15,13 @@ from tensorlang import config, te, topi
 from tensorlang.ir.stmt import Kernel
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.default import apply_forms
 from tensorlang.schedules.gpu.convolution_tensor_cores import schedule_windows
 from tensorlang.schedules.gpu.tensor_cores import WarpTile
-from tensorlang.schedules.tags import CONV2D_PRODUCT
+from tensorlang.schedules.prepare import prepare
 from tensorlang.target import parse
 from tensorlang.target.cuda.sass import disassembler
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
 from tensorlang.testing.cuda_emulation import emulate_program, unavailable
 from tensorlang.topi.conv2d import conv2d_reference
@@ -41,16 +42,21 @@ def layer(
     k: int,
     dtype: str = "float16",
     kernel: str = "HWIO",
-    target: str = "cuda",
     **options: Any,
 ) -> list[Tensor]:
-    """Images in NHWC, weights, and their convolution as it is declared for a target."""
+    """Images in NHWC, weights, and their convolution."""
     extents = {"O": o, "I": c // options.get("groups", 1), "H": k, "W": k}
     data = te.placeholder((n, h, w, c), dtype, "data")
     weight = te.placeholder([extents[letter] for letter in kernel], dtype, "weight")
-    with parse(target):
-        out = topi.conv2d(data, weight, **options, data_layout="NHWC", kernel_layout=kernel, out_dtype=SUMS[dtype])
+    out = topi.conv2d(data, weight, **options, data_layout="NHWC", kernel_layout=kernel, out_dtype=SUMS[dtype])
     return [data, weight, out]
+
+
+def product(args: list[Tensor], groups: int = 1) -> Schedule:
+    """A schedule whose convolution has become a product of windows and weights."""
+    s: Schedule = te.create_schedule(args[-1].op)
+    s["conv2d"].windows_product(["nn", "yy", "xx"], ["ry", "rx", "rc"], groups)
+    return s
 
 
 def residual(args: list[Tensor]) -> list[Tensor]:
@@ -69,7 +75,7 @@ def scheduled(args: list[Tensor], arch: str = "sm_80", tile: WarpTile | None = N
     target = parse(f"cuda -arch={arch}")
     if tile is None:
         return topi.schedule(args[-1], target, tuned=False)
-    s: Schedule = te.create_schedule(args[-1].op)
+    s = product(args)
     with s.proven_together("a tile of our own"):
         schedule_windows(s, Anchor("conv2d", args[-1].op.name, target), tile)
     return s
@@ -166,7 +172,8 @@ def test_padding_is_zeros_that_are_multiplied() -> None:
 @pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_75"])
 def test_other_targets_lay_the_windows_out(target: str) -> None:
     args = residual(layer(1, 5, 6, 16, 24, 3, padding=1))
-    s = topi.schedule(args[-1], target, tuned=False)
+    s = product(args)
+    apply_forms(s, parse(target))
     assert "cuda.mma" not in str(s.trace)
     check_schedule(s, args, targets=("llvm" if target == "llvm" else "interpreter",))
 
@@ -183,24 +190,28 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+def is_product(out: Tensor, target: str = "cuda") -> bool:
+    """Whether the library makes a convolution a product for a target; the program is the same on all."""
+    s = te.create_schedule(out.op)
+    with parse(target):
+        prepare(s, parse(target))
+    assert s.original.key == te.create_schedule(out.op).original.key
+    return [type(step).__name__ for step in s.trace.steps] == ["WindowsProduct"]
+
+
 @pytest.mark.parametrize("name", OTHERWISE)
-def test_other_convolutions_are_declared_as_ever(name: str) -> None:
+def test_other_convolutions_stay_as_declared(name: str) -> None:
     options, target = OTHERWISE[name]
-    *_, out = layer(1, 5, 6, **({"c": 16, "o": 24, "k": 2} | options), target=target)
-    assert isinstance(out.op, ComputeOp) and out.op.tag != CONV2D_PRODUCT and out.op.reduction is not None
+    *_, out = layer(1, 5, 6, **({"c": 16, "o": 24, "k": 2} | options))
+    assert not is_product(out, target)
 
 
-def test_sums_in_16_bits_and_images_in_planes_are_declared_as_ever() -> None:
+def test_sums_in_16_bits_and_images_in_planes_stay_as_declared() -> None:
     data, weight = te.placeholder((1, 5, 6, 16), "float16", "data"), te.placeholder((2, 2, 16, 24), "float16", "weight")
     planes = te.placeholder((1, 16, 5, 6), "float16", "planes"), te.placeholder((24, 16, 2, 2), "float16", "filters")
-    with parse("cuda"):
-        found = [topi.conv2d(data, weight, data_layout="NHWC"), topi.conv2d(*planes, out_dtype="float32")]
-        taken = topi.conv2d(data, weight, data_layout="NHWC", out_dtype="float32")
-    assert [isinstance(out.op, ComputeOp) and out.op.tag == CONV2D_PRODUCT for out in (*found, taken)] == [
-        False,
-        False,
-        True,
-    ]
+    others = [topi.conv2d(data, weight, data_layout="NHWC"), topi.conv2d(*planes, out_dtype="float32")]
+    assert not any(map(is_product, others))
+    assert is_product(topi.conv2d(data, weight, data_layout="NHWC", out_dtype="float32"))
 
 
 RESNET: dict[str, tuple[Sizes, dict[str, Any]]] = {

@@ -1,0 +1,36 @@
+"""Programs prepared for a target: what stages compute, rewritten to what it has instructions for.
+
+Definitions say what is computed, on any machine in the same words. A layout that one of them needs is a step of the
+trace, in front of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from tensorlang.schedule import Schedule
+from tensorlang.schedules.cpu.narrow_product import prepare_product
+from tensorlang.schedules.gpu.attention_tensor_cores import prepare_attention
+from tensorlang.schedules.gpu.convolution_tensor_cores import prepare_convolution
+from tensorlang.target.spec import Target
+from tensorlang.te import tags
+from tensorlang.te.operation import ComputeOp
+
+Preparation: TypeAlias = Callable[[Schedule, str, Target], None]
+"""Rewrites a stage by a step where a target gains by it, and leaves it as it is elsewhere."""
+
+PRODUCTS: Mapping[str, Preparation] = {
+    "matmul": prepare_product,
+    tags.CONV2D: prepare_convolution,
+}
+"""By tag, what makes products of whole words and of windows, which any rule schedules."""
+PREPARED: Mapping[str, Preparation] = {**PRODUCTS, tags.ATTENTION: prepare_attention}
+"""The same, and what the library's own rules alone schedule as it is meant."""
+
+
+def prepare(s: Schedule, target: Target, rewrites: Mapping[str, Preparation] = PREPARED) -> None:
+    """Rewrite the stages of the library's definitions for a target, before anything else is scheduled."""
+    for op in s.program.ops:
+        if isinstance(op, ComputeOp) and op.tag in rewrites:
+            rewrites[op.tag](s, op.name, target)
