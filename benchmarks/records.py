@@ -15,6 +15,7 @@ from benchmarks.figure import Figure
 from tensorlang.autotune import Status, TuningRecord, create_task, find_best
 from tensorlang.autotune.records.index import Index, index_path
 from tensorlang.autotune.records.log import LogWriter, record_line
+from tensorlang.autotune.task import Task
 from tensorlang.schedule import create_schedule
 
 RECORDS = 1_000_000
@@ -32,17 +33,16 @@ def measure(records: int = RECORDS) -> list[Figure]:
         Index(log).close()
         built = time.process_time() - start
         rng = random.Random(1)
-        task = create_task("matmul", (24, 40, 16), threads=1)
+        keys = [task.workload.key for task in known]
 
         def opened() -> None:
-            found = find_best(log, replace(task, workload=replace(task.workload, key=rng.choice(known))))
-            assert found.ok
+            assert find_best(log, rng.choice(known)).ok
 
         cold = [_seconds(opened) for _ in range(LOOKUPS)]
         with Index(log) as index:
-            place = index.bests(known[0])[0].place
-            warm = [_seconds(lambda: index.best(rng.choice(known), place)) for _ in range(LOOKUPS)]
-            record = index.bests(known[0])[0]
+            place = index.bests(keys[0])[0].place
+            warm = [_seconds(lambda: index.best(rng.choice(keys), place)) for _ in range(LOOKUPS)]
+            record = index.bests(keys[0])[0]
         with LogWriter(log) as writer:
             writer.append(record)
         grown = _seconds(lambda: Index(log).close())
@@ -73,20 +73,20 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _fill(log: Path, records: int) -> list[str]:
-    """Write records of a thousand programs with random times; return the keys of the programs."""
-    task = create_task("matmul", (24, 40, 16), threads=1)
+def _fill(log: Path, records: int) -> list[Task]:
+    """Write records of a thousand programs with random times; return the programs."""
+    tasks = [create_task("matmul", (24, 40, 16 + n), threads=1) for n in range(min(WORKLOADS, records))]
+    task = tasks[0]
     s = create_schedule([t.op for t in task.outputs])
     s[task.outputs[0]].split(task.outputs[0].op.axis[0], factor=8)
     base = TuningRecord(
         task.workload, task.target.to_json(), 1, "", s.trace.to_json(), s.trace.key, {}, Status.OK, (1e-3,)
     )
-    keys = [f"{n:016x}" for n in range(min(WORKLOADS, records))]
     rng = random.Random(0)
-    lines = [record_line(replace(base, workload=replace(base.workload, key=key))) for key in keys]
+    lines = [record_line(replace(base, workload=task.workload)) for task in tasks]
     seconds = json.dumps(list(base.seconds)).encode()
     with log.open("wb") as file:
         for n in range(records):
             times = json.dumps([rng.lognormvariate(-7, 0.5) for _ in range(3)]).encode()
             file.write(b"\n" + lines[n % len(lines)].replace(seconds, times) + b"\n")
-    return keys
+    return tasks

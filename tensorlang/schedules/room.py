@@ -104,12 +104,16 @@ MOST_UNROLLED = 256
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One shape of schedule that a rule proposes for a group, and `why`; `opens`: it writes numbers to be opened."""
+    """One shape of schedule that a rule proposes for a group, and `why`; `opens`: it writes numbers to be opened.
+
+    `planned`: its sizes are those of a plan; the tuner opens the library's schedule of the whole program instead.
+    """
 
     name: str
     apply: Callable[[Room], None]
     opens: bool = False
     why: str = ""
+    planned: bool = False
 
 
 def _product(values: Columns, names: Iterable[str]) -> Mask:

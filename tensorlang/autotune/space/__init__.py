@@ -18,7 +18,7 @@ from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
 from tensorlang.schedules.prepare import PRODUCTS, prepare
-from tensorlang.schedules.recognise import groups_of, ordered_stages, stages_of
+from tensorlang.schedules.recognise import Group, groups_of, ordered_stages, stages_of
 from tensorlang.schedules.room import Constraint, Form, Room, prefix_of
 
 __all__ = ["each_sketch", "library_sketch", "require_iterations", "sketch_of", "sketches_of"]
@@ -75,7 +75,7 @@ def _units(task: Task) -> tuple[_Unit, ...]:
     program = _prepared(task).program
     units = [_Unit(op.name, ordered_forms_of(task.target, op)) for op in ordered_stages(program)]
     for group in groups_of(program):
-        units.append(_Unit(group.main.name, forms_of(task.target, group)))
+        units.append(_Unit(group.main.name, _open_forms(task, group)))
     order = {op.name: n for n, op in enumerate(program.ops)}
     return tuple(sorted(units, key=lambda unit: order[unit.name]))
 
@@ -85,6 +85,12 @@ def _prepared(task: Task) -> Draft:
     draft = Draft.of(task.outputs)
     prepare(draft, task.target, PRODUCTS)
     return draft
+
+
+def _open_forms(task: Task, group: Group) -> tuple[Form, ...]:
+    """The forms of a group whose sizes can be left open, if there are any."""
+    found = forms_of(task.target, group)
+    return tuple(form for form in found if not form.planned) or found
 
 
 def _combinations(units: Sequence[_Unit]) -> Iterator[tuple[Form, ...]]:

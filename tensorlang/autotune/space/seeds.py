@@ -9,6 +9,8 @@ from tensorlang.autotune.space.opened import device_limits, opened
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
 from tensorlang.schedule import Trace
+from tensorlang.schedules.forms import forms_of
+from tensorlang.schedules.recognise import groups_of
 from tensorlang.schedules.table import rule_of
 from tensorlang.te.operation import ComputeOp
 
@@ -32,8 +34,10 @@ def library_sketch(task: Task) -> Sketch | None:
 
 
 def is_of_library(task: Task) -> bool:
-    """Whether the program has an operator that the library has a rule for."""
-    return any(isinstance(op, ComputeOp) and rule_of(op.tag, task.target) is not None for op in task.program.ops)
+    """Whether the program has an operator that the library has a rule or a plan for."""
+    forms = (form for group in groups_of(task.program) for form in forms_of(task.target, group))
+    tags = {op.tag for op in task.program.ops if isinstance(op, ComputeOp)}
+    return any(form.planned for form in forms) or any(rule_of(tag, task.target) is not None for tag in tags)
 
 
 def _as_it_is(task: Task, trace: Trace) -> Sketch:

@@ -76,9 +76,8 @@ def product_forms(target: Target, group: Group) -> list[Form]:
     if not is_product(group.main.op):
         return []
     plan = plan_of(product_of(group.main.op), target)
-    return [
-        Form("product", partial(_schedule_group, group=group), True, f"a product of matrices, B {plan.reading.value}")
-    ]
+    why = f"a product of matrices, the second read {plan.reading.value}"
+    return [Form("product", partial(_schedule_group, group=group), why=why, planned=True)]
 
 
 def _schedule_group(room: Room, group: Group) -> None:
