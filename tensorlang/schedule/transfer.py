@@ -23,7 +23,7 @@ from tensorlang.te.program import Program, local_arrays
 ROLES = {
     **dict.fromkeys(("stage", "parent", "second", "readers"), "stage"),
     **dict.fromkeys(("tensor", "array"), "array"),
-    **dict.fromkeys(("axis", "other", "axes", "by", "along", "shared", "after", "statement"), "loop"),
+    **dict.fromkeys(("axis", "other", "axes", "by", "along", "shared", "after", "statement", "rows", "terms"), "loop"),
     "predicate": "condition",
 }
 """What a field of a primitive names, by the field's own name; others name nothing of a program."""
