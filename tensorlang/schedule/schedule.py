@@ -91,6 +91,7 @@ class Schedule:
         self._state = initial_state(program)
         self._trace = Trace()
         self._undone_to: tuple[ScheduleState, Trace] | None = None
+        self._attempted: ScheduleState | None = None  # the last state that an attempt has proven
         self.origin = ""  # the tuned record that the first steps are from, as text
         self.forms: tuple[FormNote, ...] = ()  # of stages whose loops the library has shaped
         self.tests_assumptions = False  # on every call: a record has stated them, and nobody answers for it
@@ -293,6 +294,7 @@ class Schedule:
         except ScheduleError:
             self._state, self._trace = before
             return False
+        self._attempted = self._state
         return True
 
     def require_legal(self, asked: str) -> None:
@@ -436,7 +438,7 @@ class Schedule:
         try:
             with self.all_or_none():
                 yield
-                if outermost:
+                if outermost and self._state is not self._attempted:
                     self.require_legal(asked)
         finally:
             self._proves_each_step = outermost

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from math import prod
 
-from tensorlang.ir.expr import Load, Var, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.moves import schedule_elements
 from tensorlang.schedules.prepare import prepare
-from tensorlang.schedules.recognise import groups_of, ordered_stages
+from tensorlang.schedules.recognise import axes_read, groups_of, ordered_stages
 from tensorlang.schedules.room import Form, Room
 from tensorlang.schedules.table import rule_of
 from tensorlang.target.spec import Target
@@ -127,14 +126,10 @@ def elementwise_after(program: Program, main: str, others: Set[str]) -> list[str
     while chain[-1] not in program.outputs and len(program.consumers[chain[-1]]) == 1:
         (name,) = program.consumers[chain[-1]]
         op = program[name]
-        if not isinstance(op, ComputeOp) or name in others or not is_elementwise(op) or not _own_element(op, chain[-1]):
+        if not isinstance(op, ComputeOp) or name in others or not is_elementwise(op):
+            break
+        own = tuple(axis.name for axis in op.axes)
+        if any(index != own for index in axes_read(op, {chain[-1]})):
             break
         chain.append(name)
     return chain
-
-
-def _own_element(op: ComputeOp, producer: str) -> bool:
-    """Whether a stage reads a producer of its own shape at its own element only."""
-    loads = [n for n in walk(op.body[0]) if isinstance(n, Load) and n.buffer.name == producer]
-    axes = [a.name for a in op.axes]
-    return all([i.name if isinstance(i, Var) else "" for i in n.index] == axes for n in loads)

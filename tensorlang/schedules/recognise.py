@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from tensorlang import dtypes
@@ -132,9 +132,15 @@ def _own_element(stage: Stage, producer: Stage, leading: int) -> bool:
     """Whether a stage reads a producer at the element of its own first axes only."""
     if len(producer.spatial) < leading or leading_extents(producer, leading) != leading_extents(stage, leading):
         return False
-    made = [buffer.name for buffer in buffers(producer.op)]
-    read = [load.index[:leading] for load in loads(stage.op) if load.buffer.name in made]
-    return all([i.name if isinstance(i, Var) else "" for i in index] == [*stage.spatial[:leading]] for index in read)
+    made = {buffer.name for buffer in buffers(producer.op)}
+    return all(index[:leading] == stage.spatial[:leading] for index in axes_read(stage.op, made))
+
+
+def axes_read(op: ComputeOp, arrays: Set[str]) -> Iterator[tuple[str, ...]]:
+    """The axes that an operation reads arrays at, dimension by dimension; "" for any other index."""
+    for load in loads(op):
+        if load.buffer.name in arrays:
+            yield tuple(i.name if isinstance(i, Var) else "" for i in load.index)
 
 
 def leading_extents(stage: Stage, leading: int) -> list[int]:

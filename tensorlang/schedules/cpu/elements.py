@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tensorlang.schedules.cpu.points import run_in_parallel, schedule_elementwise
+from tensorlang.schedules.cpu.moves import turn_around
+from tensorlang.schedules.cpu.points import schedule_elementwise
 from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room
 from tensorlang.target.spec import Target
-
-_TILE = 4  # vectors along the side of a tile that is turned around
 
 
 def elementwise_forms(target: Target, group: Group) -> list[Form]:
@@ -23,15 +22,8 @@ def elementwise_forms(target: Target, group: Group) -> list[Form]:
     ]
     near = _near_axis(group)
     if near is not None:
-        found.insert(
-            0,
-            Form(
-                "turned",
-                partial(_schedule_turned, group=group, near=near),
-                True,
-                f"reads lie along {near}: turned in tiles",
-            ),
-        )
+        body = partial(_schedule_turned, group=group, near=near)
+        found.insert(0, Form("turned", body, True, f"reads lie along {near}: turned in tiles"))
     return found
 
 
@@ -66,12 +58,4 @@ def _schedule_plain(room: Room, group: Group) -> None:
 
 def _schedule_turned(room: Room, group: Group, near: str) -> None:
     place_producers(room, group, inline=True)
-    lanes = room.target.lanes(group.main.bits)
-    out, names = room.s[group.main.name], list(group.main.spatial)
-    across, j = out.split(names[-1], factor=_TILE * lanes, tail="peel")
-    down, i = out.split(near, factor=_TILE * lanes, tail="peel")
-    row, vector = out.split(j, factor=lanes, tail="peel")
-    outer = [name for name in names[:-1] if name != near]
-    out.reorder(*outer, across, down, row, i, vector)
-    out.vectorize(vector)
-    run_in_parallel(room.s, group.main.name, [*outer, str(across)], room.target)
+    turn_around(room.s, group.main.name, near, group.main.bits, room.target)

@@ -6,6 +6,7 @@ from tensorlang import dtypes
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.points import run_in_parallel, schedule_elementwise
+from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.tags import CUTS, FROM
 
@@ -36,16 +37,22 @@ def schedule_transpose(s: Schedule, anchor: Anchor) -> None:
     near = main.attrs[FROM]
     if anchor.main != anchor.output:
         s[anchor.main].compute_inline()
-    out, op = s[anchor.output], s.program[anchor.output]
+    op = s.program[anchor.output]
     names = [axis.name for axis in op.axis]
     if not names or near == len(names) - 1:
         schedule_elementwise(s, anchor.output, anchor.target)
         return
-    lanes = anchor.target.lanes(dtypes.info(op.dtype).bits)
+    turn_around(s, anchor.output, names[near], dtypes.info(op.dtype).bits, anchor.target)
+
+
+def turn_around(s: Schedule, stage: str, near: str, bits: int, target: Target) -> None:
+    """Make tiles of a stage that reads along its axis `near`, which are turned around in registers."""
+    out, lanes = s[stage], target.lanes(bits)
+    names = [axis.name for axis in out.op.axis]
     across, j = out.split(names[-1], factor=_TILE * lanes, tail="peel")
-    down, i = out.split(names[near], factor=_TILE * lanes, tail="peel")
+    down, i = out.split(near, factor=_TILE * lanes, tail="peel")
     row, vector = out.split(j, factor=lanes, tail="peel")
-    outer = [name for name in names[:-1] if name != names[near]]
+    outer = [name for name in names[:-1] if name != near]
     out.reorder(*outer, across, down, row, i, vector)
     out.vectorize(vector)
-    run_in_parallel(s, anchor.output, [*outer, across.name], anchor.target)
+    run_in_parallel(s, stage, [*outer, across.name], target)

@@ -145,19 +145,9 @@ def plan_of(roles: Roles, target: Target) -> Plan:
     copies = prod(roles.extent(axis) for axis in roles.windows)
     whole = bool(roles.windows) and copies * rows * vectors <= _FEW_COPIES and not _calls(stage)
     parallel = {"columns": "block", "rows": "tile", "": ""}[shared]
-    turns = max(1, min(_CHAINS // (rows * vectors), roles.extent(roles.steps[-1])))
-    beside = max(1, min(_CHAINS // (rows * vectors), roles.extent(roles.beside)))
-    usual = {
-        "rows": rows,
-        "deep": max(1, min(tile.rows // rows, deep)),
-        "width": min(tile.width, wide),
-        "beside": beside,
-    }
-    usual |= {
-        "block": block * min(tile.width, wide),
-        "depth": min(summed, roles.extent(roles.steps[-1])),
-        "unroll": turns,
-    }
+    width, last, more = min(tile.width, wide), roles.extent(roles.steps[-1]), max(1, _CHAINS // (rows * vectors))
+    usual = {"rows": rows, "deep": max(1, min(tile.rows // rows, deep)), "width": width, "block": block * width}
+    usual |= {"depth": min(summed, last), "unroll": min(more, last), "beside": min(more, roles.extent(roles.beside))}
     return Plan(Shape(pack, "rows", parallel, whole, False, is_deep), usual)
 
 

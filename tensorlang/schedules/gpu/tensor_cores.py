@@ -50,8 +50,6 @@ ELEMENTS = {
 """The dtypes of factors and sums that have instructions -> the elements by their names there."""
 TF32 = "tf32"
 """The elements of products of float32 whose program allows that precision."""
-_LOADED = 16
-"""Rows of a factor that one ldmatrix brings."""
 _ACCESS = 16
 """Bytes of one copy to shared memory."""
 
