@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 
 from tensorlang import config
+from tensorlang.errors import InternalError
 from tensorlang.ir.name_parts import name_parts
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify.statements import simplify_kernel
@@ -49,7 +51,9 @@ from tensorlang.lowering.storage import Storage
 from tensorlang.lowering.tensorize import with_tiles
 from tensorlang.lowering.watch import Pass, Watch
 from tensorlang.polyhedral import isl
+from tensorlang.polyhedral.affine_text import divides
 from tensorlang.polyhedral.statement import Scop
+from tensorlang.polyhedral.tiles import is_tested
 from tensorlang.schedule.check import check_placed, too_complex
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.derivation import This
@@ -139,20 +143,40 @@ def _lowered(
 
 
 def _lower(state: ScheduleState, params: Sequence[str], name: str, target: Target | None, dump: Dump) -> Kernel:
-    if target is None:
-        return _lower_for_cpu(state, params, name, dump)
-    return _lower_for_threads(state, params, name, target, dump)
+    """A kernel that is proven to run what it should.
 
-
-def _lower_for_cpu(state: ScheduleState, params: Sequence[str], name: str, dump: Dump) -> Kernel:
+    isl makes wrong loops of some domains that are divided, which the proof notices: there the statements test these
+    conditions themselves.
+    """
     derived = derive(state)
+    lowered = _lower_for_cpu if target is None else partial(_lower_for_threads, target=target)
+    try:
+        return lowered(state, derived, params, name, dump)
+    except InternalError:
+        careful = _testing_quotients(derived)
+        if careful is None:
+            raise
+        return lowered(state, careful, params, name, dump)
+
+
+def _testing_quotients(derived: Derived) -> Derived | None:
+    """Statements that test themselves what divides; None where there is no more to be tested."""
+    scop = derived.scop
+    if not any(divides(c) and not is_tested(s, c) for s in scop.statements for c in s.domain):
+        return None
+    statements = tuple(replace(statement, tests_quotients=True) for statement in scop.statements)
+    return replace(derived, scop=replace(scop, statements=statements))
+
+
+def _lower_for_cpu(state: ScheduleState, derived: Derived, params: Sequence[str], name: str, dump: Dump) -> Kernel:
     kernel, parts = _scanned(state, derived, params, name, CPU_PASSES, dump)
     _check(derived.scop, kernel, parts)
     return stripped(kernel)
 
 
-def _lower_for_threads(state: ScheduleState, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:
-    derived = derive(state)
+def _lower_for_threads(
+    state: ScheduleState, derived: Derived, params: Sequence[str], name: str, dump: Dump, target: Target
+) -> Kernel:
     check_structure(state, derived)
     derived, _ = _in_regions(state, derived, target)
     kernel, parts = _scanned(state, derived, params, name, DEVICE_PASSES, dump)

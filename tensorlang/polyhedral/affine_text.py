@@ -194,6 +194,11 @@ def wraps_quotient(condition: Expr) -> bool:
     return any(isinstance(part, Binary) and part.op in DIVISION for n in remainders for part in walk(n.a))
 
 
+def divides(condition: Expr) -> bool:
+    """True when a condition takes a quotient or a remainder."""
+    return any(isinstance(node, Binary) and node.op in DIVISION for node in walk(condition))
+
+
 def dims(loops: Sequence[str]) -> dict[str, str]:
     """Names of the dims of a statement: its loops, outermost first."""
     return {name: f"d{k}" for k, name in enumerate(loops)}

@@ -18,13 +18,14 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, For, If, LoopKind, Seq, Stmt
 from tensorlang.ir.thread_tags import is_block
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, condition_text, dims, wraps_quotient
+from tensorlang.polyhedral.affine_text import Namer, condition_text, dims
 from tensorlang.polyhedral.ast_expr import convert
 from tensorlang.polyhedral.nest import Loop, Tree
 from tensorlang.polyhedral.nest import loops as loops_of
 from tensorlang.polyhedral.numbered import is_numbered, numbered
 from tensorlang.polyhedral.schedule_text import Spaces, is_simple, schedule_text, wide_unit
 from tensorlang.polyhedral.statement import Scop, Statement
+from tensorlang.polyhedral.tiles import is_tested
 
 LeafBuilder = Callable[[int, Mapping[str, Expr]], Stmt]
 BodyWrapper = Callable[[str, Stmt], Stmt]
@@ -76,10 +77,10 @@ def _loops(schedule: str, context: str, unit: int, simple: bool) -> tuple[isl.As
 def invisible(statement: Statement, sizes: frozenset[str]) -> list[Expr]:
     """The conditions of a domain that the loops leave to the statement to test.
 
-    isl cannot see them (products of axes and sizes), or makes wrong loops of some such (`wraps_quotient`).
+    isl cannot see them (products of axes and sizes), or makes wrong loops of some such (`is_tested`).
     """
     names, namer = dims(statement.loops), Namer(sizes)
-    return [c for c in statement.domain if wraps_quotient(c) or condition_text(c, names, namer) is None]
+    return [c for c in statement.domain if is_tested(statement, c) or condition_text(c, names, namer) is None]
 
 
 class _Walker:

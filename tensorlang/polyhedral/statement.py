@@ -56,7 +56,8 @@ class Statement:
     names in turn; loops of `unordered` prove no order (parallel, bound); `lanes` are vectorised loops. `source` names
     the statement of a hybrid operation that this is. `ahead` is a loop that counts the tiles `ahead_by` too low for
     this statement, which makes a later one. `placing` are the conditions that make the loops
-    around a hybrid statement tell its instances apart.
+    around a hybrid statement tell its instances apart. One that `tests_quotients` tests all conditions that divide
+    itself, in loops without them.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Statement:
     ahead: str = ""
     ahead_by: int = 1
     placing: tuple[Expr, ...] = ()
+    tests_quotients: bool = False
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from itertools import product
 
 from tensorlang.ir.expr import Binary, Expr, walk
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, wraps_quotient
+from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, divides, wraps_quotient
 from tensorlang.polyhedral.nest import Loop, leaves
 from tensorlang.polyhedral.statement import Statement
 
@@ -44,7 +44,12 @@ def isolate_option(
 
 def scanned(statement: Statement) -> list[Expr]:
     """The conditions of a domain that isl may make loops of."""
-    return [c for c in statement.domain if not wraps_quotient(c)]
+    return [c for c in statement.domain if not is_tested(statement, c)]
+
+
+def is_tested(statement: Statement, condition: Expr) -> bool:
+    """Whether a condition is left to the statement to test, though isl could see it."""
+    return divides(condition) if statement.tests_quotients else wraps_quotient(condition)
 
 
 def _bounds(statement: Statement) -> list[Expr]:

@@ -83,3 +83,19 @@ def test_values_some_units_apart_are_all_there(where: str) -> None:
     domain = f'domain: "{{ S[i, j] : 0 <= i < 8 and 0 <= j < 4 and {where} }}"'
     _, whole = isl.whole_loops_of_schedule(f"{{ {domain}, child: {{ {bands} }} }}", "{ : }", as_given=True)
     assert whole
+
+
+def test_where_loops_are_wrong_statements_test_what_divides() -> None:
+    """isl drops the test that k is odd, which remainders of i and k ask for beside another condition."""
+    A = te.placeholder((9,), "int32", name="A")
+    k = te.reduce_axis((0, 5), "k")
+
+    def element(j: Any, i: Any) -> Any:
+        return te.sum(A[i + 4], axis=k, where=te.any((6 * i + k) % 4 == 3, 12 * i + 4 * j <= 0))
+
+    B = te.compute((8, 4), element, name="B")
+    s = te.create_schedule(B.op)
+    local = s.cache_write("B", "local")
+    s[local].reorder("k", "j", "i")
+    assert "% 4 == 3" in str(lower(s, [A, B]))
+    check_schedule(s, [A, B])

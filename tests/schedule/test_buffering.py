@@ -265,3 +265,68 @@ def test_a_refusal_tries_no_place_that_cannot_be_derived() -> None:
     with pytest.raises(UncoveredRead) as caught:
         s[M].pipeline(2)
     assert "compute_root" in str(caught.value)
+
+
+def smoothed(rows: int | te.Var = 32, step: int = 1) -> tuple[Schedule, list[te.Tensor]]:
+    """Sums over three neighbours along both dimensions of what is itself a sum, zeros around."""
+    a, w = te.placeholder((rows, 12, 5), name="A"), te.placeholder((5, 8), name="W")
+    k = te.reduce_axis((0, 5), name="k")
+    b = te.compute((rows, 12, 8), lambda i, j, c: te.sum(a[i, j, k] * w[k, c], axis=k), name="B")
+    e = te.compute(b.shape, lambda i, j, c: te.maximum(b[i, j, c], te.const(0.25, "float32")), name="E")
+    y, x = te.reduce_axis((0, 3), name="y"), te.reduce_axis((0, 3), name="x")
+
+    def window(i: te.Expr, j: te.Expr, c: te.Expr) -> te.Expr:
+        r, q = i * step + y - 1, j + x - 1
+        inside = te.all(r >= 0, r < rows, q >= 0, q < 12)
+        return te.sum(te.if_then_else(inside, e[r, q, c], te.const(0, "float32")), axis=[y, x])
+
+    d = te.compute((rows // step, 12, 8), window, name="D")
+    return te.create_schedule(d.op), [a, w, d]
+
+
+def test_a_tile_ends_where_its_array_ends() -> None:
+    s, args = smoothed()
+    s["E"].compute_at(s["D"], "i")
+    assert note(s, "E").shape[1:] == ("12", "8")  # the window reads from -1 to 12
+    check_schedule(s, args)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("factor", [1, 2, 4, 5])
+@pytest.mark.parametrize("axis", ["i", "j_o", "c"])
+def test_what_is_computed_inside_a_rolling_buffer_is_computed_for_new_elements_only(
+    step: int, factor: int, axis: str
+) -> None:
+    s, args = smoothed(30, step)
+    band, _ = s["D"].split("i", factor)
+    s["E"].compute_at(s["D"], band)
+    s["E"].split("j", 5)
+    s["B"].compute_at(s["E"], axis)
+    s["E"].rolling_buffer()
+    assert note(s, "B").recomputed == note(s, "E").recomputed == 1.0
+    check_schedule(s, args)
+
+
+def test_a_rolling_buffer_inside_another_keeps_what_old_rows_made() -> None:
+    a = te.placeholder((20, 16), name="A")
+    b = te.compute((20, 16), lambda i, j: a[i, j] * 2, name="B")
+    e = te.compute((18, 16), lambda i, j: b[i, j] + b[i + 2, j], name="E")
+    d = te.compute((16, 16), lambda i, j: e[i, j] + e[i + 2, j], name="D")
+    s = te.create_schedule(d.op)
+    band, _ = s["D"].split("i", 4)
+    s["E"].compute_at(s["D"], band)
+    s["E"].rolling_buffer()
+    s["B"].compute_at(s["E"], "i")
+    s["B"].rolling_buffer()
+    check_schedule(s, [a, d])
+
+
+def test_new_rows_of_a_size_that_is_not_known() -> None:
+    n = te.size_var("n")
+    s, args = smoothed(n)
+    band, _ = s["D"].split("i", 4)
+    s["E"].compute_at(s["D"], band)
+    s["B"].compute_at(s["E"], "i")
+    s["E"].rolling_buffer()
+    for rows in (1, 3, 4, 9):
+        check_schedule(s, args, sizes={"n": rows})

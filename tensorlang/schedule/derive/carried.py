@@ -7,17 +7,19 @@ value is overwritten before its last use is proven from the accesses (polyhedral
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
+from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, substitute, variables
+from tensorlang.ir.linear import linear
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box
 from tensorlang.polyhedral.statement import Access, Statement
-from tensorlang.schedule.axis_range import AxisRange, constant
+from tensorlang.schedule.axis_range import AxisRange, constant, simple
+from tensorlang.schedule.derive.plans import LoopPlan, StagePlan, plan_all
 
 
 def only_new(
@@ -52,6 +54,40 @@ def _step(stage: str, loop: str, box: Box) -> int:
     if not isinstance(step, Const):
         raise BadArgument("", f"the tile of {stage} does not move evenly with the loop {loop}: its base is {box.base}")
     return int(step.value)
+
+
+def new_around(
+    readers: Collection[str], prefix: Sequence[LoopPlan], stages: Mapping[str, StagePlan]
+) -> tuple[Expr, ...]:
+    """When an iteration of some loops, in which stages read another, computes anything new of any of these."""
+    names = {loop.name for loop in prefix}
+    needs: list[Expr] = []
+    for reader in readers:
+        plan = stages[reader]
+        inner = {loop.name: loop.range for loop in plan_all(plan) if loop.name not in names}
+        found = [test for test in (_somewhere(test, inner) for test in plan.new) if test is not None]
+        if not found:
+            return ()
+        needs.append(reduce(partial(binary, "and"), found))
+    return (reduce(partial(binary, "or"), needs),) if needs else ()
+
+
+def _somewhere(test: Expr, inner: Mapping[str, AxisRange]) -> Expr | None:
+    """What holds wherever a test holds for some values of inner loops, without these; None where that is not seen."""
+    if not variables(test) & set(inner):
+        return test
+    match test:
+        case Binary(op="or", a=a, b=b):
+            either = _somewhere(a, inner), _somewhere(b, inner)
+            return None if either[0] is None or either[1] is None else binary("or", *either)
+        case Binary(op="ge" | "lt") if (found := linear(binary("sub", test.a, test.b), inner)) is not None:
+            most, factors = found
+            for name, factor in factors.items():
+                last = binary("sub", inner[name].upper, 1)
+                end = last if (factor > 0) == (test.op == "ge") else inner[name].lower
+                most = binary("add", most, binary("mul", end, factor))
+            return binary(test.op, simple(most), 0)
+    return None
 
 
 def tiles_ahead(loop: str, count: int) -> dict[str, Expr]:

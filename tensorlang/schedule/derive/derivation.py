@@ -104,8 +104,10 @@ def _with(state: ScheduleState, known: _Known, op: Operation) -> _Known:
     boxes = None if plan.is_whole else place.boxes
     memory = with_arrays(known.memory, state, op, plan, boxes)
     plan, points = with_lanes_around(state, known.stages, plan, points)
+    plan = replace(plan, new=place.new)
     if plan.is_carried and not plan.is_ahead:
-        points, memory = _rolling(op, plan, place, points, memory)
+        plan, memory = _rolling(op, plan, place, points, memory)
+    points = replace(points, guards=(*points.guards, *plan.new))
     made = _statements(state, op, plan, place, points)
     first = len(known.statements)
     plan = replace(plan, statements=tuple(range(first, first + len(made))))
@@ -146,12 +148,12 @@ def _with_hybrid(state: ScheduleState, known: _Known, op: HybridOp) -> _Known:
 
 def _rolling(
     op: Operation, plan: StagePlan, place: Surroundings, points: Points, memory: Memory
-) -> tuple[Points, Memory]:
+) -> tuple[StagePlan, Memory]:
     """The new part of a tile, in memory that keeps the rest."""
     loop = plan.prefix[-1]
     elements = [points.values[a.name] for a in op.axis]
     new, moduli = only_new(op.name, loop.name, loop.range, place.boxes, elements)
-    return replace(points, guards=(*points.guards, *new)), rolled(memory, op, moduli)
+    return replace(plan, new=tuple(new)), rolled(memory, op, moduli)
 
 
 def _statements(

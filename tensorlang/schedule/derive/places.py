@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr
+from tensorlang.ir.expr import Const, Expr
+from tensorlang.ir.stmt import INDEX
 from tensorlang.ir.thread_tags import VIRTUAL, is_in_block
 from tensorlang.polyhedral.footprint import Box, Reader, needed, placed
 from tensorlang.polyhedral.statement import Statement
-from tensorlang.schedule.axis_range import AxisRange
+from tensorlang.schedule.axis_range import AxisRange, constant, symbolic
+from tensorlang.schedule.derive.carried import new_around
 from tensorlang.schedule.derive.following import Placement, following_placement, own_placement, same_iteration
 from tensorlang.schedule.derive.plans import LoopPlan, StagePlan, plan_all
 from tensorlang.schedule.derive.threads import around_shared
 from tensorlang.schedule.state import Attach, ScheduleState, StageState
-from tensorlang.te.axis import AxisKind
+from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.operation import ComputeOp, Operation, buffers
 from tensorlang.te.program import read_buffers
 
@@ -24,13 +26,15 @@ from tensorlang.te.program import read_buffers
 class Surroundings:
     """The loops of other stages around one, the box of its points in one iteration, and which of these those are.
 
-    `placement`: of a stage that follows its producer, the iteration that each of its points belongs to.
+    `placement`: of a stage that follows its producer, the iteration that each of its points belongs to. `new`: when the
+    tile around it has something new at all.
     """
 
     prefix: tuple[LoopPlan, ...]
     boxes: Sequence[Box | None]
     where: Sequence[Expr] = ()
     placement: Placement | None = None
+    new: tuple[Expr, ...] = ()
 
 
 def earlier(state: ScheduleState, op: Operation) -> Iterator[str]:
@@ -67,7 +71,10 @@ def surroundings(
     kinds, notes = state.axis_kinds(stage.name), stage.annotations.items()
     combined = {n.thread for a, n in notes if is_in_block(n.thread) and kinds[a] is AxisKind.REDUCE} - {VIRTUAL}
     counted = around_shared(stage.storage.scope, prefix, combined)
-    return Surroundings(counted, _boxes(state, op, counted, stages, statements))
+    reading = _reading(op, counted, statements)
+    boxes = _boxes(state, op, counted, stages, reading)
+    new = () if stage.storage.is_carried else new_around({s.stage for s in reading}, counted, stages)
+    return Surroundings(counted, boxes, new=new)
 
 
 def _following(
@@ -87,26 +94,42 @@ def _following(
     return Surroundings(prefix, boxes, same_iteration(placement), placement)
 
 
+def _reading(op: Operation, prefix: tuple[LoopPlan, ...], statements: Sequence[Statement]) -> list[Statement]:
+    """The statements inside some loops that read a stage."""
+    names, written = {p.name for p in prefix}, {b.name for b in buffers(op)}
+    return [s for s in statements if names <= set(s.loops) and any(r.array in written for r in s.reads)]
+
+
 def _boxes(
     state: ScheduleState,
     op: Operation,
     prefix: tuple[LoopPlan, ...],
     stages: Mapping[str, StagePlan],
-    statements: Sequence[Statement],
+    reading: Sequence[Statement],
 ) -> list[Box | None]:
     """What one iteration of some loops needs of a stage, by the statements inside them that read it."""
-    names = {p.name for p in prefix}
+    names, written = {p.name for p in prefix}, {b.name for b in buffers(op)}
     known = {loop.name: loop.range for plan in stages.values() for loop in plan_all(plan)}
     readers: list[Reader] = []
-    written = {b.name for b in buffers(op)}
-    for s in statements:
-        if names <= set(s.loops):
-            inner = tuple(_iterations(n, known[n], s) for n in s.loops if n not in names)
-            readers += [Reader(r.index, inner) for r in s.reads if r.array in written]
+    for s in reading:
+        inner = tuple(_iterations(n, known[n], s) for n in s.loops if n not in names)
+        readers += [Reader(r.index, inner) for r in s.reads if r.array in written]
     if not readers:
         return [None] * len(op.shape)
     around = [(p.name, p.range.lower, p.range.upper) for p in prefix]
-    return needed(readers, around, len(op.shape), state.sizes)
+    found = needed(readers, around, len(op.shape), state.sizes)
+    return [box and _cut(box, axis) for box, axis in zip(found, op.axis, strict=True)]
+
+
+def _cut(box: Box, axis: Axis) -> Box:
+    """A box that stays in place, without what lies outside of the axis: reads there do not happen."""
+    base, size = constant(box.base), constant(box.size)
+    low, extent = constant(symbolic(axis.lower)), constant(symbolic(axis.extent))
+    if base is None or size is None or low is None:
+        return box
+    first = max(base, low)
+    end = base + size if extent is None else min(base + size, low + extent)
+    return Box(Const(first, INDEX), Const(end - first, INDEX)) if first < end else box
 
 
 def _iterations(name: str, loop: AxisRange, statement: Statement) -> tuple[str, Expr, Expr]:

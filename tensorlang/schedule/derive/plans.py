@@ -67,6 +67,7 @@ class StagePlan:
     """The loops of one stage: those around it, then its own; and the numbers of its statements.
 
     `lanes` are loops around it over lanes that compute its array together: it lives in all of their iterations.
+    Where `new` does not hold, an iteration computes nothing: what it would is kept from the one before.
     """
 
     stage: StageState
@@ -77,6 +78,7 @@ class StagePlan:
     statements: tuple[int, ...] = ()
     by_strand: Mapping[str, int] = field(default_factory=dict)
     lanes: frozenset[str] = frozenset()
+    new: tuple[Expr, ...] = ()
 
     @property
     def is_carried(self) -> bool:
