@@ -7,6 +7,7 @@ from functools import partial
 from tensorlang.errors import ScheduleError
 from tensorlang.polyhedral.ordered import shared_prefix
 from tensorlang.schedule import primitives as p
+from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.primitive import Primitive
 from tensorlang.schedule.proposals.auto_order import auto_order
 from tensorlang.schedules.room import Form, Room
@@ -14,6 +15,8 @@ from tensorlang.te.operation import HybridOp
 
 _TILES = (8, 16, 32, 64, 128, 256)  # the smallest first: what is legal for many tiles is legal for few
 _TIME = (2, 4, 8, 16, 32)
+_BESIDE = 8
+"""Rows side by side: operations that wait take four cycles or so, and two begin in each."""
 
 
 def ordered_forms(op: HybridOp) -> list[Form]:
@@ -23,7 +26,9 @@ def ordered_forms(op: HybridOp) -> list[Form]:
         Form("time-tiled", partial(_time_tiled, op=op, shape="rectangular")),
         Form("diamonds", partial(_time_tiled, op=op, shape="diamond")),
         Form("reordered", partial(_reordered, op=op, tiled=False)),
-        Form("declared", partial(_declared, op=op), why="statements in their order: vectors and threads where legal"),
+        Form(
+            "declared", partial(_declared, op=op), why="statements in their order: vectors, threads, rows side by side"
+        ),
     ]
 
 
@@ -66,8 +71,9 @@ def _apply(room: Room, steps: tuple[Primitive, ...]) -> None:
 
 
 def _declared(room: Room, op: HybridOp) -> None:
-    """The loops as they are, in vectors and in parallel where that is legal."""
+    """The loops as they are, in vectors and in parallel where that is legal; without vectors some rows side by side."""
     _vectorize(room, op)
+    _run_beside(room, op)
     leaves = room.s.state.stages[op.name].leaves
     if room.target.cores > 1 and leaves:  # statements need no loop
         room.s.attempt(lambda: room.s[op.name].parallel(leaves[0]))
@@ -79,3 +85,21 @@ def _vectorize(room: Room, op: HybridOp) -> None:
     around = {axis for place in places for axis in place[:-1]}
     for axis in dict.fromkeys(place[-1] for place in places if place[-1] not in around):
         room.s.attempt(lambda inner=axis: room.s[op.name].vectorize(inner))  # type: ignore[misc]
+
+
+def _run_beside(room: Room, op: HybridOp) -> None:
+    """Run some rows side by side where elements of a row wait for each other: the waits of one are filled by others."""
+    stage = room.s.state.stages[op.name]
+    places, ranges = {*stage.places.values()}, room.s.state.axis_ranges(op.name)
+    axes = places.pop() if len(places) == 1 else ()
+    if len(axes) < 2 or axes[-1] in stage.annotations or (constant(ranges[axes[-2]].extent) or _BESIDE) < _BESIDE:
+        return
+    rows = room.choose("beside", (1, 2, 4, _BESIDE), _BESIDE)
+
+    def apply() -> None:
+        loops = room.s[op.name]
+        outer, inner = loops.split(axes[-2], rows, tail="peel")
+        loops.reorder(outer, axes[-1], inner)
+        loops.unroll(inner)
+
+    room.s.attempt(apply)
