@@ -24,6 +24,7 @@ from benchmarks import (
     training,
     tuning,
     tuning_report,
+    users,
     verdicts,
 )
 from benchmarks.figure import Figure
@@ -82,6 +83,7 @@ COMMANDS = (
     tuning_report.command,
     training.command,
     replay.replay,
+    users.command,
     gpu.command,
 )
 main = Commands(commands=COMMANDS, help="Benchmarks of tensorlang.")

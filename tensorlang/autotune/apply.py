@@ -6,8 +6,8 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -37,6 +37,7 @@ Records = LogPath | Sequence[TuningRecord] | None
 _LONGEST = 300  # signs of the text of one record
 _SHOWN = 5  # workloads that a message names
 _MOST_TRIED = 8  # schedules of a program, where the fastest are refused
+_MOST_CARRIED = 32  # records of a program of other names that a search goes on from
 _MOST_READ = 64  # records of a log among which they are: a schedule may have been measured often
 
 
@@ -254,13 +255,26 @@ def _fastest(sources: Sequence[Source], key: str, place: str) -> TuningRecord | 
 
 
 def records_of(log: LogPath, task: Task) -> list[TuningRecord]:
-    """All records of a task, under its names, in a log, in order; none when there is no log yet."""
+    """All records of a task in a log, in order; none when there is no log yet.
+
+    Of those that were measured under other names the fastest, carried over, come first.
+    """
     if not Path(log).is_file():
         return []
     place = place_of(task.target.to_json(), task.threads)
     with open_source(log) as source:
-        found = (record for key in task.program.keys for record in source.records(key, place))
-        return [record for record in found if task.accepts(record)]
+        found = [record for key in task.program.keys for record in source.records(key, place)]
+    own = [record for record in found if task.accepts(record)]
+    others = sorted((r for r in found if r.ok and not task.accepts(r)), key=lambda record: record.median)
+    return [*_carried_over(others[:_MOST_CARRIED], task), *own]
+
+
+def _carried_over(records: Sequence[TuningRecord], task: Task) -> Iterator[TuningRecord]:
+    """Records of a program under the names that a task has; what does not fit is left out."""
+    for record in records:
+        with suppress(RecordError, ScheduleError):
+            trace = replayed(record, task).trace
+            yield replace(record, workload=task.workload, trace=trace.to_json(), trace_key=trace.key)
 
 
 def find_nearest(log: LogPath | None, task: Task) -> Nearest | None:

@@ -12,7 +12,7 @@ from operator import is_
 from typing import Any
 
 from tensorlang.errors import RecordError
-from tensorlang.schedule.primitive import Primitive
+from tensorlang.schedule.primitive import Outputs, Primitive
 from tensorlang.schedule.primitives import Strict
 from tensorlang.schedule.schedule import Schedule
 from tensorlang.schedule.state import ScheduleState, initial_state
@@ -51,15 +51,19 @@ class Transfer:
 
     def run(self, step: Primitive) -> None:
         """Do a step on both; ScheduleError where it cannot be done on ours."""
-        translated, before = self.renamed(step), set(self.ours.program.by_name)
+        made: Outputs = ()
+        translated, before = self.renamed(step), self.ours.program
         if not (isinstance(step, Strict) and self.ours.state.strict):
-            self.ours.advance(translated, check=False)
+            made = self.ours.advance(translated, check=False)
         self.only_recorded(step)
-        self.pair([name for name in self.ours.program.by_name if name not in before])
+        self.pair(_made_anew(before, self.ours.program, made))
 
     def only_recorded(self, step: Primitive) -> None:
         """Do a step on the record's program alone."""
-        self.state, _ = step.apply(self.state)
+        before = self.state.program
+        self.state, made = step.apply(self.state)
+        for name in _made_anew(before, self.state.program, made):
+            self.stages.pop(name, None)
 
     def pair(self, made: Sequence[str], instead: Mapping[str, str] | None = None) -> None:
         """Let the stages that a step has made there stand for those made here; `instead`: others that have moved."""
@@ -121,6 +125,12 @@ class Transfer:
 
 _OWNERS = {"axis": "parent", "other": "second"}
 """Fields that name loops -> the field with their stage, where a step has one that is not empty; else it is `stage`."""
+
+
+def _made_anew(before: Program, now: Program, made: Outputs) -> list[str]:
+    """The operations that a step has made, those among them that bear the name of one that is gone."""
+    old = before.by_name
+    return [name for name, op in now.by_name.items() if name not in old or (name in made and op is not old[name])]
 
 
 def _loops(state: ScheduleState, stage: str) -> list[str]:

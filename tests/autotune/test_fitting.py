@@ -270,3 +270,15 @@ def test_a_miss_says_in_what_the_nearest_differs(wanted: Callable[[], Any], said
     with pytest.raises(RecordError, match=said):
         find_best(tmp_path / "log", wanted())
     assert len(read_log(tmp_path / "log").records) == 1
+
+
+def test_a_search_goes_on_under_other_names(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    first = tune(task_of(product(), "product", [N], HERE, threads=1), trials=3, log=log)
+    again = task_of(product("x", "w", "y", "pqr"), "product", [N], HERE, threads=1)
+    second = tune(again, trials=4, log=log)
+    worked = [r for r in first.records if r.ok]
+    assert second.resumed == len(worked) and len(second.records) == 4
+    assert len({r.trace_key for r in second.records}) == 4
+    assert {step["stage"] for r in second.records for step in r.trace if "stage" in step} == {"y", "y.local"}
+    assert len(read_log(log).records) == len(first.records) + 4 - len(worked)

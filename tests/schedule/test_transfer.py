@@ -40,7 +40,7 @@ def check(s: Schedule, stage: str, axis: str) -> None:
     other.require_legal("the steps under other names")
 
 
-@pytest.mark.parametrize("key", sorted(USES.keys() - {"blocked_attention"}))  # which knows topi.attention by its axes
+@pytest.mark.parametrize("key", sorted(USES))
 def test_every_step_is_carried_over(key: str) -> None:
     case = USES[key].program()
     exec(USES[key].steps, {"s": case.s, "te": te})

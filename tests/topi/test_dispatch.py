@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tensorlang.ir.expr import to_text
 from tensorlang.te.operation import PlaceholderOp, Tensor
 from tensorlang.te.program import canonical
 from tensorlang.te.reference import evaluate
+from tensorlang.testing.check import check_schedule
 from tensorlang.topi.table import FAMILIES, OPERATORS
 
 M, N, K = 13, 37, 19
@@ -116,3 +118,26 @@ def test_every_family_is_whole() -> None:
     for family in FAMILIES:
         for operator in family.OPERATORS:
             assert OPERATORS[operator.name] is operator
+
+
+def test_rows_whose_elements_wait_for_each_other_run_side_by_side() -> None:
+    X = te.placeholder((21, 30), name="X")
+    Y = te.recurrence(
+        (21, 30), lambda self, i, j: te.if_then_else(j > 0, te.maximum(self[i, j - 1], X[i, j]), X[i, j]), name="Y"
+    )
+    s = topi.schedule(Y, "llvm -num-cores=1", tuned=False)
+    assert str(s.trace.to_python()).splitlines()[-2:] == ["s['Y'].reorder('i_o', 'j', 'i_i')", "s['Y'].unroll('i_i')"]
+    check_schedule(s, [X, Y])
+
+
+def test_elements_that_wait_for_rows_before_them_stay_in_their_order() -> None:
+    X = te.placeholder((21, 30), name="X")
+
+    def element(self: Any, i: Any, j: Any) -> Any:
+        above = te.if_then_else(te.all(i > 0, j < 29), self[i - 1, j + 1], 0.0)
+        return te.if_then_else(j > 0, self[i, j - 1] * 0.5, above) + above * 0.25 + X[i, j]
+
+    Y = te.recurrence((21, 30), element, name="Y")
+    s = topi.schedule(Y, "llvm -num-cores=1", tuned=False)
+    assert not any("unroll" in line for line in s.trace.to_python().splitlines())
+    check_schedule(s, [X, Y])

@@ -12,8 +12,9 @@ from typing import Any
 from tensorlang import dtypes, te
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, ExprLike, cast, variables, walk
 from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.forms import form_of
 from tensorlang.te.operation import ComputeOp, Operation, Read, Reduce, Tensor
-from tensorlang.te.program import canonical_op, op_text, producers_first, unique
+from tensorlang.te.program import canonical, unique
 from tensorlang.te.tags import (
     ATTENTION,
     CAUSAL,
@@ -277,7 +278,7 @@ def attention_of(op: ComputeOp) -> Attention | None:
         key, block = part[KEYS].input_tensors[0], extent_of(part[KEYS].axes[-2].extent)
     found = Attention(query, key, value, float(factor), bool(op.attrs.get(CAUSAL)), op.name, op.dtype)
     again = of_whole_rows(found) if block is None else of_blocks(found, block)
-    return found if _text(again.op) == _text(op) else None
+    return found if _form(again.op) == _form(op) else None
 
 
 def in_rounded_blocks(asked: Attention, keys: int, rows: int) -> Tensor:
@@ -308,9 +309,6 @@ def _factors(op: ComputeOp) -> tuple[Tensor, Tensor]:
             return first, rest[-1] if rest else first
 
 
-def _text(root: Operation) -> str:
-    """The program that computes an operation, whatever the names of stages."""
-    made: dict[int, Operation] = {}
-    for key, op in producers_first([root]).items():
-        made[key] = canonical_op(op, f"t{len(made)}", made)
-    return "\n".join(map(op_text, made.values()))
+def _form(root: Operation) -> str:
+    """The program that computes an operation, whatever its names."""
+    return form_of(canonical([root])[0].text).text
