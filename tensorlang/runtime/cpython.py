@@ -30,6 +30,8 @@ _FASTCALL_KEYWORDS = 0x82
 _FUNCTIONS = (
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
+    "PyErr_Clear",
+    "PyObject_GetAttr",
     "PyObject_Vectorcall",
     "PyLong_FromLongLong",
     "Py_IncRef",

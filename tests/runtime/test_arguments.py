@@ -222,16 +222,3 @@ def test_other_devices_and_odd_capsules_are_refused(target: str) -> None:
         executable(_Capsule(_ones(2, 3), device=2), _ones(2, 3))
     with pytest.raises(ArgumentError, match=r"argument 1 \(A\): this _Capsule cannot be used without a copy"):
         executable(_Capsule(np.array(["x"])), _ones(2, 3))
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2"])
-def test_torch_tensors_are_used_in_place(target: str, dtype: str) -> None:
-    torch = pytest.importorskip("torch")
-    if not hasattr(torch, dtype):
-        pytest.skip(f"this PyTorch has no {dtype}")
-    a, b = (make(2, 3, dtype=getattr(torch, dtype)) for make in (torch.ones, torch.zeros))
-    _build(_fixed(dtype), target)(a, b)
-    assert b[1, 2] == 1
-    with pytest.raises(ArgumentError, match=r"argument 1 \(A\): .*grad"):
-        _build(_fixed(dtype), target)(a.requires_grad_(), b)

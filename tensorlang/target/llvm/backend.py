@@ -12,7 +12,7 @@ from typing import TypeVar
 from tensorlang.errors import TargetError
 from tensorlang.ir.overflow import SizeCheck, exact_limit
 from tensorlang.ir.stmt import CallPython, Kernel, Seq
-from tensorlang.runtime import cpython, openmp, threads
+from tensorlang.runtime import cpython, exchange, openmp, threads
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.cache import cached
 from tensorlang.runtime.executable import Executable, Fast, Launch
@@ -21,6 +21,7 @@ from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.entry import emit_entry
 from tensorlang.target.llvm.kernel import Emitted, emit_kernel
 from tensorlang.target.llvm.launch import CompiledLaunch
+from tensorlang.target.llvm.reader import learning
 from tensorlang.target.llvm.storage.scratch import scratch_memory
 from tensorlang.target.llvm.text import Module
 from tensorlang.target.spec import Target
@@ -125,12 +126,13 @@ def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:
     launch = CompiledLaunch(found.kernel, library, found.symbol, found.calls, found.messages)
     if entry is None:
         return launch, None
-    return launch, lambda checked: cpython.builtin(library.addresses[entry], checked, launch.fail, found.kernel.name)
+    address, name = library.addresses[entry], found.kernel.name
+    return launch, lambda checked: cpython.builtin(address, learning(checked), launch.fail, name)
 
 
 def _imports(symbols: frozenset[str], cores: int) -> dict[str, int]:
     """The addresses of the symbols that a module leaves open; OpenMP is opened only when one is its."""
-    known = cpython.addresses() | threads.addresses()
+    known = cpython.addresses() | exchange.addresses() | threads.addresses()
     if symbols - set(known):
         known |= openmp.addresses(cores)
     return {symbol: known[symbol] for symbol in symbols}

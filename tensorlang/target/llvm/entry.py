@@ -1,7 +1,8 @@
 """The fast entry of a kernel: a METH_FASTCALL function that checks NumPy arrays in machine code.
 
-Whatever it does not recognise goes to `self`, the entry that checks in Python: it converts what can be
-converted, and raises the errors. So do sizes beyond those for which 64 bits are known to hold all index arithmetic.
+Tensors of libraries that describe theirs to C (torch) take the same road, as records that look like arrays. Whatever it
+does not recognise goes to `self`, the entry that checks in Python: it converts what can be converted, and raises the
+errors. So do sizes beyond those for which 64 bits are known to hold all index arithmetic.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tensorlang.runtime import cpython
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index
 from tensorlang.target.llvm.kernel import Emitted
+from tensorlang.target.llvm.reader import RECORD_BYTES
 from tensorlang.target.llvm.scope import Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 from tensorlang.target.llvm.threads.balance import work
@@ -37,7 +39,7 @@ def emit_entry(emitted: Emitted, kernel: Kernel, limit: int) -> str | None:
     fn = Function(module, module.unique(f"{emitted.symbol.removesuffix('.kernel')}.entry"), _PARAMETERS)
     _need(fn, _equal(fn, "ptr", "%names", "null"))
     _need(fn, _equal(fn, "i64", "%count", str(len(kernel.params))))
-    objects = [_load(fn, "%args", _POINTER_BYTES * n, "ptr") for n in range(len(kernel.params))]
+    objects = [_array(fn, _load(fn, "%args", _POINTER_BYTES * n, "ptr")) for n in range(len(kernel.params))]
     for param, held in zip(kernel.params, objects, strict=True):
         _check_array(fn, held, param, writeable=param.name in kernel.outputs)
     scope = _check_shapes(fn, kernel, objects, limit)
@@ -67,10 +69,24 @@ def _need(fn: Function, condition: Value) -> None:
     fn.start(go_on)
 
 
-def _check_array(fn: Function, held: str, buffer: Buffer, writeable: bool) -> None:
-    """Exactly an ndarray, of the dtype, rank and flags that the kernel wants."""
+def _array(fn: Function, given: str) -> str:
+    """An object that is exactly an ndarray, or the record that the reader makes of a tensor of another library."""
     array_type = fn.module.import_data("tensorlang_ndarray", "i8")
-    _need(fn, _equal(fn, "ptr", _load(fn, held, cpython.TYPE, "ptr"), array_type))
+    cell = fn.module.import_data("tensorlang_reader", "ptr")
+    record = fn.alloca(f"[{RECORD_BYTES} x i8]", RECORD_BYTES)
+    before, foreign, read, array = fn.block, fn.fresh("foreign"), fn.fresh("read"), fn.fresh("array")
+    fn.branch(_equal(fn, "ptr", _load(fn, given, cpython.TYPE, "ptr"), array_type), array, foreign)
+    fn.start(foreign)
+    reader = _load(fn, cell, 0, "ptr")
+    fn.branch(_equal(fn, "ptr", reader, "null"), "slow", read)
+    fn.start(read)
+    fn.branch(fn.value(f"call i1 {reader}(ptr {given}, ptr {record})", "bool"), array, "slow")
+    fn.start(array)
+    return fn.op(f"phi ptr [{given}, %{before}], [{record}, %{read}]")
+
+
+def _check_array(fn: Function, held: str, buffer: Buffer, writeable: bool) -> None:
+    """An array of the dtype, rank and flags that the kernel wants."""
     dtype = dtypes.info(buffer.dtype).numpy
     description = _load(fn, held, cpython.DESCRIPTION, "ptr")
     number = str(dtype.num)

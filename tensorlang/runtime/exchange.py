@@ -1,0 +1,107 @@
+"""Tensors of other libraries for machine code: the types that offer DLPack's C exchange table, and how to ask them.
+
+A library puts a capsule with C functions at its tensor type (`__dlpack_c_exchange_api__`, DLPack 1.3); one of them
+describes a tensor as a DLTensor, without a Python object between. Compiled code finds the functions in `TYPES`, and the
+NumPy dtype of each DLPack dtype in `DTYPES`; `READER` holds the function that reads both, once there is one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from tensorlang import dtypes
+
+ATTRIBUTE = "__dlpack_c_exchange_api__"
+_CAPSULE = b"dlpack_exchange_api"
+_MOST_TYPES = 4
+_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+_OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
+_USUAL = ("float32", "int64", "float64", "int32")
+
+
+class _Table(ctypes.Structure):
+    """DLPackExchangeAPI."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("older", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("managed_from_object", ctypes.c_void_p),
+        ("object_from_managed", ctypes.c_void_p),
+        ("describe", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+    )
+
+
+class _Type(ctypes.Structure):
+    """A tensor type, the function that describes a tensor of it, and its method `is_neg`, or 0.
+
+    Types with that method are torch's: theirs may require a gradient, and hold the negatives of the values in memory.
+    """
+
+    _fields_ = (("type", ctypes.c_void_p), ("describe", ctypes.c_void_p), ("negated", ctypes.c_void_p))
+
+
+class _DType(ctypes.Structure):
+    """A dtype as DLPack writes it in 32 bits, the bits of an address that have to be 0, and NumPy's object."""
+
+    _fields_ = (("key", ctypes.c_uint32), ("misaligned", ctypes.c_uint32), ("numpy", ctypes.c_void_p))
+
+
+def _key(d: dtypes.DType) -> int:
+    return _OWN_CODES.get(d.name, _CODES[d.kind]) | 8 * d.bytes << 8 | 1 << 16
+
+
+_HELD = {d.name: d.numpy for d in dtypes.TABLE.values()}
+_ROWS = [_DType(_key(dtypes.TABLE[n]), _HELD[n].itemsize - 1, id(_HELD[n])) for n in dict.fromkeys((*_USUAL, *_HELD))]
+DTYPES = (_DType * (len(_ROWS) + 1))(*_ROWS)
+"""Ends with a row of zeros, as `TYPES` does."""
+TYPES = (_Type * (_MOST_TYPES + 1))()
+READER = ctypes.c_void_p()
+_known: dict[type, object] = {}
+_requires_grad = "requires_grad"
+
+
+def addresses() -> dict[str, int]:
+    """Addresses of the tables, the cell of the reader and the objects that it uses, by symbol."""
+    return _ADDRESSES
+
+
+_ADDRESSES = {
+    "tensorlang_reader": ctypes.addressof(READER),
+    "tensorlang_types": ctypes.addressof(TYPES),
+    "tensorlang_dtypes": ctypes.addressof(DTYPES),
+    "tensorlang_requires_grad": id(_requires_grad),
+    "tensorlang_false": id(False),
+}
+
+
+def offers(kind: type) -> bool:
+    """Whether machine code could read tensors of this very type, and does not yet; what a subclass does is its own."""
+    return kind not in _known and ATTRIBUTE in vars(kind)
+
+
+def learn(kind: type) -> bool:
+    """Enter a type that offers itself to the table; False when its functions are not those that we know."""
+    describe = _describe(vars(kind)[ATTRIBUTE])
+    negated = getattr(kind, "is_neg", None)
+    number = sum(map(bool, _known.values()))
+    usable = describe is not None and number < _MOST_TYPES
+    _known[kind] = (negated, describe) if usable else ()
+    if usable:
+        TYPES[number] = _Type(None, describe, None if negated is None else id(negated))
+        TYPES[number].type = id(kind)  # last: a row counts from here on
+    return usable
+
+
+def _describe(capsule: object) -> int | None:
+    """The function that describes a tensor, from the capsule of a type."""
+    wanted = (ctypes.py_object, ctypes.c_char_p)
+    is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, *wanted)(("PyCapsule_IsValid", ctypes.pythonapi))
+    if not is_valid(capsule, _CAPSULE):
+        return None
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, *wanted)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    table = _Table.from_address(pointer(capsule, _CAPSULE))
+    found: int | None = table.describe
+    return found if table.major == 1 and table.minor >= 3 else None
