@@ -192,7 +192,8 @@ class _Survey:
         plan = self.plans[access.array]
         tags = {thread.loop for thread in plan.lanes}
         inside = {loop.name for loop in threads.values()} & set(plan.home)
-        if tags or inside or plan.buffer.scope == "warp":
+        in_kernel = any(loop.kind is LoopKind.BOUND and loop.name in plan.home for loop in uniform)
+        if tags or inside or (plan.buffer.scope == "warp" and in_kernel):
             return  # each thread has an array of its own, or registers of it
         blocks = tuple(loop.name for loop in uniform if is_block(loop.thread))
         cell = _cell(plan, statement, access)

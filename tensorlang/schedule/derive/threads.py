@@ -79,7 +79,7 @@ def meeting_loops(statements: Sequence[Statement], stages: Mapping[str, StagePla
     that put together what they have for a reduction leave it to the first to store.
     """
     known = {loop.name: loop for plan in stages.values() for loop in plan_all(plan)}
-    scopes = {w.array: stages[s.stage].stage.storage.scope for s in statements for w in s.writes}
+    own = {w.array for s in statements for w in s.writes if _is_own(stages[s.stage])}
     users: dict[str, set[tuple[frozenset[str], bool]]] = {}
     for statement in statements:
         tags = {name: known[name].thread for name in statement.loops if name in known}
@@ -87,7 +87,7 @@ def meeting_loops(statements: Sequence[Statement], stages: Mapping[str, StagePla
         together = {name for name in threads if (THREAD_REDUCE, 1) in known[name].pragmas}
         stored = {access.array for access in statement.writes}
         for array in stored | {access.array for access in statement.reads}:
-            if scopes.get(array, "global") not in ("local", "warp"):
+            if array not in own:
                 found = threads - together if array in stored else threads
                 users.setdefault(array, set()).add((frozenset(found), array in stored))
     return frozenset(
@@ -97,6 +97,11 @@ def meeting_loops(statements: Sequence[Statement], stages: Mapping[str, StagePla
         if (stores or others) and a & b
         for name in a ^ b
     )
+
+
+def _is_own(plan: StagePlan) -> bool:
+    """Whether threads have the array of a stage for themselves: one that outlives a kernel is for all of them."""
+    return plan.stage.storage.scope in ("local", "warp") and any(loop.thread for loop in plan.home)
 
 
 def sunk(tree: Tree, statements: Sequence[Statement], meeting: Collection[str] = ()) -> Tree:
