@@ -116,7 +116,7 @@ _TUNER = "use tensorlang.autotune, or the command `tensorlang tune`"
 _GRAPH = "tensorlang has operators, not graphs; write the operator in te"
 _TARGET = "name the target by text, as in Target('llvm -mcpu=haswell')"
 _WORKERS = "use DaskRunner('dask://host:port'), a Dask scheduler, and a `tensorlang worker` for every device"
-_NO_LIBRARY = "kernels stay in this process; build them where they run, the cache on disk makes it quick"
+_NO_LIBRARY = "f.export('out/name') writes a library, an object and a header for C and all that calls C"
 refuse(
     "tensorlang",
     {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, shown
 from tensorlang.ir.expr import Buffer, Var
@@ -29,6 +30,9 @@ from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
 from tensorlang.te.program import Program, read_buffers
 
+if TYPE_CHECKING:
+    from tensorlang.export.writing import Exported
+
 
 @dataclass(frozen=True)
 class Lowered(Explained):
@@ -43,6 +47,34 @@ class Lowered(Explained):
     def barriers(self) -> tuple[BarrierNote, ...]:
         """Why threads of a GPU wait for each other here: for each barrier two threads, and the cell they meet in."""
         return barriers_of(self.schedule.state, self.target)
+
+    def export(
+        self,
+        path: str | Path,
+        formats: Sequence[str] = ("so", "o", "a", "h"),
+        threads: str = "host",
+        faces: Sequence[str] = ("c",),
+        linker: str | None = None,
+    ) -> Exported:
+        """Write the kernel as files that C, and all that calls C, can use without Python; return what was written.
+
+        `path` is that of the files without their ending, and its last part the name of the C function: `out/layer`
+        gives `layer.so` (a shared library), `layer.o`, `layer.a`, `layer.h` as `formats` says, and `layer.json`.
+        `threads`: "host" lets the caller run the tasks of a parallel loop, one after the other unless it says how;
+        "openmp" takes the threads of libgomp; "serial" splits no loop. `linker`: "cc", "ld.lld" or "ziglang"; else
+        the first that is there. Where there is none, a warning (NoLinker) says how to make the shared library.
+
+        ArgumentError for words that are none of these, TargetError for kernels that need Python, or a GPU.
+        """
+        from tensorlang.export.metadata import Variant
+        from tensorlang.export.writing import Choices, refuse_target, write
+
+        refuse_target(self.target)
+        how = Choices(tuple(formats), threads, tuple(faces), linker)
+        _, signature = _signature(self.schedule, self.args)
+        arrays = [b for b in signature if isinstance(b, Buffer)]
+        facts = [str(fact) for fact in _facts(self.schedule, signature)]
+        return write(path, arrays, [Variant(self.kernel, self.target, self.schedule)], facts, how)
 
     def __str__(self) -> str:
         return kernel_text(self.kernel)
@@ -170,6 +202,7 @@ def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Ex
     dump.write("schedule", "tree", partial(_schedule_tree, s))
     kernel = _lowered(s, params, name, target, dump)
     executable = backend(target.kind).compile(kernel, target, signature)
+    executable.origin = Lowered(kernel, s, tuple(args), target)
     for form in executable.source_forms:
         if form != "loops":
             dump.write("target", form, partial(executable.source, form))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from tensorlang import config
@@ -46,6 +47,14 @@ class DeviceModule:
         return self.source(fmt or self.type_key)
 
 
+class Origin(Protocol):
+    """What a kernel was built from."""
+
+    @property
+    def export(self) -> Callable[..., Any]:
+        """Writes the kernel to files."""
+
+
 class Executable(Explained):
     """A kernel that runs: `f(*arrays)` in the order of its signature. Outputs are written in place.
 
@@ -58,7 +67,7 @@ class Executable(Explained):
     """
 
     # The slot of the entry is named so that a call finds it without a Python function between.
-    __slots__ = ("__call__", "_memory", "_sources", "_stopwatch", "kernel", "signature", "target")
+    __slots__ = ("__call__", "_memory", "_sources", "_stopwatch", "kernel", "origin", "signature", "target")
     __call__: Callable[..., None]
 
     def __init__(
@@ -77,6 +86,7 @@ class Executable(Explained):
     ) -> None:
         self.kernel = kernel
         self.target = target
+        self.origin: Origin | None = None  # what it was built from, for those who build
         self.signature: Signature = kernel.params if signature is None else signature
         self._sources = dict(sources or {})
         self._memory = memory
@@ -129,6 +139,15 @@ class Executable(Explained):
     def get_source(self, fmt: str = "") -> str:
         """The text of a stage; "" is the first that the target makes from the loops."""
         return self.source(fmt or next(iter(self._sources), "loops"))
+
+    def export(self, path: str | Path, **how: Any) -> Any:
+        """Write the kernel to files that C, and whatever calls C, can use without Python: `f.export("out/layer")`.
+
+        See `tensorlang.driver.Lowered.export` for what it takes; returns the files that were written.
+        """
+        if self.origin is None:
+            raise TargetError(f"{self.entry_name} was not built here; export it where tensorlang.build made it")
+        return self.origin.export(path, **how)
 
     @property
     def imported_modules(self) -> list[DeviceModule]:

@@ -35,6 +35,9 @@ class FactCheck:
         if complaint:
             raise ArgumentError(f"{self.name} is not {self._stated()}, as the schedule assumes: {complaint}")
 
+    def __str__(self) -> str:
+        return f"{self.name} is {self._stated()}"
+
     def _stated(self) -> str:
         return f"in the range {self.low} <= element < {self.high}" if self.kind == "range" else self.kind
 

@@ -22,7 +22,7 @@ from tensorlang.target.spec import GpuLimits, Target
 _DEFAULT_CACHES = (32768, 1048576, 33554432)
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _FOREIGN_TRIPLE = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
-_GENERIC = {"x86_64": "x86-64", "aarch64": "generic"}
+BASE = {"x86_64": "x86-64", "aarch64": "generic"}
 _BLOCK = ("-max_num_threads", "-max_shared_memory_per_block")
 THIS_MACHINE = "llvm"
 """The text of the target that is this machine's CPU."""
@@ -127,7 +127,7 @@ def _llvm(options: dict[str, str]) -> Target:
         architecture = _ARCHITECTURES.get(triple.split("-")[0])
         if architecture is None:
             raise TargetError(f"-mtriple={triple}: tensorlang generates code for {', '.join(_FOREIGN_TRIPLE)}")
-        cpu = _named(options.get("-mcpu", _GENERIC[architecture]))
+        cpu = _named(options.get("-mcpu", BASE[architecture]))
         if cpu.name != "generic" and cpu.architecture != architecture:
             raise TargetError(f"-mcpu={cpu.name} is an {cpu.architecture} CPU, -mtriple={triple} is {architecture}")
     else:

@@ -78,6 +78,38 @@ def assembly(text: str, machine: Machine, sources: Sequence[str] = (), called: C
     return str(target_machine.emit_assembly(_optimised(text, target_machine, sources, called)))
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A module of a library: its text, and the texts `sources` of which it calls the functions `called`."""
+
+    text: str
+    sources: Sequence[str] = ()
+    called: Collection[str] = ()
+
+
+def compile_library(parts: Sequence[Part], machine: Machine, hidden: Collection[str], pic: bool = True) -> bytes:
+    """Link parts to one module, optimise it, and return an object file; functions `hidden` are for the parts alone.
+
+    Functions with a CPU and features of their own among their attributes are compiled for those.
+    """
+    _assemblers()
+    target_machine = _target_machine(machine, pic)
+    context = llvm.create_context()
+    first, *others = (_linked(part.text, target_machine, part.sources, part.called, context) for part in parts)
+    for other in others:
+        first.link_in(other)
+    for function in first.functions:
+        if function.name in hidden and not function.is_declaration:
+            function.linkage = "internal"
+    return bytes(target_machine.emit_object(_passed(first, target_machine)))
+
+
+@cache
+def _assemblers() -> None:
+    """Inline assembly, which only this machine's own code has, wants an assembler."""
+    llvm.initialize_native_asmparser()
+
+
 def missing_symbols(names: Iterable[str], sources: Sequence[str]) -> list[str]:
     """The functions that neither LLVM IR text defines nor a library of this process holds."""
     process, given = ctypes.CDLL(None), defined_by(sources)
@@ -106,14 +138,18 @@ def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Lib
 
 
 @cache
-def _target_machine(machine: Machine) -> Any:
+def _target_machine(machine: Machine, pic: bool = True) -> Any:
     triple = machine.triple or llvm.get_process_triple()
     try:
         target = llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise TargetError(f"LLVM does not know the triple {triple!r}: {error}") from None
     return target.create_target_machine(
-        cpu=machine.cpu, features=machine.features, opt=_CODEGEN_LEVEL, reloc="pic", codemodel="default"
+        cpu=machine.cpu,
+        features=machine.features,
+        opt=_CODEGEN_LEVEL,
+        reloc="pic" if pic else "static",
+        codemodel="default",
     )
 
 
@@ -139,6 +175,11 @@ def _parsed_source(text: str, context: Any) -> Any:
 
 def _optimised(text: str, target_machine: Any, sources: Sequence[str], called: Collection[str]) -> Any:
     context = llvm.create_context()  # the global one would keep every constant and every loop's name
+    return _passed(_linked(text, target_machine, sources, called, context), target_machine)
+
+
+def _linked(text: str, target_machine: Any, sources: Sequence[str], called: Collection[str], context: Any) -> Any:
+    """The module of a text, with its sources linked to it."""
     try:
         module = llvm.parse_assembly(text, context)
         module.triple = target_machine.triple
@@ -153,6 +194,11 @@ def _optimised(text: str, target_machine: Any, sources: Sequence[str], called: C
         link_apart(module, others, called)
     except RuntimeError as error:
         raise TargetError(f"the LLVM IR that was given as source does not link to the kernel: {error}") from None
+    return module
+
+
+def _passed(module: Any, target_machine: Any) -> Any:
+    """The module, optimised."""
     options = llvm.create_pipeline_tuning_options(speed_level=_SPEED_LEVEL)
     options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
     options.loop_unrolling = True

@@ -29,16 +29,16 @@ class Emitted:
     calls: tuple[CallPython, ...]
 
 
-def emit_kernel(kernel: Kernel, target: Target) -> Emitted:
-    """Write a kernel as LLVM IR; TargetError when the target cannot run it."""
+def emit_kernel(kernel: Kernel, target: Target, module: Module | None = None) -> Emitted:
+    """Write a kernel as LLVM IR, maybe to the module of a library; TargetError when the target cannot run it."""
     kernel = with_shares(kernel)
-    module = Module(target)
+    module = module or Module(target)
     symbol = module.unique(f"{identifier(kernel.name)}.kernel")
     pointers = {p.name: f"%p{n}.{identifier(p.name)}" for n, p in enumerate(kernel.params)}
     sizes = {v.name: Value(f"%n{n}.{identifier(v.name)}", INDEX) for n, v in enumerate(kernel.sizes)}
     declared = [parameter(Storage(p, "", (), aligned=False), pointers[p.name]) for p in kernel.params]
     declared += [v.typed for v in sizes.values()]
-    fn = Function(module, symbol, [*declared, "ptr %context"])
+    fn = Function(module, symbol, [*declared, "ptr %context"], internal=module.library)
     scope = Scope(sizes, {})
     buffers = {p.name: storage(fn, scope, p, pointers[p.name], aligned=False) for p in kernel.params}
     scope, piece = open_frame(fn, Scope(sizes, buffers), kernel.body)

@@ -109,10 +109,13 @@ class Module:
     """A module under construction: functions, declarations, symbols bound at load time, messages of Fail.
 
     `sources` are modules to link to it; `externs` the C functions that it calls, from those or from the process; `own`
-    what the code that is made for a kernel calls by itself.
+    what the code that is made for a kernel calls by itself. The code of a `library` has no process around it that
+    knows it: threads and scratch memory come with each call. `attributes` are those of its functions.
     """
 
     target: Target
+    library: bool = False
+    attributes: str = ""
     functions: list[str] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
@@ -192,7 +195,7 @@ class Module:
         parts = [
             *self.functions,
             "\n".join(self.declarations[name] for name in sorted(self.declarations)),
-            f"attributes #0 = {{ nounwind {width} }}",
+            f"attributes #0 = {{ nounwind {width} {self.attributes}}}",
             "\n".join(self.metadata),
         ]
         return "\n\n".join(p for p in parts if p) + "\n"

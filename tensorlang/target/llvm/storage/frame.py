@@ -11,6 +11,7 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import Allocate, CallMachine, For, LoopKind, Stmt, children
 from tensorlang.runtime.arguments import evaluate_shape
+from tensorlang.target.llvm import context
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index
 from tensorlang.target.llvm.memory import finish_streams
@@ -119,11 +120,8 @@ def open_frame(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, Piece | N
         buffers[buffer.name] = storage(fn, scope, buffer, pointer, aligned=True)
     if not frame.scratch:
         return replace(scope, buffers=buffers), None
-    offsets, total = [], literal(0, INDEX)
-    for slot in frame.scratch:
-        offsets.append(total)
-        total = binary(fn, "add", total, _slot_bytes(fn, scope, slot))
-    piece = _take(fn, binary(fn, "max", total, literal(ALIGNMENT, INDEX)))
+    offsets, total = _places(fn, scope, frame)
+    piece = _take(fn, total)
     for slot, offset in zip(frame.scratch, offsets, strict=True):
         start = piece.pointer
         pointer = start if offset.integer == 0 else fn.op(f"getelementptr inbounds i8, ptr {start}, {offset.typed}")
@@ -132,9 +130,23 @@ def open_frame(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, Piece | N
     return replace(scope, buffers=buffers), piece
 
 
+def frame_bytes(fn: Function, scope: Scope, frame: Frame) -> Value:
+    """Append what `Frame.scratch_bytes` computes, of the sizes in scope."""
+    return _places(fn, scope, frame)[1] if frame.scratch else literal(0, INDEX)
+
+
+def _places(fn: Function, scope: Scope, frame: Frame) -> tuple[list[Value], Value]:
+    """Where the slots of a frame begin, and the bytes of all."""
+    offsets, total = [], literal(0, INDEX)
+    for slot in frame.scratch:
+        offsets.append(total)
+        total = binary(fn, "add", total, _slot_bytes(fn, scope, slot))
+    return offsets, binary(fn, "max", total, literal(ALIGNMENT, INDEX))
+
+
 def close_frame(fn: Function, piece: Piece | None) -> None:
     """Give the scratch memory back and return."""
-    if piece is not None:
+    if piece is not None and not fn.module.library:
         give_scratch(fn, piece.pointer, piece.size)
     finish_streams(fn)
     fn.do("ret void")
@@ -172,7 +184,7 @@ def _slot_bytes(fn: Function, scope: Scope, slot: Slot) -> Value:
     buffer = slot.buffers[0]
     size = literal(dtypes.info(buffer.dtype).bytes, INDEX)
     for extent in buffer.shape:
-        size = _product(fn, size, _at_least_none(fn, index(fn, scope, extent)))
+        size = product(fn, size, _at_least_none(fn, index(fn, scope, extent)))
     up = binary(fn, "add", size, literal(ALIGNMENT - 1, INDEX))
     steps = binary(fn, "floordiv", up, literal(ALIGNMENT, INDEX))
     return binary(fn, "mul", steps, literal(ALIGNMENT, INDEX))
@@ -183,7 +195,7 @@ def _at_least_none(fn: Function, extent: Value) -> Value:
     return extent if extent.integer is not None else binary(fn, "max", extent, literal(0, INDEX))
 
 
-def _product(fn: Function, a: Value, b: Value) -> Value:
+def product(fn: Function, a: Value, b: Value) -> Value:
     """The product of two sizes, at most _MOST_BYTES."""
     most = literal(_MOST_BYTES, INDEX)
     if a.integer is not None and b.integer is not None:
@@ -196,7 +208,14 @@ def _product(fn: Function, a: Value, b: Value) -> Value:
     return fn.value(f"select {over.typed}, {most.typed}, {least.typed}", INDEX)
 
 
+def at_most(fn: Function, size: Value) -> Value:
+    """A size, or _MOST_BYTES where it is above."""
+    return size if size.integer is not None else binary(fn, "min", size, literal(_MOST_BYTES, INDEX))
+
+
 def _take(fn: Function, size: Value) -> Piece:
+    if fn.module.library:
+        return Piece(fn.op(f"load ptr, ptr {fn.field('%context', context.WORKSPACE)}, align 8"), size)
     piece = take_scratch(fn, size)
     failed = fn.value(f"icmp eq ptr {piece}, null", "bool")
     stop, work = fn.fresh("nomemory"), fn.fresh("work")

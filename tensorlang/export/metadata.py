@@ -1,0 +1,75 @@
+"""What an exported kernel is, as data: its arguments, how it was made, and what was proven of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensorlang.ir.expr import Buffer, Const, Expr
+from tensorlang.ir.stmt import Kernel
+from tensorlang.schedule import Schedule
+from tensorlang.target.detect import machine_options, target_cpu
+from tensorlang.target.llvm.library.build import Draft
+from tensorlang.target.llvm.library.front import ABI
+from tensorlang.target.llvm.storage.scratch import scratch_memory
+from tensorlang.target.spec import Target
+from tensorlang.version import VERSION
+
+FIRST_KEY = "tensorlang_abi"
+"""The key that metadata begin with, by which they are found in a library."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel for one target, and the schedule that it was lowered from."""
+
+    kernel: Kernel
+    target: Target
+    schedule: Schedule
+
+
+def metadata(
+    name: str, arrays: Sequence[Buffer], variants: Sequence[Variant], threads: str, draft: Draft, facts: Sequence[str]
+) -> dict[str, Any]:
+    """The metadata of a library, as JSON data."""
+    kernel, program = variants[0].kernel, variants[0].schedule.original
+    return {
+        FIRST_KEY: ABI,
+        "name": name,
+        "version": VERSION,
+        "arguments": [_argument(b, b.name in kernel.outputs) for b in arrays],
+        "sizes": {v.name: {"min": 0, "max": draft.limit} for v in kernel.sizes},
+        "threads": threads,
+        "variants": [_variant(v) for v in variants],
+        "externs": list(draft.externs),
+        "assumes": list(facts),
+        "messages": {str(code): text for code, text in draft.messages.items()},
+        "program": {"key": program.key, "text": program.text},
+    }
+
+
+def _argument(buffer: Buffer, written: bool) -> dict[str, Any]:
+    return {"name": buffer.name, "dtype": buffer.dtype, "shape": [_extent(e) for e in buffer.shape], "written": written}
+
+
+def _extent(extent: Expr) -> int | str:
+    return int(extent.value) if isinstance(extent, Const) else str(extent)
+
+
+def _variant(v: Variant) -> dict[str, Any]:
+    """One instruction set: what the CPU must have, the schedule, and the verdict about it."""
+    triple, cpu, _ = machine_options(v.target)
+    found: dict[str, Any] = {
+        "target": str(v.target),
+        "triple": triple,
+        "cpu": cpu,
+        "features": sorted(target_cpu(v.target).features),
+        "schedule": v.schedule.trace.to_python(),
+        "trace": v.schedule.trace.to_json(),
+        "verdict": {"legal": True, "for": "all sizes" if v.kernel.sizes else "its sizes"},
+    }
+    if not v.kernel.sizes:
+        memory = scratch_memory(v.kernel, {}, 1)
+        found["workspace"] = {"shared": memory.shared, "per_task": memory.per_thread}
+    return found

@@ -1,0 +1,1 @@
+"""Kernels outside of any process of ours: functions that C, and whoever calls C, can call."""

@@ -1,0 +1,105 @@
+"""The object file of a library, from kernels for several instruction sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tensorlang.errors import TargetError
+from tensorlang.ir.expr import Buffer
+from tensorlang.ir.overflow import exact_limit
+from tensorlang.ir.stmt import Kernel
+from tensorlang.target.detect import BASE, host_cpu, target_cpu
+from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.library.dl import emit_dl, has_dl, messages
+from tensorlang.target.llvm.library.front import CODES, Face, emit_front
+from tensorlang.target.llvm.library.pick import told
+from tensorlang.target.llvm.library.variant import emit_variant
+from tensorlang.target.llvm.text import Module
+from tensorlang.target.spec import Target
+
+THREADS = ("host", "openmp", "serial")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a library is to be: its name, the arguments in the caller's order, its threads, and its faces."""
+
+    name: str
+    arrays: tuple[Buffer, ...]
+    threads: str = "host"
+    faces: tuple[str, ...] = ("c",)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A library whose kernels are written, best instruction set first, but not compiled.
+
+    `externs` are C functions that it calls by name; `messages` the text of each code that a call returns; `symbols`
+    what others may use; `limit` up to which sizes its index arithmetic is exact.
+    """
+
+    face: Face
+    target: Target
+    modules: tuple[Module, ...]
+    messages: dict[int, str]
+
+    @property
+    def limit(self) -> int:
+        """The largest size that a call takes."""
+        return self.face.limit
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The functions that others may call."""
+        name = self.face.name
+        more = ("dl",) if has_dl(self.face) else ()
+        return (name, *(f"{name}_{part}" for part in ("run", "workspace_bytes", "message", "metadata", *more)))
+
+    @property
+    def machine(self) -> engine.Machine:
+        """The least that a CPU has, for what is the same in all."""
+        return engine.Machine(self.target.triple, BASE[target_cpu(self.target).architecture], "")
+
+    @property
+    def externs(self) -> tuple[str, ...]:
+        """The C functions that it calls by name, and that whoever links it has to have."""
+        own = (m.externs - engine.defined_by(m.sources) if m.externs else () for m in self.modules)
+        return tuple(sorted({name for names in own for name in names}))
+
+    def compile(self, metadata: str) -> bytes:
+        """The object file; `metadata` is what `NAME_metadata` returns."""
+        front = Module(replace(self.target, vector_bytes=16), library=True)
+        emit_front(front, self.face, metadata, self.messages)
+        if has_dl(self.face):
+            emit_dl(front, self.face)
+        parts = [engine.Part(front.text()), *(engine.Part(m.text(), m.sources, m.externs) for m in self.modules)]
+        hidden = {f"{prefix}.{part}" for prefix, _ in self.face.variants for part in ("run", "bytes")}
+        return engine.compile_library(parts, self.machine, hidden)
+
+
+def draft(variants: Sequence[tuple[Kernel, Target]], wanted: Wanted) -> Draft:
+    """Write kernels of one program, the best first. TargetError for what cannot leave this process."""
+    texts: list[str] = []
+    named = [(f"{wanted.name}.v{k}", kernel, target) for k, (kernel, target) in enumerate(variants)]
+    modules = tuple(emit_variant(kernel, target, prefix, texts) for prefix, kernel, target in named)
+    limit = min(exact_limit(kernel) for kernel, _ in variants)
+    pairs = tuple((prefix, _asked(target, len(variants) > 1)) for prefix, _, target in named)
+    kernel, target = variants[0]
+    face = Face(wanted.name, kernel, wanted.arrays, pairs, wanted.threads, limit)
+    said = {**CODES, **dict(enumerate(texts, 1)), **(messages(face) if has_dl(face) else {})}
+    return Draft(face, target, modules, said)
+
+
+def _asked(target: Target, several: bool) -> frozenset[str] | None:
+    """The features that the CPU is asked for before a kernel of this target runs; None where it is not asked."""
+    cpu = target_cpu(target)
+    if (cpu.architecture, host_cpu().architecture) == ("x86_64", "x86_64"):
+        features = told(cpu.features)
+        return features if features or several else None
+    if several:
+        raise TargetError(
+            f"several instruction sets in one file are for x86-64, written on x86-64; {target} on a machine of "
+            f"{host_cpu().architecture} gets a file of its own: export each alone, and load the one that fits"
+        )
+    return None
