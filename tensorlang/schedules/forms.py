@@ -13,6 +13,7 @@ from tensorlang.schedules.cpu.product import product_forms
 from tensorlang.schedules.cpu.reductions import lane_forms
 from tensorlang.schedules.cpu.reuse import is_used_again, reuse_forms
 from tensorlang.schedules.cpu.rows import row_forms
+from tensorlang.schedules.cpu.windows import rows_come_first, window_forms
 from tensorlang.schedules.gpu.block_rows import block_row_forms
 from tensorlang.schedules.gpu.elements import element_forms
 from tensorlang.schedules.gpu.ordered import bound_forms
@@ -44,7 +45,7 @@ def forms_of(target: Target, group: Group) -> tuple[Form, ...]:
 
 
 def _of_reduction(target: Target, group: Group) -> list[Form]:
-    """Products; register tiles where vectors are used again, or by windows that slide; else vectors of partial results.
+    """Products; windows; register tiles where vectors are used again; else vectors of partial results.
 
     Tiles of dot products come before either where some axes alone lie along memory, whose lanes would be gathered, and
     before the latter where rows that are read side by side share what they are multiplied with.
@@ -52,6 +53,9 @@ def _of_reduction(target: Target, group: Group) -> list[Form]:
     main = group.main
     if found := product_forms(target, group):
         return [*found, *reuse_forms(target, group), *dot_forms(target, group)]
+    if windows := window_forms(target, group):
+        others = [*reuse_forms(target, group), *dot_forms(target, group)]
+        return [*others[:1], *windows, *others[1:]] if rows_come_first(target, group) else [*windows, *others]
     reuse, lanes, dots = (rule(target, group) for rule in (reuse_forms, lane_forms, dot_forms))
     if is_used_again(main, target.lanes(main.bits)):
         return [*dots, *reuse] if sums_lie_apart(main) or uses_few(main) else [*reuse, *dots]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from tensorlang.schedules.anchor import Rule
 from tensorlang.schedules.cpu import (
     attention,
-    convolution,
     convolution_product,
     moves,
     narrow_convolution,
@@ -15,7 +14,6 @@ from tensorlang.schedules.cpu import (
     points,
     product,
     rows,
-    windows,
 )
 from tensorlang.schedules.gpu import attention as gpu_attention
 from tensorlang.schedules.gpu import convolution as gpu_convolution
@@ -30,10 +28,6 @@ from tensorlang.te import tags
 
 CPU_RULES: Mapping[str, Rule] = {
     "pack_weight": product.schedule_packing,
-    tags.CONV2D: convolution.schedule_conv2d,
-    tags.NARROW_CHANNELS: windows.schedule_sliding,
-    tags.DEPTHWISE: windows.schedule_sliding,
-    tags.POOL: windows.schedule_sliding,
     tags.CONV2D_PRODUCT: convolution_product.schedule_in_memory,
     tags.ATTENTION: attention.schedule_attention,
     "narrow_conv2d_rows": narrow_convolution.schedule_rows,

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import tensorlang
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
-from tensorlang.schedules.cpu.convolution import convolution, tile_of
+from tensorlang.schedules.cpu.convolution import tile_of
+from tensorlang.schedules.windows import convolution
 from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp
 from tensorlang.topi.conv2d import conv2d_reference

@@ -14,7 +14,7 @@ from tensorlang.ir.expr import Call, Expr, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
-from tensorlang.schedules.cpu.producers import place_producers
+from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.product_plan import Plan, Reading, plan_of
 from tensorlang.schedules.product import Product, is_product, product_of
 from tensorlang.schedules.recognise import Group
@@ -81,9 +81,7 @@ def product_forms(target: Target, group: Group) -> list[Form]:
 
 
 def _schedule_group(room: Room, group: Group) -> None:
-    for stage in group.between:
-        room.s[stage.name].compute_inline()
-    schedule_product(room.s, Anchor(group.main.name, group.output.name, room.target))
+    schedule_product(room.s, anchor_of(room, group))
     place_producers(room, group, inline=False)
 
 

@@ -17,7 +17,6 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
-from tensorlang.schedules.cpu.convolution import Convolution, convolution
 from tensorlang.schedules.gpu.block_tile import compact, copied_together, tiled
 from tensorlang.schedules.gpu.product_plan import (
     FETCH_COST,
@@ -30,6 +29,7 @@ from tensorlang.schedules.gpu.product_plan import (
     lanes_of_copy,
     stages_of,
 )
+from tensorlang.schedules.windows import WindowSum, convolution
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 
@@ -129,7 +129,7 @@ def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:
             s[copy].pipeline(stages)
 
 
-def _pad_pixels(s: Schedule, local: str, pixels: str, conv: Convolution, tile: ConvolutionTile) -> None:
+def _pad_pixels(s: Schedule, local: str, pixels: str, conv: WindowSum, tile: ConvolutionTile) -> None:
     """Let tiles reach beyond the last pixel, where data are zeros or left out."""
     windows = windows_of(conv)
     for k, (name, side) in enumerate((("yy", tile.rows), ("xx", tile.columns))):
@@ -144,7 +144,7 @@ def _pad_pixels(s: Schedule, local: str, pixels: str, conv: Convolution, tile: C
         s[local].pad(name, side.extent)
 
 
-def _pad_weights(s: Schedule, weights: str, conv: Convolution, feature: str, extent: int) -> None:
+def _pad_weights(s: Schedule, weights: str, conv: WindowSum, feature: str, extent: int) -> None:
     """Let weights be zeros after the last channel, up to the end of its tile."""
     own = [d for d, e in enumerate(conv.weight.index) if feature in variables(e)]
     if feature == "ff":
@@ -152,7 +152,7 @@ def _pad_weights(s: Schedule, weights: str, conv: Convolution, feature: str, ext
         s[weights].pad(s[weights].op.axis[own[0]], extent // gcd(extent, inside))
 
 
-def _channels_first(s: Schedule, pixels: str, conv: Convolution) -> list[int]:
+def _channels_first(s: Schedule, pixels: str, conv: WindowSum) -> list[int]:
     """Keep pixels of one channel together; returns the dimensions of the copy in the order of the data."""
     index = conv.data.index
     spatial = [d for d, e in enumerate(index) if {"yy", "xx"} & set(variables(e))]
@@ -162,7 +162,7 @@ def _channels_first(s: Schedule, pixels: str, conv: Convolution) -> list[int]:
     return [order.index(d) for d in range(len(index))]
 
 
-def _features_last(s: Schedule, weights: str, conv: Convolution, feature: str) -> list[int]:
+def _features_last(s: Schedule, weights: str, conv: WindowSum, feature: str) -> list[int]:
     """Keep weights of neighbouring output channels together; returns the dimensions in the order of the weights."""
     index = conv.weight.index
     own = [d for d, e in enumerate(index) if feature in variables(e)]
@@ -174,9 +174,7 @@ def _features_last(s: Schedule, weights: str, conv: Convolution, feature: str) -
     return [last if d in own else rest.index(d) for d in range(len(index))]
 
 
-def _summed(
-    stage: Stage, conv: Convolution, held: Sequence[tuple[int, ...]], tile: ConvolutionTile
-) -> tuple[Axis, Axis]:
+def _summed(stage: Stage, conv: WindowSum, held: Sequence[tuple[int, ...]], tile: ConvolutionTile) -> tuple[Axis, Axis]:
     """Sum a tile in registers; returns the loops over steps of input channels, and over the terms of a step."""
     axes = list(stage.op.axis)
     *channels, y, x = stage.op.reduce_axis
@@ -194,7 +192,7 @@ def _summed(
     return step, x
 
 
-def windows_of(conv: Convolution) -> Windows:
+def windows_of(conv: WindowSum) -> Windows:
     """Read strides and dilations off the places of the data that are read."""
     found = []
     for out, window in (("yy", "ry"), ("xx", "rx")):
@@ -211,7 +209,7 @@ def windows_of(conv: Convolution) -> Windows:
     return Windows(*zip(down, right, strict=True))
 
 
-def tile_of(conv: Convolution, target: Target) -> ConvolutionTile:
+def tile_of(conv: WindowSum, target: Target) -> ConvolutionTile:
     """The tile that is done first: see `product_tile`. Its data and weights fit into shared memory."""
     windows, cores = windows_of(conv), cores_of(target)
     features = conv.extents.get("fi") or conv.features or MANY
@@ -249,7 +247,7 @@ def _fits(tile: ConvolutionTile) -> bool:
     return tile.held <= _MOST_HELD and _FEWEST_THREADS <= tile.threads <= _MOST_THREADS
 
 
-def _groups(conv: Convolution) -> int:
+def _groups(conv: WindowSum) -> int:
     return conv.extents["ff"] // conv.features if conv.features else 1
 
 

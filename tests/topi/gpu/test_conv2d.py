@@ -8,8 +8,8 @@ import pytest
 
 from tensorlang import config, te, topi
 from tensorlang.schedule import Schedule
-from tensorlang.schedules.cpu.convolution import convolution
 from tensorlang.schedules.gpu.convolution import ConvolutionTile, tile_of, windows_of
+from tensorlang.schedules.windows import convolution
 from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.testing import check_schedule
