@@ -19,6 +19,7 @@ offer(
         **dict.fromkeys(("autotvm", "auto_scheduler"), "tensorlang.autotune"),
         "__version__": "tensorlang.version:VERSION",
         "build": "tensorlang.driver:build",
+        "load": "tensorlang.export.loading:load",
         "lower": "tensorlang.driver:lower",
         "convert": "tensorlang.te.convert:convert",
         **{name: f"tensorlang.nd:{name}" for name in ("cpu", "cuda", "device", "gpu", "opencl")},
@@ -246,7 +247,7 @@ refuse(
 refuse(
     "tensorlang.runtime",
     {
-        **dict.fromkeys(("Module", "load_module"), _NO_LIBRARY),
+        **dict.fromkeys(("Module", "load_module"), "tensorlang.load('out/name.so') loads what f.export wrote"),
         "DataType": "dtypes are text, as in 'float32'",
         "PackedFunc": "functions are Python functions, named by tensorlang.register_func",
         "String": "use a Python str",

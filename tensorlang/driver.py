@@ -72,9 +72,12 @@ class Lowered(Explained):
         refuse_target(self.target)
         how = Choices(tuple(formats), threads, tuple(faces), linker)
         _, signature = _signature(self.schedule, self.args)
-        arrays = [b for b in signature if isinstance(b, Buffer)]
-        facts = [str(fact) for fact in _facts(self.schedule, signature)]
-        return write(path, arrays, [Variant(self.kernel, self.target, self.schedule)], facts, how)
+        facts = _facts(self.schedule, signature)
+        return write(path, signature, [Variant(self.kernel, self.target, self.schedule)], facts, how)
+
+    @property
+    def pickled(self) -> None:
+        """Nothing: a kernel that was built is pickled as its loops."""
 
     def __str__(self) -> str:
         return kernel_text(self.kernel)

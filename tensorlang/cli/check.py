@@ -14,7 +14,7 @@ from tensorlang.errors import ScheduleError
 
 
 @click.command()
-@click.argument("file", metavar="FILE.py[:FUNCTION]")
+@click.argument("file", metavar="FILE.py[:FUNCTION]|NAME.json")
 @click.option("--args", "arguments", metavar="A,B,...", help="Arguments of the function.")
 @click.option("--sizes", default="", help="Numbers for symbolic sizes, n=100,m=30: counts and bytes need them.")
 @click.option("--svg", "svg_file", type=click.Path(dir_okay=False), help="Draw the iteration space to this file.")
@@ -35,10 +35,12 @@ def check(
     """Prove the schedules of a file and explain them; exit code 1 for an illegal one.
 
     FUNCTION returns a schedule, several, or the tensors of a program (whose default schedule is meant). Without it, the
-    schedules that the file holds under names of its own are checked.
+    schedules that the file holds under names of its own are checked. For the .json or the library of an exported kernel
+    its schedules are proven again, from what it says of itself.
     """
     try:
-        found = _schedules(file, parse_arguments(arguments))
+        exported = not file.endswith(".py") and Path(file).is_file()
+        found = _exported(file) if exported else _schedules(file, parse_arguments(arguments))
     except ScheduleError as error:
         click.echo(json.dumps({"legal": False, **_refusal(error)}, indent=2) if as_json else str(error))
         ctx.exit(1)
@@ -57,6 +59,13 @@ def check(
         return
     for name, explanation in explained:
         click.echo(f"{name}: legal\n{explanation}")
+
+
+def _exported(file: str) -> list[tuple[str, Any]]:
+    """The schedules of an exported kernel, by their targets."""
+    from tensorlang.export.loading import prove
+
+    return [(str(proof.target), proof.schedule) for proof in prove(Path(file))]
 
 
 def _refusal(error: ScheduleError) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 from tensorlang.cli.bench import bench
 from tensorlang.cli.check import check
 from tensorlang.cli.explain import explain
+from tensorlang.cli.export import export
 from tensorlang.cli.log import log
 from tensorlang.cli.report import report
 from tensorlang.cli.target import target
@@ -24,7 +25,7 @@ def tensorlang() -> None:
     """Tune, benchmark and inspect tensor kernels."""
 
 
-for command in (tune, bench, check, explain, log, report, target, worker):
+for command in (tune, bench, check, explain, export, log, report, target, worker):
     tensorlang.add_command(command)
 
 

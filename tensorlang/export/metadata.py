@@ -8,12 +8,16 @@ from typing import Any
 
 from tensorlang.ir.expr import Buffer, Const, Expr
 from tensorlang.ir.stmt import Kernel
+from tensorlang.runtime.arguments import Signature
+from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule
 from tensorlang.target.detect import machine_options, target_cpu
 from tensorlang.target.llvm.library.build import Draft
 from tensorlang.target.llvm.library.front import ABI
 from tensorlang.target.llvm.storage.scratch import scratch_memory
 from tensorlang.target.spec import Target
+from tensorlang.te.data import NotData, to_data
+from tensorlang.te.program import Program
 from tensorlang.version import VERSION
 
 FIRST_KEY = "tensorlang_abi"
@@ -30,7 +34,7 @@ class Variant:
 
 
 def metadata(
-    name: str, arrays: Sequence[Buffer], variants: Sequence[Variant], threads: str, draft: Draft, facts: Sequence[str]
+    name: str, signature: Signature, variants: Sequence[Variant], threads: str, draft: Draft, facts: Sequence[FactCheck]
 ) -> dict[str, Any]:
     """The metadata of a library, as JSON data."""
     kernel, program = variants[0].kernel, variants[0].schedule.original
@@ -38,15 +42,26 @@ def metadata(
         FIRST_KEY: ABI,
         "name": name,
         "version": VERSION,
-        "arguments": [_argument(b, b.name in kernel.outputs) for b in arrays],
+        "arguments": [_argument(b, b.name in kernel.outputs) for b in signature if isinstance(b, Buffer)],
         "sizes": {v.name: {"min": 0, "max": draft.limit} for v in kernel.sizes},
         "threads": threads,
         "variants": [_variant(v) for v in variants],
         "externs": list(draft.externs),
-        "assumes": list(facts),
+        "assumes": [str(fact) for fact in facts],
         "messages": {str(code): text for code, text in draft.messages.items()},
-        "program": {"key": program.key, "text": program.text},
+        "program": {"key": program.key, "text": program.text, "data": _data(program)},
+        "call": to_data((kernel.params, kernel.sizes, tuple(signature), kernel.outputs)),
+        "tests_facts": variants[0].schedule.tests_assumptions,
+        "facts": [[f.kind, f.name, f.position, f.low, f.high] for f in facts],
     }
+
+
+def _data(program: Program) -> Any:
+    """A program as data, None if it is code; then nobody can prove it from its file."""
+    try:
+        return to_data(program)
+    except NotData:
+        return None
 
 
 def _argument(buffer: Buffer, written: bool) -> dict[str, Any]:
@@ -62,6 +77,7 @@ def _variant(v: Variant) -> dict[str, Any]:
     triple, cpu, _ = machine_options(v.target)
     found: dict[str, Any] = {
         "target": str(v.target),
+        "machine": v.target.to_json(),
         "triple": triple,
         "cpu": cpu,
         "features": sorted(target_cpu(v.target).features),

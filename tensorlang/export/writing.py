@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from tensorlang.errors import ArgumentError, TargetError, shown
@@ -15,6 +16,8 @@ from tensorlang.export.linking import HOW, link, linker
 from tensorlang.export.metadata import Variant, metadata
 from tensorlang.export.words import check_name
 from tensorlang.ir.expr import Buffer
+from tensorlang.runtime.arguments import Signature
+from tensorlang.runtime.facts import FactCheck
 from tensorlang.target.detect import host_cpu, target_cpu
 from tensorlang.target.llvm.library.build import THREADS, Draft, Wanted, draft
 from tensorlang.target.llvm.library.emit import as_json
@@ -72,13 +75,14 @@ def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
 
 
 def write(
-    path: str | Path, arrays: Sequence[Buffer], variants: Sequence[Variant], facts: Sequence[str], how: Choices
+    path: str | Path, signature: Signature, variants: Sequence[Variant], facts: Sequence[FactCheck], how: Choices
 ) -> Exported:
     """Write the files of a kernel; its variants are for several instruction sets, best first. See `Lowered.export`."""
     stem = Path(path)
     name = check_name(stem.name)
-    made = draft([(v.kernel, v.target) for v in variants], Wanted(name, tuple(arrays), how.threads, how.faces))
-    known = metadata(name, arrays, variants, how.threads, made, facts)
+    arrays = tuple(b for b in signature if isinstance(b, Buffer))
+    made = draft([(v.kernel, v.target) for v in variants], Wanted(name, arrays, how.threads, how.faces))
+    known = metadata(name, signature, variants, how.threads, made, facts)
     code = made.compile(as_json(known))
     imports = undefined(code)
     needs = _needs(imports)
@@ -91,20 +95,18 @@ def write(
     libraries = {_GOMP: "gomp", _LIBM: "m"}
     known |= {"imports": imports, "libraries": [libraries[need] for need in needs]}
     stem.parent.mkdir(parents=True, exist_ok=True)
+    files = {form: stem.with_name(f"{name}.{form}") for form in (*FORMATS, "json") if form in {*formats, "json"}}
     texts = {
         "o": code,
         "a": archive(f"{name}.o", code, made.symbols),
         "h": header(_described(name, arrays, variants[0], made, how, facts)).encode(),
-        "json": (json.dumps(known, indent=1) + "\n").encode(),
     }
-    files: dict[str, Path] = {}
-    for form in ("o", "a", "h", "json"):
-        if form in formats or form == "json":
-            files[form] = stem.with_name(f"{name}.{form}")
-            files[form].write_bytes(texts[form])
-    if "so" in formats and command is not None:
-        files["so"] = stem.with_name(f"{name}.so")
+    for form in files.keys() & texts.keys():
+        files[form].write_bytes(texts[form])
+    if command is not None:
         _link(command, code, files["so"], made, needs)
+    digests = {form: sha256(file.read_bytes()).hexdigest() for form, file in files.items() if form != "json"}
+    files["json"].write_text(json.dumps({**known, "sha256": digests}, indent=1) + "\n", encoding="utf-8")
     return Exported(name, files, note)
 
 
@@ -141,7 +143,7 @@ def _is_native(variants: Sequence[Variant]) -> bool:
 
 
 def _described(
-    name: str, arrays: Sequence[Buffer], first: Variant, made: Draft, how: Choices, facts: Sequence[str]
+    name: str, arrays: Sequence[Buffer], first: Variant, made: Draft, how: Choices, facts: Sequence[FactCheck]
 ) -> Described:
     kernel = first.kernel
     about = f"{name}: a kernel of tensorlang. {'Proven for all sizes.' if kernel.sizes else 'Sizes are fixed.'}"
@@ -154,7 +156,7 @@ def _described(
         made.limit,
         made.externs,
         made.messages,
-        tuple(facts),
+        tuple(map(str, facts)),
         about,
         takes_tensors=f"{name}_dl" in made.symbols,
     )

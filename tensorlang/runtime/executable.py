@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +29,8 @@ class Launch(Protocol):
     def __call__(self, arrays: Sequence[Any], sizes: Sequence[int]) -> None: ...
 
 
+_PICKLING = "tensorlang.target.backend"
+"""The module, of a floor above, that knows how kernels are packed."""
 _LONG = 2**31
 """Loops of so many iterations are not begun where there is nothing to write: most of a day may pass in empty ones."""
 
@@ -51,6 +54,10 @@ class Origin(Protocol):
     """What a kernel was built from."""
 
     @property
+    def pickled(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+        """What makes the kernel again in another process, if not its loops."""
+
+    @property
     def export(self) -> Callable[..., Any]:
         """Writes the kernel to files."""
 
@@ -67,7 +74,18 @@ class Executable(Explained):
     """
 
     # The slot of the entry is named so that a call finds it without a Python function between.
-    __slots__ = ("__call__", "_memory", "_sources", "_stopwatch", "kernel", "origin", "signature", "target")
+    __slots__ = (
+        "__call__",
+        "_facts",
+        "_kept",
+        "_memory",
+        "_sources",
+        "_stopwatch",
+        "kernel",
+        "origin",
+        "signature",
+        "target",
+    )
     __call__: Callable[..., None]
 
     def __init__(
@@ -91,6 +109,8 @@ class Executable(Explained):
         self._sources = dict(sources or {})
         self._memory = memory
         self._stopwatch = stopwatch
+        self._kept: object = None
+        self._facts: tuple[tuple[FactCheck, ...], bool] = (), False
         check = ArgumentCheck(
             kernel.name,
             self.signature,
@@ -107,8 +127,18 @@ class Executable(Explained):
     def require(self, facts: Sequence[FactCheck], always: bool = False) -> Executable:
         """Test facts about arguments on each call, or those that run with TENSORLANG_CHECK=1; returns the kernel."""
         if facts:
+            self._facts = tuple(facts), always
             self.__call__ = _tested(self.__call__, tuple(facts), always)
         return self
+
+    def keeps(self, library: object) -> None:
+        """Have something live as long as the kernel does."""
+        self._kept = library
+
+    def __reduce__(self) -> Any:
+        """Pickle as the kernel and its object: whoever reads it on a machine of this kind need not compile."""
+        origin = self.origin.pickled if self.origin is not None else None
+        return origin or import_module(_PICKLING).pickled(self.kernel, self.target, self.signature, *self._facts)
 
     def __getitem__(self, name: str) -> Executable:
         """Return this function by its name, as classic modules do."""

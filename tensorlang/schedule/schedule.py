@@ -59,6 +59,12 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], stri
     return made
 
 
+def schedule_of(program: Program) -> Schedule:
+    """Return the default schedule of a canonical program; raises as `create_schedule` does."""
+    _check_program(program)
+    return Schedule(program, {id(op): op.name for op in program.ops}, [program[name] for name in program.outputs])
+
+
 def _check_program(program: Program) -> None:
     """Prove that a program reads and writes inside its arrays, and nothing before it is written."""
     try:

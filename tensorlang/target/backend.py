@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.stmt import Kernel
 from tensorlang.nd import Device
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.executable import Executable
+from tensorlang.runtime.facts import FactCheck
 from tensorlang.target.kinds import KINDS, check_kind
 from tensorlang.target.spec import GpuLimits, Target
 
@@ -41,6 +43,14 @@ class DeviceBackend(Protocol):
         """The device of a target. TargetError when it is not here, MissingDependency for a missing package."""
 
 
+@runtime_checkable
+class RestoringBackend(Protocol):
+    """A backend whose packed kernels become whole executables again."""
+
+    def restore(self, packed: bytes, kernel: Kernel, target: Target, signature: Signature) -> Executable:
+        """The executable of a packed kernel, with the sources that its loops give."""
+
+
 class Backend(Protocol):
     """Compiles kernels for one kind of target."""
 
@@ -69,6 +79,31 @@ def backend(kind: str) -> Backend:
     if found.kind != kind:
         raise InternalError(f"the table of target kinds has {kind!r} for a backend of kind {found.kind!r}")
     return found
+
+
+def pickled(
+    kernel: Kernel, target: Target, signature: Signature, facts: tuple[FactCheck, ...], always: bool
+) -> tuple[Callable[..., Executable], tuple[Any, ...]]:
+    """How an executable is pickled: its loops, and its object where the backend has one to give."""
+    found = backend(target.kind)
+    packed = found.pack(kernel, target) if isinstance(found, RestoringBackend) else None
+    return _unpickled, (packed, kernel, target, signature, facts, always)
+
+
+def _unpickled(
+    packed: bytes | None,
+    kernel: Kernel,
+    target: Target,
+    signature: Signature,
+    facts: tuple[FactCheck, ...],
+    always: bool,
+) -> Executable:
+    found = backend(target.kind)
+    if packed is not None and isinstance(found, RestoringBackend):
+        made = found.restore(packed, kernel, target, signature)
+    else:
+        made = found.compile(kernel, target, signature)
+    return made.require(facts, always)
 
 
 def with_limits(target: Target) -> Target:

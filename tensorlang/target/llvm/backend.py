@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -38,18 +38,13 @@ class LlvmBackend:
     def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
         """Return an executable; TargetError for what a CPU does not have, such as bound threads."""
         emitted = emit_kernel(kernel, target)
-        text = emitted.module.text()
-        machine = engine.Machine(*machine_options(target))
-        sources: dict[str, Callable[[], str]] = {
-            "ll": lambda: text,
-            "asm": lambda: engine.assembly(text, machine, emitted.module.sources, emitted.module.externs),
-        }
+        ir = _ir(emitted)  # the kernel's alone: an entry is added when it is compiled
         launch: Launch = _elsewhere(target)
         fast = None
         if runs_here(target):
+            machine = engine.Machine(*machine_options(target))
             launch, fast = _object(kernel, emitted, machine, lambda found: _load(found, target))
-        memory = partial(scratch_memory, kernel, cores=target.cores)
-        return Executable(kernel, target, launch, sources=sources, fast=fast, signature=signature, memory=memory)
+        return _whole(kernel, target, lambda: ir, launch, fast, signature)
 
     def pack(self, kernel: Kernel, target: Target) -> bytes:
         """Compile a kernel, and return all that another process of this machine needs to call it."""
@@ -63,8 +58,39 @@ class LlvmBackend:
         exact = SizeCheck(found.kernel, found.limit, whole=False)
         return Executable(found.kernel, target, launch, fast=fast, exact=exact)
 
+    def restore(self, packed: bytes, kernel: Kernel, target: Target, signature: Signature) -> Executable:
+        """An executable of the object that was packed, with sources; its loops are written again when one is asked."""
+        launch: Launch = _elsewhere(target)
+        fast = None
+        if runs_here(target):
+            launch, fast = _load(pickle.loads(packed), target)
+        return _whole(kernel, target, lambda: _ir(emit_kernel(kernel, target)), launch, fast, signature)
+
 
 BACKEND = LlvmBackend()
+
+
+def adapted(
+    kernel: Kernel,
+    emitted: Emitted,
+    target: Target,
+    outside: Mapping[str, int],
+    messages: tuple[str, ...],
+    limit: int,
+    signature: Signature,
+) -> Executable:
+    """An executable around functions at addresses `outside`, which the emitted code calls by these names.
+
+    `messages` are those of its codes from 1 on, `limit` says up to which sizes it is exact.
+    """
+
+    def use(found: _Object) -> Executable:
+        known = replace(found, messages=messages, imports=found.imports - outside.keys())
+        launch, fast = _load(known, target, outside)
+        exact = SizeCheck(kernel, limit, whole=False)
+        return Executable(kernel, target, launch, fast=fast, signature=signature, exact=exact)
+
+    return _object(kernel, emitted, engine.Machine(*machine_options(target)), use, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +110,41 @@ class _Object:
     messages: tuple[str, ...]
 
 
-def _object(kernel: Kernel, emitted: Emitted, machine: engine.Machine, use: Callable[[_Object], T]) -> T:
-    """What `use` makes of the object, compiled or found, with the fast entry if the kernel has one."""
-    limit = exact_limit(kernel)
+def _ir(emitted: Emitted) -> engine.Part:
+    module = emitted.module
+    return engine.Part(module.text(), module.sources, module.externs)
+
+
+def _whole(
+    kernel: Kernel,
+    target: Target,
+    ir: Callable[[], engine.Part],
+    launch: Launch,
+    fast: Fast | None,
+    signature: Signature | None,
+) -> Executable:
+    """The executable of a kernel that can be looked at."""
+
+    def text() -> str:
+        return ir().text
+
+    def assembly() -> str:
+        part = ir()
+        return engine.assembly(part.text, engine.Machine(*machine_options(target)), part.sources, part.called)
+
+    sources: dict[str, Callable[[], str]] = {"ll": text, "asm": assembly}
+    memory = partial(scratch_memory, kernel, cores=target.cores)
+    return Executable(kernel, target, launch, sources=sources, fast=fast, signature=signature, memory=memory)
+
+
+def _object(
+    kernel: Kernel, emitted: Emitted, machine: engine.Machine, use: Callable[[_Object], T], known: int | None = None
+) -> T:
+    """What `use` makes of the object, compiled or found, with the fast entry if the kernel has one.
+
+    `known`: up to which sizes the kernel is exact, if its loops do not say.
+    """
+    limit = exact_limit(kernel) if known is None else known
     entry = emit_entry(emitted, kernel, limit) if cpython.layout_is_known() else None
     module = emitted.module
     text = module.text()
@@ -118,11 +176,16 @@ def _check_externs(module: Module) -> None:
         raise TargetError(f"{taken}: name it otherwise")
 
 
-def _load(found: _Object, target: Target) -> tuple[CompiledLaunch, Fast | None]:
-    """Link an object, and wrap it: the checked launch, and the fast entry if it has one."""
+def _load(
+    found: _Object, target: Target, outside: Mapping[str, int] | None = None
+) -> tuple[CompiledLaunch, Fast | None]:
+    """Link an object, and wrap it: the checked launch, and the fast entry if it has one.
+
+    `outside`: the addresses of functions that it calls, and that are not of this process.
+    """
     entry = found.entry
     exports = [found.symbol] if entry is None else [found.symbol, entry]
-    library = engine.load(found.code, exports, _imports(found.imports, target.cores))
+    library = engine.load(found.code, exports, _imports(found.imports, target.cores) | dict(outside or {}))
     launch = CompiledLaunch(found.kernel, library, found.symbol, found.calls, found.messages)
     if entry is None:
         return launch, None

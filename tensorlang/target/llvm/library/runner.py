@@ -19,7 +19,7 @@ def most_threads(fn: Function) -> Value:
 
 def emit_runner(module: Module, name: str) -> None:
     """Add `void @NAME(user, tasks, task, arg)`, as a host's `parallel_for`."""
-    _member(module, f"{name}.member")
+    emit_member(module, f"{name}.member")
     fn = Function(module, name, ["ptr %user", "i64 %tasks", "ptr %task", "ptr %arg"], internal=True)
     slots = [("ptr", "%task"), ("ptr", "%arg"), ("ptr", counter(fn)), *teams.place_of_caller(fn)]
     block = fn.alloca(f"[{len(slots)} x i64]", 8 * len(slots))
@@ -31,13 +31,16 @@ def emit_runner(module: Module, name: str) -> None:
     fn.finish()
 
 
-def _member(module: Module, name: str) -> None:
-    """What each thread of the team runs: its task; helpers keep out of their caller's way, as in a process."""
+def emit_member(module: Module, name: str, imported: bool = False) -> None:
+    """Add what each thread of the team runs: its task; helpers keep out of their caller's way.
+
+    `imported`: the addresses of OpenMP's functions are given when the object is loaded.
+    """
     fn = Function(module, name, ["ptr %block"], internal=True)
     words = teams.words_of_place(fn)
     task, arg, begun = (load(fn, "%block", 8 * n, "ptr") for n in range(3))
     place = [load(fn, "%block", 8 * (3 + n), "i64") for n in range(words)]
-    threads, thread = _ask(fn, "omp_get_num_threads"), _ask(fn, "omp_get_thread_num")
+    threads, thread = (_ask(fn, f"omp_get_{what}", imported) for what in ("num_threads", "thread_num"))
     with fn.when(binary(fn, "lt", literal(0, INDEX), thread)):
         teams.note_begun(fn, begun)
         teams.step_aside(fn, place)
@@ -48,6 +51,7 @@ def _member(module: Module, name: str) -> None:
     fn.finish()
 
 
-def _ask(fn: Function, symbol: str) -> Value:
-    number = fn.value(f"call i32 {fn.module.declare(symbol, 'i32', '')}()", "int32")
+def _ask(fn: Function, symbol: str, imported: bool = False) -> Value:
+    declare = fn.module.import_function if imported else fn.module.declare
+    number = fn.value(f"call i32 {declare(symbol, 'i32', '')}()", "int32")
     return fn.value(f"zext {number.typed} to i64", INDEX)
