@@ -330,3 +330,14 @@ def test_new_rows_of_a_size_that_is_not_known() -> None:
     s["E"].rolling_buffer()
     for rows in (1, 3, 4, 9):
         check_schedule(s, args, sizes={"n": rows})
+
+
+def test_what_a_rolling_buffer_reads_may_be_kept_further_out() -> None:
+    """Which rows are new is told by a loop that is not around what is read."""
+    s, args, b, c = blur(10, 12)
+    kept = s.cache_read(args[0], "global", [b])
+    s[c].split("i", factor=4)
+    s[b].compute_at(s[c], "i_i")
+    s[b].rolling_buffer()
+    s[kept].compute_at(s[c], "i_o")
+    check_schedule(s, args)

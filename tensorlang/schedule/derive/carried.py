@@ -64,7 +64,8 @@ def new_around(
     needs: list[Expr] = []
     for reader in readers:
         plan = stages[reader]
-        inner = {loop.name: loop.range for loop in plan_all(plan) if loop.name not in names}
+        around = (*plan.prefix, *plan_all(plan))
+        inner = {loop.name: loop.range for loop in around if loop.name not in names}
         found = [test for test in (_somewhere(test, inner) for test in plan.new) if test is not None]
         if not found:
             return ()
