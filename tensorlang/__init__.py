@@ -80,6 +80,7 @@ offer(
         "XGBTuner": "tensorlang.autotune.tuners.learned:XGBTuner",
     },
 )
+offer("tensorlang.runtime.executable", {"torch_operator": "tensorlang.frameworks.torch_op:torch_operator"})
 offer("tensorlang.schedule.history", {"STORE": "tensorlang.autotune.context:STORE"})
 offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.instructions:OWN"})
 offer(

@@ -13,12 +13,13 @@ from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ir.overflow import SizeCheck
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import Kernel
-from tensorlang.names import Explained
+from tensorlang.names import Explained, lookup
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
 from tensorlang.runtime.arrays import as_array, plain_arrays
 from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
+from tensorlang.runtime.opaque import opaque
 from tensorlang.runtime.timer import Stopwatch, TimeEvaluator, host_clock
 from tensorlang.target.spec import Target
 
@@ -179,6 +180,13 @@ class Executable(Explained):
             raise TargetError(f"{self.entry_name} was not built here; export it where tensorlang.build made it")
         return self.origin.export(path, **how)
 
+    def torch_op(self, name: str, backward: bool | Executable = True) -> Any:
+        """Register the kernel as an operator of PyTorch, `torch.ops.namespace.name`, and return that.
+
+        See `tensorlang.frameworks.torch_op.torch_operator` for what it takes and raises, and docs/frameworks.md.
+        """
+        return lookup(__name__, "torch_operator")(self, name, backward)
+
     @property
     def imported_modules(self) -> list[DeviceModule]:
         """What runs on a device, as classic modules show it: the kernels of a GPU, and nothing for a CPU."""
@@ -222,7 +230,7 @@ def _tested(entry: Callable[..., None], facts: Sequence[FactCheck], always: bool
                     fact(args[fact.position])
         entry(*args, **named)
 
-    return tested
+    return opaque(tested)
 
 
 def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[..., None]:
@@ -236,7 +244,7 @@ def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[
             launch(arrays, sizes)
 
     if fast is None:
-        return checked
+        return opaque(checked)
 
     def converted(*args: Any, **named: Any) -> None:
         if named:

@@ -12,7 +12,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr
 from tensorlang.schedule.rewrites.attention import greatest_number
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import PART, ROW_AXES
+from tensorlang.te.tags import PART, ROW_AXES, SHIFT
 from tensorlang.topi.axes import at, normalized, without
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
@@ -98,6 +98,7 @@ def _greatest(x: Tensor, where: int, name: str, tag: str) -> Tensor:
         lambda *i: greatest_number(_wide(x(*at(i, where, k))), axis=k),
         name=f"{name}_max",
         tag=tag + PART,
+        attrs={SHIFT: True},
     )
     assert isinstance(made, Tensor)
     return made

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import te
+from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr
 from tests.te.autodiff.differences import Array, check_differences, lines, matmul, tensor, uniform, value
@@ -71,6 +71,28 @@ def test_a_maximum_shares_its_gradient_among_equal_terms() -> None:
     Y = te.compute((), lambda: te.max(A[r], axis=r), name="Y")
     (grad,) = te.gradient(Y, [A])
     assert value(grad, {"A": np.array([1.0, 5.0, 2.0, 5.0, -1.0, 5.0])}).tolist() == [0, 1 / 3, 0, 1 / 3, 0, 1 / 3]
+
+
+@pytest.mark.parametrize(
+    ("combine", "kind"),
+    [
+        (lambda x, y: te.select(y > x, y, x), "max"),
+        (lambda x, y: te.select(x >= y, x, y), "max"),
+        (lambda x, y: te.select(y > x, x, y), "min"),
+        (lambda x, y: te.select(y <= x, y, x), "min"),
+    ],
+)
+def test_choices_between_two_terms_are_maxima_and_minima(combine: Callable[..., Expr], kind: str) -> None:
+    worst = float("-inf" if kind == "max" else "inf")
+    reducer = te.comm_reducer(combine, lambda dtype: te.const(worst, dtype), name="chosen")
+    A, k = tensor("A", 2, 4), te.reduce_axis((0, 4), "k")
+    B = te.compute((2,), lambda i: reducer(A[i, k], axis=k), name="B")
+    arrays, head = {"A": uniform((2, 4))}, np.array([2.0, 3.0])
+    (grad,) = te.gradient(B, [A], tensor("H", 2))
+    chosen = (np.argmax if kind == "max" else np.argmin)(arrays["A"], axis=1)
+    expected = np.zeros((2, 4))
+    expected[[0, 1], chosen] = head
+    np.testing.assert_allclose(value(grad, {**arrays, "H": head}), expected)
 
 
 def test_a_product_is_right_where_terms_are_zero() -> None:
@@ -187,7 +209,7 @@ def test_names_of_axes_do_not_collide() -> None:
 
 X, WHOLE = tensor("X", 4), tensor("WHOLE", 4, dtype="int32")
 ROUNDED = te.compute((4,), lambda i: te.round(X[i]).astype("int32"), name="rounded")
-LARGEST = te.comm_reducer(lambda x, y: te.select(x > y, x, y), te.min_value, name="largest")
+FARTHEST = te.comm_reducer(lambda x, y: te.select(x * x > y * y, x, y), te.min_value, name="farthest")
 K = te.reduce_axis((0, 4), "k")
 
 
@@ -213,7 +235,7 @@ REFUSED = [
         None,
         "rounded of dtype int32 lies between the output and an input .*; compute it in a float dtype",
     ),
-    (plain(lambda i: LARGEST(X[K] * i, axis=K)), [X], None, "Y reduces with largest, .* it knows te.sum, te.prod"),
+    (plain(lambda i: FARTHEST(X[K] * i, axis=K)), [X], None, "Y reduces with farthest, .* it knows te.sum, te.prod"),
     (
         plain(lambda i: te.extern((4,), [X], copy_into, name="copied")[i]),
         [X],
@@ -249,6 +271,15 @@ def test_what_is_not_on_the_way_may_be_anything() -> None:
     assert lines(*te.gradient(Y, [fixed], tensor("H", 4))) == [
         "fixed_grad: float64[4] [e0 < 4] = H[e0] * X[WHOLE[e0] % 4]"
     ]
+
+
+def test_the_greatest_of_a_row_cancels_out_of_its_softmax() -> None:
+    A = tensor("A", 2, 4)
+    (grad,) = te.gradient(topi.softmax(A), [A], tensor("H", 2, 4))
+    assert not any("ties" in line for line in lines(grad))
+    arrays, head = {"A": uniform((2, 4))}, uniform((2, 4), 1)
+    y = np.exp(arrays["A"]) / np.exp(arrays["A"]).sum(1, keepdims=True)
+    np.testing.assert_allclose(value(grad, {**arrays, "H": head}), y * (head - (head * y).sum(1, keepdims=True)))
 
 
 def test_create_prim_func() -> None:

@@ -16,6 +16,7 @@ from tensorlang.runtime import cpython, exchange, openmp, threads
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.cache import cached
 from tensorlang.runtime.executable import Executable, Fast, Launch
+from tensorlang.runtime.opaque import opaque
 from tensorlang.target.detect import machine_options, runs_here
 from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.entry import emit_entry
@@ -190,7 +191,7 @@ def _load(
     if entry is None:
         return launch, None
     address, name = library.addresses[entry], found.kernel.name
-    return launch, lambda checked: cpython.builtin(address, learning(checked), launch.fail, name)
+    return launch, lambda checked: cpython.builtin(address, opaque(learning(checked)), launch.fail, name)
 
 
 def _imports(symbols: frozenset[str], cores: int) -> dict[str, int]:

@@ -32,6 +32,7 @@ from tensorlang.te.define import compute
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, Read, Reduce, Tensor
 from tensorlang.te.program import unique
 from tensorlang.te.reductions import all_, sum_
+from tensorlang.te.tags import SHIFT
 
 _KIND = {ExternOp: "te.extern", HybridOp: "te.hybrid.script, te.scan or te.recurrence"}
 
@@ -109,6 +110,8 @@ def _sources(op: Operation) -> list[Tensor]:
     """The tensors that an operation's values are computed from."""
     if not isinstance(op, ComputeOp):
         return op.input_tensors
+    if op.attrs.get(SHIFT):
+        return []
     return list(dict.fromkeys(read.tensor for body in op.body for read in value_reads(body)))
 
 

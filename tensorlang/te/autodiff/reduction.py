@@ -39,6 +39,7 @@ from tensorlang.te.program import unique
 from tensorlang.te.reductions import all_, any_, sum_
 
 _KINDS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+_ORDERS = ("gt", "ge", "lt", "le")
 
 
 def kind(op: ComputeOp) -> str:
@@ -49,6 +50,9 @@ def kind(op: ComputeOp) -> str:
         case (Binary(op=combine, a=Var(name=a), b=Var(name=b)),) if combine in _KINDS:
             if {a, b} == {reducer.lhs[0].name, reducer.rhs[0].name}:
                 return _KINDS[combine]
+        case (Select(cond=Binary(op=order, a=Var(name=a), b=Var(name=b)), then=Var(name=c), orelse=Var(name=d)),):
+            if {a, b} == {c, d} == {reducer.lhs[0].name, reducer.rhs[0].name} and order in _ORDERS:
+                return "max" if (order in _ORDERS[:2]) == (a == c) else "min"
     raise DefinitionError(
         f"{op.name} reduces with {reducer.name}, whose derivative te.gradient does not know; it knows te.sum, te.prod, "
         "te.max and te.min: write the reduction with them, or its derivative as a te.compute of its own",

@@ -1,0 +1,1 @@
+"""Kernels as operators of PyTorch and JAX, with gradients made by te.gradient, and functions of arrays as kernels."""

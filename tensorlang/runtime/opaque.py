@@ -1,0 +1,26 @@
+"""Python functions that torch.compile neither traces nor compiles: it leaves its graph where they are called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def opaque(function: Callable[..., None]) -> Callable[..., None]:
+    """The function, out of reach of torch's compiler if that is there.
+
+    It would look into what handles arrays, and fail at NumPy's views of memory. `torch.compiler.disable` would import
+    the compiler, seconds of work, so it is asked for when the compiler is there.
+    """
+    apart: list[Callable[..., None]] = []
+
+    def entry(*args: Any, **named: Any) -> None:
+        if "torch._dynamo" in sys.modules:
+            if not apart:
+                apart.append(sys.modules["torch"].compiler.disable(function))
+            apart[0](*args, **named)
+        else:
+            function(*args, **named)
+
+    return entry
