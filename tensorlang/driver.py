@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.pipeline import barriers_of, lower_state
 from tensorlang.names import Explained
 from tensorlang.polyhedral.nest import nest_text
+from tensorlang.runtime.arrays import as_array
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
@@ -42,6 +43,7 @@ class Lowered(Explained):
     schedule: Schedule
     args: tuple[Any, ...]
     target: Target
+    library: bool = False  # the schedule is the library's, which makes another one for another machine
 
     @property
     def barriers(self) -> tuple[BarrierNote, ...]:
@@ -54,26 +56,53 @@ class Lowered(Explained):
         formats: Sequence[str] = ("so", "o", "a", "h"),
         threads: str = "host",
         faces: Sequence[str] = ("c",),
+        isas: Sequence[str] = (),
+        check: Sequence[Any] | None = None,
         linker: str | None = None,
     ) -> Exported:
         """Write the kernel as files that C, and all that calls C, can use without Python; return what was written.
 
         `path` is that of the files without their ending, and its last part the name of the C function: `out/layer`
-        gives `layer.so` (a shared library), `layer.o`, `layer.a`, `layer.h` as `formats` says, and `layer.json`.
+        gives `layer.so` (a shared library), `layer.o`, `layer.a`, `layer.h` as `formats` says, and `layer.json`;
+        "cmake" adds `layerConfig.cmake`, "c" a program `layer_test.c` that runs the kernel on the arrays `check` (those
+        of a call, stored in `layer_data`), compares with what the unscheduled program makes of them, and times it.
         `threads`: "host" lets the caller run the tasks of a parallel loop, one after the other unless it says how;
-        "openmp" takes the threads of libgomp; "serial" splits no loop. `linker`: "cc", "ld.lld" or "ziglang"; else
+        "openmp" takes the threads of libgomp; "serial" splits no loop.
+
+        `isas` are CPUs by name, as in ("x86-64-v4", "x86-64-v3"): the file holds a kernel for each, and the best that
+        a CPU can run is picked when it is called. Each has the same steps, or the library's schedule for that machine
+        where the kernel has the library's, or has steps that the machine cannot run. Without names it is compiled for
+        the kernel's own target, and says -2 on a CPU that lacks something. `linker`: "cc", "ld.lld" or "ziglang"; else
         the first that is there. Where there is none, a warning (NoLinker) says how to make the shared library.
 
         ArgumentError for words that are none of these, TargetError for kernels that need Python, or a GPU.
         """
-        from tensorlang.export.metadata import Variant
+        from tensorlang.export.variants import variants_of
         from tensorlang.export.writing import Choices, refuse_target, write
 
         refuse_target(self.target)
         how = Choices(tuple(formats), threads, tuple(faces), linker)
         _, signature = _signature(self.schedule, self.args)
-        facts = _facts(self.schedule, signature)
-        return write(path, signature, [Variant(self.kernel, self.target, self.schedule)], facts, how)
+        variants, left_out = variants_of(self, isas, self._for)
+        wanted = None if check is None else self._answer(list(check))
+        return write(path, signature, variants, _facts(self.schedule, signature), how, left_out, wanted)
+
+    def _for(self, target: Target, anew: bool) -> Lowered:
+        """The same program for another machine: with the same steps, or those that the library has for it."""
+        from tensorlang.schedules.default import apply_forms
+
+        made = self.schedule
+        if anew:
+            made = made.again(fresh=True)
+            apply_forms(made, target)
+        return lower(made, self.args, self.kernel.name, target=target)
+
+    def _answer(self, arrays: list[Any]) -> list[Any]:
+        """The arrays of a call as they are before it, then as the unscheduled program leaves them."""
+        before = [as_array(a).copy() if not isinstance(a, int) else a for a in arrays]
+        after = [a if isinstance(a, int) else a.copy() for a in before]
+        build(self.schedule.again(fresh=True), self.args, target="llvm -num-cores=1")(*after)
+        return [*before, *after]
 
     @property
     def pickled(self) -> None:
@@ -178,7 +207,10 @@ def _build_default(s: Schedule, target: Target, compiled: Callable[[Schedule], E
 
     shaped = s.again()
     apply_forms(shaped, target)
-    return compiled(shaped)
+    made = compiled(shaped)
+    if isinstance(made.origin, Lowered):
+        made.origin = replace(made.origin, library=True)
+    return made
 
 
 def _build_auto(s: Schedule, target: Target, compiled: Callable[[Schedule], Executable]) -> Executable:

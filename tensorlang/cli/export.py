@@ -19,6 +19,7 @@ from tensorlang.errors import DefinitionError
 @click.option("--formats", default="so,o,a,h", show_default=True, help="Which files to write.")
 @click.option("--threads", default="host", show_default=True, help="Who runs parallel loops: host, openmp, serial.")
 @click.option("--faces", default="c", show_default=True, help="Interfaces: c.")
+@click.option("--isas", default="", metavar="A,B,...", help="CPUs to compile for: x86-64-v4,x86-64-v3,x86-64-v2.")
 @click.option("--linker", help="cc, ld.lld or ziglang (default: the first that is there).")
 def export(
     function: str,
@@ -29,6 +30,7 @@ def export(
     formats: str,
     threads: str,
     faces: str,
+    isas: str,
     linker: str | None,
 ) -> None:
     """Export the kernel of a function to files that C, and whatever calls C, can use.
@@ -38,7 +40,7 @@ def export(
     """
     kernel = _kernel(function, parse_arguments(arguments), log, target)
     made = kernel.export(
-        path, formats=_words(formats), threads=threads, faces=_words(faces), **({"linker": linker} if linker else {})
+        path, formats=_words(formats), threads=threads, faces=_words(faces), isas=_words(isas), linker=linker
     )
     click.echo(str(made))
 

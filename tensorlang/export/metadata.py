@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from tensorlang.ir.expr import Buffer, Const, Expr
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule
-from tensorlang.target.detect import machine_options, target_cpu
+from tensorlang.target.detect import has_fma, machine_options, target_cpu
 from tensorlang.target.llvm.library.build import Draft
 from tensorlang.target.llvm.library.front import ABI
 from tensorlang.target.llvm.storage.scratch import scratch_memory
@@ -24,17 +23,30 @@ FIRST_KEY = "tensorlang_abi"
 """The key that metadata begin with, by which they are found in a library."""
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Protocol):
     """A kernel for one target, and the schedule that it was lowered from."""
 
-    kernel: Kernel
-    target: Target
-    schedule: Schedule
+    @property
+    def kernel(self) -> Kernel:
+        """Its loops."""
+
+    @property
+    def target(self) -> Target:
+        """The machine."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """What its loops were lowered from."""
 
 
 def metadata(
-    name: str, signature: Signature, variants: Sequence[Variant], threads: str, draft: Draft, facts: Sequence[FactCheck]
+    name: str,
+    signature: Signature,
+    variants: Sequence[Variant],
+    threads: str,
+    draft: Draft,
+    facts: Sequence[FactCheck],
+    left_out: Mapping[str, str],
 ) -> dict[str, Any]:
     """The metadata of a library, as JSON data."""
     kernel, program = variants[0].kernel, variants[0].schedule.original
@@ -46,6 +58,7 @@ def metadata(
         "sizes": {v.name: {"min": 0, "max": draft.limit} for v in kernel.sizes},
         "threads": threads,
         "variants": [_variant(v) for v in variants],
+        "left_out": dict(left_out),
         "externs": list(draft.externs),
         "assumes": [str(fact) for fact in facts],
         "messages": {str(code): text for code, text in draft.messages.items()},
@@ -80,6 +93,7 @@ def _variant(v: Variant) -> dict[str, Any]:
         "machine": v.target.to_json(),
         "triple": triple,
         "cpu": cpu,
+        "multiply_add": "fused" if has_fma(v.target) else "in two steps",
         "features": sorted(target_cpu(v.target).features),
         "schedule": v.schedule.trace.to_python(),
         "trace": v.schedule.trace.to_json(),

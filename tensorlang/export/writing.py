@@ -8,14 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from tensorlang.errors import ArgumentError, TargetError, shown
 from tensorlang.export.archive import archive, undefined
+from tensorlang.export.cmake import config
 from tensorlang.export.header import Described, header
 from tensorlang.export.linking import HOW, link, linker
 from tensorlang.export.metadata import Variant, metadata
+from tensorlang.export.program import Checked, program_of
 from tensorlang.export.words import check_name
-from tensorlang.ir.expr import Buffer
+from tensorlang.ir.expr import Buffer, Var
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.target.detect import host_cpu, target_cpu
@@ -24,8 +27,14 @@ from tensorlang.target.llvm.library.emit import as_json
 from tensorlang.target.llvm.library.runner import FUNCTIONS as OPENMP
 from tensorlang.target.spec import Target
 
-FORMATS = ("so", "o", "a", "h")
+FORMATS = ("so", "o", "a", "h", "cmake", "c")
+_NAMES = {
+    "so": "{}.so", "o": "{}.o", "a": "{}.a", "h": "{}.h", "cmake": "{}Config.cmake", "c": "{}_test.c", "json": "{}.json"
+}  # fmt: skip
+_WITH = {"cmake": ("a", "h"), "c": ("a", "h")}
+"""Files that are of no use without others."""
 _GOMP, _LIBM = "libgomp.so.1", "libm.so.6"
+_FLAGS = {_GOMP: "gomp", _LIBM: "m"}
 _FUNCTIONS = """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin
     fmod hypot ldexp lgamma log log10 log1p log2 modf nearbyint pow remainder rint round roundeven sin sincos sinh sqrt
@@ -54,10 +63,10 @@ class Exported:
 class Choices:
     """How a kernel is exported, as the caller said it."""
 
-    formats: tuple[str, ...] = FORMATS
-    threads: str = "host"
-    faces: tuple[str, ...] = ("c",)
-    linker: str | None = None
+    formats: tuple[str, ...]
+    threads: str
+    faces: tuple[str, ...]
+    linker: str | None
 
     def __post_init__(self) -> None:
         _check("formats", self.formats, FORMATS)
@@ -75,39 +84,76 @@ def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
 
 
 def write(
-    path: str | Path, signature: Signature, variants: Sequence[Variant], facts: Sequence[FactCheck], how: Choices
+    path: str | Path,
+    signature: Signature,
+    variants: Sequence[Variant],
+    facts: Sequence[FactCheck],
+    how: Choices,
+    left_out: Mapping[str, str],
+    answer: Sequence[Any] | None,
 ) -> Exported:
-    """Write the files of a kernel; its variants are for several instruction sets, best first. See `Lowered.export`."""
+    """Write the files of a kernel; its variants are for several instruction sets, best first. See `Lowered.export`.
+
+    `left_out` are instruction sets that have none; `answer` holds what a call is given, before it and after it.
+    """
     stem = Path(path)
     name = check_name(stem.name)
     arrays = tuple(b for b in signature if isinstance(b, Buffer))
     made = draft([(v.kernel, v.target) for v in variants], Wanted(name, arrays, how.threads, how.faces))
-    known = metadata(name, signature, variants, how.threads, made, facts)
+    known = metadata(name, signature, variants, how.threads, made, facts, left_out)
     code = made.compile(as_json(known))
     imports = undefined(code)
     needs = _needs(imports)
-    command = linker(how.linker, _is_native(variants)) if "so" in how.formats else None
-    note, formats = "", set(how.formats)
+    libraries = [_FLAGS[need] for need in needs]
+    formats = {*how.formats, *(other for form in how.formats for other in _WITH.get(form, ()))}
+    command = linker(how.linker, _is_native(variants)) if "so" in formats else None
+    notes = [f"left out {isa}: {why}" for isa, why in left_out.items()]
     if "so" in formats and command is None:
-        note = _by_hand(stem, needs)
-        warnings.warn(NoLinker(note), stacklevel=4)
+        notes.append(_by_hand(stem, needs))
+        warnings.warn(NoLinker(notes[-1]), stacklevel=4)
         formats = (formats - {"so"}) | {"o", "a", "h"}
-    libraries = {_GOMP: "gomp", _LIBM: "m"}
-    known |= {"imports": imports, "libraries": [libraries[need] for need in needs]}
+    test = _test(name, signature, variants[0], answer, libraries) if "c" in formats else None
     stem.parent.mkdir(parents=True, exist_ok=True)
-    files = {form: stem.with_name(f"{name}.{form}") for form in (*FORMATS, "json") if form in {*formats, "json"}}
+    files = {form: stem.with_name(_NAMES[form].format(name)) for form in _NAMES if form in {*formats, "json"}}
     texts = {
         "o": code,
         "a": archive(f"{name}.o", code, made.symbols),
         "h": header(_described(name, arrays, variants[0], made, how, facts)).encode(),
+        "cmake": config(name, libraries).encode(),
+        "c": b"" if test is None else test.text.encode(),
     }
     for form in files.keys() & texts.keys():
         files[form].write_bytes(texts[form])
+    for file, data in {} if test is None else test.data.items():
+        stem.with_name(f"{name}_data").mkdir(exist_ok=True)
+        (stem.with_name(f"{name}_data") / file).write_bytes(data)
     if command is not None:
         _link(command, code, files["so"], made, needs)
-    digests = {form: sha256(file.read_bytes()).hexdigest() for form, file in files.items() if form != "json"}
-    files["json"].write_text(json.dumps({**known, "sha256": digests}, indent=1) + "\n", encoding="utf-8")
-    return Exported(name, files, note)
+    digests = {form: sha256(files[form].read_bytes()).hexdigest() for form in ("so", "o", "a", "h") if form in files}
+    known |= {"imports": imports, "libraries": libraries, "sha256": digests}
+    files["json"].write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    return Exported(name, files, "\n".join(notes))
+
+
+def _test(
+    name: str, signature: Signature, first: Variant, answer: Sequence[Any] | None, libraries: Sequence[str]
+) -> Checked:
+    """The program that tests the kernel on the arrays of a call."""
+    if answer is None:
+        raise ArgumentError("export: formats has 'c', a test; give the arrays of a call, outputs too: check=[x, y]")
+    half = len(signature)
+    places = [k for k, p in enumerate(signature) if isinstance(p, Buffer)]
+    arrays = [p for p in signature if isinstance(p, Buffer)]
+    given = [answer[k] for k in places], [answer[half + k] for k in places]
+    sizes = {p.name: answer[k] for k, p in enumerate(signature) if not isinstance(p, Buffer)}
+    for buffer, array in zip(arrays, given[0], strict=True):
+        bare = zip(buffer.shape, array.shape, strict=True)
+        sizes |= {e.name: length for e, length in bare if isinstance(e, Var)}
+    kernel = first.kernel
+    if missing := [v.name for v in kernel.sizes if v.name not in sizes]:
+        raise ArgumentError(f"export: the shapes of check do not tell {', '.join(missing)}; leave 'c' out of formats")
+    values = [sizes[v.name] for v in kernel.sizes]
+    return program_of(name, arrays, frozenset(kernel.outputs), [*given[0], *given[1]], values, libraries)
 
 
 def _link(command: Sequence[str], code: bytes, library: Path, made: Draft, needs: Mapping[str, Sequence[str]]) -> None:

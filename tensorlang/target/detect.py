@@ -22,6 +22,7 @@ from tensorlang.target.spec import GpuLimits, Target
 _DEFAULT_CACHES = (32768, 1048576, 33554432)
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _FOREIGN_TRIPLE = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+_ALWAYS_FUSED = ("aarch64", "riscv64")
 BASE = {"x86_64": "x86-64", "aarch64": "generic"}
 _BLOCK = ("-max_num_threads", "-max_shared_memory_per_block")
 THIS_MACHINE = "llvm"
@@ -68,6 +69,13 @@ def target_cpu(target: Target) -> Cpu:
     """The CPU of an llvm target, with the features that its text adds and removes."""
     cpu = _named(target.cpu) if target.cpu else host_cpu()
     return replace(cpu, features=_changed(cpu.features, target.features))
+
+
+@cache
+def has_fma(target: Target) -> bool:
+    """Whether the CPU of an llvm target multiplies and adds in one instruction that rounds once."""
+    cpu = target_cpu(target)
+    return cpu.architecture in _ALWAYS_FUSED or bool(cpu.features & {"fma", "avx512f"})
 
 
 def runs_here(target: Target) -> bool:

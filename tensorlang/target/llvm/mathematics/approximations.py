@@ -43,7 +43,7 @@ def exp2(fn: Function, x: Value) -> Value:
 
 def two_to_the(m: Exact, power: Value, shifted: Value, rest: Value, coefficients: Polynomial) -> Value:
     """2**(power + rest), for a whole power (and the shifted sum that holds it) and a rest of at most 1/2."""
-    return scaled(m, m.fma(m.polynomial(rest, coefficients), rest, 1.0), power, shifted)
+    return scaled(m, m.mad(m.polynomial(rest, coefficients), rest, 1.0), power, shifted)
 
 
 def expm1(fn: Function, x: Value) -> Value:
@@ -67,7 +67,7 @@ def sigmoid(fn: Function, x: Value) -> Value:
     below = m.add(power, 1.0)
     lost = m.add(m.sub(1.0, below), power)
     # The inverse weighs what is far below a unit: a tenth of it is exact enough.
-    inverse = m.fma(below, -0.5, 1.4571)
+    inverse = m.mad(below, -0.5, 1.4571)
     quotient = m.div(above, below)
     wrong = m.neg(quotient)
     return m.fma(m.fma(wrong, lost, m.fma(wrong, below, above)), inverse, quotient)
@@ -78,7 +78,7 @@ def tanh(fn: Function, x: Value) -> Value:
     m, table = exact(fn, x), HYPERBOLIC[x.dtype]
     magnitude = m.abs(x)
     square = m.mul(x, x)
-    small = m.fma(m.mul(m.polynomial(square, table.tanh), square), magnitude, magnitude)
+    small = m.mad(m.mul(m.polynomial(square, table.tanh), square), magnitude, magnitude)
     bounded = m.at_most(magnitude, table.one)
     power = _exp(m, m.add(bounded, bounded), normal=True)
     large = m.sub(1.0, m.div(2.0, m.add(power, 1.0)))
@@ -97,12 +97,12 @@ def _erf_by_pieces(m: Exact, x: Value) -> Value:
     table = ERROR_OF_FLOAT32
     x = m.at_most(x, table.most)
     number, shifted = m.rounded(x, 1 / table.step)
-    t = m.fma(number, -table.step, x)
+    t = m.less(x, number, table.step)
     start, *rest = lookup(m, m.bits(shifted), [table.start, *table.rest])
     y = rest[0]
     for coefficient in rest[1:]:
-        y = m.fma(y, t, coefficient)
-    return m.fma(y, t, m.select(m.compare("oeq", number, 0.0), t, start))
+        y = m.mad(y, t, coefficient)
+    return m.mad(y, t, m.select(m.compare("oeq", number, 0.0), t, start))
 
 
 def _erf_in_halves(m: Exact, x: Value, magnitude: Value) -> Value:
@@ -196,9 +196,9 @@ def _exp(m: Exact, x: Value, normal: bool = False) -> Value:
 def _power_and_rest(m: Exact, x: Value) -> tuple[Value, Value, Value]:
     """A whole power and y with exp(x) = 2**power * (1 + y); the shifted sum that holds the power is the second."""
     power, shifted = m.rounded(x, LOGARITHM[x.dtype].log2_e[0])
-    high, low = (m.value(-part) for part in LOGARITHM[x.dtype].ln2)
-    rest = m.fma(power, low, m.fma(power, high, x))
-    return power, shifted, m.fma(m.polynomial(rest, EXPONENTIAL[x.dtype].exp), m.mul(rest, rest), rest)
+    high, low = LOGARITHM[x.dtype].ln2
+    rest = m.mad(power, -low, m.less(x, power, high))
+    return power, shifted, m.mad(m.polynomial(rest, EXPONENTIAL[x.dtype].exp), m.mul(rest, rest), rest)
 
 
 def _remainder_in_parts(m: Exact, x: Value, power: Value) -> tuple[Value, Value]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import frexp, ldexp, trunc
 
-from tensorlang.target.llvm.arithmetic import absolute, constant, intrinsic, select, unary
+from tensorlang.target.detect import has_fma
+from tensorlang.target.llvm.arithmetic import absolute, cast, constant, intrinsic, select, unary
 from tensorlang.target.llvm.text import Function, Value
 
 _HORNER = 6
@@ -78,8 +80,28 @@ class Exact:
         return self._float("fdiv", a, b)
 
     def fma(self, a: Operand, b: Operand, c: Operand) -> Value:
-        """a * b + c, rounded once."""
-        return self._call("fma", a, b, c)
+        """a * b + c, rounded once; where the CPU has no such instruction, of float32 by way of float64."""
+        if self.fused or self.dtype != "float32":
+            return self._call("fma", a, b, c)
+        x, y, z = (cast(self.fn, self.value(v), "float64") for v in (a, b, c))
+        wide = Exact(self.fn, "float64", self.lanes)
+        return cast(self.fn, wide.add(wide.mul(x, y), z), "float32")
+
+    def mad(self, a: Operand, b: Operand, c: Operand) -> Value:
+        """a * b + c where its last bit does not matter: rounded once if the CPU does that in one instruction."""
+        return self._call("fma", a, b, c) if self.fused else self.add(self.mul(a, b), c)
+
+    def less(self, x: Value, count: Value, unit: float) -> Value:
+        """x - count * unit as a fused multiply-add has it, for a whole count of few bits and what is near."""
+        if self.fused:
+            return self.fma(count, -unit, x)
+        kept = _high_part(unit, self.format.fraction + 1 - self.format.bias.bit_length() - 2)
+        return self.mad(count, kept - unit, self.mad(count, -kept, x))
+
+    @property
+    def fused(self) -> bool:
+        """Whether the CPU has fused multiply-adds; elsewhere each is a call of libm, lane by lane."""
+        return has_fma(self.fn.target)
 
     def neg(self, a: Value) -> Value:
         return unary(self.fn, "neg", a)
@@ -104,7 +126,7 @@ class Exact:
         steps = _LAST if len(coefficients) > _HORNER else len(coefficients) - 1
         y = self._in_pairs(x, coefficients[:-steps])
         for coefficient in coefficients[-steps:]:
-            y = self.fma(y, x, coefficient)
+            y = self.mad(y, x, coefficient)
         return y
 
     def _in_pairs(self, x: Value, coefficients: Sequence[float]) -> Value:
@@ -112,7 +134,7 @@ class Exact:
         power = x
         while len(terms) > 1:
             pairs = [terms[n : n + 2] for n in range(0, len(terms), 2)]
-            terms = [self.fma(pair[1], power, pair[0]) if len(pair) == 2 else pair[0] for pair in pairs]
+            terms = [self.mad(pair[1], power, pair[0]) if len(pair) == 2 else pair[0] for pair in pairs]
             if len(terms) > 1:
                 power = self.mul(power, power)
         return self.value(terms[0])
@@ -162,7 +184,7 @@ class Exact:
 
     def rounded(self, x: Value, scale: float) -> tuple[Value, Value]:
         """x * scale as the nearest whole number, and the shifted sum that holds it in its lowest bits."""
-        shifted = self.fma(x, scale, self.format.shift)
+        shifted = self.mad(x, scale, self.format.shift)
         return self.sub(shifted, self.format.shift), shifted
 
     def whole(self, shifted: Value) -> Value:
@@ -184,6 +206,12 @@ class Exact:
 
     def _bitcast(self, x: Value, dtype: str) -> Value:
         return self.fn.value(f"bitcast {x.typed} to {Value('', dtype, self.lanes).type}", dtype, self.lanes)
+
+
+def _high_part(number: float, bits: int) -> float:
+    """The leading bits of a number."""
+    mantissa, exponent = frexp(number)
+    return ldexp(trunc(ldexp(mantissa, bits)), exponent - bits)
 
 
 def exact(fn: Function, like: Value) -> Exact:
