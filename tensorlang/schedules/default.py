@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from functools import partial
 from math import prod
 
 from tensorlang.schedule import Schedule
@@ -12,7 +13,7 @@ from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_o
 from tensorlang.schedules.gpu.moves import schedule_elements
 from tensorlang.schedules.prepare import prepare
 from tensorlang.schedules.recognise import axes_read, groups_of, ordered_stages
-from tensorlang.schedules.room import Form, Room
+from tensorlang.schedules.room import Form, Room, Rooms
 from tensorlang.schedules.table import rule_of
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -27,8 +28,8 @@ _UNKNOWN = 64
 """Stands for an extent that is not known."""
 
 
-def apply_forms(s: Schedule, machine: Target) -> None:
-    """Shape the loops of a whole program."""
+def apply_forms(s: Schedule, machine: Target, rooms: Rooms | None = None) -> None:
+    """Shape the loops of a whole program. In `rooms` of one's own sizes may stay open."""
     with s.proven_together("topi.schedule(...)"):
         prepare(s, machine)
         program, taken = s.program, set[str]()
@@ -41,21 +42,23 @@ def apply_forms(s: Schedule, machine: Target) -> None:
             taken.update(chain)
             rule(s, Anchor(main, chain[-1], machine))
             s.forms = (*s.forms, FormNote(main, tagged[main], "the library's rule of the operator"))
-        schedule_others(s, taken, machine, program)
+        schedule_others(s, taken, machine, program, rooms)
 
 
-def schedule_others(s: Schedule, taken: Set[str], machine: Target, program: Program) -> None:
+def schedule_others(
+    s: Schedule, taken: Set[str], machine: Target, program: Program, rooms: Rooms | None = None
+) -> None:
     """Shape the loops of the stages of a program that no rule has taken, nor put into the loops of others."""
     touched = {op.name for op in program.ops if not _is_untouched(s, op.name)}
     apply = _apply_by_threads if machine.can.device else _apply_recognised
-    apply(s, program, taken | touched, machine)
+    apply(s, program, taken | touched, machine, rooms or (lambda stage: Room(s, machine, stage, closed=True)))
 
 
-def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target) -> None:
+def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give what no rule has taken that of products or of sums, if it is one; else a thread computes each element."""
     for group in reversed(groups_of(program, taken)):
         if not group.parts and group.main.reduce and _is_untouched(s, group.main.name):
-            _first_legal(s, group.main.name, usual_forms_of_gpu(group), machine)
+            _first_legal(s, group.main.name, usual_forms_of_gpu(group), rooms)
     for op in program.ops:
         if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
             if _is_inlined(s, program, op):
@@ -64,30 +67,32 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
                 schedule_elements(s, op.name, machine)
 
 
-def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target) -> None:
+def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first."""
     for group in reversed(groups_of(program, taken)):
         name, op = group.main.name, group.main.op
         if not _is_untouched(s, name):
             continue
         if not is_elementwise(op) or group.parts:
-            _first_legal(s, name, forms_of(machine, group), machine)
+            _first_legal(s, name, forms_of(machine, group), rooms)
         elif _is_inlined(s, program, op):
             s[name].compute_inline()
         else:
             form = forms_of(machine, group)[0]
-            form.apply(Room(s, machine, name, closed=True))
+            form.apply(rooms(name))
             s.forms = (*s.forms, FormNote(name, form.name, form.why))
     for ordered in ordered_stages(program):
-        _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], machine)
+        _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], rooms)
 
 
-def _first_legal(s: Schedule, stage: str, forms: Sequence[Form], machine: Target) -> None:
+def _first_legal(s: Schedule, stage: str, forms: Sequence[Form], rooms: Rooms) -> None:
     """Shape the loops around a stage by the first form that is legal; without one they stay as declared."""
     for form in forms[:_TRIED]:
-        if s.attempt(lambda form=form: form.apply(Room(s, machine, stage, closed=True))):  # type: ignore[misc]
+        room = rooms(stage)
+        if s.attempt(partial(form.apply, room)):
             s.forms = (*s.forms, FormNote(stage, form.name, form.why))
             return
+        room.constraints.clear()
     tried = ", ".join(form.name for form in forms[:_TRIED])
     s.forms = (*s.forms, FormNote(stage, "as declared", f"none is legal of {tried}" if tried else "no form suits it"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -100,20 +101,18 @@ class Room:
 
 
 MOST_UNROLLED = 256
+Rooms: TypeAlias = Callable[[str], Room]
+"""Makes the room of a stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One shape of schedule that a rule proposes for a group, and `why`; `opens`: it writes numbers to be opened.
-
-    `planned`: its sizes are those of a plan; the tuner opens the library's schedule of the whole program instead.
-    """
+    """One shape of schedule that a rule proposes for a group, and `why`; `opens`: it writes numbers to be opened."""
 
     name: str
     apply: Callable[[Room], None]
     opens: bool = False
     why: str = ""
-    planned: bool = False
 
 
 def _product(values: Columns, names: Iterable[str]) -> Mask:

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from tensorlang.schedules.anchor import Rule
 from tensorlang.schedules.cpu import (
     attention,
-    convolution_product,
     moves,
     narrow_convolution,
     narrow_product,
     points,
-    product,
     rows,
 )
 from tensorlang.schedules.gpu import attention as gpu_attention
@@ -27,8 +25,6 @@ from tensorlang.target.spec import Target
 from tensorlang.te import tags
 
 CPU_RULES: Mapping[str, Rule] = {
-    "pack_weight": product.schedule_packing,
-    tags.CONV2D_PRODUCT: convolution_product.schedule_in_memory,
     tags.ATTENTION: attention.schedule_attention,
     "narrow_conv2d_rows": narrow_convolution.schedule_rows,
     "narrow_conv2d_pixels": narrow_convolution.schedule_pixels,

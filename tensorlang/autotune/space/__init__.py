@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.draft import Draft, sketch_of
 from tensorlang.autotune.space.opened import device_limits, opened
-from tensorlang.autotune.space.seeds import is_of_library, library_sketch
+from tensorlang.autotune.space.seeds import has_rules, library_sketch
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
 from tensorlang.schedules.prepare import PRODUCTS, prepare
-from tensorlang.schedules.recognise import Group, groups_of, ordered_stages, stages_of
+from tensorlang.schedules.recognise import groups_of, ordered_stages, stages_of
 from tensorlang.schedules.room import Constraint, Form, Room, prefix_of
 
 __all__ = ["each_sketch", "library_sketch", "require_iterations", "sketch_of", "sketches_of"]
@@ -44,14 +44,16 @@ def sketches_of(task: Task) -> list[Sketch]:
 
 
 def each_sketch(task: Task, library: Sketch | None) -> Iterator[Sketch]:
-    """The same, one after the other. A library that knows no operator of the program adds nothing."""
+    """The same, one after the other. A library that leaves nothing open, nor has a rule by a tag, adds nothing."""
     units = _units(task)
     refused: ScheduleError | None = None
-    found = [library] if library is not None and is_of_library(task) else []
+    found = [library] if library is not None and (library.knobs or has_rules(task.program, task.target)) else []
     none = not found
     for forms in _combinations(units):
         try:
-            yield _sketch(task, units, forms)
+            sketch = _sketch(task, units, forms)
+            if not found or sketch.trace.key != found[0].trace.key:
+                yield sketch
             none = False
         except ScheduleError as error:
             refused = error
@@ -75,7 +77,7 @@ def _units(task: Task) -> tuple[_Unit, ...]:
     program = _prepared(task).program
     units = [_Unit(op.name, ordered_forms_of(task.target, op)) for op in ordered_stages(program)]
     for group in groups_of(program):
-        units.append(_Unit(group.main.name, _open_forms(task, group)))
+        units.append(_Unit(group.main.name, forms_of(task.target, group)))
     order = {op.name: n for n, op in enumerate(program.ops)}
     return tuple(sorted(units, key=lambda unit: order[unit.name]))
 
@@ -85,12 +87,6 @@ def _prepared(task: Task) -> Draft:
     draft = Draft.of(task.outputs)
     prepare(draft, task.target, PRODUCTS)
     return draft
-
-
-def _open_forms(task: Task, group: Group) -> tuple[Form, ...]:
-    """The forms of a group whose sizes can be left open, if there are any."""
-    found = forms_of(task.target, group)
-    return tuple(form for form in found if not form.planned) or found
 
 
 def _combinations(units: Sequence[_Unit]) -> Iterator[tuple[Form, ...]]:

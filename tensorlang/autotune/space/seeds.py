@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tensorlang import topi
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.draft import Draft, sketch_of
 from tensorlang.autotune.space.opened import device_limits, opened
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
-from tensorlang.schedule import Trace
-from tensorlang.schedules.forms import forms_of
-from tensorlang.schedules.recognise import groups_of
+from tensorlang.schedules.default import apply_forms
+from tensorlang.schedules.recognise import groups_of, ordered_stages
+from tensorlang.schedules.room import Room, prefix_of
 from tensorlang.schedules.table import rule_of
+from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
+from tensorlang.te.program import Program
 
 SEED = "library"
 
@@ -20,29 +24,40 @@ SEED = "library"
 def library_sketch(task: Task) -> Sketch | None:
     """`topi.schedule` of the task, which tuning measures first; None where it gives none.
 
-    With the factors of its splits open where the program has an operator of the library: they are tuned, too. For a GPU
-    the schedule is closed, and tuned by the rules only.
+    The sizes of its forms are open, and so are the factors of the splits that rules by tags make: they are tuned, too.
+    For a GPU the schedule is closed, and tuned by the rules only.
     """
     try:
-        trace = topi.schedule(task.outputs, task.target, tuned=False).trace
-        if task.target.can.device or not is_of_library(task):
-            return _as_it_is(task, trace)
-        draft, start = opened(task, trace)
-        return sketch_of(SEED, draft, device_limits(task, draft.scheduled, start), start)
+        return _as_it_is(task) if task.target.can.device else _with_open_sizes(task)
     except TensorlangError:
         return None
 
 
-def is_of_library(task: Task) -> bool:
-    """Whether the program has an operator that the library has a rule or a plan for."""
-    forms = (form for group in groups_of(task.program) for form in forms_of(task.target, group))
-    tags = {op.tag for op in task.program.ops if isinstance(op, ComputeOp)}
-    return any(form.planned for form in forms) or any(rule_of(tag, task.target) is not None for tag in tags)
+def has_rules(program: Program, target: Target) -> bool:
+    """Whether a program has an operator that the library has a rule for, by its tag."""
+    return any(rule_of(op.tag, target) is not None for op in program.ops if isinstance(op, ComputeOp))
 
 
-def _as_it_is(task: Task, trace: Trace) -> Sketch:
+def _with_open_sizes(task: Task) -> Sketch:
+    draft, rooms = Draft.of(task.outputs), list[Room]()
+
+    def room(stage: str) -> Room:
+        several = len(groups_of(draft.original)) + len(ordered_stages(draft.original)) > 1
+        rooms.append(Room(draft, task.target, stage, prefix_of(stage) if several else ""))
+        return rooms[-1]
+
+    apply_forms(draft, task.target, room)
+    limits = [limit for room in rooms for limit in room.constraints]
+    start: Mapping[str, int] = {name: draft.trace.decisions[name] for name in draft.trace.open}
+    if has_rules(draft.program, task.target):
+        draft, start = opened(task, draft.trace)
+        limits += device_limits(task, draft.scheduled, start)
+    return sketch_of(SEED, draft, limits, start)
+
+
+def _as_it_is(task: Task) -> Sketch:
     """A schedule as the only candidate. On a GPU its numbers belong together: threads, tiles, layouts of copies."""
     draft = Draft.of(task.outputs)
-    for step in trace.steps:
+    for step in topi.schedule(task.outputs, task.target, tuned=False).trace.steps:
         draft.apply(step)
     return sketch_of(SEED, draft, start={})

@@ -59,7 +59,7 @@ def schedule_convolution(room: Room, group: Group, windows: WindowSum) -> None:
         _channels_last(s[acc], windows, tile.block)
     around = _schedule_output(s, anchor, windows, tile)
     s[acc].compute_at(s[anchor.output], around)
-    _schedule_sum(s, acc, windows, tile, target)
+    _schedule_sum(room, acc, windows, tile)
     place_producers(room, group, inline=False)
 
 
@@ -204,30 +204,35 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
     return columns
 
 
-def _schedule_sum(s: Schedule, acc: str, windows: WindowSum, tile: Tile, target: Target) -> None:
-    """One place of the window after the other, all input channels for each, or those of a block."""
-    stage = s[acc]
+def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile) -> None:
+    """One place of the window after the other, all input channels for each, or those of a block.
+
+    A template says how many `inputs` a block has, and whether the window's columns are `copies`.
+    """
+    stage, channels = room.s[acc], [*windows.inputs]
+    if "inputs" in room.given:
+        channels[-1:] = (str(part) for part in stage.split(channels[-1], factor=room.given["inputs"]))
     pixel = [axis for axis in (windows.y, windows.x) if axis]
     turned = (*windows.batch, "", *pixel, *windows.outputs)
-    at = dict(zip(turned if windows.axes[-1] == windows.x else windows.axes, axes_of(s, acc), strict=True))
+    at = dict(zip(turned if windows.axes[-1] == windows.x else windows.axes, axes_of(room.s, acc), strict=True))
     blocks, lanes = [at[name] for name in ("", *windows.outputs[:-1]) if name in at], at[windows.outputs[-1]]
     places = [axis for axis in (windows.down, windows.right) if axis]
     # Blocks inside pixels: a pixel in a register serves all blocks before the next takes its place.
     inside = [*(at[axis] for axis in pixel), *blocks]
     around = [at[axis] for axis in windows.batch]
-    stage.reorder(*around, *windows.inputs[:-1], *places, *windows.inputs[-1:], *inside, lanes)
+    stage.reorder(*around, *channels[:-1], *places, *channels[-1:], *inside, lanes)
     if tile.rows > 1 and windows.y in windows.cut:
         stage.unroll(windows.down)
-    if windows.x in windows.cut:
+    if room.given.get("copies", windows.x in windows.cut):
         stage.unroll(windows.right)
     for name in inside:
         stage.unroll(name)
     stage.vectorize(lanes)
-    if not _rows_first(windows, target) and windows.inputs:
+    if not _rows_first(windows, room.target) and channels:
         step = (extent_of(stage.op.axis[-1].extent) or 1) * dtypes.info(windows.weight.dtype).bytes
         read = {load.buffer.name for load in loads(stage.schedule.state.compute_op(stage.name))}
         (weight,) = read - {windows.data.buffer.name}
-        stage.prefetch(weight, windows.inputs[-1], max(1, _AHEAD // step))
+        stage.prefetch(weight, channels[-1], max(1, _AHEAD // step))
 
 
 def _rows_first(windows: WindowSum, target: Target) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tensorlang.ir.expr import Select, walk
 from tensorlang.schedules.cpu.moves import turn_around
 from tensorlang.schedules.cpu.points import schedule_elementwise
 from tensorlang.schedules.cpu.producers import place_producers
@@ -23,7 +24,8 @@ def elementwise_forms(target: Target, group: Group) -> list[Form]:
     near = _near_axis(group)
     if near is not None:
         body = partial(_schedule_turned, group=group, near=near)
-        found.insert(0, Form("turned", body, True, f"reads lie along {near}: turned in tiles"))
+        turned = Form("turned", body, True, f"reads lie along {near}: turned in tiles")
+        found.insert(int(_chooses(group)), turned)
     return found
 
 
@@ -35,6 +37,11 @@ def _near_axis(group: Group) -> str | None:
             if access.stride_one(axis) and stage.spatial[-1] in access.axes:
                 return axis
     return None
+
+
+def _chooses(group: Group) -> bool:
+    """Whether vectors are put together by a choice, as where a last panel is filled up: those are not turned around."""
+    return any(isinstance(node, Select) for value in group.main.op.body for node in walk(value))
 
 
 def _schedule_scalar(room: Room, group: Group) -> None:

@@ -7,18 +7,22 @@ parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+
+import numpy as np
 
 from tensorlang.ir.expr import Call, Expr, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
+from tensorlang.schedules.candidates import ROWS, column_blocks, part_sizes, up_to, vector_widths
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
-from tensorlang.schedules.cpu.product_plan import Plan, Reading, plan_of
+from tensorlang.schedules.cpu.product_plan import LEAST_DEPTH, Plan, Reading, plan_of
+from tensorlang.schedules.cpu.register_tile import MANY
 from tensorlang.schedules.product import Product, is_product, product_of
 from tensorlang.schedules.recognise import Group
-from tensorlang.schedules.room import Form, Room
+from tensorlang.schedules.room import Form, Room, as_index
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
@@ -46,13 +50,48 @@ class Loops:
     tile: Axis
 
 
-def schedule_product(s: Schedule, anchor: Anchor) -> None:
+def product_forms(target: Target, group: Group) -> list[Form]:
+    """The form of a product of matrices, over any sum; none for other stages."""
+    if not is_product(group.main.op):
+        return []
+    plan = plan_of(product_of(group.main.op), target)
+    why = f"a product of matrices, the second read {plan.reading.value}"
+    return [Form("product", partial(_schedule, group=group), why=why)]
+
+
+def _schedule(room: Room, group: Group) -> None:
     """Schedule a product and what follows it; parts of the output run in parallel."""
+    s, anchor = room.s, anchor_of(room, group)
     product = product_of(compute_op(s, anchor.main))
-    plan = plan_of(product, anchor.target)
+    plan = _decide(room, product, plan_of(product, room.target))
+    (_schedule_dots if plan.reading is Reading.DOTS else _schedule_tiles)(s, anchor, product, plan)
+    place_producers(room, group, inline=False)
+
+
+def _decide(room: Room, product: Product, plan: Plan) -> Plan:
+    """The sizes of a product: in an open room, candidates around those of the plan."""
+    lanes, n, tile = room.target.lanes(product.bits), product.n or MANY, plan.tile
+    rows = room.choose("rows", up_to(ROWS, product.m or MANY), tile.rows)
     if plan.reading is Reading.DOTS:
-        _schedule_dots(s, anchor, product, plan)
-        return
+        columns = room.choose("columns", up_to(ROWS, n), tile.width)
+        registers = room.target.vector_registers
+        room.limit(
+            f"the register tile fits {registers} vector registers",
+            lambda v: np.asarray(v["rows"] * v["columns"] + v["rows"] + v["columns"] <= registers),
+        )
+        return replace(plan, tile=replace(tile, rows=rows, width=columns))
+    width = room.choose("width", vector_widths(n, lanes) if product.packed_width is None else (), tile.width)
+    block = room.choose("block", column_blocks(n, lanes), plan.block)
+    depth, terms = plan.depth, product.depth or MANY
+    if depth is not None:
+        depth = room.choose("depth", part_sizes(terms, LEAST_DEPTH), depth)
+    room.limit_tile(product.bits, ("rows",), "width", "unroll")
+    room.limit("blocks are whole tiles", lambda v: np.asarray(v["block"] % v["width"] == 0))
+    return replace(plan, tile=replace(tile, rows=rows, width=width), block=block, depth=depth)
+
+
+def _schedule_tiles(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
+    """Sum register tiles, inside blocks of columns."""
     local = accumulator(s, anchor) if plan.depth is None else _in_parts(s, anchor.main, product.k, plan.depth)
     block, loops = _tile_loops(s, anchor, plan)
     host = s[anchor.output if plan.depth is None else anchor.main]
@@ -69,20 +108,6 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
         _pack_columns(s, local, product, plan, host, loops)
     if plan.pack_a:
         _pack_rows(s, local, product, plan, k)
-
-
-def product_forms(target: Target, group: Group) -> list[Form]:
-    """The form of a product of matrices, over any sum; none for other stages."""
-    if not is_product(group.main.op):
-        return []
-    plan = plan_of(product_of(group.main.op), target)
-    why = f"a product of matrices, the second read {plan.reading.value}"
-    return [Form("product", partial(_schedule_group, group=group), why=why, planned=True)]
-
-
-def _schedule_group(room: Room, group: Group) -> None:
-    schedule_product(room.s, anchor_of(room, group))
-    place_producers(room, group, inline=False)
 
 
 def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
@@ -213,14 +238,15 @@ def _pack_rows(s: Schedule, local: str, product: Product, plan: Plan, k: Axis) -
 
 def _panels(packed: Stage, k_last: bool, width: int) -> tuple[Axis, Axis, Axis]:
     """Store a copied matrix as panels of its axis other than k; returns the axes of panels, k, and inside a panel."""
+    size = as_index(width)
 
     def of_rows(*index: Expr) -> list[Expr]:
         *batch, x, k = index
-        return [*batch, x // width, k, x % width]
+        return [*batch, x // size, k, x % size]
 
     def of_columns(*index: Expr) -> list[Expr]:
         *batch, k, x = index
-        return [*batch, x // width, k, x % width]
+        return [*batch, x // size, k, x % size]
 
     panel, k, lane = packed.transform_layout(of_rows if k_last else of_columns)[-3:]
     return panel, k, lane

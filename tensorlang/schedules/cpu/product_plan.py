@@ -26,7 +26,7 @@ _FEW = 4
 """Rows of A (columns of B) for which the rows of the other factor are multiplied as they lie, along the terms."""
 _LEAST_TILES = 4
 """Tiles of columns for which fetching a later one ahead is of use."""
-_LEAST_DEPTH = 96
+LEAST_DEPTH = 96
 """Terms that are worth reading and writing the output for."""
 _SIDE_BY_SIDE = 4
 """Rows that are read at the same time."""
@@ -204,7 +204,7 @@ def _fetched_depth(product: Product, target: Target, tile: RegisterTile, steps: 
 
 def _depth(product: Product, fitting: int) -> int | None:
     """The terms that are summed at once: all, unless so much of B would not stay in the cache; then even parts."""
-    most = max(_LEAST_DEPTH, fitting)
+    most = max(LEAST_DEPTH, fitting)
     if product.depth is None or product.depth <= most:
         return None
     parts = ceil(product.depth / most)

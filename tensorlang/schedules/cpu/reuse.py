@@ -79,7 +79,7 @@ def reuse_forms(target: Target, group: Group) -> list[Form]:
             words += ["parts" if shape.parts else ""]
             name = ".".join(("reuse", *filter(None, words)))
             why = f"{roles.reuse} results use a vector of {roles.operand.buffer} along {roles.vector}"
-            body = partial(_schedule, group=group, roles=roles, shape=shape, usual=plan.usual)
+            body = partial(schedule_reuse, group=group, roles=roles, shape=shape, usual=plan.usual)
             found.append(Form(name, body, why=why))
     return found
 
@@ -186,7 +186,7 @@ class _Sum:
     part: Axis | None
 
 
-def _schedule(room: Room, group: Group, roles: Roles, shape: Shape, usual: Mapping[str, int]) -> None:
+def schedule_reuse(room: Room, group: Group, roles: Roles, shape: Shape, usual: Mapping[str, int]) -> None:
     """Write the schedule of a shape."""
     s = room.s
     place_producers(room, group, shape.inline)

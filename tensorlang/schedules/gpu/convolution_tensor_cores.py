@@ -12,12 +12,12 @@ from tensorlang.ir.expr import variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.rewrites.windows_product import windows_of
 from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
-from tensorlang.schedules.cpu.convolution_product import product_before
 from tensorlang.schedules.gpu.points import schedule_points
 from tensorlang.schedules.gpu.product import schedule_product
 from tensorlang.schedules.gpu.tensor_cores import WarpTile, fragment_tile, multiplies, schedule_fragments
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import loads
 
 _ACCESS, _STEP = 16, 32
 """Bytes of neighbouring channels that are copied at once, and of terms that one instruction multiplies."""
@@ -50,6 +50,12 @@ def prepare_convolution(s: Schedule, name: str, target: Target) -> None:
     cut = w.groups > 1 and w.features % _TOGETHER
     if side_by_side and fits and not packed and not cut:
         s[name].windows_product(_ROWS, _TERMS, w.groups)
+
+
+def product_before(s: Schedule, output: str) -> str:
+    """The stage of the product that a stage tagged `CONV2D_PRODUCT` takes its pixels from."""
+    (read,) = loads(compute_op(s, output))
+    return s.program.producer[read.buffer.name]
 
 
 def schedule_conv2d_product(s: Schedule, anchor: Anchor) -> None:

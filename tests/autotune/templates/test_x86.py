@@ -67,7 +67,7 @@ def test_dot_products_are_scheduled_by_the_body_of_the_library(monkeypatch: pyte
         given.append(dict(room.given))
         schedule_dots(room, group, dots)
 
-    monkeypatch.setattr("tensorlang.autotune.templates.x86.dots.schedule_dots", noting)
+    monkeypatch.setattr("tensorlang.autotune.templates.x86.forms.schedule_dots", noting)
     for name, args in (
         ("dense_nopack.x86", (tensor(32, 8), tensor(32, 8), tensor(32))),
         ("batch_matmul.x86", (tensor(2, 32, 8), tensor(2, 32, 8))),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tensorlang import topi
 from tensorlang.autotune.templates.config import Config
 from tensorlang.autotune.templates.registry import Scheduled, get_config, template
-from tensorlang.autotune.templates.x86.dots import dot_products
 from tensorlang.autotune.templates.x86.fallback import set_fallback
+from tensorlang.autotune.templates.x86.forms import dot_products
 from tensorlang.autotune.templates.x86.operands import extents
 from tensorlang.errors import DefinitionError
 from tensorlang.te.operation import Tensor
