@@ -69,6 +69,9 @@ class Lowered(Explained):
         `threads`: "host" lets the caller run the tasks of a parallel loop, one after the other unless it says how;
         "openmp" takes the threads of libgomp; "serial" splits no loop.
 
+        `faces` beside "c": "tvm_ffi" lets `tvm_ffi.load_module` call it with tensors of NumPy, PyTorch or JAX, "xla"
+        lets `jax.ffi` call it; the file needs neither of them, and sizes are taken from shapes.
+
         `isas` are CPUs by name, as in ("x86-64-v4", "x86-64-v3"): the file holds a kernel for each, and the best that
         a CPU can run is picked when it is called. Each has the same steps, or the library's schedule for that machine
         where the kernel has the library's, or has steps that the machine cannot run. Without names it is compiled for

@@ -27,6 +27,11 @@ typedef struct tl_host {{
 #endif
 #endif
 """
+_FACES = {
+    "tvm_ffi": "/* For TVM-FFI: tvm_ffi.load_module(...).{0}(tensors...) calls __tvm_ffi_{0}. */",
+    "xla": "/* For XLA: jax.ffi.register_ffi_target takes this function; its results are what the kernel writes. */\n"
+    "void *{0}_xla(void *frame);",
+}
 _RUNNERS = {
     "host": "With host == NULL loops run in the calling thread.",
     "serial": "Loops run in the calling thread, whatever the host says.",
@@ -52,6 +57,7 @@ class Described:
     facts: tuple[str, ...]
     about: str
     takes_tensors: bool = True
+    faces: tuple[str, ...] = ()
 
 
 def header(d: Described) -> str:
@@ -88,6 +94,7 @@ def header(d: Described) -> str:
         _function("int64_t", f"{d.name}_workspace_bytes", [*(f"int64_t {n}" for n in sizes), "int64_t threads"]),
         "",
         *_of_tensors(d),
+        *[line.format(d.name) for face, line in _FACES.items() if face in d.faces],
         "/* What a code means; never NULL. */",
         f"const char *{d.name}_message(int32_t code);",
         "/* What the kernel is and what was proven of it, as JSON. */",

@@ -22,10 +22,11 @@ from tensorlang.ir.expr import Buffer, Var
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.target.detect import host_cpu, target_cpu
-from tensorlang.target.llvm.library.build import THREADS, Draft, Wanted, draft
+from tensorlang.target.llvm.library.build import FACES, THREADS, Draft, Wanted, draft
 from tensorlang.target.llvm.library.emit import as_json
 from tensorlang.target.llvm.library.runner import FUNCTIONS as OPENMP
 from tensorlang.target.spec import Target
+from tensorlang.te.operation import PlaceholderOp
 
 FORMATS = ("so", "o", "a", "h", "cmake", "c")
 _NAMES = {
@@ -74,9 +75,6 @@ class Choices:
         _check("faces", self.faces, FACES)
 
 
-FACES = ("c",)
-
-
 def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
     for word in given:
         if word not in known:
@@ -99,7 +97,10 @@ def write(
     stem = Path(path)
     name = check_name(stem.name)
     arrays = tuple(b for b in signature if isinstance(b, Buffer))
-    made = draft([(v.kernel, v.target) for v in variants], Wanted(name, arrays, how.threads, how.faces))
+    inputs = {op.name for op in variants[0].schedule.original.ops if isinstance(op, PlaceholderOp)}
+    updated = frozenset(variants[0].kernel.outputs) & inputs
+    wanted = Wanted(name, arrays, how.threads, how.faces, updated)
+    made = draft([(v.kernel, v.target) for v in variants], wanted)
     known = metadata(name, signature, variants, how.threads, made, facts, left_out)
     code = made.compile(as_json(known))
     imports = undefined(code)
@@ -205,6 +206,7 @@ def _described(
         tuple(map(str, facts)),
         about,
         takes_tensors=f"{name}_dl" in made.symbols,
+        faces=how.faces,
     )
 
 

@@ -14,21 +14,30 @@ from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.library.dl import emit_dl, has_dl, messages
 from tensorlang.target.llvm.library.front import CODES, Face, emit_front
 from tensorlang.target.llvm.library.pick import told
+from tensorlang.target.llvm.library.tvm_ffi import PREFIX, emit_tvm_ffi
 from tensorlang.target.llvm.library.variant import emit_variant
+from tensorlang.target.llvm.library.xla import emit_xla
 from tensorlang.target.llvm.text import Module
 from tensorlang.target.spec import Target
 
 THREADS = ("host", "openmp", "serial")
+FACES = ("c", "tvm_ffi", "xla")
+_OF_SHAPES = ("tvm_ffi", "xla")
+"""Faces that read sizes from shapes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a library is to be: its name, the arguments in the caller's order, its threads, and its faces."""
+    """What a library is to be: its name, the arguments in the caller's order, its threads, and its faces.
+
+    `updated` are arguments that are read and written.
+    """
 
     name: str
     arrays: tuple[Buffer, ...]
     threads: str = "host"
     faces: tuple[str, ...] = ("c",)
+    updated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class Draft:
     target: Target
     modules: tuple[Module, ...]
     messages: dict[int, str]
+    faces: tuple[str, ...]
 
     @property
     def limit(self) -> int:
@@ -53,8 +63,9 @@ class Draft:
     def symbols(self) -> tuple[str, ...]:
         """The functions that others may call."""
         name = self.face.name
-        more = ("dl",) if has_dl(self.face) else ()
-        return (name, *(f"{name}_{part}" for part in ("run", "workspace_bytes", "message", "metadata", *more)))
+        more = ["dl"] * has_dl(self.face) + ["xla"] * ("xla" in self.faces)
+        parts = [f"{name}_{part}" for part in ("run", "workspace_bytes", "message", "metadata", *more)]
+        return (name, *parts, *([f"{PREFIX}{name}"] * ("tvm_ffi" in self.faces)))
 
     @property
     def machine(self) -> engine.Machine:
@@ -73,6 +84,10 @@ class Draft:
         emit_front(front, self.face, metadata, self.messages)
         if has_dl(self.face):
             emit_dl(front, self.face)
+        if "tvm_ffi" in self.faces:
+            emit_tvm_ffi(front, self.face)
+        if "xla" in self.faces:
+            emit_xla(front, self.face)
         parts = [engine.Part(front.text()), *(engine.Part(m.text(), m.sources, m.externs) for m in self.modules)]
         hidden = {f"{prefix}.{part}" for prefix, _ in self.face.variants for part in ("run", "bytes")}
         return engine.compile_library(parts, self.machine, hidden)
@@ -86,9 +101,15 @@ def draft(variants: Sequence[tuple[Kernel, Target]], wanted: Wanted) -> Draft:
     limit = min(exact_limit(kernel) for kernel, _ in variants)
     pairs = tuple((prefix, _asked(target, len(variants) > 1)) for prefix, _, target in named)
     kernel, target = variants[0]
+    if wanted.updated and "xla" in wanted.faces:
+        names = ", ".join(sorted(wanted.updated))
+        raise TargetError(f"XLA's arrays are read or written, and {names} is both; leave xla out of faces")
     face = Face(wanted.name, kernel, wanted.arrays, pairs, wanted.threads, limit)
+    for name in _OF_SHAPES:
+        if name in wanted.faces and not has_dl(face):
+            raise TargetError(f"the face {name} reads sizes from shapes, and these tell not all; leave it out of faces")
     said = {**CODES, **dict(enumerate(texts, 1)), **(messages(face) if has_dl(face) else {})}
-    return Draft(face, target, modules, said)
+    return Draft(face, target, modules, said, wanted.faces)
 
 
 def _asked(target: Target, several: bool) -> frozenset[str] | None:

@@ -1,0 +1,89 @@
+"""Exported kernels called by TVM-FFI and by JAX: what they give, and how mistakes are told."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import te
+from tensorlang.errors import TargetError
+from tests.export.exported import exported, rows
+
+
+def given() -> tuple[Any, Any]:
+    a = np.random.default_rng(5).standard_normal((6, 9), np.float32)
+    below = a - a.max(axis=1, keepdims=True)
+    return a, below * below[:, ::-1]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = rows().export(tmp_path_factory.mktemp("faces") / "rows", formats=("so",), faces=("c", "tvm_ffi", "xla"))
+    path: Path = made.files["so"]
+    return path
+
+
+def test_tvm_ffi_calls_it(library: Path) -> None:
+    tvm_ffi = pytest.importorskip("tvm_ffi", reason="needs apache-tvm-ffi")
+    call = tvm_ffi.load_module(str(library)).rows
+    a, wanted = given()
+    out = np.zeros_like(a)
+    call(tvm_ffi.from_dlpack(a), tvm_ffi.from_dlpack(out))
+    np.testing.assert_array_equal(out, wanted)
+    for arrays, error, words in (
+        ((a,), TypeError, "rows takes 2 tensors: a: float32"),
+        ((a, 3), TypeError, r"argument 2 \(back\): expected a tensor"),
+        ((a, out.astype(np.float64)), ValueError, r"argument 2 \(back\): expected dtype float32"),
+        ((a, a), ValueError, "overlaps another argument"),
+        ((a, out[:, ::2]), ValueError, "shape"),
+    ):
+        with pytest.raises(error, match=words):
+            call(*(tvm_ffi.from_dlpack(v) if isinstance(v, np.ndarray) else v for v in arrays))
+
+
+def test_tvm_ffi_takes_tensors_of_pytorch(library: Path) -> None:
+    tvm_ffi = pytest.importorskip("tvm_ffi", reason="needs apache-tvm-ffi")
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    a, wanted = given()
+    out = torch.zeros(a.shape)
+    tvm_ffi.load_module(str(library)).rows(torch.from_numpy(a), out)
+    np.testing.assert_array_equal(out.numpy(), wanted)
+
+
+def test_without_tvm_ffi_errors_are_codes(tmp_path: Path) -> None:
+    kernel = exported(rows(), tmp_path, "rows", faces=("tvm_ffi",))
+    assert kernel.library.__tvm_ffi_rows(None, None, 0, None) == -1
+
+
+def test_jax_calls_it(library: Path) -> None:
+    jax = pytest.importorskip("jax", reason="needs JAX")
+    function = ctypes.CDLL(str(library)).rows_xla
+    jax.ffi.register_ffi_target("tests.rows", jax.ffi.pycapsule(function), platform="cpu")
+
+    def call(x: Any, shape: Any = None) -> Any:
+        result = jax.ShapeDtypeStruct(shape or x.shape, np.float32)
+        return jax.ffi.ffi_call("tests.rows", result, vmap_method="sequential")(x)
+
+    a, wanted = given()
+    np.testing.assert_array_equal(jax.jit(call)(a), wanted)
+    np.testing.assert_array_equal(jax.vmap(call)(np.stack([a, -a]))[0], wanted)
+    with pytest.raises(Exception, match=r"argument 2 \(back\): expected the shape \[m, n\]"):
+        jax.jit(lambda x: call(x, (3, 3)))(a).block_until_ready()
+    with pytest.raises(Exception, match="rows: a: expected dtype float32"):
+        jax.jit(call)(a.astype(np.int32)).block_until_ready()
+
+
+def test_faces_that_cannot_be(tmp_path: Path) -> None:
+    a = te.placeholder((2 * te.var("n"),), name="a")
+    k = te.reduce_axis((0, te.var("n")), "k")
+    sized = te.compute((1,), lambda i: te.sum(a[2 * k], axis=k), name="sized")
+    kernel = tensorlang.build(te.create_schedule(sized.op), [a, sized])
+    assert "sized_dl" not in kernel.export(tmp_path / "sized", formats=("h",)).files["h"].read_text()
+    for face in ("tvm_ffi", "xla"):
+        with pytest.raises(TargetError, match=f"the face {face} reads sizes from shapes"):
+            kernel.export(tmp_path / "sized", faces=(face,))
