@@ -73,11 +73,11 @@ def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: T
         name, op = group.main.name, group.main.op
         if not _is_untouched(s, name):
             continue
-        if not is_elementwise(op) or group.parts:
+        if not group.main.points:
+            s.forms = (*s.forms, FormNote(name, "as declared", "it has no iterations"))
+        elif not is_elementwise(op) or group.parts:
             _first_legal(s, name, forms_of(machine, group), rooms)
-        elif _is_inlined(s, program, op):
-            s[name].compute_inline()
-        else:
+        elif not (_is_inlined(s, program, op) and s.attempt(s[name].compute_inline)):
             form = forms_of(machine, group)[0]
             form.apply(rooms(name))
             s.forms = (*s.forms, FormNote(name, form.name, form.why))

@@ -141,3 +141,26 @@ def test_elements_that_wait_for_rows_before_them_stay_in_their_order() -> None:
     s = topi.schedule(Y, "llvm -num-cores=1", tuned=False)
     assert not any("unroll" in line for line in s.trace.to_python().splitlines())
     check_schedule(s, [X, Y])
+
+
+def test_sums_of_nothing_stay_as_declared() -> None:
+    A = te.placeholder((2, 0, 4), name="A")
+    k = te.reduce_axis((0, 0), "k")
+    s = topi.schedule(te.compute((2, 4), lambda i, j: te.sum(A[i, k, j], axis=k), name="S"), tuned=False)
+    assert "it has no iterations" in str(s.explain())
+
+
+def test_what_pieces_cannot_take_in_stays_a_stage() -> None:
+    X = te.placeholder((3, 4, 8), name="X")
+    halves = [te.compute((3, 4, 4), lambda i, j, k, n=n: X[i, j, k + n] * 2.0, name=f"half{n}") for n in (0, 4)]
+    sums = [te.compute((3, 4, 4), lambda i, j, k, h=h: h[i, j, k] - X[i, j, k], name="less") for h in halves]
+    both = topi.concatenate(sums, axis=2)
+    out = topi.transpose(both, (1, 0, 2))
+    check_schedule(topi.schedule(out, tuned=False), [X, out])
+
+
+def test_numbers_without_dimensions_are_read_in_place() -> None:
+    X, c = te.placeholder((5,), name="X"), te.compute((), lambda: te.const(1.5), name="c")
+    less = te.compute((), lambda: -c(), name="less")
+    out = te.compute((5,), lambda i: te.select(X[i] < less(), X[i] + c(), less()), name="out")
+    check_schedule(topi.schedule(out, tuned=False), [X, out])

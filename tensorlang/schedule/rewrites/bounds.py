@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial, reduce
 
-from tensorlang.ir.expr import Expr, Load, binary, to_text, walk
+from tensorlang.ir.expr import Const, Expr, Load, binary, to_text, walk
 from tensorlang.polyhedral.extract import unproven
 from tensorlang.te.operation import ComputeOp
 
@@ -26,4 +26,5 @@ class RuntimeChecks:
 def inside(load: Load, op: ComputeOp) -> Expr:
     """Whether an index lies within the axes of the operation that is read."""
     pairs = [(i, a.extent) for a, i in zip(op.axes, load.index, strict=True)]
-    return reduce(partial(binary, "and"), [t for i, n in pairs for t in (binary("ge", i, 0), binary("lt", i, n))])
+    tests = [t for i, n in pairs for t in (binary("ge", i, 0), binary("lt", i, n))]
+    return reduce(partial(binary, "and"), tests) if tests else Const(True, "bool")
