@@ -20,6 +20,7 @@ offer(
         "__version__": "tensorlang.version:VERSION",
         "build": "tensorlang.driver:build",
         "load": "tensorlang.export.loading:load",
+        "kernel": "tensorlang.frameworks.function:kernel",
         "lower": "tensorlang.driver:lower",
         "convert": "tensorlang.te.convert:convert",
         **{name: f"tensorlang.nd:{name}" for name in ("cpu", "cuda", "device", "gpu", "opencl")},
@@ -80,7 +81,13 @@ offer(
         "XGBTuner": "tensorlang.autotune.tuners.learned:XGBTuner",
     },
 )
-offer("tensorlang.runtime.executable", {"torch_operator": "tensorlang.frameworks.torch_op:torch_operator"})
+offer(
+    "tensorlang.runtime.executable",
+    {
+        "jax_function": "tensorlang.frameworks.jax_op:jax_function",
+        "torch_operator": "tensorlang.frameworks.torch_op:torch_operator",
+    },
+)
 offer("tensorlang.schedule.history", {"STORE": "tensorlang.autotune.context:STORE"})
 offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.instructions:OWN"})
 offer(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
-from tensorlang import dtypes
 from tensorlang.driver import build
 from tensorlang.errors import DefinitionError
-from tensorlang.frameworks.program import Argument, Program, program
+from tensorlang.frameworks.program import Argument, Program, differentiable, program
 from tensorlang.ir.expr import Expr, Var, rewrite, variables
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.spec import Target
@@ -35,9 +34,23 @@ class Backward:
     program: Program | None = None
 
 
-def differentiable(tensors: Sequence[Argument]) -> tuple[int, ...]:
-    """The places of arrays of floats."""
-    return tuple(n for n, t in enumerate(tensors) if isinstance(t, Tensor) and dtypes.info(t.dtype).is_float)
+Way: TypeAlias = Callable[[tuple[int, ...]], Backward]
+"""The way back to the inputs of these numbers."""
+
+
+def way_back(forward: Program, target: Target, tried: bool = True) -> Way | None:
+    """The generated way back, None where there are no floats. `tried`: with all inputs, so that errors come early."""
+    check_pure(forward)
+    if not forward.floats or not differentiable(forward.made):
+        return None
+    made = {forward.floats: backward(forward, forward.floats, target)} if tried else {}
+
+    def way(asked: tuple[int, ...]) -> Backward:
+        if asked not in made:
+            made[asked] = backward(forward, asked, target)
+        return made[asked]
+
+    return way
 
 
 def backward(forward: Program, wanted: tuple[int, ...], target: Target) -> Backward:
@@ -81,7 +94,7 @@ def check_pure(forward: Program) -> None:
 
 def given_backward(forward: Program, own: Program) -> Backward:
     """A program that a user wrote for the way back: of all inputs, and of a head for each output of floats."""
-    heads, wanted = differentiable(forward.made), differentiable(forward.given)
+    heads, wanted = differentiable(forward.made), forward.floats
     takes = [*forward.given, *(forward.made[n] for n in heads)]
     makes = [forward.given[n] for n in wanted]
     if list(map(_kind, own.given)) != list(map(_kind, takes)) or list(map(_kind, own.made)) != list(map(_kind, makes)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from tensorlang import dtypes
 from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Var, variables
@@ -46,6 +47,15 @@ class Program:
         """The kernel, built when it is first asked for."""
         return self.make()
 
+    def renew(self) -> None:
+        """Have the kernel built again when it is next asked for."""
+        self.__dict__.pop("kernel", None)
+
+    @cached_property
+    def numpy_dtypes(self) -> tuple[Any, ...]:
+        """NumPy's dtypes of what comes out."""
+        return tuple(dtypes.info(t.dtype).numpy for t in self.made)
+
     @cached_property
     def inputs(self) -> tuple[int, ...]:
         """The places of what goes in."""
@@ -60,6 +70,11 @@ class Program:
     def made(self) -> tuple[Tensor, ...]:
         """What comes out."""
         return tuple(t for n in self.outputs if isinstance(t := self.arguments[n], Tensor))
+
+    @cached_property
+    def floats(self) -> tuple[int, ...]:
+        """The numbers of those that go in and have a gradient."""
+        return differentiable(self.given)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -108,6 +123,11 @@ class Program:
         """The shapes of what comes out, if no size is symbolic."""
         symbolic = any(variables(extent) for t in self.arguments if isinstance(t, Tensor) for extent in t.shape)
         return None if symbolic else self.shapes({})
+
+
+def differentiable(arguments: Sequence[Argument]) -> tuple[int, ...]:
+    """The numbers of arrays of floats."""
+    return tuple(n for n, t in enumerate(arguments) if isinstance(t, Tensor) and dtypes.info(t.dtype).is_float)
 
 
 def evaluate(extent: Expr, sizes: Mapping[str, Any]) -> Any:

@@ -7,14 +7,16 @@ when nothing is recorded and nobody else (a mode, a transform) is to see the ope
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from tensorlang.errors import DefinitionError, MissingDependency, TargetError, shown
-from tensorlang.frameworks.gradients import Backward, backward, check_pure, differentiable, given_backward
-from tensorlang.frameworks.program import Program, program_of
+from tensorlang.frameworks.gradients import Backward, Way, given_backward, way_back
+from tensorlang.frameworks.program import Program, differentiable, program_of
 from tensorlang.ir.expr import Var
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.spec import Target
@@ -22,6 +24,8 @@ from tensorlang.te.operation import Tensor
 
 _libraries: dict[str, Any] = {}
 _names: set[str] = set()
+_counter = itertools.count()
+NAMESPACE = "tensorlang"
 
 
 def torch_operator(kernel: Executable, name: str, backward: bool | Executable = True) -> Any:
@@ -44,12 +48,20 @@ def torch_operator(kernel: Executable, name: str, backward: bool | Executable = 
     forward = program_of(kernel)
     if isinstance(backward, Executable):
         own = given_backward(forward, program_of(backward))
-        way: Callable[[tuple[int, ...]], Backward] | None = lambda _: own  # noqa: E731
+        way: Way | None = lambda _: own  # noqa: E731
     elif not isinstance(backward, bool):
         raise DefinitionError(f"backward is True, False or a kernel, got {shown(backward)}")
     else:
-        way = _generated(forward, kernel.target) if backward else None
+        way = way_back(forward, kernel.target) if backward else None
     return _Operator(torch, _checked(name), forward, way, kernel.target).overload.overloadpacket
+
+
+def numbered_operator(name: str, program: Program, target: Target) -> str:
+    """Register a program under a name that nobody else has, and return it; what has no gradient says so when asked."""
+    whole = f"{re.sub(r'[^0-9A-Za-z_]', '_', name)}_{next(_counter)}"
+    way = way_back(program, target, tried=False)
+    _Operator(pytorch(), f"{NAMESPACE}::{whole}", program, way, target)
+    return whole
 
 
 @cache
@@ -71,22 +83,6 @@ def _checked(name: object) -> str:
     return f"{name}"
 
 
-def _generated(forward: Program, target: Target) -> Callable[[tuple[int, ...]], Backward] | None:
-    """The gradients for inputs that want some; the program has been tried with all of them."""
-    check_pure(forward)
-    wanted = differentiable(forward.given)
-    if not wanted or not differentiable(forward.made):
-        return None
-    made = {wanted: backward(forward, wanted, target)}
-
-    def way(asked: tuple[int, ...]) -> Backward:
-        if asked not in made:
-            made[asked] = backward(forward, asked, target)
-        return made[asked]
-
-    return way
-
-
 class _Operator:
     """A registered operator of a program, and the operators of its gradients as they become needed."""
 
@@ -95,13 +91,13 @@ class _Operator:
         torch: Any,
         name: str,
         program: Program,
-        way: Callable[[tuple[int, ...]], Backward] | None,
+        way: Way | None,
         target: Target,
     ) -> None:
         self.torch, self.name, self.program, self.target = torch, name, program, target
         self.way = way
         self.gradients: dict[tuple[int, ...], tuple[Backward, Any]] = {}
-        self.places = differentiable(program.given)
+        self.places = program.floats
         self.single = len(program.made) == 1
         namespace, _, own = name.partition("::")
         library = _libraries.get(namespace) or torch.library.Library(namespace, "FRAGMENT")
@@ -146,7 +142,7 @@ class _Operator:
             else:
                 every = found.wanted == self.places
                 name = f"{self.name}_backward" + ("" if every else "".join(f"_{n}" for n in wanted))
-                way = _generated(found.program, self.target)
+                way = way_back(found.program, self.target, tried=False)
                 made = _Operator(self.torch, name, found.program, way, self.target)
                 self.gradients[wanted] = self.gradients[found.wanted] = found, made.overload
         return self.gradients[wanted]
@@ -220,7 +216,7 @@ def _plain_keys() -> int:
     """
     torch = pytorch()
     seen: list[Any] = []
-    library = torch.library.Library("tensorlang", "FRAGMENT")
+    library = torch.library.Library(NAMESPACE, "FRAGMENT")
     library.define("plain(Tensor x) -> ()")
     library.impl("plain", lambda keys, x: seen.append(keys), "Autograd", with_keyset=True)
     _libraries["tensorlang::plain"] = library

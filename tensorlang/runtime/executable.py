@@ -187,6 +187,13 @@ class Executable(Explained):
         """
         return lookup(__name__, "torch_operator")(self, name, backward)
 
+    def jax_op(self, backward: bool | Executable = True) -> Any:
+        """Make the kernel a function of JAX.
+
+        See `tensorlang.frameworks.jax_op.jax_function` for what it takes and raises, and docs/frameworks.md.
+        """
+        return lookup(__name__, "jax_function")(self, backward)
+
     @property
     def imported_modules(self) -> list[DeviceModule]:
         """What runs on a device, as classic modules show it: the kernels of a GPU, and nothing for a CPU."""

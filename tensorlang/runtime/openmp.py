@@ -11,7 +11,7 @@ from threading import Lock
 
 from tensorlang.runtime import threads
 
-SYMBOLS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+SYMBOLS = ("GOMP_parallel", "omp_get_max_threads", "omp_get_num_threads", "omp_get_thread_num")
 _WHEELS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch")
 _SPINS = "10000"
 """A quarter of a millisecond, more or less: as long as a thread that waits keeps its CPU before it sleeps."""

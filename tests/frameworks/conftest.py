@@ -13,3 +13,9 @@ def torch() -> Any:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.set_num_threads(1)
     return torch
+
+
+@pytest.fixture(scope="session")
+def jax() -> Any:
+    """JAX."""
+    return pytest.importorskip("jax", reason="JAX is not installed")

@@ -9,30 +9,17 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import te, topi
+from tensorlang import te
 from tensorlang.errors import ArgumentError, DefinitionError, MissingDependency
-from tensorlang.runtime.executable import Executable
 from tests import thoroughness
-
-N, M, K = 6, 4, 5
-
-
-def _layer() -> list[Any]:
-    """gelu(x w' + b)."""
-    x, w, b = te.placeholder((N, K), name="x"), te.placeholder((M, K), name="w"), te.placeholder((M,), name="b")
-    z = topi.dense(x, w)
-    return [x, w, b, topi.gelu(te.compute((N, M), lambda i, j: z[i, j] + b[j], name="biased"))]
-
-
-def _build(tensors: list[Any], name: str, *sizes: Any) -> Executable:
-    kernel: Executable = tensorlang.build(tensors, [*sizes, *tensors], schedule="default", name=name)
-    return kernel
+from tests.frameworks import programs
+from tests.frameworks.programs import K, M, N, built
 
 
 @pytest.fixture(scope="module")
 def layer(torch: Any) -> Any:
     """A layer as an operator."""
-    return _build(_layer(), "layer").torch_op("tests::layer")
+    return built(programs.layer(), "layer").torch_op("tests::layer")
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +147,7 @@ def test_opcheck_of_symbolic_sizes(torch: Any) -> None:
     n, m, r = te.var("n"), te.var("m"), te.var("r")
     x = te.placeholder((n, m), name="x")
     y = te.compute((n * r, m), lambda i, j: te.tanh(x[i // r, j]), name="y")
-    op = _build([x, y], "repeat", r).torch_op("tests::repeat")
+    op = built([x, y], "repeat", r).torch_op("tests::repeat")
     for shape, times in (((3, 4), 2), ((2, 5), 3)):
         given = torch.randn(shape)
         torch.testing.assert_close(op(times, given), given.tanh().repeat_interleave(times, 0))
@@ -172,7 +159,7 @@ def test_several_outputs_and_integers(torch: Any) -> None:
     taken = te.compute((N, M), lambda a, b: x[i[a], b] * x[a, b], name="taken")
     total = te.compute((N,), lambda a: x[a, 0] * x[a, 1], name="total")
     signs = te.compute((N, M), lambda a, b: (x[a, b] > 0).astype("int32"), name="signs")
-    op = _build([x, i, taken, total, signs], "several").torch_op("tests::several")
+    op = built([x, i, taken, total, signs], "several").torch_op("tests::several")
     index = torch.tensor([0, 5, 5, 1, 2, 0])
 
     def theirs(x: Any, i: Any) -> Any:
@@ -195,7 +182,7 @@ def test_outputs_at_hand_are_not_computed_again(torch: Any) -> None:
     x = te.placeholder((N, M), name="x")
     k = te.reduce_axis((0, M), "k")
     total = te.compute((N,), lambda i: te.sum(x[i, k], axis=k), name="total")
-    op = _build([x, te.compute((N,), lambda i: te.tanh(total[i]), name="y")], "row").torch_op("tests::row")
+    op = built([x, te.compute((N,), lambda i: te.tanh(total[i]), name="y")], "row").torch_op("tests::row")
     x = torch.randn(N, M, requires_grad=True)
     op(x).sum().backward()
     torch.testing.assert_close(x.grad, (1 - x.sum(1).tanh() ** 2)[:, None].expand(N, M))
@@ -231,8 +218,8 @@ def test_updates_in_place(torch: Any) -> None:
 
 def test_a_backward_of_ones_own(torch: Any) -> None:
     x, h = te.placeholder((N,), name="x"), te.placeholder((N,), name="h")
-    forward = _build([x, te.compute((N,), lambda i: x[i] * x[i], name="y")], "square")
-    own = _build([x, h, te.compute((N,), lambda i: 3.0 * x[i] * h[i], name="g")], "own")
+    forward = built([x, te.compute((N,), lambda i: x[i] * x[i], name="y")], "square")
+    own = built([x, h, te.compute((N,), lambda i: 3.0 * x[i] * h[i], name="g")], "own")
     op = forward.torch_op("tests::square", backward=own)
     given = torch.arange(N, dtype=torch.float32, requires_grad=True)
     (grad,) = torch.autograd.grad(op(given).sum(), given, create_graph=True)
@@ -246,7 +233,7 @@ def test_a_backward_of_ones_own(torch: Any) -> None:
 
 def test_refusals(torch: Any, layer: Any, arrays: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     x, w, b = arrays
-    kernel = _build(_layer(), "layer")
+    kernel = built(programs.layer(), "layer")
     for name in ("layer", "a::b::c", "a::", "a::b c", 3):
         with pytest.raises(DefinitionError, match="named 'namespace::name', got"):
             kernel.torch_op(name)  # type: ignore[arg-type]
@@ -260,7 +247,7 @@ def test_refusals(torch: Any, layer: Any, arrays: tuple[Any, ...], monkeypatch: 
         torch.compile(layer, fullgraph=True, backend="eager")(x, w[:, :3], b)
     extern = te.extern((N,), [te.placeholder((N,), name="a")], lambda a, o: np.copyto(o, a), name="e")
     with pytest.raises(DefinitionError, match=r"te.gradient knows no derivative of e, made by te\.extern"):
-        _build([extern.op.input_tensors[0], extern], "e").torch_op("tests::extern")
+        built([extern.op.input_tensors[0], extern], "e").torch_op("tests::extern")
     from tensorlang.frameworks import torch_op
 
     monkeypatch.setitem(__import__("sys").modules, "torch", None)

@@ -1,0 +1,302 @@
+"""Functions of tensors as functions of arrays: `@tensorlang.kernel` builds a kernel for each kind of arguments.
+
+What a call is keyed by are shapes and dtypes of arrays, and all other arguments as they are. Whose arrays come in says
+whose come out: NumPy's, PyTorch's (by an operator of PyTorch for each kind) or JAX's (by a function of JAX).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.autotune import apply_history_best, task_of
+from tensorlang.autotune import tune as tune_task
+from tensorlang.driver import build
+from tensorlang.errors import ArgumentError, DefinitionError, shown
+from tensorlang.frameworks.gradients import way_back
+from tensorlang.frameworks.program import Program, program
+from tensorlang.runtime.executable import Executable
+from tensorlang.target.detect import parse
+from tensorlang.target.spec import Target
+from tensorlang.te.define import placeholder
+from tensorlang.te.operation import PlaceholderOp, Tensor
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> ArrayFunction: ...
+
+
+@overload
+def kernel(
+    *, target: str | Target | None = None, log: str | os.PathLike[str] | None = None
+) -> Callable[[Callable[..., Any]], ArrayFunction]: ...
+
+
+def kernel(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    target: str | Target | None = None,
+    log: str | os.PathLike[str] | None = None,
+) -> ArrayFunction | Callable[[Callable[..., Any]], ArrayFunction]:
+    """Make a function of arrays of a function of tensors: `@tensorlang.kernel`.
+
+    The function is called with placeholders for arrays, and returns a tensor or several; any other argument (an axis, a
+    factor) it gets as it is. It is called, scheduled and built once for each kind of arguments: by the best tuned
+    record of the program if there is one (in `log`, where records are in use, in the default store), else by default.
+    Results are allocated. Arguments are NumPy arrays, tensors of PyTorch on a CPU, or arrays of JAX, all from one of
+    them; in PyTorch and JAX it has gradients, and their compilers and transforms take it.
+
+    Example:
+        @tensorlang.kernel
+        def scaled_sum(x, y, factor):
+            return te.compute(x.shape, lambda i, j: x[i, j] + y[i, j] * factor)
+
+        scaled_sum(np.ones((2, 3), "float32"), np.ones((2, 3), "float32"), 0.5)
+    """
+    if function is None:
+        return lambda f: ArrayFunction(f, parse(target), log)
+    return ArrayFunction(function, parse(target), log)
+
+
+def _constant(function: Callable[..., str]) -> Callable[..., str]:
+    """Have torch's compiler take what a function returns as a constant.
+
+    So does `torch.compiler.assume_constant_result`, for which the compiler would have to be imported.
+    """
+    setattr(function, "_dynamo_marked_constant", True)  # noqa: B010
+    return function
+
+
+@dataclass(frozen=True)
+class _Like:
+    """An array of which no more is known."""
+
+    shape: Any
+    dtype: Any
+
+
+class ArrayFunction:
+    """A function of arrays, made of one of tensors."""
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any], target: Target, log: str | os.PathLike[str] | None) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._target, self._log = function, target, log
+        self._signature = inspect.signature(function)
+        self._names = list(self._signature.parameters)
+        self._programs: dict[Any, Program] = {}
+        self._named: dict[Program, str] = {}
+        self._operators: dict[Any, Any] = {}
+        self._functions: dict[Program, Any] = {}
+        self._known: dict[Any, tuple[Program, list[tuple[tuple[int, ...], Any]]]] = {}
+        parameters = self._signature.parameters.values()
+        self._defaults = [p.default for p in parameters]
+        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+            raise DefinitionError(f"{self.__name__}{self._signature} takes any number of arguments; name each")
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if named or len(args) != len(self._names):
+            args = self._completed(args, named)
+        for value in args:
+            if isinstance(value, np.ndarray):
+                return self._of_numpy(args)
+            if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
+                return self._of_torch(args)
+            if "jax" in sys.modules and isinstance(value, sys.modules["jax"].Array):
+                return self._of_jax(args)
+        raise ArgumentError(
+            f"{self.__name__} wants arrays of NumPy, PyTorch or JAX, got {', '.join(map(shown, args)) or 'nothing'}"
+        )
+
+    def executable(self, *args: Any, **named: Any) -> Executable:
+        """The kernel for arguments like these: it takes the arrays, then those that it writes."""
+        return self.program(self._bound(args, named)).kernel
+
+    def tune(self, *args: Any, trials: int = 64, log: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Tune the program for arguments like these; calls take the best from then on. Returns the result of the tuner.
+
+        Records go to `log`, else to the log of the function, else to the default store; `options` are those of
+        `autotune.tune`.
+        """
+        found = self.program(self._bound(args, {}))
+        where = log or self._log or "default"
+        tensors = [t for t in found.arguments if isinstance(t, Tensor)]
+        task = task_of(tensors, name=self.__name__, target=self._target)
+        result = tune_task(task, trials, log=where, **options)
+        if self._log is None and where != "default":
+            self._log = where
+        found.renew()
+        return result
+
+    def export(self, path: str | Path, *args: Any, **how: Any) -> Any:
+        """Write the kernel for arguments like these to files; `how` as in `Executable.export`."""
+        return self.executable(*args).export(path, **how)
+
+    def program(self, args: tuple[Any, ...]) -> Program:
+        """The program for arguments in order."""
+        kinds = tuple(_kind(value) for value in args)
+        try:
+            found = self._programs.get(kinds)
+        except TypeError:
+            bad = next(v for v in args if not _is_array(v) and type(v).__hash__ is None)
+            text = f"{self.__name__} takes arrays, and values that can be hashed"
+            raise ArgumentError(f"{text}, got {shown(bad)}") from None
+        if found is None:
+            found = self._programs[kinds] = self._made(args, kinds)
+        return found
+
+    def _completed(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """All arguments in order; those that are left out at the end are at hand."""
+        if not named:
+            rest = self._defaults[len(args) :]
+            if len(args) < len(self._names) and inspect.Parameter.empty not in rest:
+                return (*args, *rest)
+        return self._bound(args, named)
+
+    def _bound(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        try:
+            bound = self._signature.bind(*args, **named)
+        except TypeError as error:
+            raise ArgumentError(f"{self.__name__}{self._signature}: {error}") from None
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+    def _of_torch(self, args: tuple[Any, ...]) -> Any:
+        torch = sys.modules["torch"]
+        tensors = [x for x in args if isinstance(x, torch.Tensor)]
+        if torch.compiler.is_compiling():
+            kinds = [  # a range has a length that is a number, where the compiler would try it as a symbol
+                (True, tuple([len(range(n)) for n in x.shape]), x.dtype)
+                if isinstance(x, torch.Tensor)
+                else (False, x, None)
+                for x in args
+            ]
+            return getattr(torch.ops.tensorlang, self._operator_name(*kinds)).default(*tensors)
+        key = tuple([(x.shape, x.dtype) if isinstance(x, torch.Tensor) else (type(x), x) for x in args])
+        found = _found(self._operators, key)
+        if found is None:
+            self._check_whose(args, torch.Tensor)
+            name = self._operator(self.program(args))
+            found = self._operators[key] = getattr(torch.ops.tensorlang, name).default
+        return found(*tensors)
+
+    @_constant
+    def _operator_name(self, *kinds: tuple[bool, Any, Any]) -> str:
+        """The name of the operator for arrays of these shapes and dtypes, and other arguments."""
+        return self._operator(self.program(tuple(_Like(a, b) if is_array else a for is_array, a, b in kinds)))
+
+    def _operator(self, found: Program) -> str:
+        if found not in self._named:
+            from tensorlang.frameworks.torch_op import numbered_operator
+
+            self._named[found] = numbered_operator(self.__name__, found, self._target)
+        return self._named[found]
+
+    def _of_jax(self, args: tuple[Any, ...]) -> Any:
+        found = self.program(args)
+        if found not in self._functions:
+            from tensorlang.frameworks.jax_op import function_of
+
+            way = way_back(found, self._target, tried=False)
+            self._functions[found] = function_of(found, way, self._target)
+        return self._functions[found](*(x for x in args if _is_array(x)))
+
+    def _of_numpy(self, args: tuple[Any, ...]) -> Any:
+        arrays = [x for x in args if isinstance(x, np.ndarray)]
+        key = tuple([(x.shape, x.dtype) if isinstance(x, np.ndarray) else (type(x), x) for x in args])
+        found = _found(self._known, key)
+        if found is None:
+            if "jax" in sys.modules and any(isinstance(x, sys.modules["jax"].Array) for x in args):
+                return self._of_jax(args)  # which takes NumPy's arrays, too
+            self._check_whose(args, np.ndarray)
+            program = self.program(args)
+            found = self._known[key] = program, list(zip(program.fixed or (), program.numpy_dtypes, strict=True))
+        program, results = found
+        made = [np.empty(shape, dtype) for shape, dtype in results]
+        given = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays]
+        program.kernel(*given, *made)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _check_whose(self, args: tuple[Any, ...], own: type) -> None:
+        others = {type(x).__name__ for x in args if _is_array(x) and not isinstance(x, own)}
+        if others:
+            text = f"{self.__name__} wants arrays of one library"
+            raise ArgumentError(f"{text}, got {own.__name__} and {', '.join(sorted(others))}")
+
+    def _made(self, args: tuple[Any, ...], kinds: tuple[Any, ...]) -> Program:
+        given: list[Any] = []
+        for name, value, kind in zip(self._names, args, kinds, strict=True):
+            given.append(placeholder(kind.shape, kind.dtype, name) if isinstance(kind, _Array) else value)
+        inputs = [t for t in given if isinstance(t, Tensor)]
+        result = self._function(*given)
+        outputs = list(result) if isinstance(result, tuple | list) and result else [result]
+        for tensor in outputs:
+            if not isinstance(tensor, Tensor) or isinstance(tensor.op, PlaceholderOp):
+                text = f"{self.__name__} returns a tensor that is computed, or several"
+                raise DefinitionError(f"{text}, got {shown(tensor)}; te.compute makes one")
+        arguments = (*inputs, *outputs)
+        places = frozenset(range(len(inputs), len(arguments)))
+        return program(self.__name__, arguments, places, lambda: self._built(list(arguments)))
+
+    def _built(self, tensors: list[Tensor]) -> Executable:
+        with nullcontext() if self._log is None or not Path(self._log).exists() else apply_history_best(self._log):
+            return build(tensors, tensors, self._target, name=self.__name__, schedule="auto")
+
+    @property
+    def target(self) -> Target:
+        """What kernels are built for."""
+        return self._target
+
+    def __repr__(self) -> str:
+        return f"tensorlang.kernel({self.__name__}{self._signature}, {len(self._programs)} built)"
+
+
+class _Array(tuple[Any, str]):
+    """Shape and dtype of an array: a key, and another one than that of a tuple which is an argument."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> Any:
+        return self[0]
+
+    @property
+    def dtype(self) -> str:
+        return self[1]
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _found(known: dict[Any, Any], key: Any) -> Any:
+    """What is known under a key, which might hold what cannot be one."""
+    try:
+        return known.get(key)
+    except TypeError:
+        return None
+
+
+def _kind(value: Any) -> Any:
+    """What programs are made for: shape and dtype of an array; another argument with its type, as 1 is True and 1.0."""
+    if _is_array(value):
+        return _Array((tuple(map(int, value.shape)), _dtype_name(value.dtype)))
+    return type(value), value
+
+
+@functools.lru_cache(maxsize=64)
+def _dtype_name(dtype: Any) -> str:
+    text = str(dtype)
+    return dtypes.canonical(text.removeprefix("torch.") if text.startswith("torch.") else np.dtype(dtype))
