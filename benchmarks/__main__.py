@@ -15,6 +15,7 @@ import click
 
 from benchmarks import (
     cpu,
+    exports,
     matmul,
     overheads,
     records,
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[float], list[Figure]]] = {
     "matmul-parallel": lambda seconds: matmul.measure(seconds=seconds, threads=2),
     "matmul-odd": lambda seconds: matmul.measure((1000, 700, 300), seconds=seconds),
     "stencils": lambda seconds: stencils.measure(),
+    "export": lambda seconds: exports.measure(),
     "records": lambda seconds: records.measure(),
 }
 

@@ -117,10 +117,18 @@ SHOWN = {
         " for A.shared.filled",
         "which lane 4 * (threadIdx.x % 8) + threadIdx.x // 8 of its warp holds, not itself (threadIdx.x)",
     ),
+    "11_ship_it": (
+        "layer.a layer.h layer.json layer.so layer_test.c",
+        "int32_t layer(const float *TL_RESTRICT x, ",
+        "ctypes: equal to NumPy",
+        "the same bits from a host of our own: True",
+        "\nlegal\nloaded: layer is equal, too: True",
+        "layer: argument 4 (relu): expected 96 in dimension 1, got 64",
+    ),
 }
 """What a tutorial must print, besides coming to its end."""
 
-TUNING = ("02_autotune_matmul", "06_templates", "07_template_free")
+TUNING = ("02_autotune_matmul", "06_templates", "07_template_free", "11_ship_it")
 """Those with many workers, each of which would take a second to begin."""
 
 DRAWN = {"04_time_tiling": "time_tiling.svg"}
