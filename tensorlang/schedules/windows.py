@@ -50,6 +50,13 @@ class WindowSum:
         return self.factor
 
     @property
+    def by_channels(self) -> bool:
+        """Whether windows slide over each channel by itself, and channels lie side by side, in data and output."""
+        last = self.axes[-1]
+        single = self.extent(*self.inputs) == 1
+        return single and last in self.outputs and last in variables(self.data.index[-1])
+
+    @property
     def stored_block(self) -> int | None:
         """Neighbouring output channels that the weights hold side by side, 0 for all; None: they hold none."""
         match self.weight.index[-1]:

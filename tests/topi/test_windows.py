@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Callable[[], Case], str]] = {
     "channels last": (lambda: _dilated(True), "windows.pixels"),
     "max-plus": (_max_plus, "windows.pixels"),
     "filter": (_filtered, "windows.rows"),
-    "pooling": (_pooled, "windows.channels"),
+    "pooling": (_pooled, "windows.pixels"),
     "choice": (_chosen, "reuse."),
 }
 

@@ -32,8 +32,10 @@ _PAGE, _WAYS = 4096, 12
 """Lines of the nearest cache that are a page apart share a set, of so many."""
 _AHEAD = 1 << 14
 """Bytes of weights that are on their way to the cache, where they do not stay in it."""
-_MOST_COPIES = 256
+MOST_COPIES = 256
 """Vector stores that the copies of a loop over the window's columns may make."""
+_PIXELS = 6
+"""Columns of a tile where each channel has windows of its own: no weights are shared."""
 _WIDEST = 28
 """Columns of a tile that the tuner tries."""
 
@@ -53,7 +55,7 @@ def schedule_convolution(room: Room, group: Group, windows: WindowSum) -> None:
     s, target, anchor = room.s, room.target, anchor_of(room, group)
     tile = _decide(room, windows)
     acc = accumulator(s, anchor)
-    if windows.stored_block is None or (windows.stored_block == 0 and (windows.features or 0) > 2 * tile.block):
+    if _is_packed(windows, tile.block):
         _pack_weights(s, acc, windows, tile.block, target)
     if windows.axes[-1] == windows.x:
         _channels_last(s[acc], windows, tile.block)
@@ -67,10 +69,11 @@ def _decide(room: Room, windows: WindowSum) -> Tile:
     """The numbers of a tile: in an open room, candidates around those of the plan."""
     usual, lanes = tile_of(windows, room.target), room.target.lanes(windows.bits)
     high, wide = windows.extent(windows.y), windows.extent(windows.x)
-    whole = _unbroken(windows)
+    whole = 0 if windows.by_channels else _unbroken(windows)
     sizes = [n for n in range(1, whole + 1) if whole % n == 0]
     if not whole:
-        sizes = [*vector_widths(windows.features or usual.block, lanes)]
+        features = windows.extent(windows.outputs[-1]) if windows.by_channels else windows.features
+        sizes = [*vector_widths(features or usual.block, lanes)]
     parts = [n for n in range(1, _WIDEST + 1) if wide % n == 0]
     rows = room.choose("rows", up_to(ROWS, high), usual.rows)
     columns = room.choose("columns", sorted({*up_to(ROWS, wide), *parts}), usual.columns)
@@ -78,6 +81,13 @@ def _decide(room: Room, windows: WindowSum) -> Tile:
     block = room.choose("block", sizes, usual.block)
     room.limit_tile(windows.bits, ("rows", "columns", "blocks"), "block", "copies")
     return Tile(rows, columns, blocks, block)
+
+
+def _is_packed(windows: WindowSum, block: int) -> bool:
+    """Whether weights are laid out in blocks first: unless they are so, or all of them are two."""
+    if windows.by_channels:
+        return False
+    return windows.stored_block is None or (windows.stored_block == 0 and (windows.features or 0) > 2 * block)
 
 
 def _channels_last(acc: Stage, windows: WindowSum, block: int) -> None:
@@ -100,6 +110,8 @@ def tile_of(windows: WindowSum, target: Target) -> Tile:
     are narrow; where padding makes the rows of a tile unlike, which takes more copies, only for a stream of weights.
     """
     lanes, extents = target.lanes(windows.bits), windows.extents
+    if windows.by_channels:
+        return Tile(1, min(_PIXELS, extents.get(windows.x, _PIXELS)), 1, lanes)
     block = _channel_block(windows, 2 * lanes)
     blocks = max(1, min(2 * lanes // block, windows.extent(*windows.outputs[:-1])))
     vectors = blocks * -(-block // lanes)
@@ -109,13 +121,13 @@ def tile_of(windows: WindowSum, target: Target) -> Tile:
         most = min(most, _WAYS)
     high, wide = extents.get(windows.y), extents.get(windows.x)
     if windows.x in windows.cut:
-        most = max(1, min(most, _MOST_COPIES // (blocks * windows.extent(windows.right))))
+        most = max(1, min(most, MOST_COPIES // (blocks * windows.extent(windows.right))))
     if wide is None:
         return Tile(1, most, blocks, block)
     columns = best_part(wide, 1, most, vectors)
     if windows.y in windows.cut:
         copies = blocks * windows.extent(windows.down, windows.right)
-        most = 1 if _rows_first(windows, target) else min(most, _MOST_COPIES // copies)
+        most = 1 if _rows_first(windows, target) else min(most, MOST_COPIES // copies)
     if columns < wide or high is None:
         return Tile(1, columns, blocks, block)
     return Tile(best_part(high, columns, max(1, most // columns), vectors), columns, blocks, block)
@@ -223,7 +235,8 @@ def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile) -> None:
     stage.reorder(*around, *channels[:-1], *places, *channels[-1:], *inside, lanes)
     if tile.rows > 1 and windows.y in windows.cut:
         stage.unroll(windows.down)
-    if room.given.get("copies", windows.x in windows.cut):
+    few = windows.by_channels and windows.extent(windows.down, windows.right) * _PIXELS <= MOST_COPIES
+    if room.given.get("copies", few or windows.x in windows.cut):
         stage.unroll(windows.right)
     for name in inside:
         stage.unroll(name)
@@ -237,5 +250,7 @@ def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile) -> None:
 
 def _rows_first(windows: WindowSum, target: Target) -> bool:
     """Whether all weights stay in cache, so that the data need come by only once."""
+    if windows.by_channels:
+        return True
     weights = windows.extent(*windows.outputs, *windows.inputs, windows.down, windows.right)
     return weights * dtypes.info(windows.weight.dtype).bytes <= target.caches[1] // 2

@@ -2,8 +2,7 @@
 
 Depthwise and narrow convolutions, pooling, filters of images: where rows are contiguous, a tile is some rows of one
 vector of columns. What padding cuts off a row is a condition of the lanes, so that vectors keep their places; what it
-cuts off above and below shortens the loops. Where channels are contiguous, a tile is some pixels of a vector of
-channels, and the loops are shorter on all sides. Other convolutions are those of `cpu.convolution`.
+cuts off above and below shortens the loops. Others, and convolutions of many channels, are those of `cpu.convolution`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tensorlang.ir.expr import variables
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of
 from tensorlang.schedules.candidates import ROWS, up_to, vector_widths
-from tensorlang.schedules.cpu.convolution import can_pack, schedule_convolution
+from tensorlang.schedules.cpu.convolution import MOST_COPIES, can_pack, schedule_convolution
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.shares import share_out, worth_threads
 from tensorlang.schedules.recognise import Group
@@ -26,9 +25,6 @@ _FEW = 8
 """Output channels that read the same data: with more of them vectors of channels are better than of pixels."""
 _CHAINS = 4
 """Independent results of a tile: more would leave no registers for the weights."""
-_PIXELS = 6
-_MOST_COPIES = 256
-"""Vector stores that the copies of a tile may make."""
 
 
 def window_forms(target: Target, group: Group) -> list[Form]:
@@ -36,17 +32,13 @@ def window_forms(target: Target, group: Group) -> list[Form]:
     windows = window_sum(group.main.op)
     if windows is None:
         return []
-    last, along = windows.axes[-1], variables(windows.data.index[-1])
-    by_channels = last in windows.outputs and last in along and windows.extent(*windows.inputs) == 1
-    if last == windows.x and _is_few(windows) and windows.y and windows.x in along:
+    along = variables(windows.data.index[-1])
+    if windows.axes[-1] == windows.x and _is_few(windows) and windows.y and windows.x in along:
         why = f"windows slide along {windows.x} over channels by themselves: some rows of a vector of columns"
         return [Form("windows.rows", partial(_schedule_sliding, group=group, windows=windows), why=why)]
-    if by_channels and windows.y:
-        why = f"windows slide over channels by themselves: some pixels of a vector along {last}"
-        return [Form("windows.channels", partial(_schedule_sliding, group=group, windows=windows), why=why)]
     if not _is_convolution(windows):
         return []
-    why = f"windows slide along {windows.x}, and {windows.weight.buffer.name} is read along {windows.outputs[-1]}"
+    why = f"windows slide along {windows.x}: a tile of pixels of vectors along {windows.outputs[-1]}"
     return [Form("windows.pixels", partial(schedule_convolution, group=group, windows=windows), why=why)]
 
 
@@ -70,7 +62,9 @@ def _is_few(windows: WindowSum) -> bool:
 
 
 def _is_convolution(windows: WindowSum) -> bool:
-    """Whether weights come, or can be laid out, in vectors of output channels, and sums are stored along those."""
+    """Whether data or weights come in vectors of output channels, or can be laid out so, and sums are stored so."""
+    if windows.by_channels:
+        return True
     if windows.factor is None or not windows.outputs:
         return False
     stored = windows.axes[-1] == windows.outputs[-1] or (windows.axes[-1] == windows.x and len(windows.outputs) == 1)
@@ -81,8 +75,7 @@ def _schedule_sliding(room: Room, group: Group, windows: WindowSum) -> None:
     """Keep a tile of pixels in registers over the whole window."""
     s, anchor = room.s, anchor_of(room, group)
     acc = accumulator(s, anchor)
-    tile = _tile_rows if windows.axes[-1] == windows.x else _tile_pixels
-    around, names = tile(room, anchor, windows)
+    around, names = _tile_rows(room, anchor, windows)
     s[acc].compute_at(s[anchor.output], around)
     _schedule_window(s[acc], windows, names)
     place_producers(room, group, inline=False)
@@ -104,7 +97,7 @@ def _tile_rows(room: Room, anchor: Anchor, windows: WindowSum) -> tuple[str, lis
     around = [axis[name] for name in windows.axes if name not in cut] + [str(outer) for outer, _ in cut.values()]
     *unrolled, column = (str(inner) for _, inner in cut.values())
     out.reorder(*around, *unrolled, column)
-    if _copies(windows) * -(-wide // lanes) <= _MOST_COPIES:
+    if _copies(windows) * -(-wide // lanes) <= MOST_COPIES:
         out.unroll(around[-1])  # the conditions of lanes are constant in a copy
     for name in unrolled:
         out.unroll(name)
@@ -114,34 +107,12 @@ def _tile_rows(room: Room, anchor: Anchor, windows: WindowSum) -> tuple[str, lis
     return around[-1], [*cut]
 
 
-def _tile_pixels(room: Room, anchor: Anchor, windows: WindowSum) -> tuple[str, list[str]]:
-    """Some pixels of one vector of channels; the loop around a tile, and its axes."""
-    s, lanes, (*others, last) = room.s, room.target.lanes(windows.bits), windows.axes
-    out, axis = s[anchor.output], dict(zip(windows.axes, axes_of(s, anchor.output), strict=True))
-    width = room.choose("width", vector_widths(windows.extents.get(last, lanes), lanes), lanes)
-    wide = windows.extents.get(windows.x, _PIXELS)
-    pixels = room.choose("pixels", up_to(ROWS, wide), min(_PIXELS, wide))
-    room.limit_tile(windows.bits, ("pixels",), "width", "copies")
-    blocks, lane = (str(a) for a in out.split(axis[last], factor=width, tail="peel"))
-    columns, pixel = (str(a) for a in out.split(axis[windows.x], factor=pixels, tail="peel"))
-    outside = [axis[name] for name in others if name != windows.x]
-    out.reorder(*outside, blocks, columns, pixel, lane)
-    out.unroll(pixel)
-    out.vectorize(lane)
-    if worth_threads(windows.extents, room.target):
-        share_out(s, anchor.output, outside, room.target)
-    return columns, [windows.x, last]
-
-
 def _schedule_window(stage: Stage, windows: WindowSum, tile: list[str]) -> None:
-    by_rows = tile[-1] == windows.x
     around = [name for name in windows.axes if name not in tile]
     stage.reorder(*around, *windows.inputs, windows.down, windows.right, *tile)
-    if _copies(windows) <= _MOST_COPIES:
+    if _copies(windows) <= MOST_COPIES:
         stage.unroll(windows.right)
-    if by_rows:
-        stage.unroll(windows.down)
-    for name in tile[:-1]:
+    for name in (windows.down, *tile[:-1]):
         stage.unroll(name)
     stage.vectorize(tile[-1])
 
