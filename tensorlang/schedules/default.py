@@ -15,6 +15,7 @@ from tensorlang.schedules.prepare import prepare
 from tensorlang.schedules.recognise import axes_read, groups_of, ordered_stages
 from tensorlang.schedules.room import Form, Room, Rooms
 from tensorlang.schedules.table import rule_of
+from tensorlang.schedules.words import is_word_layout
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp
@@ -69,7 +70,7 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
 
 def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first."""
-    for group in reversed(groups_of(program, taken)):
+    for group in reversed(groups_of(program, taken, words=True)):
         name, op = group.main.name, group.main.op
         if not _is_untouched(s, name):
             continue
@@ -107,7 +108,11 @@ def _is_inlined(s: Schedule, program: Program, op: ComputeOp) -> bool:
     """Whether the elements of a stage are computed where they are read."""
     readers = [program[name] for name in program.consumers[op.name]]
     in_values = all(isinstance(reader, ComputeOp) for reader in readers)  # others need it in memory
-    return is_elementwise(op) and op.name not in s.original.outputs and in_values and not _is_read_often(program, op)
+    if not is_elementwise(op) or op.name in s.original.outputs:
+        return False
+    if any(isinstance(stage, ComputeOp) and is_word_layout(stage) for stage in (op, *readers)):
+        return False
+    return in_values and not _is_read_often(program, op)
 
 
 def _is_read_often(program: Program, op: ComputeOp) -> bool:

@@ -14,6 +14,7 @@ from tensorlang.schedules.cpu.reductions import lane_forms
 from tensorlang.schedules.cpu.reuse import is_used_again, reuse_forms
 from tensorlang.schedules.cpu.rows import row_forms
 from tensorlang.schedules.cpu.windows import rows_come_first, window_forms
+from tensorlang.schedules.cpu.words import word_forms
 from tensorlang.schedules.gpu.block_rows import block_row_forms
 from tensorlang.schedules.gpu.elements import element_forms
 from tensorlang.schedules.gpu.ordered import bound_forms
@@ -51,6 +52,8 @@ def _of_reduction(target: Target, group: Group) -> list[Form]:
     before the latter where rows that are read side by side share what they are multiplied with.
     """
     main = group.main
+    if narrow := word_forms(target, group):
+        return narrow
     if found := product_forms(target, group):
         return [*found, *reuse_forms(target, group), *dot_forms(target, group)]
     if windows := window_forms(target, group):

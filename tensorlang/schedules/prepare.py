@@ -20,17 +20,16 @@ from tensorlang.te.operation import ComputeOp
 Preparation: TypeAlias = Callable[[Schedule, str, Target], None]
 """Rewrites a stage by a step where a target gains by it, and leaves it as it is elsewhere."""
 
-PRODUCTS: Mapping[str, Preparation] = {
-    "matmul": prepare_product,
-    tags.CONV2D: prepare_convolution,
-}
-"""By tag, what makes products of whole words and of windows, which any rule schedules."""
-PREPARED: Mapping[str, Preparation] = {**PRODUCTS, tags.ATTENTION: prepare_attention}
+WINDOWS: Mapping[str, Preparation] = {tags.CONV2D: prepare_convolution}
+"""By tag, what makes products of windows, which any rule schedules."""
+PREPARED: Mapping[str, Preparation] = {**WINDOWS, tags.ATTENTION: prepare_attention}
 """The same, and what the library's own rules alone schedule as it is meant."""
 
 
 def prepare(s: Schedule, target: Target, rewrites: Mapping[str, Preparation] = PREPARED) -> None:
-    """Rewrite the stages of the library's definitions for a target, before anything else is scheduled."""
+    """Rewrite stages for a target before anything is scheduled: products of narrow numbers, and what has a tag."""
     for op in s.program.ops:
         if isinstance(op, ComputeOp) and op.tag in rewrites:
             rewrites[op.tag](s, op.name, target)
+        elif isinstance(op, ComputeOp) and op.reduce_axes and len(op.body) == 1:
+            prepare_product(s, op.name, target)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tensorlang import dtypes
 from tensorlang.ir.expr import Var
 from tensorlang.schedules.accesses import Access, about, accesses_of
+from tensorlang.schedules.words import panel_read
 from tensorlang.te.operation import ComputeOp, HybridOp, buffers, loads
 from tensorlang.te.program import Program
 
@@ -73,8 +74,11 @@ def ordered_stages(program: Program) -> tuple[HybridOp, ...]:
     return tuple(op for op in program.ops if isinstance(op, HybridOp))
 
 
-def groups_of(program: Program, others: Set[str] = frozenset()) -> tuple[Group, ...]:
-    """The compute stages of a program in groups, in program order; every stage but the `others` is in one."""
+def groups_of(program: Program, others: Set[str] = frozenset(), words: bool = False) -> tuple[Group, ...]:
+    """The compute stages of a program in groups, in program order; every stage but the `others` is in one.
+
+    `words`: a sum over words is followed by what takes its panels apart, and by what follows that.
+    """
     stages = {s.name: s for s in stages_of(program)}
     groups: dict[str, Group] = {}
     taken = set(others)
@@ -85,7 +89,7 @@ def groups_of(program: Program, others: Set[str] = frozenset()) -> tuple[Group, 
             taken |= {stage.name, *(part.name for part in parts)}
     for stage in stages.values():
         if stage.reduce and stage.name not in taken:
-            chain = _followers(program, stages, stage, taken)
+            chain = _followers(program, stages, stage, taken, words)
             groups[stage.name] = Group(stage, chain[-1], chain[1:-1])
             taken |= {s.name for s in chain}
     for stage in reversed(stages.values()):
@@ -114,7 +118,9 @@ def _feeds(program: Program, stage: Stage, group: Group) -> bool:
     return any(name in inside for name in program.consumers[stage.name])
 
 
-def _followers(program: Program, stages: dict[str, Stage], main: Stage, taken: set[str]) -> tuple[Stage, ...]:
+def _followers(
+    program: Program, stages: dict[str, Stage], main: Stage, taken: set[str], words: bool
+) -> tuple[Stage, ...]:
     """A stage, and those that follow it one by one and read it at their own element only."""
     chain = [main]
     while chain[-1].name not in program.outputs and len(program.consumers[chain[-1].name]) == 1:
@@ -122,7 +128,8 @@ def _followers(program: Program, stages: dict[str, Stage], main: Stage, taken: s
         stage = stages.get(name)
         if stage is None or name in taken or stage.reduce or len(stage.op.body) > 1 or stage.op.where:
             break
-        if len(chain[-1].spatial) != len(stage.spatial) or not _own_element(stage, chain[-1], len(stage.spatial)):
+        own = len(chain[-1].spatial) == len(stage.spatial) and _own_element(stage, chain[-1], len(stage.spatial))
+        if not own and not (words and len(chain) == 1 and panel_read(stage.op, main.op) is not None):
             break
         chain.append(stage)
     return tuple(chain)

@@ -9,7 +9,6 @@ from tensorlang.schedules.cpu import (
     attention,
     moves,
     narrow_convolution,
-    narrow_product,
     points,
     rows,
 )
@@ -29,14 +28,6 @@ CPU_RULES: Mapping[str, Rule] = {
     "narrow_conv2d_rows": narrow_convolution.schedule_rows,
     "narrow_conv2d_pixels": narrow_convolution.schedule_pixels,
     "narrow_conv2d_windows": narrow_convolution.schedule_pixels,
-    "narrow_conv2d_sums": narrow_product.schedule_sums,
-    "narrow_conv2d": narrow_convolution.schedule_conv2d,
-    "narrow_filters": narrow_convolution.schedule_filters,
-    "narrow_moved": narrow_product.schedule_moved,
-    "narrow_panels": narrow_product.schedule_panels,
-    "narrow_offsets": narrow_product.schedule_offsets,
-    "narrow_sums": narrow_product.schedule_sums,
-    "narrow_product": narrow_product.schedule_narrow,
     "layer_norm": rows.schedule_light_rows,
     "rms_norm": rows.schedule_light_rows,
     "softmax": rows.schedule_rows,
@@ -45,6 +36,8 @@ CPU_RULES: Mapping[str, Rule] = {
     tags.PIECES: moves.schedule_pieces,
     tags.TRANSPOSE: moves.schedule_transpose,
 }
+COPIES = frozenset({"narrow_conv2d_rows", "narrow_conv2d_pixels", "narrow_conv2d_windows"})
+"""Tags of stages beside a sum, whose numbers are those of the machine: there is nothing to tune."""
 GPU_RULES: Mapping[str, Rule] = {
     "matmul": gpu_product.schedule_product,
     "batch_matmul": gpu_product.schedule_product,

@@ -14,7 +14,7 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
 from tensorlang.te.tags import CONV2D, NARROW_CHANNELS
 from tensorlang.topi.checked import checked
@@ -78,7 +78,7 @@ def conv2d(
     extents = {"N": images.extent(data, "N"), "H": slide.rows, "W": slide.columns, "C": features}
     shape = [_dimension(made, letter, extents) for letter in made.letters]
     names = [OUTPUT_AXES[letter] for letter in made.letters]
-    attrs = {"groups": groups, "sharing": (extent_of(features) or groups) // groups}
+    attrs = {"groups": groups}
     tag = NARROW_CHANNELS if narrow else CONV2D
     result: Tensor = te.compute(shape, body, name=name, tag=tag, attrs=attrs, varargs_names=names)
     return result

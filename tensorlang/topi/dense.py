@@ -64,7 +64,7 @@ def pack_weight(
         return te.if_then_else(column < n, value, cast(as_expr(0), weight.dtype))
 
     shape = (simplify((n + (width - 1)) // width), k, width)
-    made: Tensor = te.compute(shape, element, name=name, tag="pack_weight")
+    made: Tensor = te.compute(shape, element, name=name)
     return made
 
 

@@ -12,7 +12,6 @@ from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.te.tags import DEPTHWISE
 from tensorlang.topi.checked import checked
@@ -108,8 +107,7 @@ def _depthwise(
     channels = simplify(images.extent(data, "C") * times)
     extents = {"N": images.extent(data, "N"), "C": channels, "H": slide.rows, "W": slide.columns}
     shape, names = zip(*((extents[letter], OUTPUT_AXES[letter]) for letter in images.letters), strict=True)
-    attrs = {"sharing": extent_of(times) or 1}
-    made: Tensor = te.compute(shape, body, name=name, tag=DEPTHWISE, attrs=attrs, varargs_names=names)
+    made: Tensor = te.compute(shape, body, name=name, tag=DEPTHWISE, varargs_names=names)
     return made
 
 

@@ -186,7 +186,7 @@ def _sums(p: _Problem, read: Read) -> Tensor:
 
     shape = (p.extent("N"), groups, panels, *p.image, width)
     names = ["nn", "gg", "pp", "yy", "xx", "lane"]
-    made: Tensor = te.compute(shape, element, name=f"{p.name}_sums", tag="narrow_conv2d_sums", varargs_names=names)
+    made: Tensor = te.compute(shape, element, name=f"{p.name}_sums", varargs_names=names)
     return made
 
 
@@ -241,7 +241,7 @@ def _output(
         return value
 
     name = p.name if bias is None else f"{p.name}_product"
-    made: Tensor = te.compute(shape, element, name=name, tag="narrow_conv2d", varargs_names=names)
+    made: Tensor = te.compute(shape, element, name=name, varargs_names=names)
     if bias is None:
         return made
     channel, offset = p.images.letters.index("C"), bias

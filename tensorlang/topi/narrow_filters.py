@@ -78,7 +78,7 @@ def pack_narrow_conv2d(
         return te.if_then_else(te.all(*tests), value, cast(as_expr(0), weight.dtype)) if tests else value
 
     shape = (groups, panels, high, runs.columns, runs.words, width, group)
-    made: Tensor = te.compute(shape, element, name=name, tag="narrow_filters")
+    made: Tensor = te.compute(shape, element, name=name)
     return made
 
 
@@ -97,7 +97,7 @@ def narrow_conv2d_offsets(
     operand = operand_dtype(data, packed.dtype, parse(target)) or data
     shift = sign_shift(data, operand, zero_point, name)
     groups, panels, high, columns, words, width, group = packed.shape
-    zeros = te.compute((group,), lambda t: te.const(shift, operand), name=f"{name}_zero", tag="narrow_moved")
+    zeros = te.compute((group,), lambda t: te.const(shift, operand), name=f"{name}_zero")
     y, x = te.reduce_axis((0, high), "ry"), te.reduce_axis((0, columns), "rx")
     k = te.reduce_axis((0, simplify(words * group)), "rk")
 
@@ -105,7 +105,7 @@ def narrow_conv2d_offsets(
         factor = packed[g, p, y, x, k // group, lane, k % group]
         return te.sum(cast(zeros[k % group], "int32") * cast(factor, "int32"), axis=[y, x, k])
 
-    made: Tensor = te.compute((groups, panels, width), element, name=name, tag="narrow_offsets")
+    made: Tensor = te.compute((groups, panels, width), element, name=name)
     return made
 
 

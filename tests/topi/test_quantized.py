@@ -356,3 +356,38 @@ def test_operators_of_other_dtypes() -> None:
         topi.operator("quantized_dense").tensors((2, 3, 4), "float32")
     with pytest.raises(DefinitionError, match="narrow numbers are bfloat16, int8, uint8, got float32"):
         topi.operator("dense_narrow").tensors((2, 3, 4), "float32")
+
+
+@pytest.mark.parametrize("target", [None, SPR])
+def test_sums_over_words_that_users_lay_out(target: str | None) -> None:
+    """Panels of words under other names: the form of the library, its dot instruction, and what follows in its tile."""
+    (X, x), (P, p) = factor("x", 13, 32, dtype="uint8"), factor("p", 2, 8, 16, 4, dtype="int8")
+    t = te.reduce_axis((0, 32), "t")
+
+    def total(row: Any, block: Any, column: Any) -> Any:
+        term = P[block, te.floordiv(t, 4), column, te.floormod(t, 4)]
+        return te.sum(X[row, t].astype("int32") * term.astype("int32"), axis=t)
+
+    sums = te.compute((13, 2, 16), total, name="sums")
+    whole = te.compute((13, 30), lambda r, c: sums[r, te.floordiv(c, 16), te.floormod(c, 16)], name="whole")
+    made = te.compute((13, 30), lambda r, c: te.max(whole[r, c], 0), name="made")
+    s = topi.schedule(made, target, tuned=False)
+    assert [note.form for note in s.forms] == ["words"]
+    assert s.state.stages["made"].attach is not None
+    if target == SPR:
+        assert "vpdpbusd" in tensorlang.build(s, [X, P, made], target).source("asm")
+        return
+    columns = p.astype(np.int64).transpose(0, 2, 1, 3).reshape(32, 32)[:30]
+    wanted = np.maximum(x.astype(np.int64) @ columns.T, 0)
+    np.testing.assert_array_equal(run(made, (X, x), (P, p)), wanted)
+
+
+def test_a_product_of_bytes_by_hand_takes_the_dot_instruction() -> None:
+    """Whatever its stages are called; the library's definition has no more to say."""
+    X, W = te.placeholder((64, 32), "uint8", "X"), te.placeholder((40, 32), "int8", "W")
+    t = te.reduce_axis((0, 32), "t")
+    made = te.compute(
+        (64, 40), lambda r, c: te.sum(X[r, t].astype("int32") * W[c, t].astype("int32"), axis=t), name="y"
+    )
+    assert "narrow_product" in topi.schedule(made, SPR, tuned=False).trace.to_python()
+    assert "narrow_product" not in topi.schedule(made, "llvm -mcpu=haswell", tuned=False).trace.to_python()

@@ -17,7 +17,7 @@ from tensorlang.autotune.space.seeds import has_rules, library_sketch
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
-from tensorlang.schedules.prepare import PRODUCTS, prepare
+from tensorlang.schedules.prepare import WINDOWS, prepare
 from tensorlang.schedules.recognise import groups_of, ordered_stages, stages_of
 from tensorlang.schedules.room import Constraint, Form, Room, prefix_of
 
@@ -76,7 +76,7 @@ def require_iterations(task: Task) -> None:
 def _units(task: Task) -> tuple[_Unit, ...]:
     program = _prepared(task).program
     units = [_Unit(op.name, ordered_forms_of(task.target, op)) for op in ordered_stages(program)]
-    for group in groups_of(program):
+    for group in groups_of(program, words=not task.target.can.device):
         units.append(_Unit(group.main.name, forms_of(task.target, group)))
     order = {op.name: n for n, op in enumerate(program.ops)}
     return tuple(sorted(units, key=lambda unit: order[unit.name]))
@@ -85,7 +85,7 @@ def _units(task: Task) -> tuple[_Unit, ...]:
 def _prepared(task: Task) -> Draft:
     """The program as the rules take it, by what the target has instructions for."""
     draft = Draft.of(task.outputs)
-    prepare(draft, task.target, PRODUCTS)
+    prepare(draft, task.target, WINDOWS)
     return draft
 
 

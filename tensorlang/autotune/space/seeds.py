@@ -11,9 +11,10 @@ from tensorlang.autotune.space.opened import device_limits, opened
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
 from tensorlang.schedules.default import apply_forms
+from tensorlang.schedules.prepare import prepare
 from tensorlang.schedules.recognise import groups_of, ordered_stages
 from tensorlang.schedules.room import Room, prefix_of
-from tensorlang.schedules.table import rule_of
+from tensorlang.schedules.table import COPIES, rule_of
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import Program
@@ -34,15 +35,17 @@ def library_sketch(task: Task) -> Sketch | None:
 
 
 def has_rules(program: Program, target: Target) -> bool:
-    """Whether a program has an operator that the library has a rule for, by its tag."""
-    return any(rule_of(op.tag, target) is not None for op in program.ops if isinstance(op, ComputeOp))
+    """Whether a program has an operator that the library has a rule for, by its tag, with numbers to be tuned."""
+    tags = {op.tag for op in program.ops if isinstance(op, ComputeOp)}
+    return any(rule_of(tag, target) is not None for tag in tags - COPIES)
 
 
 def _with_open_sizes(task: Task) -> Sketch:
-    draft, rooms = Draft.of(task.outputs), list[Room]()
+    draft, rooms, prepared = Draft.of(task.outputs), list[Room](), Draft.of(task.outputs)
+    prepare(prepared, task.target)
+    several = len(groups_of(prepared.program, words=True)) + len(ordered_stages(prepared.program)) > 1
 
     def room(stage: str) -> Room:
-        several = len(groups_of(draft.original)) + len(ordered_stages(draft.original)) > 1
         rooms.append(Room(draft, task.target, stage, prefix_of(stage) if several else ""))
         return rooms[-1]
 

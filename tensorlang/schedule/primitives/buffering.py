@@ -178,7 +178,7 @@ class FoldStorage(Primitive):
         if isinstance(op, HybridOp) and name in begins_as_zeros(op, state.sizes):
             raise BadArgument("", f"elements of {name} may be read that nothing wrote, and are zero then: no folding")
         storage = state.stages[self.stage].storage
-        factor = self.factor if self.factor is not None else self._smallest(state, name)
+        factor = value_of(self.factor, state) if self.factor is not None else self._smallest(state, name)
         moduli = list(storage.folds.get(name, (0,) * rank))
         moduli[self.dim] = factor
         return state.stored(self.stage, replace(storage, folds={**storage.folds, name: tuple(moduli)})), (str(factor),)

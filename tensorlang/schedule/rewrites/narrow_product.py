@@ -87,19 +87,19 @@ def panels(weight: Tensor, transposed: bool, width: int, name: str) -> Tensor:
         value: Expr = whole[column, row] if transposed else whole[row, column]
         return value
 
-    return _stage("panel word lane term", (count, words, width, group), element, name, "narrow_panels")
+    return _stage("panel word lane term", (count, words, width, group), element, name)
 
 
 def panel_offsets(packed: Tensor, data: str, zero: int, name: str) -> Tensor:
     """A number times the sums of the columns of panels, as one more row of the product of numbers of a dtype."""
     _, words, _, group = packed.shape
-    zeros = te.compute((group,), lambda t: te.const(zero, data), name=f"{name}_zero", tag="narrow_moved")
+    zeros = te.compute((group,), lambda t: te.const(zero, data), name=f"{name}_zero")
     k = term_axis(simplify(words * group), packed)
 
     def element(p: Expr, lane: Expr) -> Expr:
         return te.sum(cast(zeros[k % group], "int32") * cast(packed[p, k // group, lane, k % group], "int32"), axis=k)
 
-    return _stage("p lane", (packed.shape[0], packed.shape[2]), element, name, "narrow_offsets")
+    return _stage("p lane", (packed.shape[0], packed.shape[2]), element, name)
 
 
 def product_of_panels(
@@ -120,7 +120,7 @@ def product_of_panels(
         factor = packed[p, k // group, lane, k % group]
         return te.sum(cast(rows[i, k], sums_dtype) * cast(factor, sums_dtype), axis=k)
 
-    sums = _stage("i p lane", (m, count, width), partial, f"{name}_sums", "narrow_sums")
+    sums = _stage("i p lane", (m, count, width), partial, f"{name}_sums")
     if zero and offsets is None:
         offsets = panel_offsets(packed, data, zero, f"{name}_offsets")
 
@@ -129,21 +129,21 @@ def product_of_panels(
         value: Expr = sums[i, *at] if offsets is None else sums[i, *at] - offsets[at]
         return value
 
-    return _stage("i j", (m, n), element, name, "narrow_product")
+    return _stage("i j", (m, n), element, name)
 
 
 def _rows(a: Tensor, transposed: bool, shape: tuple[Expr, Expr], dtype: str, zero: int, name: str) -> Tensor:
     """Data as they are multiplied: rows side by side, as many terms as the weights have, of a dtype."""
     if not transposed:
         return _grown(a, shape, dtype, name, zero)
-    return _stage("i k", shape, lambda i, k: _value(a, (k, i), shape[::-1], dtype, zero), name, "narrow_moved")
+    return _stage("i k", shape, lambda i, k: _value(a, (k, i), shape[::-1], dtype, zero), name)
 
 
 def _grown(matrix: Tensor, shape: tuple[Expr, ...], dtype: str, name: str, zero: int = 0) -> Tensor:
     """A matrix with zeros behind its last rows and columns, its elements as another 8-bit dtype; itself if it is so."""
     if all(map(same, matrix.shape, shape)) and dtype == matrix.dtype:
         return matrix
-    return _stage("i j", shape, lambda i, j: _value(matrix, (i, j), shape, dtype, zero), name, "narrow_moved")
+    return _stage("i j", shape, lambda i, j: _value(matrix, (i, j), shape, dtype, zero), name)
 
 
 def _value(matrix: Tensor, index: tuple[Expr, Expr], shape: tuple[Expr, ...], dtype: str, zero: int) -> Expr:
@@ -157,7 +157,7 @@ def _value(matrix: Tensor, index: tuple[Expr, Expr], shape: tuple[Expr, ...], dt
     return value
 
 
-def _stage(axes: str, shape: Sequence[Expr | int], element: Callable[..., Expr], name: str, tag: str) -> Tensor:
+def _stage(axes: str, shape: Sequence[Expr | int], element: Callable[..., Expr], name: str) -> Tensor:
     """A stage over axes of some names, or others where sizes have those."""
     sizes = {size for extent in shape if isinstance(extent, Expr) for size in variables(extent)}
     names = [unique(axis, sizes) for axis in axes.split()]
@@ -165,7 +165,7 @@ def _stage(axes: str, shape: Sequence[Expr | int], element: Callable[..., Expr],
     def at(*index: Expr) -> Expr:
         return element(*index)
 
-    made: Tensor = te.compute(shape, at, name=name, tag=tag, varargs_names=names)
+    made: Tensor = te.compute(shape, at, name=name, varargs_names=names)
     return made
 
 

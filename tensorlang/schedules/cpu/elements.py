@@ -6,10 +6,12 @@ from functools import partial
 
 from tensorlang.ir.expr import Select, walk
 from tensorlang.schedules.cpu.moves import turn_around
+from tensorlang.schedules.cpu.panels import schedule_panels
 from tensorlang.schedules.cpu.points import schedule_elementwise
 from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room
+from tensorlang.schedules.words import is_word_layout
 from tensorlang.target.spec import Target
 
 
@@ -21,6 +23,8 @@ def elementwise_forms(target: Target, group: Group) -> list[Form]:
         Form("along", partial(_schedule_along, group=group), True, "element by element, along memory"),
         Form("plain", partial(_schedule_plain, group=group), True, "scalar code, always legal"),
     ]
+    if is_word_layout(group.main.op):
+        return [Form("panels", partial(_schedule_panels, group=group), why="narrow numbers in panels of words"), *found]
     near = _near_axis(group)
     if near is not None:
         body = partial(_schedule_turned, group=group, near=near)
@@ -51,6 +55,11 @@ def _schedule_scalar(room: Room, group: Group) -> None:
 def _schedule_along(room: Room, group: Group) -> None:
     place_producers(room, group, inline=True)
     schedule_elementwise(room.s, group.main.name, room.target)
+
+
+def _schedule_panels(room: Room, group: Group) -> None:
+    place_producers(room, group, inline=False)
+    schedule_panels(room.s, group.main.name, room.target)
 
 
 def _schedule_plain(room: Room, group: Group) -> None:

@@ -6,18 +6,24 @@ Data are copied once, with their padding, so that every window is whole and no t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from tensorlang import dtypes
+from tensorlang.ir.expr import variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
-from tensorlang.schedules.cpu.narrow_product import sum_words
+from tensorlang.schedules.candidates import ROWS, powers, up_to
+from tensorlang.schedules.cpu.narrow_product import fit_registers, sum_words
 from tensorlang.schedules.cpu.points import GRAIN, run_in_parallel, work_of
+from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
 from tensorlang.schedules.cpu.shares import worth_threads
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.recognise import Stage as Described
+from tensorlang.schedules.room import Room
+from tensorlang.schedules.words import panel_read
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, loads
@@ -41,7 +47,9 @@ class Plan:
 
 def plan_of(op: ComputeOp, target: Target) -> Plan:
     """Choose the sizes for the sums of a convolution."""
-    extents = {axis.name: extent_of(axis.extent) or 1 for axis in (*op.axes, *op.reduce_axes)}
+    names = ("nn", "gg", "pp", "yy", "xx", "lane", "ry", "rx", "rk")
+    axes = zip(names, (*op.axes, *op.reduce_axes), strict=True)
+    extents = {name: extent_of(axis.extent) or 1 for name, axis in axes}
     panels, high, wide, width = (extents[name] for name in ("pp", "yy", "xx", "lane"))
     vectors = max(1, width // target.lanes(32))
     most = max(1, (target.vector_registers - 1) // vectors - 1)
@@ -74,13 +82,11 @@ def _evenness(count: int, cores: int) -> float:
     return count / (cores * ceil(count / cores))
 
 
-def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:
+def schedule_convolution(room: Room, group: Group) -> None:
     """Schedule the sums, and what follows them, which is run behind each tile."""
-    main = compute_op(s, anchor.main)
-    name, names = loads(main)[0].buffer.name, [axis.name for axis in main.axes]
-    plan = plan_of(compute_op(s, name), anchor.target)
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
+    s, anchor, name = room.s, anchor_of(room, group), group.main.name
+    place_producers(room, group, inline=False)
+    plan = _decide(room, group.main, plan_of(group.main.op, room.target))
     stage, sizes = s[name], {"nn": 1, "gg": 1, "pp": 1, "yy": plan.rows, "xx": plan.columns}
     if plan.chunk:
         stage.transform_layout(lambda n, g, p, y, x, lane: (n, g, p, y // plan.chunk, y % plan.chunk, x, lane))
@@ -98,7 +104,7 @@ def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:
     sum_words(local, anchor.target, local.op.axis[-3:-1])
     out = s[anchor.output]
     out.reverse_compute_at(stage, inside)
-    _schedule_output(s, anchor, names)
+    _schedule_output(s, anchor, (group.between or (group.output,))[0].op, group.main.op)
     for dim, (around, size) in enumerate(sizes.items()):
         if around != plan.shared:
             stage.fold_storage(name, dim, size)
@@ -106,12 +112,23 @@ def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:
         stage.parallel({"nn": nn, "gg": gg, "pp": block, "yy": [*chunks, rows][0]}[plan.shared])
 
 
-def _schedule_output(s: Schedule, anchor: Anchor, names: Sequence[str]) -> None:
+def _decide(room: Room, sums: Described, plan: Plan) -> Plan:
+    """The sizes of a tile: in an open room, candidates around those of the plan."""
+    *_, panels, high, wide, _ = (sums.extents[axis] for axis in sums.spatial)
+    rows = room.choose("rows", up_to(ROWS, high) if not plan.chunk else (), plan.rows)
+    columns = room.choose("columns", up_to(ROWS, wide), plan.columns)
+    block = room.choose("block", powers(panels), plan.block)
+    fit_registers(room, sums, ("rows", "columns"))
+    return replace(plan, rows=rows, columns=columns, block=block)
+
+
+def _schedule_output(s: Schedule, anchor: Anchor, reader: ComputeOp, sums: ComputeOp) -> None:
     """Run along memory; where that is along pixels, squares of pixels and channels are turned around in registers."""
-    out = s[anchor.output]
+    out, names, read = s[anchor.output], [axis.name for axis in reader.axes], panel_read(reader, sums)
     axis = dict(zip(names, axes_of(s, anchor.output), strict=True))
-    if names[-1] == "xx":
-        out.reorder(axis["yy"], axis["xx"], axis["ff"])
+    if read is not None and variables(read.index[-2]) == {names[-1]}:
+        y, x, o = (next(iter(variables(read.index[n])), "") for n in (-3, -2, -1))
+        out.reorder(*(axis[name] for name in (y, x, o) if name))
     out.vectorize(axis[names[-1]])
 
 
@@ -152,11 +169,3 @@ def schedule_pixels(s: Schedule, anchor: Anchor) -> None:
     stage.reorder(*outer, *stage.op.reduce_axis, along)
     stage.vectorize(along)
     run_in_parallel(s, anchor.output, outer, anchor.target)
-
-
-def schedule_filters(s: Schedule, anchor: Anchor) -> None:
-    """Gather weights word by word."""
-    stage, op = s[anchor.output], compute_op(s, anchor.output)
-    group, panel, *_, term = axes_of(s, anchor.output)
-    stage.vectorize(term)
-    run_in_parallel(s, anchor.output, [group, panel], anchor.target, work_of(op))

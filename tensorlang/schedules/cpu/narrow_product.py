@@ -7,28 +7,30 @@ together with what follows, as soon as a tile is done. Machines without such ins
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil, gcd, prod
+from math import ceil, prod
+
+import numpy as np
 
 from tensorlang import dtypes, te
 from tensorlang.errors import TargetError
-from tensorlang.ir.expr import Call, Expr, variables, walk
-from tensorlang.ir.stmt import Stmt
+from tensorlang.ir.expr import Call, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.rewrites.narrow_product import SUMS, WORD, narrow_factors
 from tensorlang.schedule.stage import Stage
-from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
-from tensorlang.schedules.cpu.points import run_in_parallel, schedule_elementwise
+from tensorlang.schedules.anchor import axes_of, compute_op
+from tensorlang.schedules.candidates import ROWS, powers, up_to
+from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import MANY, fixed_width, whole_width
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.recognise import Stage as Described
+from tensorlang.schedules.room import Columns, Mask, Room
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.intrinsic import TensorIntrin
-from tensorlang.te.machine import call_llvm_intrin, reinterpret, stmt_seq
 from tensorlang.te.operation import ComputeOp, loads
-from tensorlang.te.tensor_intrin import decl_tensor_intrin
-from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
 
 _INSTRUCTIONS = (
     "x86.avx512.vdpbf16ps",
@@ -122,14 +124,25 @@ def plan_of(op: ComputeOp, target: Target) -> Plan:
     return Plan(rows, ceil(panels / shares), "panels")
 
 
-def schedule_narrow(s: Schedule, anchor: Anchor) -> None:
+def fit_registers(room: Room, sums: Described, pixels: Sequence[str]) -> None:
+    """Keep a tile of pixels (rows of a product) by a panel in registers."""
+    registers, vectors = room.target.vector_registers, ceil(sums.extents[sums.spatial[-1]] / room.target.lanes(WORD))
+
+    def fits(values: Columns) -> Mask:
+        return np.asarray(prod(values[name] for name in pixels) * vectors + vectors + 1 <= registers)
+
+    room.limit(f"the register tile fits {registers} vector registers", fits)
+
+
+def schedule_product(room: Room, group: Group) -> None:
     """Schedule the sums, and what follows them, which is run behind each tile."""
-    op = compute_op(s, anchor.main)
-    name = loads(op)[0].buffer.name
-    sums = compute_op(s, name)
-    plan, target = plan_of(sums, anchor.target), anchor.target
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
+    s, anchor, name = room.s, anchor_of(room, group), group.main.name
+    place_producers(room, group, inline=False)
+    plan, target = plan_of(group.main.op, room.target), room.target
+    high = room.choose("rows", up_to(ROWS, group.main.extents[group.main.spatial[0]]), plan.rows)
+    block_size = room.choose("block", powers(group.main.extents[group.main.spatial[1]]), plan.block)
+    fit_registers(room, group.main, ("rows",))
+    plan = replace(plan, rows=high, block=block_size)
     local, stage = s[s.cache_write(name, "local")], s[name]
     i, panel, lane = (axis.name for axis in stage.op.axes)
     rows, row = stage.split(i, factor=plan.rows, tail="peel")
@@ -170,87 +183,3 @@ def sum_words(stage: Stage, target: Target, tile: Sequence[Axis] = ()) -> None:
         stage.vectorize(inner)
     for axis in (*tile, vector):
         stage.unroll(axis)
-
-
-def schedule_sums(s: Schedule, anchor: Anchor) -> None:
-    """Leave the sums to the stage that reads them."""
-
-
-def schedule_moved(s: Schedule, anchor: Anchor) -> None:
-    """Copy a factor before it is used: grown to whole words and panels, or moved to be unsigned."""
-    schedule_elementwise(s, anchor.output, anchor.target)
-
-
-def schedule_offsets(s: Schedule, anchor: Anchor) -> None:
-    """Sum the columns as one more row of the product."""
-    sum_words(s[anchor.main], anchor.target)
-
-
-def schedule_panels(s: Schedule, anchor: Anchor) -> None:
-    """Lay weights out in squares of words that are turned around, or in words made of neighbouring rows."""
-    op = compute_op(s, anchor.output)
-    (read,) = loads(op)
-    stage, (panel, word, lane, term) = s[anchor.output], axes_of(s, anchor.output)
-    words, width, group = (extent_of(axis.extent) or 1 for axis in op.axes[1:])
-    lanes, outer = gcd(width, anchor.target.lanes(WORD)), panel
-    if lane in variables(read.index[-1]):
-        vector, inner = stage.split(lane, factor=lanes)
-        stage.reorder(word, panel, vector, inner, term)
-        stage.tensorize(inner, _weave(op.dtype, group, lanes))
-        outer = word
-    elif words >= lanes > 1:
-        far, inner = stage.split(word, factor=lanes, tail="peel")
-        vector, lane_inner = stage.split(lane, factor=lanes)
-        stage.reorder(panel, vector, far, inner, lane_inner, term)
-        stage.tensorize(inner, _turn(op.dtype, group, lanes))
-    else:
-        stage.reorder(panel, lane, word, term)
-        stage.vectorize(term)
-    run_in_parallel(s, anchor.output, [outer], anchor.target)
-
-
-@cache
-def _weave(dtype: str, group: int, lanes: int) -> TensorIntrin:
-    """Words of as many neighbouring rows as fit into one."""
-    rows = te.placeholder((group, lanes), dtype, "rows")
-    out = te.compute((lanes, group), lambda j, t: rows[t, j], name="out")
-    strided = decl_buffer(rows.shape, dtype, "rows", strides=[te.var("stride"), 1])
-    element, bits = f"int{dtypes.info(dtype).bits}", dtypes.info(dtype).bits
-
-    def body(ins: list[TileBuffer], outs: list[TileBuffer]) -> Stmt:
-        loaded = [reinterpret(f"{element}x{lanes}", ins[0].vload([t, 0], f"{dtype}x{lanes}")) for t in range(group)]
-        return outs[0].vstore([0, 0], reinterpret(f"{dtype}x{lanes * group}", _interleaved(loaded, lanes, bits)))
-
-    return decl_tensor_intrin(out.op, body, f"weave.{dtype}x{lanes}x{group}", binds={rows: strided})
-
-
-@cache
-def _turn(dtype: str, group: int, lanes: int) -> TensorIntrin:
-    """A square of words turned around: column by column what lay row by row."""
-    wide = lanes * group
-    rows = te.placeholder((lanes, wide), dtype, "rows")
-    out = te.compute((lanes, lanes, group), lambda w, j, t: rows[j, w * group + t], name="out")
-    apart = decl_buffer(rows.shape, dtype, "rows", strides=[te.var("stride"), 1])
-    turned = decl_buffer(out.shape, dtype, "out", strides=[te.var("step"), group, 1])
-    vector = f"int{WORD}x{lanes}"
-
-    def body(ins: list[TileBuffer], outs: list[TileBuffer]) -> Stmt:
-        loaded = [reinterpret(vector, ins[0].vload([j, 0], f"{dtype}x{wide}")) for j in range(lanes)]
-        square = _interleaved(loaded, lanes, WORD)
-        name = f"llvm.vector.extract.v{lanes}i{WORD}.v{lanes * lanes}i{WORD}"
-        columns = [call_llvm_intrin(vector, name, square, te.const(w * lanes, "int64")) for w in range(lanes)]
-        return stmt_seq(
-            *(outs[0].vstore([w, 0, 0], reinterpret(f"{dtype}x{wide}", part)) for w, part in enumerate(columns))
-        )
-
-    return decl_tensor_intrin(out.op, body, f"turn.{dtype}x{lanes}x{group}", binds={rows: apart, out: turned})
-
-
-def _interleaved(vectors: list[Expr], lanes: int, bits: int) -> Expr:
-    """One vector of all first elements, all second ones, and so on, of a power of two of vectors."""
-    parts, wide = vectors, lanes
-    while len(parts) > 1:
-        half, wide = len(parts) // 2, wide * 2
-        name = f"llvm.vector.interleave2.v{wide}i{bits}"
-        parts = [call_llvm_intrin(f"int{bits}x{wide}", name, *pair) for pair in zip(parts[:half], parts[half:])]
-    return parts[0]

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.cpu.panels import schedule_panels
 from tensorlang.schedules.cpu.points import schedule_elementwise
 from tensorlang.schedules.recognise import Group, Stage, is_read_often
 from tensorlang.schedules.room import Room
+from tensorlang.schedules.words import is_word_layout
 
 
 def place_producers(room: Room, group: Group, inline: bool) -> None:
-    """Inline the group's producers; those that are read often only if `inline`, else they run on their own."""
+    """Inline the group's producers, but for words; those that are read often only if `inline`, else they run alone."""
     for stage in group.producers:
-        wanted = inline or not is_read_often(group, stage)
+        wanted = (inline or not is_read_often(group, stage)) and not _is_of_words(group, stage)
         if not (wanted and room.s.attempt(room.s[stage.name].compute_inline)):
             schedule_alone(room, stage)
 
 
+def _is_of_words(group: Group, stage: Stage) -> bool:
+    """Whether a stage lays words out, or is copied from by one that does."""
+    readers = (reader for reader in (group.main, *group.producers) if reader.reads_of(stage.name))
+    return is_word_layout(stage.op) or any(is_word_layout(reader.op) for reader in readers)
+
+
 def schedule_alone(room: Room, stage: Stage) -> None:
     """Run a stage on its own: vectors along memory, the outer loops in parallel, where that is legal."""
-    room.s.attempt(lambda: schedule_elementwise(room.s, stage.name, room.target))
+    rule = schedule_panels if is_word_layout(stage.op) else schedule_elementwise
+    room.s.attempt(lambda: rule(room.s, stage.name, room.target))
 
 
 def anchor_of(room: Room, group: Group) -> Anchor:

@@ -30,7 +30,9 @@ def normalized_sum() -> list[Tensor]:
 def without_rule() -> list[Tensor]:
     """A reduction with an operator's tag that no rule for GPUs knows, and what follows it."""
     k = te.reduce_axis((0, SHAPE[1]), name="k")
-    total = te.compute(SHAPE[:1], lambda i: te.sum(X[0][i, k] * Y[0][i, k], axis=k), name="total", tag="narrow_sums")
+    total = te.compute(
+        SHAPE[:1], lambda i: te.sum(X[0][i, k] * Y[0][i, k], axis=k), name="total", tag="narrow_conv2d_pixels"
+    )
     return [te.compute(SHAPE[:1], lambda i: total[i] * 2.0, name="twice")]
 
 
