@@ -32,6 +32,11 @@ def _zig() -> list[str] | None:
     return [str(Path(spec.origin).with_name("zig")), "ld.lld", "-shared", "--no-as-needed"]
 
 
+def _wasm() -> list[str] | None:
+    found, zig = shutil.which("wasm-ld"), _zig()
+    return [found] if found else [zig[0], "wasm-ld"] if zig else None
+
+
 LINKERS: Mapping[str, Callable[[], list[str] | None]] = {"cc": _cc, "ld.lld": _lld, "ziglang": _zig}
 """In the order in which they are tried: the command that each begins with, None where it is missing."""
 _NATIVE = ("cc",)
@@ -49,6 +54,16 @@ def linker(name: str | None, native: bool) -> list[str] | None:
     if found is None and name is not None:
         raise TargetError(f"the linker {name} is not here, or not for this target; tensorlang takes {HOW}")
     return found
+
+
+def link_wasm(objects: Path, module: Path, symbols: Sequence[str]) -> bool:
+    """Link an object to a module of WebAssembly that exports its memory; False where there is no linker."""
+    command = _wasm()
+    if command is None:
+        return False
+    exports = [f"--export={symbol}" for symbol in (*symbols, "__heap_base")]
+    _run([*command, "--no-entry", "--allow-undefined", *exports, "-o", str(module), str(objects)])
+    return True
 
 
 def link(

@@ -14,7 +14,7 @@ from tensorlang.errors import ArgumentError, TargetError, shown
 from tensorlang.export.archive import archive, undefined
 from tensorlang.export.cmake import config
 from tensorlang.export.header import Described, header
-from tensorlang.export.linking import HOW, link, linker
+from tensorlang.export.linking import HOW, link, link_wasm, linker
 from tensorlang.export.metadata import Variant, metadata
 from tensorlang.export.program import Checked, program_of
 from tensorlang.export.words import check_name
@@ -30,8 +30,10 @@ from tensorlang.te.operation import PlaceholderOp
 
 FORMATS = ("so", "o", "a", "h", "cmake", "c")
 _NAMES = {
-    "so": "{}.so", "o": "{}.o", "a": "{}.a", "h": "{}.h", "cmake": "{}Config.cmake", "c": "{}_test.c", "json": "{}.json"
-}  # fmt: skip
+    **{form: f"{{}}.{form}" for form in ("so", "wasm", "o", "a", "h", "json")},
+    "cmake": "{}Config.cmake",
+    "c": "{}_test.c",
+}
 _WITH = {"cmake": ("a", "h"), "c": ("a", "h")}
 """Files that are of no use without others."""
 _GOMP, _LIBM = "libgomp.so.1", "libm.so.6"
@@ -107,6 +109,8 @@ def write(
     needs = _needs(imports)
     libraries = [_FLAGS[need] for need in needs]
     formats = {*how.formats, *(other for form in how.formats for other in _WITH.get(form, ()))}
+    if made.architecture == "wasm32" and "so" in formats:
+        formats = (formats - {"so"}) | {"wasm"}
     command = linker(how.linker, _is_native(variants)) if "so" in formats else None
     notes = [f"left out {isa}: {why}" for isa, why in left_out.items()]
     if "so" in formats and command is None:
@@ -128,9 +132,14 @@ def write(
     for file, data in {} if test is None else test.data.items():
         stem.with_name(f"{name}_data").mkdir(exist_ok=True)
         (stem.with_name(f"{name}_data") / file).write_bytes(data)
+    if "wasm" in files and not _link_wasm(code, files["wasm"], made.symbols):
+        notes.append(f"no linker for WebAssembly is here (wasm-ld); tensorlang takes {HOW}")
+        del files["wasm"]
     if command is not None:
         _link(command, code, files["so"], made, needs)
-    digests = {form: sha256(files[form].read_bytes()).hexdigest() for form in ("so", "o", "a", "h") if form in files}
+    digests = {
+        form: sha256(files[form].read_bytes()).hexdigest() for form in ("so", "wasm", "o", "a", "h") if form in files
+    }
     known |= {"imports": imports, "libraries": libraries, "sha256": digests}
     files["json"].write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     return Exported(name, files, "\n".join(notes))
@@ -155,6 +164,15 @@ def _test(
         raise ArgumentError(f"export: the shapes of check do not tell {', '.join(missing)}; leave 'c' out of formats")
     values = [sizes[v.name] for v in kernel.sizes]
     return program_of(name, arrays, frozenset(kernel.outputs), [*given[0], *given[1]], values, libraries)
+
+
+def _link_wasm(code: bytes, module: Path, symbols: Sequence[str]) -> bool:
+    objects = module.with_suffix(".wasm.o")
+    try:
+        objects.write_bytes(code)
+        return link_wasm(objects, module, symbols)
+    finally:
+        objects.unlink(missing_ok=True)
 
 
 def _link(command: Sequence[str], code: bytes, library: Path, made: Draft, needs: Mapping[str, Sequence[str]]) -> None:

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A CPU by LLVM's name: architecture (x86_64, aarch64) and features as LLVM spells them."""
+    """A CPU by LLVM's name: architecture (x86_64, aarch64, riscv64, wasm32) and features as LLVM spells them.
+
+    `llvm` is LLVM's name where that is another one: then LLVM is told all features.
+    """
 
     name: str
     architecture: str
     features: frozenset[str]
+    llvm: str = ""
 
 
 _V2 = "sse4.2 popcnt"
@@ -48,10 +52,19 @@ _AARCH64 = {
     "neoverse-v1 neoverse-n2 neoverse-v2": _SVE,
 }
 
+_RVV = "m a f d c v zvl128b"
+_SIMD128 = "simd128 bulk-memory sign-ext nontrapping-fptoint"
+_OTHERS = (
+    Cpu("rv64gcv", "riscv64", frozenset(_RVV.split()), "generic-rv64"),
+    Cpu("wasm32-simd128", "wasm32", frozenset(_SIMD128.split()), "generic"),
+)
+"""RISC-V with vectors of 128 bits at least (code for longer ones would be wrong on these, and not say so), and what
+all engines of WebAssembly have."""
+
 CPUS: dict[str, Cpu] = {
     name: Cpu(name, architecture, frozenset(features.split()))
     for architecture, families in (("x86_64", _X86), ("aarch64", _AARCH64))
     for names, features in families.items()
     for name in names.split()
-}
+} | {cpu.name: cpu for cpu in _OTHERS}
 """LLVM's CPU name -> CPU."""

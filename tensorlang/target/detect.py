@@ -20,10 +20,18 @@ from tensorlang.target.kinds import DEFAULT_CUDA, check_kind
 from tensorlang.target.spec import GpuLimits, Target
 
 _DEFAULT_CACHES = (32768, 1048576, 33554432)
-_ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-_FOREIGN_TRIPLE = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+_ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"} | {
+    name: name for name in ("riscv64", "wasm32")
+}
+_FOREIGN_TRIPLE = {
+    "x86_64": "x86_64-unknown-linux-gnu",
+    "aarch64": "aarch64-unknown-linux-gnu",
+    "riscv64": "riscv64-unknown-linux-gnu",
+    "wasm32": "wasm32-unknown-unknown",
+}
 _ALWAYS_FUSED = ("aarch64", "riscv64")
-BASE = {"x86_64": "x86-64", "aarch64": "generic"}
+BASE = {"x86_64": "x86-64", "aarch64": "generic", "riscv64": "rv64gcv", "wasm32": "wasm32-simd128"}
+_MANY_REGISTERS = ("aarch64", "riscv64")
 _BLOCK = ("-max_num_threads", "-max_shared_memory_per_block")
 THIS_MACHINE = "llvm"
 """The text of the target that is this machine's CPU."""
@@ -90,7 +98,11 @@ def machine_options(target: Target) -> tuple[str, str, str]:
     if target.cpu in ("", host.name) and not target.triple:
         own = ",".join(f"+{f}" for f in sorted(host.features))
         return "", host.name, f"{own},{target.features}" if target.features else own
-    return target.triple, target.cpu, target.features
+    cpu = CPUS.get(target.cpu)
+    if cpu is None or not cpu.llvm:
+        return target.triple, target.cpu, target.features
+    own = ",".join(f"+{f}" for f in sorted(cpu.features))
+    return target.triple, cpu.llvm, f"{own},{target.features}" if target.features else own
 
 
 @cache
@@ -146,7 +158,7 @@ def _llvm(options: dict[str, str]) -> Target:
     _check_features(features, architecture)
     have = _changed(cpu.features, features)
     wide = 64 if "avx512f" in have else 32 if "avx2" in have else 16
-    registers = 32 if "avx512f" in have or architecture == "aarch64" else 16
+    registers = 32 if "avx512f" in have or architecture in _MANY_REGISTERS else 16
     cores = _cores(options)
     return Target("llvm", triple, cpu.name, features, wide, registers, cores, cache_sizes())
 

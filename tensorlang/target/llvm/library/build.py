@@ -9,7 +9,7 @@ from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.overflow import exact_limit
 from tensorlang.ir.stmt import Kernel
-from tensorlang.target.detect import BASE, host_cpu, target_cpu
+from tensorlang.target.detect import BASE, host_cpu, machine_options, target_cpu
 from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.library.dl import emit_dl, has_dl, messages
 from tensorlang.target.llvm.library.front import CODES, Face, emit_front
@@ -69,8 +69,15 @@ class Draft:
 
     @property
     def machine(self) -> engine.Machine:
-        """The least that a CPU has, for what is the same in all."""
-        return engine.Machine(self.target.triple, BASE[target_cpu(self.target).architecture], "")
+        """The least that a CPU has, for what is the same in all; other architectures have one kernel, for one CPU."""
+        if self.architecture == "x86_64":
+            return engine.Machine(self.target.triple, BASE["x86_64"], "")
+        return engine.Machine(*machine_options(self.target))
+
+    @property
+    def architecture(self) -> str:
+        """The architecture of its code."""
+        return target_cpu(self.target).architecture
 
     @property
     def externs(self) -> tuple[str, ...]:
@@ -90,7 +97,7 @@ class Draft:
             emit_xla(front, self.face)
         parts = [engine.Part(front.text()), *(engine.Part(m.text(), m.sources, m.externs) for m in self.modules)]
         hidden = {f"{prefix}.{part}" for prefix, _ in self.face.variants for part in ("run", "bytes")}
-        return engine.compile_library(parts, self.machine, hidden)
+        return engine.compile_library(parts, self.machine, hidden, pic=self.architecture != "wasm32")
 
 
 def draft(variants: Sequence[tuple[Kernel, Target]], wanted: Wanted) -> Draft:
@@ -104,7 +111,11 @@ def draft(variants: Sequence[tuple[Kernel, Target]], wanted: Wanted) -> Draft:
     if wanted.updated and "xla" in wanted.faces:
         names = ", ".join(sorted(wanted.updated))
         raise TargetError(f"XLA's arrays are read or written, and {names} is both; leave xla out of faces")
-    face = Face(wanted.name, kernel, wanted.arrays, pairs, wanted.threads, limit)
+    alone = target_cpu(target).architecture == "wasm32"  # no libc, no threads, addresses of 32 bits
+    if alone and (wanted.threads == "openmp" or "xla" in wanted.faces):
+        raise TargetError(f"{target} has neither OpenMP nor XLA; take threads='host' and faces of C")
+    pointer = 4 if alone else 8
+    face = Face(wanted.name, kernel, wanted.arrays, pairs, wanted.threads, limit, pointer, allocates=not alone)
     for name in _OF_SHAPES:
         if name in wanted.faces and not has_dl(face):
             raise TargetError(f"the face {name} reads sizes from shapes, and these tell not all; leave it out of faces")
