@@ -13,12 +13,15 @@ offer(
     {
         **{
             room: f"tensorlang.{room}"
-            for room in ("autotune", "errors", "ir", "nd", "runtime", "target", "te", "testing")
+            for room in ("autotune", "errors", "ir", "nd", "networks", "runtime", "target", "te", "testing")
         },
         **{room: f"tensorlang.{room}" for room in ("tir", "topi")},
         **dict.fromkeys(("autotvm", "auto_scheduler"), "tensorlang.autotune"),
         "__version__": "tensorlang.version:VERSION",
         "build": "tensorlang.driver:build",
+        "compile": "tensorlang.networks.compiling:compile_network",
+        "from_onnx": "tensorlang.networks.onnx.reading:from_onnx",
+        "inspect": "tensorlang.networks.report:inspect",
         "load": "tensorlang.export.loading:load",
         "kernel": "tensorlang.frameworks.function:kernel",
         "lower": "tensorlang.driver:lower",

@@ -10,8 +10,10 @@ from tensorlang.cli.bench import bench
 from tensorlang.cli.check import check
 from tensorlang.cli.explain import explain
 from tensorlang.cli.export import export
+from tensorlang.cli.inspect import inspect
 from tensorlang.cli.log import log
 from tensorlang.cli.report import report
+from tensorlang.cli.run import run
 from tensorlang.cli.target import target
 from tensorlang.cli.tune import tune
 from tensorlang.cli.worker import worker
@@ -22,10 +24,10 @@ from tensorlang.version import VERSION
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="tensorlang")
 def tensorlang() -> None:
-    """Tune, benchmark and inspect tensor kernels."""
+    """Tune, benchmark and inspect tensor kernels, and run whole networks."""
 
 
-for command in (tune, bench, check, explain, export, log, report, target, worker):
+for command in (tune, bench, check, explain, export, inspect, log, report, run, target, worker):
     tensorlang.add_command(command)
 
 

@@ -1,0 +1,126 @@
+"""`tensorlang run`: compile a model, run it on arrays, and hold it against onnxruntime or time its kernels."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from tensorlang.cli.inspect import read_shapes
+from tensorlang.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from tensorlang.networks import Model, Network
+
+_SEED = 0
+
+
+@click.command("run")
+@click.argument("model", metavar="MODEL.onnx")
+@click.option("--input", "files", multiple=True, metavar="[NAME=]FILE.npy", help="An input; random without.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="The shape of an open input.")
+@click.option("--output", "folder", type=click.Path(file_okay=False), help="Write the outputs there, as .npy.")
+@click.option("--check", is_flag=True, help="Compare with onnxruntime; exit code 1 where outputs differ.")
+@click.option("--profile", is_flag=True, help="Time every kernel.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    model: str,
+    files: tuple[str, ...],
+    shapes: tuple[str, ...],
+    folder: str | None,
+    check: bool,
+    profile: bool,
+    as_json: bool,
+) -> None:
+    """Compile MODEL.onnx for this machine and run it."""
+    from tensorlang.networks import compile_network, from_onnx
+    from tensorlang.networks.onnx.comparing import errors_of
+
+    network = from_onnx(model, read_shapes(shapes))
+    inputs = _inputs(network, files)
+    start = time.perf_counter()
+    with click.progressbar(length=1, label="compiling", hidden=as_json) as bar:
+
+        def progress(done: int, count: int, stage: str) -> None:
+            bar.length = count
+            bar.update(1)
+
+        compiled = compile_network(network, progress=progress)
+    facts: dict[str, Any] = {"model": str(compiled), "compiled_seconds": time.perf_counter() - start}
+    made = compiled(*inputs)
+    outputs = dict(zip(network.output_names, made if isinstance(made, tuple) else (made,), strict=True))
+    facts["outputs"] = {name: f"{array.dtype}{list(array.shape)}" for name, array in outputs.items()}
+    facts["seconds"] = _fastest(compiled, inputs)
+    if profile:
+        facts["kernels"] = [row.to_json() for row in compiled.profile(*inputs)]
+    if folder is not None:
+        _write(folder, outputs)
+    if check:
+        facts["errors"] = errors_of(model, network, inputs, outputs)
+    _show(facts, as_json)
+    if check and max(facts["errors"].values(), default=0.0) > _ALLOWED:
+        ctx.exit(1)
+
+
+_ALLOWED = 1e-3
+"""The largest error over the largest value of an output."""
+
+
+def _inputs(network: Network, files: tuple[str, ...]) -> list[Any]:
+    """Arrays from files, by name or in order; random ones for what no file is given for."""
+    given: dict[str, Any] = {}
+    for number, word in enumerate(files):
+        name, _, path = word.rpartition("=")
+        name = name or (network.input_names[number] if number < len(network.input_names) else "")
+        if name not in network.input_names:
+            raise ArgumentError(f"{word}: the model's inputs are {', '.join(network.input_names)}")
+        try:
+            given[name] = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise ArgumentError(f"{path} is no array of NumPy: {error}") from error
+    rng = np.random.default_rng(_SEED)
+    shapes = network.input_shapes
+    return [given[n] if n in given else _drawn(rng, *shapes[n]) for n in network.input_names]
+
+
+def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    if np.issubdtype(dtype, np.floating):
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
+
+
+def _fastest(compiled: Model, inputs: list[Any]) -> float:
+    found = []
+    for _ in range(5):
+        start = time.perf_counter()
+        compiled(*inputs)
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def _write(folder: str, outputs: dict[str, Any]) -> None:
+    from pathlib import Path
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for number, (name, array) in enumerate(outputs.items()):
+        word = "".join(c if c.isalnum() or c in "-_." else "_" for c in name) or f"output{number}"
+        np.save(target / f"{word}.npy", array)
+
+
+def _show(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(facts, indent=2))
+        return
+    click.echo(facts["model"])
+    click.echo(f"compiled in {facts['compiled_seconds']:.1f} s; a call takes {facts['seconds'] * 1e3:.2f} ms")
+    for name, text in facts["outputs"].items():
+        error = facts.get("errors", {}).get(name)
+        click.echo(f"output {name}  {text}{'' if error is None else f'  error {error:.1e}'}")
+    for row in facts.get("kernels", ()):
+        click.echo(f"{row['seconds'] * 1e6:>9.0f} us {row['gflops']:>7.1f} Gop/s  {row['op']:<20} {row['node']}")

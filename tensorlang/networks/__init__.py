@@ -1,0 +1,8 @@
+"""Whole networks: models of ONNX as te programs, cut into kernels, run in one block of memory."""
+
+from tensorlang.networks.compiling import compile_network
+from tensorlang.networks.model import Model
+from tensorlang.networks.network import Network
+from tensorlang.networks.onnx.reading import UnsupportedModel, from_onnx
+
+__all__ = ["Model", "Network", "UnsupportedModel", "compile_network", "from_onnx"]

@@ -1,0 +1,71 @@
+"""From a network to kernels: its program folded, cut into groups, each scheduled, proven and built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from tensorlang.driver import build
+from tensorlang.networks.folding import folded
+from tensorlang.networks.groups import Part, parts_of, tensors_of
+from tensorlang.networks.model import Model, Step
+from tensorlang.networks.network import Network
+from tensorlang.networks.packing import packed
+from tensorlang.runtime.executable import Executable
+from tensorlang.target import parse
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp, Operation, buffers
+from tensorlang.te.program import Program, canonical
+from tensorlang.topi.dispatch import schedule
+
+Progress = Callable[[int, int, str], None]
+"""Told after each kernel: how many are built, of how many, and which one was."""
+
+
+def compile_network(network: Network, target: str | Target | None = None, progress: Progress | None = None) -> Model:
+    """Return a network compiled for a target (this machine's CPU unless given).
+
+    Every kernel takes the best tuned record of its program where there is one (`topi.schedule`), and is proven. Kernels
+    of one program are built once. Raises what `build` raises.
+    """
+    machine = parse(target)
+    program, wanted = program_of(network)
+    program, weights = packed(program, network.weights, machine)
+    parts = parts_of(program)
+    kernels: dict[str, Executable] = {}
+    steps = []
+    for number, part in enumerate(parts):
+        steps.append(_step(program, part, machine, kernels, network))
+        if progress is not None:
+            progress(number + 1, len(parts), part.main)
+    arrays = {b.name: b for op in program.ops for b in buffers(op)}
+    shapes = {name: (tuple(extent_of(e) or 0 for e in b.shape), b.dtype) for name, b in arrays.items()}
+    inputs = {word: t.name for word, t in zip(network.input_names, network.inputs, strict=True)}
+    outputs = dict(zip(network.output_names, wanted, strict=True))
+    return Model(network.name, steps, shapes, weights, inputs, outputs)
+
+
+def program_of(network: Network) -> tuple[Program, tuple[str, ...]]:
+    """The program of a network, folded, and its stages that are the outputs, in order."""
+    program, names = canonical([*network.outputs, *network.inputs])
+    wanted = tuple(names[id(t.op)] for t in network.outputs)
+    return folded(Program(program.ops, tuple(dict.fromkeys(wanted)))), wanted
+
+
+def _step(program: Program, part: Part, machine: Target, kernels: dict[str, Executable], network: Network) -> Step:
+    inputs, outputs = tensors_of(program, part)
+    text = canonical(outputs)[0].text + f"by {', '.join(t.name for t in inputs)}"
+    if text not in kernels:
+        s = schedule(list(dict.fromkeys(outputs)), machine)
+        kernels[text] = build(s, [*inputs, *outputs], machine, name="kernel")
+    origin = network.origin(part.main)
+    return Step(kernels[text], (*part.inputs, *part.outputs), part.main, origin, sum(map(operations, part.ops)))
+
+
+def operations(op: Operation) -> float:
+    """Two for each term of a sum, and one for each element of other stages."""
+    if not isinstance(op, ComputeOp):
+        return 0.0
+    points = prod(extent_of(a.extent) or 1 for a in (*op.axes, *op.reduce_axes))
+    return float(points * (2 if op.reduce_axes else 1))

@@ -1,0 +1,91 @@
+"""A program cut into kernels: groups of stages that are scheduled together, each a program of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tensorlang import te
+from tensorlang.errors import InternalError
+from tensorlang.ir.expr import Expr, Load, rewrite
+from tensorlang.schedules.recognise import groups_of
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Read, Tensor, buffers
+from tensorlang.te.program import Program, read_buffers
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Stages of a program that become one kernel: `inputs` are the arrays it reads, `outputs` those it makes."""
+
+    ops: tuple[Operation, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def main(self) -> str:
+        """The stage with most to do, by which the kernel is called."""
+        sums = [op.name for op in self.ops if isinstance(op, ComputeOp) and op.reduce_axes]
+        return sums[-1] if sums else self.ops[-1].name
+
+
+def parts_of(program: Program) -> tuple[Part, ...]:
+    """The kernels of a program, in an order in which they can run."""
+    home: dict[str, int] = {}
+    groups = groups_of(program)
+    for number, group in enumerate(groups):
+        for stage in (group.main, group.output, *group.between, *group.parts, *group.producers):
+            home[stage.name] = number
+    others = [op.name for op in program.ops if not isinstance(op, PlaceholderOp) and op.name not in home]
+    home |= {name: len(groups) + k for k, name in enumerate(others)}
+    members: dict[int, list[Operation]] = {}
+    for op in program.ops:
+        if op.name in home:
+            members.setdefault(home[op.name], []).append(op)
+    return _ordered(program, home, [_part(program, ops) for ops in members.values()])
+
+
+def _part(program: Program, ops: Sequence[Operation]) -> Part:
+    own = {op.name for op in ops}
+    read = dict.fromkeys(name for op in ops for name in read_buffers(op))
+    inputs = tuple(name for name in read if program.producer[name] not in own)
+    outputs = [
+        b.name
+        for op in ops
+        if op.name in program.outputs or any(reader not in own for reader in program.consumers[op.name])
+        for b in buffers(op)
+    ]
+    return Part(tuple(ops), inputs, tuple(outputs))
+
+
+def _ordered(program: Program, home: Mapping[str, int], parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Parts behind all that they read."""
+    made: set[str] = {b.name for op in program.ops if isinstance(op, PlaceholderOp) for b in buffers(op)}
+    waiting, done = list(parts), list[Part]()
+    while waiting:
+        ready = next((part for part in waiting if made.issuperset(part.inputs)), None)
+        if ready is None:
+            raise InternalError("the kernels of a network wait for each other")
+        waiting.remove(ready)
+        done.append(ready)
+        made.update(ready.outputs)
+    return tuple(done)
+
+
+def tensors_of(program: Program, part: Part) -> tuple[list[Tensor], list[Tensor]]:
+    """The inputs and the outputs of a part as a program of its own, under names that tell nothing of the network."""
+    arrays = {b.name: b for op in program.ops for b in buffers(op)}
+    made: dict[str, Tensor] = {}
+    for number, name in enumerate(part.inputs):
+        made[name] = te.placeholder(arrays[name].shape, arrays[name].dtype, f"x{number}")
+
+    def rule(node: Expr) -> Expr | None:
+        return Read(made[node.buffer.name], node.index) if isinstance(node, Load) else None
+
+    for number, op in enumerate(part.ops):
+        if not isinstance(op, ComputeOp):
+            raise InternalError(f"{op.name} is no stage that a kernel can be made of")
+        body = tuple(rewrite(b, rule) for b in op.body)
+        stage = ComputeOp(f"y{number}", op.axes, op.reduce_axes, body, op.where, op.tag, op.attrs)
+        for k, buffer in enumerate(buffers(op)):
+            made[buffer.name] = stage.output(k)
+    return [made[name] for name in part.inputs], [made[name] for name in part.outputs]

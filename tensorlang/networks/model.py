@@ -1,0 +1,185 @@
+"""A compiled network: its kernels in order, bound to the arrays that they pass on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.errors import ArgumentError
+from tensorlang.networks.arena import ALIGNMENT, Arena, Life, arena_of
+from tensorlang.networks.network import Array, Origin
+from tensorlang.runtime.executable import Executable
+
+Shapes = Mapping[str, tuple[tuple[int, ...], str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A kernel and the arrays that it is called with; `stage` is the one with most to do, `origin` its node."""
+
+    run: Executable
+    arrays: tuple[str, ...]
+    stage: str
+    origin: Origin
+    operations: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of a compiled network: of its weights, and of the block for what its kernels pass on."""
+
+    weights: int
+    arena: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """What a kernel takes in a run of its network: the stage and the node with most to do, and its operations."""
+
+    stage: str
+    node: str
+    op: str
+    seconds: float
+    operations: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The time as plain data."""
+        gflops = self.operations / self.seconds / 1e9
+        return {"stage": self.stage, "node": self.node, "op": self.op, "seconds": self.seconds, "gflops": gflops}
+
+
+class Model:
+    """A network compiled for a target. A call takes its inputs in order and returns its outputs.
+
+    Inputs are NumPy arrays, or whatever DLPack reads, of the shapes and dtypes of the network's inputs; outputs are new
+    arrays: one, or a tuple of several. Threads may call it at once: each has memory of its own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        steps: Sequence[Step],
+        shapes: Shapes,
+        weights: Mapping[str, Array],
+        inputs: Mapping[str, str],
+        outputs: Mapping[str, str],
+    ) -> None:
+        """`shapes` of all arrays; `inputs` and `outputs` give the arrays of the model's names."""
+        self.name = name
+        self.steps = tuple(steps)
+        self.inputs, self.outputs = dict(inputs), dict(outputs)
+        self._shapes, self._weights = dict(shapes), dict(weights)
+        given = {*self.inputs.values(), *self.outputs.values(), *self._weights}
+        self.arena: Arena = arena_of(_lives(self.steps, self._shapes, given))
+        self._bound = threading.local()
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Run the network; ArgumentError for inputs that do not fit."""
+        given, made = self._given(inputs), self._made()
+        for run, arrays in self._filled(given | made):
+            run(*arrays)
+        found = tuple(made[name] for name in self.outputs.values())
+        return found[0] if len(found) == 1 else found
+
+    def profile(self, *inputs: Any, repeat: int = 5) -> tuple[KernelTime, ...]:
+        """Time each kernel, in the order of a run: the fastest of some runs of the network."""
+        given, made = self._given(inputs), self._made()
+        best = [float("inf")] * len(self.steps)
+        for _ in range(repeat):
+            for number, (run, arrays) in enumerate(self._filled(given | made)):
+                start = time.perf_counter()
+                run(*arrays)
+                best[number] = min(best[number], time.perf_counter() - start)
+        return tuple(
+            KernelTime(step.stage, step.origin.node, step.origin.op, seconds, step.operations)
+            for step, seconds in zip(self.steps, best, strict=True)
+        )
+
+    def memory(self) -> Memory:
+        """Bytes that the network keeps."""
+        return Memory(sum(w.nbytes for w in self._weights.values()), self.arena.size)
+
+    def _given(self, inputs: Sequence[Any]) -> dict[str, Array]:
+        """The inputs of a call by the names of their arrays, checked."""
+        if len(inputs) != len(self.inputs):
+            wanted = f"{len(self.inputs)} inputs ({', '.join(self.inputs)})"
+            raise ArgumentError(f"{self.name} takes {wanted}, got {len(inputs)}")
+        return {
+            array: self._checked(word, array, value)
+            for (word, array), value in zip(self.inputs.items(), inputs, strict=True)
+        }
+
+    def _made(self) -> dict[str, Array]:
+        return {name: np.empty(*self._described(name)) for name in self.outputs.values()}
+
+    def _filled(self, own: Mapping[str, Array]) -> Iterator[tuple[Executable, list[Any]]]:
+        """The kernels with all of their arrays, those of a call included."""
+        for run, arrays, open_places in self._calls():
+            for place, name in open_places:
+                arrays[place] = own[name]
+            yield run, arrays
+
+    def _described(self, name: str) -> tuple[tuple[int, ...], Any]:
+        shape, dtype = self._shapes[name]
+        return shape, dtypes.info(dtype).numpy
+
+    def _checked(self, word: str, name: str, value: Any) -> Any:
+        shape, dtype = self._described(name)
+        array = np.asarray(value) if isinstance(value, np.generic) else value
+        if not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__"):
+            array = np.from_dlpack(array)
+        if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
+            got = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(value).__name__
+            raise ArgumentError(f"{self.name}: the input {word} is {np.dtype(dtype)}{list(shape)}, got {got}")
+        return np.require(array, requirements="C")
+
+    def _calls(self) -> list[tuple[Executable, list[Any], list[tuple[int, str]]]]:
+        """The kernels with their arrays in this thread's memory, and the places that each call fills."""
+        if not hasattr(self._bound, "calls"):
+            self._bound.calls = self._bind()
+        calls: list[tuple[Executable, list[Any], list[tuple[int, str]]]] = self._bound.calls
+        return calls
+
+    def _bind(self) -> list[tuple[Executable, list[Any], list[tuple[int, str]]]]:
+        block = np.empty(self.arena.size + ALIGNMENT, np.uint8)
+        start = -block.ctypes.data % ALIGNMENT
+        held: dict[str, Array] = dict(self._weights)
+        for name, place in self.arena.places.items():
+            shape, dtype = self._described(name)
+            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            held[name] = block[start + place : start + place + size].view(dtype).reshape(shape)
+        return [
+            (
+                step.run,
+                [held.get(name) for name in step.arrays],
+                [(k, name) for k, name in enumerate(step.arrays) if name not in held],
+            )
+            for step in self.steps
+        ]
+
+    def __repr__(self) -> str:
+        memory = self.memory()
+        return (
+            f"Model({self.name}: {len(self.steps)} kernels, weights {memory.weights / 1e6:.1f} MB, "
+            f"arena {memory.arena / 1e6:.1f} MB)"
+        )
+
+
+def _lives(steps: Sequence[Step], shapes: Shapes, given: set[str]) -> dict[str, Life]:
+    """From the kernel that makes an array to the last that reads it."""
+    found: dict[str, Life] = {}
+    for number, step in enumerate(steps):
+        for name in step.arrays:
+            if name in given:
+                continue
+            shape, dtype = shapes[name]
+            size = int(np.prod(shape, dtype=np.int64)) * dtypes.info(dtype).bytes
+            first = found[name].first if name in found else number
+            found[name] = Life(size, first, number)
+    return found

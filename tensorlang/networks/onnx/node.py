@@ -1,0 +1,119 @@
+"""A node of an ONNX graph, with the values that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tensorlang import te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, as_expr
+from tensorlang.networks.network import Array, Value, Weights
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import Tensor
+
+
+class Unsupported(DefinitionError):
+    """A node that no rule can make a program of; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator with its attributes, under the rules of an `opset`; an input that is left out is None."""
+
+    op: str
+    stage: str
+    attrs: Mapping[str, Any]
+    opset: int
+    inputs: tuple[Value | None, ...]
+    outputs: int
+    weights: Weights
+
+    def has(self, place: int) -> bool:
+        """Whether an input is given."""
+        return place < len(self.inputs) and self.inputs[place] is not None
+
+    def value(self, place: int) -> Value:
+        """An input; Unsupported when it is missing."""
+        value = self.inputs[place] if place < len(self.inputs) else None
+        if value is None:
+            raise Unsupported(f"{self.op} has no input {place}")
+        return value
+
+    def tensor(self, place: int) -> Tensor:
+        """An input as a tensor of the program."""
+        value = self.value(place)
+        return value if isinstance(value, Tensor) else self.weights.tensor(value)
+
+    def known(self, place: int, what: str) -> Array:
+        """An input that has to be known before the network runs."""
+        value = self.value(place)
+        if isinstance(value, Tensor):
+            raise Unsupported(f"{what} of {self.op} is computed by the network; only what is known ahead is taken")
+        return value
+
+    def numbers(self, place: int, attribute: str, usual: Sequence[int] | None = None) -> list[int] | None:
+        """Whole numbers that are an attribute in old opsets and an input in new ones."""
+        if attribute in self.attrs:
+            return [int(n) for n in self.attrs[attribute]]
+        if self.has(place):
+            return [int(n) for n in self.known(place, attribute).ravel()]
+        return None if usual is None else list(usual)
+
+    def shape(self, place: int) -> tuple[int, ...]:
+        """The shape of an input."""
+        return shape_of(self.value(place))
+
+    def compute(self, shape: Sequence[int], element: Callable[..., Any], **options: Any) -> Tensor:
+        """A stage of the program, named after the node."""
+        made = te.compute(tuple(shape), element, name=self.stage, **options)
+        assert isinstance(made, Tensor)
+        return made
+
+
+Rule: TypeAlias = Callable[[Node], Value | tuple[Value, ...]]
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    """The extents of a value as numbers."""
+    if not isinstance(value, Tensor):
+        return value.shape
+    found = [extent_of(extent) for extent in value.shape]
+    if any(n is None for n in found):
+        raise Unsupported(f"{value} has no fixed shape")
+    return tuple(n for n in found if n is not None)
+
+
+def element_of(value: Value, tensor: Callable[[], Tensor], index: Sequence[Expr]) -> Expr:
+    """The element of a value that is broadcast to a larger shape; a single known number stands in the program."""
+    if not isinstance(value, Tensor) and value.size == 1:
+        return te.const(value.ravel()[0].item(), str(value.dtype))
+    shape = shape_of(value)
+    own = [*[as_expr(0)] * (len(shape) - len(index)), *index[max(0, len(index) - len(shape)) :]]
+    return tensor()(*(0 if n == 1 else i for n, i in zip(shape, own, strict=True)))
+
+
+def pointwise(node: Node, function: Callable[..., Any], *places: int) -> Tensor:
+    """A function of elements of inputs, broadcast as NumPy does."""
+    values = [node.value(place) for place in places]
+    shape = np.broadcast_shapes(*map(shape_of, values))
+
+    def element(*index: Expr) -> Expr:
+        read = [
+            element_of(value, lambda place=place: node.tensor(place), index)  # type: ignore[misc]
+            for place, value in zip(places, values, strict=True)
+        ]
+        made: Expr = function(*read)
+        return made
+
+    return node.compute(shape, element)
+
+
+def axis_of(axis: int, rank: int, op: str) -> int:
+    """An axis counted from the front."""
+    if not -rank <= axis < max(rank, 1):
+        raise Unsupported(f"{op} along axis {axis} of {rank} dimensions")
+    return axis % rank if rank else 0

@@ -1,0 +1,232 @@
+"""From a model of ONNX to a network: node by node, with all that is known ahead evaluated on the way."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorlang import te
+from tensorlang.errors import DefinitionError, TensorlangError
+from tensorlang.networks.network import Network, Origin, Value, Weights
+from tensorlang.networks.onnx import elementwise, moves, norms, resizing, sums, windows
+from tensorlang.networks.onnx.constants import evaluated
+from tensorlang.networks.onnx.elementwise import dtype_of
+from tensorlang.networks.onnx.node import Node, Rule, Unsupported
+from tensorlang.networks.onnx.package import onnx_package
+from tensorlang.te.operation import ComputeOp, Tensor
+
+RULES: dict[str, Rule] = {
+    **elementwise.RULES,
+    **moves.RULES,
+    **norms.RULES,
+    **resizing.RULES,
+    **sums.RULES,
+    **windows.RULES,
+}
+"""What makes a program of a node, by operator."""
+_OLDEST, _NEWEST = 7, 26
+_RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
+_DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A node that is not taken, and why."""
+
+    node: str
+    op: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.node} ({self.op}): {self.why}"
+
+
+class UnsupportedModel(DefinitionError):
+    """A model with nodes that are not taken: `refusals` are all of them that could be looked at."""
+
+    def __init__(self, name: str, refusals: Sequence[Refusal]) -> None:
+        self.refusals = tuple(refusals)
+        lines = "".join(f"\n  {refusal}" for refusal in refusals)
+        super().__init__(f"the model {name} has {len(refusals)} nodes that are not taken:{lines}")
+
+
+@dataclass(slots=True)
+class Reading:
+    """A graph as far as it is read: its values by name, what was refused, and the stages that nodes made.
+
+    Nodes that are `skipped` need what a refused one would have made.
+    """
+
+    graph: Any
+    weights: Weights
+    opsets: Sequence[Any]
+    values: dict[str, Value] = field(default_factory=dict)
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    refused: list[Refusal] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    origins: dict[str, Origin] = field(default_factory=dict)
+
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's own operators."""
+        return next((int(o.version) for o in self.opsets if o.domain in _DOMAINS), _OLDEST)
+
+    @property
+    def name(self) -> str:
+        """What the model calls itself."""
+        return self.graph.name or "network"
+
+    def network(self) -> Network:
+        """The network; UnsupportedModel where nodes were refused, DefinitionError where outputs are not made."""
+        if self.refused:
+            raise UnsupportedModel(self.name, self.refused)
+        missing = [o.name for o in self.graph.output if o.name not in self.values]
+        if missing:
+            raise DefinitionError(f"no node of the model makes its outputs {', '.join(missing)}")
+        outputs = tuple(_outputs(self))
+        names = tuple(o.name for o in self.graph.output)
+        given, arrays = tuple(self.inputs.values()), self.weights.arrays
+        return Network(self.name, given, outputs, arrays, tuple(self.inputs), names, self.origins)
+
+
+def from_onnx(model: str | os.PathLike[str] | Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Network:
+    """Return the network of an ONNX model (a file, or a ModelProto).
+
+    `shapes`: by name those of inputs whose dimensions the model leaves open. Whatever can be known ahead is evaluated,
+    and weights are arrays of the network. Raises UnsupportedModel, which names every node that is not taken, and why;
+    DefinitionError for files that are no such model, for external data outside of the model's folder, and for shapes
+    that do not fit; MissingDependency without the onnx package.
+    """
+    return read_model(model, shapes).network()
+
+
+def read_model(model: str | os.PathLike[str] | Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Reading:
+    """A model as far as it can be read, with what is refused of it; raises as `from_onnx`, but for refusals."""
+    proto = _loaded(model)
+    reading = Reading(proto.graph, Weights(), proto.opset_import)
+    if not _OLDEST <= reading.opset <= _NEWEST:
+        raise DefinitionError(f"opset {reading.opset} of the model is not one of {_OLDEST} to {_NEWEST}")
+    _declare_inputs(reading, shapes or {})
+    for node in proto.graph.node:
+        _read(node, reading)
+    return reading
+
+
+def _loaded(model: Any) -> Any:
+    """The model, checked, with its external data."""
+    onnx = onnx_package()
+    if isinstance(model, onnx.ModelProto):
+        return model
+    path = Path(model)
+    if not path.is_file():
+        raise DefinitionError(f"there is no file {path}")
+    try:
+        proto = onnx.load(os.fspath(path))
+    except onnx.checker.ValidationError as error:  # external data that is missing, or outside of the folder
+        raise DefinitionError(f"{path}: {error}") from error
+    except Exception as error:  # protobuf's own error has no public class
+        raise DefinitionError(f"{path} is no ONNX model: {error}") from error
+    if not proto.graph.node:
+        raise DefinitionError(f"{path} is no ONNX model: it has no nodes")
+    return proto
+
+
+def _declare_inputs(reading: Reading, shapes: Mapping[str, Sequence[int]]) -> None:
+    onnx, found = onnx_package(), reading.inputs
+    for tensor in reading.graph.initializer:
+        reading.values[tensor.name] = np.asarray(onnx.numpy_helper.to_array(tensor))
+    for given in reading.graph.input:
+        if given.name in reading.values:
+            continue
+        if not given.type.HasField("tensor_type"):
+            raise DefinitionError(f"the input {given.name} is no tensor")
+        dtype = dtype_of(given.type.tensor_type.elem_type)
+        shape = _shape(given, shapes.get(given.name))
+        tensor = te.placeholder(shape, dtype, f"input{len(found)}")
+        found[given.name] = reading.values[given.name] = tensor
+    unknown = set(shapes) - set(found)
+    if unknown:
+        raise DefinitionError(f"the model has no inputs {', '.join(sorted(unknown))}; it has {', '.join(found)}")
+
+
+def _shape(given: Any, wanted: Sequence[int] | None) -> tuple[int, ...]:
+    dims = given.type.tensor_type.shape.dim
+    declared = [d.dim_value if d.HasField("dim_value") else None for d in dims]
+    if wanted is None:
+        if None in declared:
+            names = ", ".join(str(d.dim_param or n or "?") for d, n in zip(dims, declared, strict=True))
+            raise DefinitionError(
+                f"the input {given.name} has the shape ({names}); give its numbers: shapes={{{given.name!r}: (...)}}"
+            )
+        return tuple(n for n in declared if n is not None)
+    if len(wanted) != len(declared) or any(n is not None and n != w for n, w in zip(declared, wanted, strict=False)):
+        raise DefinitionError(f"the input {given.name} has the shape {tuple(declared)}, and {tuple(wanted)} was given")
+    return tuple(int(n) for n in wanted)
+
+
+def _read(proto: Any, reading: Reading) -> None:
+    """Add what a node makes to the values; what cannot be made is refused, and so is not what needs it."""
+    label = proto.name or f"the node that makes {next(iter(proto.output), '?')}"
+    if any(name and name not in reading.values for name in proto.input):
+        reading.skipped.append(label)
+        return
+    try:
+        made = _made(proto, label, reading)
+    except TensorlangError as error:
+        why = error.message if isinstance(error, DefinitionError) else str(error)
+        reading.refused.append(Refusal(label, proto.op_type, why))
+        return
+    for name, value in zip(proto.output, made, strict=False):
+        if name and value is not None:
+            reading.values[name] = value
+
+
+def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
+    if proto.domain not in _DOMAINS:
+        raise Unsupported(f"operators of the domain {proto.domain} are not known")
+    inputs = tuple(reading.values[name] if name else None for name in proto.input)
+    known = {n: v for n, v in zip(proto.input, inputs, strict=True) if isinstance(v, np.ndarray)}
+    if len(known) == len({n for n in proto.input if n}) and proto.op_type not in _RANDOM and not _has_graphs(proto):
+        return evaluated(proto, known, reading.opsets)
+    if proto.op_type not in RULES:
+        raise Unsupported("this operator is not known yet")
+    attrs = dict(_attributes(proto))
+    stage = f"{_word(proto.op_type)}{len(reading.origins)}"
+    reading.origins[stage] = Origin(label, proto.op_type)
+    node = Node(proto.op_type, stage, attrs, reading.opset, inputs, len(proto.output), reading.weights)
+    made = RULES[proto.op_type](node)
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _has_graphs(proto: Any) -> bool:
+    return any(a.HasField("g") or a.graphs for a in proto.attribute)
+
+
+def _attributes(proto: Any) -> Iterator[tuple[str, Any]]:
+    helper = onnx_package().helper
+    for attribute in proto.attribute:
+        value = helper.get_attribute_value(attribute)
+        yield attribute.name, value.decode() if isinstance(value, bytes) else value
+
+
+def _word(op: str) -> str:
+    """An operator's name as that of a stage."""
+    return re.sub(r"\W", "_", op.lower())
+
+
+def _outputs(reading: Reading) -> Iterator[Tensor]:
+    """The outputs as stages of their own: what is an input, known ahead, or an output already, is copied."""
+    taken: set[int] = set()
+    for number, output in enumerate(reading.graph.output):
+        value = reading.values[output.name]
+        tensor = value if isinstance(value, Tensor) else reading.weights.tensor(value)
+        if not isinstance(tensor.op, ComputeOp) or tensor.op.num_outputs > 1 or id(tensor.op) in taken:
+            tensor = te.compute(tensor.shape, lambda *i, of=tensor: of[i], name=f"output{number}")
+        taken.add(id(tensor.op))
+        yield tensor

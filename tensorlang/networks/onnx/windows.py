@@ -1,0 +1,218 @@
+"""Windows that slide over images: convolutions and pooling. Images have their channels last in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tensorlang import te, topi
+from tensorlang.ir.expr import Expr, binary
+from tensorlang.networks.network import Value
+from tensorlang.networks.onnx.moves import reshaped
+from tensorlang.networks.onnx.node import Node, Rule, Unsupported, shape_of
+from tensorlang.te.operation import Tensor
+
+
+def _sides(
+    node: Node, spatial: Sequence[int], kernel: Sequence[int], steps: Sequence[int], gaps: Sequence[int]
+) -> list[int]:
+    """Padding in front of each spatial dimension, then behind each."""
+    how = node.attrs.get("auto_pad", "NOTSET")
+    if how in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [
+            max(0, (-(-n // s) - 1) * s + (k - 1) * g + 1 - n)
+            for n, k, s, g in zip(spatial, kernel, steps, gaps, strict=True)
+        ]
+        less, more = [t // 2 for t in totals], [t - t // 2 for t in totals]
+        return [*less, *more] if how == "SAME_UPPER" else [*more, *less]
+    found = (
+        [0] * (2 * len(spatial)) if how == "VALID" else [int(n) for n in node.attrs.get("pads", [0] * 2 * len(spatial))]
+    )
+    if min(found) < 0:
+        raise Unsupported(f"{node.op} with negative padding {found}")
+    return found
+
+
+def _images(node: Node, tensor: Tensor, spatial: Sequence[int]) -> Tensor:
+    """Data over one or two spatial dimensions as images, channels last."""
+    n, c, *_ = shape_of(tensor)
+    plain = tensor if len(spatial) == 2 else reshaped(tensor, (n, c, 1, spatial[0]), f"{node.stage}_image")
+    return topi.transpose(plain, (0, 2, 3, 1), f"{node.stage}_in")
+
+
+def _from_images(node: Node, images: Tensor, dims: int) -> Tensor:
+    made = topi.transpose(images, (0, 3, 1, 2), f"{node.stage}_out")
+    n, c, _, w = shape_of(made)
+    return made if dims == 2 else reshaped(made, (n, c, w), f"{node.stage}_line")
+
+
+def _windows(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Strides, dilations, and padding (top, left, bottom, right) for images; a line is an image of one row."""
+    dims = len(spatial)
+    if dims not in (1, 2):
+        raise Unsupported(f"{node.op} over {dims} spatial dimensions; one and two are taken")
+    steps, gaps = ([int(n) for n in node.attrs.get(w, [1] * dims)] for w in ("strides", "dilations"))
+    sides = _sides(node, spatial, kernel, steps, gaps)
+    if dims == 1:
+        return [1, *steps], [1, *gaps], [0, sides[0], 0, sides[1]]
+    return steps, gaps, sides
+
+
+def _conv(node: Node) -> Value:
+    data, weight = node.tensor(0), node.value(1)
+    _, c, *spatial = shape_of(data)
+    o, i, *kernel = shape_of(weight)
+    groups = int(node.attrs.get("group", 1))
+    steps, gaps, sides = _windows(node, spatial, kernel)
+    images = _images(node, data, spatial)
+    high, wide = kernel if len(kernel) == 2 else (1, kernel[0])
+    if groups == c and i == 1 and c > 1:
+        laid = _laid_out(node, weight, (c, o // c, high, wide), (2, 3, 0, 1))
+        made = topi.depthwise_conv2d_nhwc(images, laid, steps, sides, gaps, name=node.stage)
+    else:
+        laid = _laid_out(node, weight, (o, i, high, wide), (2, 3, 1, 0))
+        made = topi.conv2d(images, laid, steps, sides, gaps, "NHWC", "HWIO", groups=groups, name=node.stage)
+    if node.has(2):
+        made = _with_bias(node, made)
+    return _from_images(node, made, len(spatial))
+
+
+def _laid_out(node: Node, weight: Value, shape: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
+    """Weights with their dimensions in another order: ahead, where they are known."""
+    if not isinstance(weight, Tensor):
+        return node.weights.tensor(weight.reshape(shape).transpose(order))
+    return topi.transpose(reshaped(weight, shape, f"{node.stage}_weight"), order, f"{node.stage}_laid")
+
+
+def _with_bias(node: Node, images: Tensor) -> Tensor:
+    bias = node.tensor(2)
+    made: Tensor = te.compute(images.shape, lambda *i: images(*i) + bias(i[-1]), name=f"{node.stage}_bias")
+    return made
+
+
+def _conv_transpose(node: Node) -> Value:
+    data, weight = node.tensor(0), node.tensor(1)
+    n, c, *spatial = shape_of(data)
+    _, per, *kernel = shape_of(weight)
+    dims, groups = len(spatial), int(node.attrs.get("group", 1))
+    steps, gaps, extra = (
+        [int(v) for v in node.attrs.get(w, [usual] * dims)]
+        for w, usual in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+    )
+    if "output_shape" in node.attrs or node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise Unsupported("ConvTranspose with output_shape or auto_pad; give pads")
+    sides = [int(v) for v in node.attrs.get("pads", [0] * 2 * dims)]
+    sizes = [
+        s * (h - 1) + e + (k - 1) * g + 1 - sides[d] - sides[d + dims]
+        for d, (h, k, s, g, e) in enumerate(zip(spatial, kernel, steps, gaps, extra, strict=True))
+    ]
+    rc = te.reduce_axis((0, c // groups), "rc")
+    axes = [te.reduce_axis((0, k), f"r{d}") for d, k in enumerate(kernel)]
+
+    def element(*index: Expr) -> Any:
+        b, o, *at = index
+        places, inside = [], []
+        for d, (v, k) in enumerate(zip(at, axes, strict=True)):
+            reach = v + sides[d] - k * gaps[d]
+            place = binary("floordiv", reach, steps[d])
+            places.append(place)
+            inside += [binary("ge", reach, 0), binary("lt", place, spatial[d])]
+            inside += [binary("eq", binary("floormod", reach, steps[d]), 0)] * (steps[d] > 1)
+        part = binary("floordiv", o, per)
+        channel = part * (c // groups) + rc if groups > 1 else rc.var
+        factor = weight(channel, binary("floormod", o, per) if groups > 1 else o, *axes)
+        return te.sum(data(b, channel, *places) * factor, axis=[rc, *axes], where=te.all(*inside))
+
+    made = node.compute((n, per * groups, *sizes), element)
+    if not node.has(2):
+        return made
+    bias = node.tensor(2)
+    whole: Tensor = te.compute(made.shape, lambda *i: made(*i) + bias(i[1]), name=f"{node.stage}_bias")
+    return whole
+
+
+def _pool(kind: str) -> Rule:
+    def rule(node: Node) -> Value:
+        if node.outputs > 1:
+            raise Unsupported(f"{node.op} with places of the largest")
+        data = node.tensor(0)
+        _, _, *spatial = shape_of(data)
+        kernel = [int(k) for k in node.attrs["kernel_shape"]]
+        steps, gaps, sides = _windows(node, spatial, kernel)
+        counted = bool(node.attrs.get("count_include_pad"))
+        size = kernel if len(kernel) == 2 else [1, *kernel]
+        if node.attrs.get("ceil_mode"):
+            sides = _with_last_windows(node, [1, *spatial][-2:], size, steps, gaps, sides, counted and kind == "avg")
+        images = _images(node, data, spatial)
+        made = topi.pool2d(images, size, steps, gaps, sides, kind, False, "NHWC", counted, name=node.stage)
+        return _from_images(node, made, len(spatial))
+
+    return rule
+
+
+def _with_last_windows(
+    node: Node,
+    spatial: Sequence[int],
+    size: Sequence[int],
+    steps: Sequence[int],
+    gaps: Sequence[int],
+    sides: Sequence[int],
+    counted: bool,
+) -> list[int]:
+    """Padding so that windows reach beyond it at the end, but none begins there."""
+    found = list(sides)
+    for d, (n, k, s, g) in enumerate(zip(spatial, size, steps, gaps, strict=True)):
+        reach = (k - 1) * g + 1
+        count = -(-(n + sides[d] + sides[d + 2] - reach) // s) + 1
+        count -= (count - 1) * s >= n + sides[d]
+        found[d + 2] = (count - 1) * s + reach - n - sides[d]
+        if counted and found[d + 2] > sides[d + 2]:
+            raise Unsupported(f"{node.op} whose mean counts padding, with windows beyond it (ceil_mode)")
+        found[d + 2] = max(0, found[d + 2])
+    return found
+
+
+def _global(kind: str) -> Rule:
+    def rule(node: Node) -> Value:
+        axes = list(range(2, len(node.shape(0))))
+        reduction = topi.max if kind == "max" else topi.mean
+        return reduction(node.tensor(0), axes, keepdims=True, name=node.stage)
+
+    return rule
+
+
+def _lrn(node: Node) -> Value:
+    data, shape = node.tensor(0), node.shape(0)
+    size = int(node.attrs["size"])
+    alpha, beta, bias = (
+        float(node.attrs.get(name, usual)) for name, usual in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
+    k, low = te.reduce_axis((0, size), "rc"), (size - 1) // 2
+
+    def squares(n: Expr, c: Expr, *rest: Expr) -> Any:
+        at = c + k - low
+        value = data(n, at, *rest)
+        return te.sum(value * value, axis=k, where=te.all(binary("ge", at, 0), binary("lt", at, shape[1])))
+
+    total: Tensor = te.compute(tuple(shape), squares, name=f"{node.stage}_squares")
+    dtype = data.dtype
+
+    def element(*i: Expr) -> Expr:
+        spread = total(*i) * te.const(alpha / size, dtype) + te.const(bias, dtype)
+        if beta == 0.75:  # a power is slow: x ** 0.75 = sqrt(x) * sqrt(sqrt(x))
+            root = te.sqrt(spread)
+            return data(*i) / (root * te.sqrt(root))
+        return data(*i) / te.pow(spread, te.const(beta, dtype))
+
+    return node.compute(shape, element)
+
+
+RULES: dict[str, Rule] = {
+    "AveragePool": _pool("avg"),
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "GlobalAveragePool": _global("avg"),
+    "GlobalMaxPool": _global("max"),
+    "LRN": _lrn,
+    "MaxPool": _pool("max"),
+}

@@ -1,0 +1,99 @@
+"""Weights laid out ahead as kernels read them: columns side by side in panels as wide as registers take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, rewrite, variables
+from tensorlang.networks.network import Array
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, loads
+from tensorlang.te.program import Program
+from tensorlang.topi.dense import panel_width
+
+_LEAST_TERMS = 8
+"""Terms of a sum whose weights are worth a layout of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """Weights whose dimension `columns` is cut into panels: [panels, the other dimensions, width]."""
+
+    columns: int
+    width: int
+
+    def of(self, weight: Array) -> Array:
+        """The weights laid out, with zeros behind the last column."""
+        moved = np.moveaxis(weight, self.columns, -1)
+        short = -moved.shape[-1] % self.width
+        padded = np.pad(moved, [(0, 0)] * (moved.ndim - 1) + [(0, short)])
+        panels = padded.reshape(*moved.shape[:-1], -1, self.width)
+        return np.ascontiguousarray(np.moveaxis(panels, -2, 0))
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of weights laid out."""
+        rest = [n for d, n in enumerate(shape) if d != self.columns]
+        return (-(-shape[self.columns] // self.width), *rest, self.width)
+
+    def index(self, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Where an element is then."""
+        column = index[self.columns]
+        rest = [i for d, i in enumerate(index) if d != self.columns]
+        return (binary("floordiv", column, self.width), *rest, binary("floormod", column, self.width))
+
+
+def packed(program: Program, weights: Mapping[str, Array], target: Target) -> tuple[Program, dict[str, Array]]:
+    """The program that reads weights in panels, and these weights."""
+    arrays, changed = dict(weights), dict[str, Operation]()
+    for op in program.ops:
+        if not isinstance(op, ComputeOp) or not op.reduce_axes:
+            continue
+        for load in loads(op):
+            name = load.buffer.name
+            if name in weights and program.consumers[name] == (op.name,):
+                panels = _panels(op, load, target)
+                if panels is not None and sum(other.buffer.name == name for other in loads(op)) == 1:
+                    arrays[name] = panels.of(arrays[name])
+                    changed[op.name] = op = _reading(op, name, panels, arrays[name].shape)
+                    changed[name] = PlaceholderOp(
+                        name, tuple(Const(n, "int32") for n in arrays[name].shape), load.dtype
+                    )
+    return program.replacing(changed), arrays
+
+
+def _panels(op: ComputeOp, load: Load, target: Target) -> Panels | None:
+    """The layout of the weights of a product or of a convolution; None for what is neither."""
+    last, summed = op.axes[-1].name, {a.name for a in op.reduce_axes}
+    columns = [d for d, i in enumerate(load.index) if isinstance(i, Var) and i.name == last]
+    others = [i for i in load.index if not (isinstance(i, Var) and i.name == last)]
+    if len(columns) != 1 or not all(isinstance(i, Var) and i.name in summed for i in others):
+        return None
+    if any(last in variables(i) for other in loads(op) if other is not load for i in other.index):
+        return None
+    extents = [extent_of(a.extent) or 0 for a in op.reduce_axes]
+    if np.prod(extents) < _LEAST_TERMS:
+        return None
+    bits = dtypes.info(op.dtype).bits
+    if len(others) == 1:
+        return Panels(columns[0], panel_width(extent_of(op.axes[-1].extent), bits, target))
+    lanes = target.lanes(bits)
+    wide = -(-(extent_of(op.axes[-1].extent) or lanes) // lanes) * lanes
+    return Panels(columns[0], min(2 * lanes, wide))
+
+
+def _reading(op: ComputeOp, name: str, panels: Panels, shape: tuple[int, ...]) -> ComputeOp:
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer.name != name:
+            return None
+        return Load(Buffer(name, _extents(shape), node.buffer.dtype), panels.index(node.index))
+
+    return replace(op, body=tuple(rewrite(b, rule) for b in op.body))
+
+
+def _extents(shape: tuple[int, ...]) -> tuple[Expr, ...]:
+    return tuple(Const(n, "int32") for n in shape)

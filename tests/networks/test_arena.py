@@ -1,0 +1,29 @@
+"""Arrays that are in use at the same time never share memory."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tensorlang.networks.arena import ALIGNMENT, Life, arena_of
+
+LIVES = st.lists(st.builds(lambda n, a, b: Life(n, min(a, b), max(a, b)), *[st.integers(0, 300)] * 3), max_size=12)
+
+
+@given(LIVES)
+def test_what_lives_at_once_lies_apart(lives: list[Life]) -> None:
+    named = {str(k): life for k, life in enumerate(lives)}
+    arena = arena_of(named)
+    for a, b in combinations(named, 2):
+        if named[a].first <= named[b].last and named[b].first <= named[a].last:
+            x, y = arena.places[a], arena.places[b]
+            assert x + named[a].size <= y or y + named[b].size <= x
+    assert all(place % ALIGNMENT == 0 for place in arena.places.values())
+    assert all(arena.places[name] + life.size <= arena.size for name, life in named.items())
+
+
+def test_neighbours_of_a_chain_take_turns() -> None:
+    chain = {str(k): Life(1000, k, k + 1) for k in range(10)}
+    assert arena_of(chain).size == 2 * 1024

@@ -1,0 +1,199 @@
+"""Whole networks: equal to the reference, in few kernels, in little memory, from several threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang.errors import ArgumentError
+from tensorlang.ir.expr import variables
+from tensorlang.networks.compiling import compile_network, program_of
+from tensorlang.networks.groups import parts_of
+from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.te.operation import ComputeOp, loads
+from tests.networks.models import block, drawn, model, node, reference
+
+
+def check(proto: Any, *inputs: Any, kernels: int | None = None) -> None:
+    """Compile and run; hold the outputs against the reference, and count kernels."""
+    compiled = compile_network(from_onnx(proto))
+    made = compiled(*inputs)
+    for got, want in zip(made if isinstance(made, tuple) else (made,), reference(proto, *inputs), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+    assert kernels in (None, len(compiled.steps)), [step.stage for step in compiled.steps]
+
+
+def test_a_network_of_convolutions() -> None:
+    check(block(), drawn(1, 6, 8, 8), kernels=5)
+
+
+def test_what_follows_a_product_is_in_its_kernel_whatever_shapes_are_between() -> None:
+    weights = {
+        "w": drawn(12, 20, seed=1),
+        "b": drawn(20, seed=2),
+        "split": np.array([2, 7, 4, 5]),
+        "whole": np.array([2, 7, 20]),
+    }
+    nodes = [
+        node("MatMul", "x w", "m"),
+        node("Add", "m b", "a"),
+        node("Reshape", "a split", "s"),
+        node("Relu", "s", "r"),
+        node("Reshape", "r whole", "w2"),
+        node("Add", "w2 skip", "y"),
+    ]
+    proto = model(nodes, {"x": (2, 7, 12), "skip": (2, 7, 20)}, "y", weights)
+    check(proto, drawn(2, 7, 12), drawn(2, 7, 20, seed=3), kernels=2)
+
+
+def test_images_have_their_channels_last_between_kernels() -> None:
+    program, _ = program_of(from_onnx(block()))
+    convolutions = [op for op in program.ops if isinstance(op, ComputeOp) and op.tag == "conv2d"]
+    assert [[a.name for a in op.axes] for op in convolutions] == [["nn", "yy", "xx", "ff"]] * 2
+    pool = next(op for op in program.ops if op.name.startswith("maxpool"))
+    assert isinstance(pool, ComputeOp)
+    (load,) = loads(pool)
+    assert variables(load.index[-1]) == {"ff"}
+
+
+def test_channels_that_are_joined_and_shuffled() -> None:
+    weights = {
+        "w": drawn(8, 4, 1, 1, seed=1),
+        "groups": np.array([1, 2, 6, 5, 5]),
+        "whole": np.array([1, 12, 5, 5]),
+        "v": drawn(12, 1, 3, 3, seed=2),
+    }
+    nodes = [
+        node("Conv", "x w", "c"),
+        node("Concat", "c x", "j", axis=1),
+        node("Reshape", "j groups", "g"),
+        node("Transpose", "g", "t", perm=[0, 2, 1, 3, 4]),
+        node("Reshape", "t whole", "s"),
+        node("Conv", "s v", "y", group=12, pads=[1, 1, 1, 1]),
+    ]
+    check(model(nodes, {"x": (1, 4, 5, 5)}, "y", weights), drawn(1, 4, 5, 5))
+
+
+def test_attention_of_heads() -> None:
+    weights = {
+        "wq": drawn(16, 16, seed=1),
+        "wk": drawn(16, 16, seed=2),
+        "wv": drawn(16, 16, seed=3),
+        "heads": np.array([1, 6, 2, 8]),
+        "whole": np.array([1, 6, 16]),
+        "scale": np.float32(8**-0.5),
+        "gain": drawn(16, seed=4),
+        "shift": drawn(16, seed=5),
+    }
+    nodes = [node("LayerNormalization", "x gain shift", "n", axis=-1)]
+    for letter in "qkv":
+        nodes += [
+            node("MatMul", f"n w{letter}", f"{letter}0"),
+            node("Reshape", f"{letter}0 heads", f"{letter}1"),
+            node("Transpose", f"{letter}1", letter, perm=[0, 2, 3, 1] if letter == "k" else [0, 2, 1, 3]),
+        ]
+    nodes += [
+        node("MatMul", "q k", "s"),
+        node("Mul", "s scale", "scaled"),
+        node("Softmax", "scaled", "p", axis=-1),
+        node("MatMul", "p v", "o"),
+        node("Transpose", "o", "back", perm=[0, 2, 1, 3]),
+        node("Reshape", "back whole", "joined"),
+        node("Add", "joined x", "y"),
+    ]
+    check(model(nodes, {"x": (1, 6, 16)}, "y", weights), drawn(1, 6, 16))
+
+
+def test_what_is_known_ahead_is_no_part_of_the_network() -> None:
+    weights = {"k": np.array([2, 3]), "w": drawn(4, 4, seed=1), "one": np.array(1)}
+    nodes = [
+        node("Shape", "x", "sh"),
+        node("Gather", "sh one", "n", axis=0),
+        node("Cast", "n", "f", to=1),
+        node("Sqrt", "f", "root"),
+        node("Div", "x root", "d"),
+        node("MatMul", "d w", "m"),
+        node("Relu", "m", "y"),
+    ]
+    network = from_onnx(model(nodes, {"x": (3, 4)}, "y", weights))
+    program, _ = program_of(network)
+    assert {op.name.rstrip("0123456789") for op in program.ops if isinstance(op, ComputeOp)} == {
+        "div",
+        "matmul",
+        "relu",
+    }
+    check(model(nodes, {"x": (3, 4)}, "y", weights), drawn(3, 4))
+
+
+def test_outputs_that_are_inputs_or_known_or_used_again() -> None:
+    weights = {"c": drawn(2, 3, seed=1)}
+    nodes = [node("Relu", "x", "r"), node("Add", "r c", "y"), node("Identity", "x", "same"), node("Neg", "c", "z")]
+    check(model(nodes, {"x": (2, 3)}, "r y same z", weights), drawn(2, 3))
+
+
+def test_kernels_of_one_program_are_built_once() -> None:
+    weights = {f"w{k}": drawn(8, 8, seed=k) for k in range(4)}
+    nodes = [n for k in range(4) for n in (node("MatMul", f"h{k} w{k}", f"m{k}"), node("Tanh", f"m{k}", f"h{k + 1}"))]
+    proto = model(nodes, {"h0": (5, 8)}, "h4", weights)
+    compiled = compile_network(from_onnx(proto))
+    assert len(compiled.steps) == 4 and len({step.run for step in compiled.steps}) == 1
+    np.testing.assert_allclose(compiled(drawn(5, 8)), reference(proto, drawn(5, 8))[0], rtol=1e-4, atol=1e-5)
+
+
+def test_memory_is_used_again() -> None:
+    nodes = [node("ReduceMax", f"h{k}", f"m{k}", axes=[1], keepdims=1) for k in range(6)]
+    nodes += [node("Sub", f"h{k} m{k}", f"h{k + 1}") for k in range(6)]
+    ordered = [n for pair in zip(nodes[:6], nodes[6:], strict=True) for n in pair]
+    compiled = compile_network(from_onnx(model(ordered, {"h0": (4, 1000)}, "h6")))
+    assert compiled.memory().arena <= 3 * 16_000
+    assert compiled.memory().weights == 0
+
+
+def test_threads_run_one_model_at_once() -> None:
+    proto = block()
+    compiled = compile_network(from_onnx(proto))
+    inputs = [drawn(1, 6, 8, 8, seed=k) for k in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(compiled, inputs * 4))
+    wanted = [reference(proto, x)[0] for x in inputs] * 4
+    for got, want in zip(made, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-5)
+
+
+def test_calls_that_do_not_fit() -> None:
+    compiled = compile_network(from_onnx(block()))
+    with pytest.raises(ArgumentError, match=r"takes 1 inputs \(x\), got 2"):
+        compiled(drawn(1, 6, 8, 8), drawn(1, 6, 8, 8))
+    with pytest.raises(ArgumentError, match=r"the input x is float32\[1, 6, 8, 8\], got float32\[6, 8, 8\]"):
+        compiled(drawn(6, 8, 8))
+    with pytest.raises(ArgumentError, match="got list"):
+        compiled([1.0])
+    turned = np.asfortranarray(drawn(1, 6, 8, 8))
+    np.testing.assert_array_equal(compiled(turned), compiled(drawn(1, 6, 8, 8)))
+
+
+def test_a_profile_names_the_nodes() -> None:
+    compiled = compile_network(from_onnx(block()))
+    rows = compiled.profile(drawn(1, 6, 8, 8), repeat=1)
+    assert [row.node for row in rows if row.op == "Conv"] == ["the c1", "the c2"]
+    assert rows[0].operations >= 2 * 64 * 10 * 6 * 9 and all(row.seconds > 0 for row in rows)
+    assert rows[0].to_json()["gflops"] > 0
+
+
+def test_the_names_of_the_package() -> None:
+    compiled = tensorlang.compile(tensorlang.from_onnx(block()))
+    assert "5 kernels" in repr(compiled)
+
+
+def test_parts_read_what_other_parts_make() -> None:
+    program, wanted = program_of(from_onnx(block()))
+    made = {op.name for op in program.ops if not isinstance(op, ComputeOp)}
+    for part in parts_of(program):
+        assert made.issuperset(part.inputs)
+        made.update(part.outputs)
+    assert made.issuperset(wanted)
