@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,9 +16,12 @@ from tensorlang.target.llvm import engine
 HOW = "a C compiler (cc), LLVM's ld.lld, or pip install 'tensorlang[export]', which brings one"
 
 
+_MAC = sys.platform == "darwin"
+
+
 def _cc() -> list[str] | None:
     found = shutil.which("cc")
-    return None if found is None else [found, "-shared", "-Wl,--no-as-needed"]
+    return None if found is None else [found, "-shared", *([] if _MAC else ["-Wl,--no-as-needed"])]
 
 
 def _lld() -> list[str] | None:
@@ -95,6 +99,8 @@ def _stub(command: Sequence[str], folder: Path, name: str, symbols: Sequence[str
 
 
 def _named(command: Sequence[str], name: str) -> list[str]:
+    if _MAC:
+        return [f"-Wl,-install_name,@rpath/{name}"]
     return [f"-Wl,-soname,{name}"] if command[0].endswith("cc") else ["-soname", name]
 
 

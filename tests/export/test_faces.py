@@ -87,3 +87,23 @@ def test_faces_that_cannot_be(tmp_path: Path) -> None:
     for face in ("tvm_ffi", "xla"):
         with pytest.raises(TargetError, match=f"the face {face} reads sizes from shapes"):
             kernel.export(tmp_path / "sized", faces=(face,))
+
+
+@te.hybrid.script
+def running(a: Any) -> Any:
+    for i in range(1, a.shape[0]):
+        a[i] = a[i] + a[i - 1]
+    return a
+
+
+def test_what_is_updated_in_place(tmp_path: Path) -> None:
+    a = te.placeholder((te.var("n"),), name="a")
+    out = running(a)
+    kernel = tensorlang.build(te.create_schedule(out.op), [out])
+    made = kernel.export(tmp_path / "running", faces=("c", "tvm_ffi"))
+    assert "int32_t running(float *TL_RESTRICT a, int64_t n);" in made.files["h"].read_text()
+    values = np.arange(6, dtype=np.float32)
+    tensorlang.load(made.files["so"])(values)
+    np.testing.assert_array_equal(values, [0, 1, 3, 6, 10, 15])
+    with pytest.raises(TargetError, match="a is both; leave xla out of faces"):
+        kernel.export(tmp_path / "running", faces=("xla",))

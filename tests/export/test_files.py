@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import te
+from tensorlang import te, tir
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.export import linking
 from tensorlang.export.archive import undefined
@@ -175,3 +176,35 @@ def test_wrong_words(tmp_path: Path) -> None:
         out = te.compute((8,), lambda i: a[i] + 1, name="out")
         tensorlang.build([a, out], schedule="default", target="interpreter").export(tmp_path / "rows")
     assert not list(tmp_path.iterdir())
+
+
+TWICE = """
+define float @twice(float %x) {
+  %y = fadd float %x, %x
+  ret float %y
+}
+"""
+
+
+@pytest.mark.parametrize(("called", "source", "externs"), [("cbrtf", "", ["cbrtf"]), ("twice", TWICE, [])])
+def test_c_functions_that_are_called_by_name(called: str, source: str, externs: list[str], tmp_path: Path) -> None:
+    a = te.placeholder((8,), name="a")
+    out = te.compute((8,), lambda i: a[i] + a[i] if source else te.power(a[i], 1 / 3), name="out")
+
+    def body(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        data, made = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, 8) as i:
+            made[i] = tir.call_extern("float32", called, data[i])
+        return ib.get()
+
+    s = te.create_schedule(out.op)
+    s[out].tensorize(out.op.axis[0], te.decl_tensor_intrin(out.op, body, f"by_{called}", source=source))
+    levels = ("haswell", "nehalem") if platform.machine() == "x86_64" else ()
+    made = tensorlang.build(s, [a, out]).export(tmp_path / "named", isas=levels)
+    known = json.loads(made.files["json"].read_text())
+    assert known["externs"] == externs and known["libraries"] == (["m"] if externs else [])
+    assert ("Calls C functions that you link to it: cbrtf." in made.files["h"].read_text()) is bool(externs)
+    values, found = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    tensorlang.load(made.files["so"])(values, found)
+    np.testing.assert_allclose(found, values * 2 if source else np.cbrt(values), rtol=1e-6)
