@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tensorlang.ir.affine import affine
-from tensorlang.ir.expr import Buffer, Expr, Load, Var, as_expr, binary, rewrite, substitute
+from tensorlang.ir.expr import Buffer, Expr, Load, Var, as_expr, binary, rewrite, substitute, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp, Operation, buffers, loads
@@ -152,7 +152,8 @@ def _in_order(op: ComputeOp, reads: Sequence[Load], made: dict[str, Moved]) -> C
     """A stage with its axes in the order in which they move through the first array that all of them move in."""
     own = [a.name for a in op.axes]
     for load in reads:
-        order = [name for i in load.index for name in (affine(i) or ()) if name in own]
+        order = [node.name for i in load.index for node in walk(i) if isinstance(node, Var) and node.name in own]
+        order = list(dict.fromkeys(order))
         still = [a.name for a in op.axes if extent_of(a.extent) == 1 and a.name not in order]
         if sorted([*order, *still]) != sorted(own):
             continue

@@ -76,7 +76,11 @@ def test_channels_that_are_joined_and_shuffled() -> None:
         node("Reshape", "t whole", "s"),
         node("Conv", "s v", "y", group=12, pads=[1, 1, 1, 1]),
     ]
-    check(model(nodes, {"x": (1, 4, 5, 5)}, "y", weights), drawn(1, 4, 5, 5))
+    proto = model(nodes, {"x": (1, 4, 5, 5)}, "y", weights)
+    check(proto, drawn(1, 4, 5, 5))
+    program, _ = program_of(from_onnx(proto))
+    shuffled = next(op for op in program.ops if op.name.startswith("reshape"))
+    assert isinstance(shuffled, ComputeOp) and [str(a.extent) for a in shuffled.axes] == ["1", "5", "5", "12"]
 
 
 def test_attention_of_heads() -> None:
