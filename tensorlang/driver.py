@@ -80,8 +80,9 @@ class Lowered(Explained):
 
         ArgumentError for words that are none of these, TargetError for kernels that need Python, or a GPU.
         """
+        from tensorlang.export.compiling import refuse_target
         from tensorlang.export.variants import variants_of
-        from tensorlang.export.writing import Choices, refuse_target, write
+        from tensorlang.export.writing import Choices, write
 
         refuse_target(self.target)
         how = Choices(tuple(formats), threads, tuple(faces), linker)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorlang import dtypes
+from tensorlang.errors import ArgumentError
+from tensorlang.export.compiling import Request
 from tensorlang.export.words import c_names, c_type
-from tensorlang.ir.expr import Buffer
+from tensorlang.ir.expr import Buffer, Var
 
 _TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2, "float8_e4m3fn": 0.3, "float8_e5m2": 0.6, "float64": 1e-9}
 _USUAL = 1e-4
@@ -162,3 +164,21 @@ def _compare(dtype: str) -> str:
     return _COMPARE.format(
         dtype=dtype, type=c_type(dtype), made=value("made"), wanted=value("wanted"), tolerance=tolerance
     )
+
+
+def check_program(asked: Request, answer: Sequence[Any] | None, libraries: Sequence[str]) -> Checked:
+    """The program for the arrays of a call: `answer` holds what it is given, before it and then after it."""
+    if answer is None:
+        raise ArgumentError("export: formats has 'c', a test; give the arrays of a call, outputs too: check=[x, y]")
+    half = len(asked.signature)
+    places = [k for k, p in enumerate(asked.signature) if isinstance(p, Buffer)]
+    given = [answer[k] for k in places], [answer[half + k] for k in places]
+    sizes = {p.name: answer[k] for k, p in enumerate(asked.signature) if not isinstance(p, Buffer)}
+    for buffer, array in zip(asked.arrays, given[0], strict=True):
+        bare = zip(buffer.shape, array.shape, strict=True)
+        sizes |= {e.name: length for e, length in bare if isinstance(e, Var)}
+    kernel = asked.variants[0].kernel
+    if missing := [v.name for v in kernel.sizes if v.name not in sizes]:
+        raise ArgumentError(f"export: the shapes of check do not tell {', '.join(missing)}; leave 'c' out of formats")
+    values = [sizes[v.name] for v in kernel.sizes]
+    return program_of(asked.name, asked.arrays, frozenset(kernel.outputs), [*given[0], *given[1]], values, libraries)

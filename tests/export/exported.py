@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ def in_turn(order: Callable[[int], Sequence[int]]) -> tuple[Host, list[int]]:
     return Host(1, 5, None, ParallelFor(run)), asked
 
 
+@cache
 def layer() -> Executable:
     """GELU of a product of fixed sizes, with a bias: the library's schedule."""
     x, w, b = te.placeholder((48, 64), name="x"), te.placeholder((96, 64), name="w"), te.placeholder((96,), name="b")
@@ -121,6 +123,7 @@ def layer() -> Executable:
     return made
 
 
+@cache
 def two_regions() -> Executable:
     """Row sums by the square of the array, then what each row has above its mean: two parallel loops with scratch."""
     a = te.placeholder((n, 40), name="a")
@@ -135,6 +138,7 @@ def two_regions() -> Executable:
     return made
 
 
+@cache
 def rows() -> Executable:
     """What each row has beyond its largest element, squared: a symbolic row of scratch for every task."""
     m = te.var("m")

@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ctypes.util import find_library
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,6 @@ SIZES: dict[str, Callable[[int, int], list[int]]] = {
 }
 
 
-@cache
 def built(name: str) -> Executable:
     return MAKE[name]()
 
