@@ -37,7 +37,8 @@ _RUNNERS = {
     "serial": "Loops run in the calling thread, whatever the host says.",
     "openmp": (
         "With host == NULL loops run on OpenMP's threads (libgomp, or another that has GOMP_parallel). They spin for\n"
-        "   milliseconds after a loop by default: set GOMP_SPINCOUNT=10000 on a machine that others use."
+        "   milliseconds after a loop by default: set GOMP_SPINCOUNT=10000 on a machine that others use. There are\n"
+        "   omp_get_max_threads() of them: the workspace has to be for as many."
     ),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tensorlang
-from tensorlang import te, topi
+from tensorlang import dtypes, te, topi
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.llvm.library.dl import dtype_word
 
@@ -153,3 +153,14 @@ def rows() -> Executable:
     s[below].compute_at(s[back], "i")
     made: Executable = tensorlang.build(s, [a, back], target="llvm -num-cores=2")
     return made
+
+
+def narrow() -> tuple[Executable, list[Any]]:
+    """An output of each dtype."""
+    kinds = [d for d in dtypes.TABLE if d != "bool"]
+    a = te.placeholder((te.var("n"),), name="a")
+    outs = [te.compute(a.shape, lambda i, d=d: a[i].astype(d), name=f"as_{d}") for d in kinds]
+    outs.append(te.compute(a.shape, lambda i: a[i] > 1, name="as_bool"))
+    kernel: Executable = tensorlang.build(te.create_schedule([o.op for o in outs]), [a, *outs])
+    values = np.array([0, 0.75, 1.5, 100, 447, 1e-3, 2**-9, 3], np.float32)
+    return kernel, [values, *(np.zeros(8, dtypes.info(o.dtype).numpy) for o in outs)]

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.errors import TargetError
-from tests.export.exported import exported, rows
+from tensorlang.target.llvm.library.dl import dtype_word
+from tests.export.exported import exported, narrow, rows
 
 
 def given() -> tuple[Any, Any]:
@@ -107,3 +108,21 @@ def test_what_is_updated_in_place(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, [0, 1, 3, 6, 10, 15])
     with pytest.raises(TargetError, match="a is both; leave xla out of faces"):
         kernel.export(tmp_path / "running", faces=("xla",))
+
+
+def test_every_dtype_has_its_number(tmp_path: Path) -> None:
+    kernel, (a, *outs) = narrow()
+    made = kernel.export(tmp_path / "narrow", formats=("so",), faces=("tvm_ffi", "xla"))
+    wanted = [np.zeros_like(out) for out in outs]
+    kernel(a, *wanted)
+    jax = pytest.importorskip("jax", reason="needs JAX")
+    target = jax.ffi.pycapsule(ctypes.CDLL(str(made.files["so"])).narrow_xla)
+    jax.ffi.register_ffi_target("tests.narrow", target, platform="cpu")
+    with jax.enable_x64(True):
+        results = [jax.ShapeDtypeStruct(out.shape, out.dtype) for out in outs]
+        found = jax.ffi.ffi_call("tests.narrow", results)(a)
+        assert [np.asarray(v).tobytes() for v in found] == [v.tobytes() for v in wanted]
+    tvm_ffi = pytest.importorskip("tvm_ffi", reason="needs apache-tvm-ffi")
+    for name in dtypes.TABLE:
+        known = tvm_ffi.dtype(name)
+        assert dtype_word(name) == known.type_code | known.bits << 8 | known.lanes << 16

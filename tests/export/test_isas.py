@@ -16,8 +16,7 @@ import tensorlang
 from tensorlang import dtypes, te
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.export.loading import prove
-from tensorlang.runtime.executable import Executable
-from tests.export.exported import layer, rows
+from tests.export.exported import layer, narrow, rows
 
 CC, CMAKE, EMULATOR = (shutil.which(name) for name in ("cc", "cmake", "qemu-x86_64"))
 needs_cc = pytest.mark.skipif(CC is None, reason="needs a C compiler")
@@ -84,17 +83,6 @@ def test_the_program_finds_what_is_wrong(several: Path) -> None:
     wanted.write_bytes(values.tobytes())
     done = subprocess.run([runs, several, "0"], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "[5] is " in done.stderr and "1 elements are wrong" in done.stderr
-
-
-def narrow() -> tuple[Executable, list[Any]]:
-    """An output of each dtype."""
-    kinds = [d for d in dtypes.TABLE if d != "bool"]
-    a = te.placeholder((te.var("n"),), name="a")
-    outs = [te.compute(a.shape, lambda i, d=d: a[i].astype(d), name=f"as_{d}") for d in kinds]
-    outs.append(te.compute(a.shape, lambda i: a[i] > 1, name="as_bool"))
-    kernel: Executable = tensorlang.build(te.create_schedule([o.op for o in outs]), [a, *outs])
-    values = np.array([0, 0.75, 1.5, 100, 447, 1e-3, 2**-9, 3], np.float32)
-    return kernel, [values, *(np.zeros(8, dtypes.info(o.dtype).numpy) for o in outs)]
 
 
 @needs_cc
