@@ -16,7 +16,7 @@ _HOST = f"""\
    have returned; count may be less than tasks, and not more. Tasks never wait for one another. */
 typedef struct tl_host {{
   int32_t abi;     /* TL_HOST */
-  int32_t threads; /* the most tasks of a loop; 0: as many as the default runner takes */
+  int32_t threads; /* the most tasks of a loop, at least 1; 0, where the kernel has a runner: as many as that takes */
   void *user;      /* handed to parallel_for */
   void (*parallel_for)(void *user, int64_t tasks, void (*task)(void *arg, int64_t index, int64_t count), void *arg);
 }} tl_host;

@@ -113,10 +113,11 @@ def test_wrong_calls_have_codes(libraries: dict[str, Loaded]) -> None:
     sizes = [ctypes.c_int64(7), ctypes.c_int64(33)]
     host, _ = in_turn(range)
     old = Host(2, 1, None, host.run)
-    odd = ctypes.c_void_p(8)
+    odd, unsaid = ctypes.c_void_p(8), Host(1, 0, None, host.run)
     assert rows["run"](start, start, *sizes, null, None) == -1
     assert rows["run"](start, start, *sizes, odd, None) == -1
     assert rows["run"](start, start, *sizes, null, ctypes.byref(old)) == -4
+    assert rows["run"](start, start, *sizes, null, ctypes.byref(unsaid)) == -4
     assert rows(given, [-1, 33]) == rows(given, [7, exact_limit(built("rows").kernel) + 1]) == -3
     assert rows["workspace_bytes"](ctypes.c_int64(7), ctypes.c_int64(-1), ctypes.c_int64(1)) == -3
     assert "64 bytes" in rows.message(-1) and "ABI" in rows.message(-4) and "no code" in rows.message(77)

@@ -20,7 +20,7 @@ CODES = {
     NO_WORKSPACE: "no workspace, or one that does not begin at a multiple of 64 bytes",
     NO_VARIANT: "this CPU has none of the instruction sets that the kernel was compiled for",
     BAD_SIZE: "a size is negative, or larger than those that the kernel is exact for",
-    BAD_HOST: f"the tl_host is of another ABI than {ABI}",
+    BAD_HOST: f"the tl_host is of another ABI than {ABI}, or has a parallel_for and no number of threads",
 }
 _ALIGNMENT = 64
 
@@ -187,8 +187,13 @@ def _host(fn: Function, face: Face) -> tuple[Value, str, str]:
     fn.branch(compare(fn, "eq", "ptr", "%host", "null"), join, look)
     fn.start(look)
     refuse(fn, compare(fn, "ne", "i32", load(fn, "%host", 0, "i32"), str(ABI)), f"i32 {BAD_HOST}")
-    asked = _or_default(fn, face, word(fn, "%host", 4, "i32"))
+    told = word(fn, "%host", 4, "i32")
     user, runs = load(fn, "%host", 8, "ptr"), load(fn, "%host", 8 + word_bytes, "ptr")
+    if face.threads == "host":  # one task would do, and nobody would notice
+        none = compare(fn, "sle", "i64", told.text, "0")
+        given = compare(fn, "ne", "ptr", runs, "null")
+        refuse(fn, fn.value(f"and {none.typed}, {given.text}", "bool"), f"i32 {BAD_HOST}")
+    asked = _or_default(fn, face, told)
     fn.branch(compare(fn, "eq", "ptr", runs, "null"), trust, both)
     fn.start(trust)
     alone = asked if face.threads == "openmp" else literal(1, INDEX)
