@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorlang import te
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Expr, Load, rewrite
+from tensorlang.ir.stmt import map_exprs
 from tensorlang.schedules.recognise import groups_of
-from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Read, Tensor, buffers
+from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
 from tensorlang.te.program import Program, read_buffers
 
 
@@ -78,14 +79,25 @@ def tensors_of(program: Program, part: Part) -> tuple[list[Tensor], list[Tensor]
     for number, name in enumerate(part.inputs):
         made[name] = te.placeholder(arrays[name].shape, arrays[name].dtype, f"x{number}")
 
-    def rule(node: Expr) -> Expr | None:
-        return Read(made[node.buffer.name], node.index) if isinstance(node, Load) else None
-
     for number, op in enumerate(part.ops):
-        if not isinstance(op, ComputeOp):
-            raise InternalError(f"{op.name} is no stage that a kernel can be made of")
-        body = tuple(rewrite(b, rule) for b in op.body)
-        stage = ComputeOp(f"y{number}", op.axes, op.reduce_axes, body, op.where, op.tag, op.attrs)
+        stage = _named(op, f"y{number}", made)
         for k, buffer in enumerate(buffers(op)):
             made[buffer.name] = stage.output(k)
     return [made[name] for name in part.inputs], [made[name] for name in part.outputs]
+
+
+def _named(op: Operation, name: str, made: Mapping[str, Tensor]) -> Operation:
+    """An operation of a canonical program as one of a user's, by another name, over tensors."""
+
+    def rule(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.buffer.name in made:
+            return Read(made[node.buffer.name], node.index)
+        return None
+
+    match op:
+        case ComputeOp():
+            body = tuple(rewrite(b, rule) for b in op.body)
+            return ComputeOp(name, op.axes, op.reduce_axes, body, op.where, op.tag, op.attrs)
+        case HybridOp() if not any(op.updates):
+            return replace(op, name=name, body=map_exprs(op.body, lambda e: rewrite(e, rule)))
+    raise InternalError(f"{op.name} is no stage that a kernel of a network can be made of")

@@ -201,3 +201,53 @@ def test_parts_read_what_other_parts_make() -> None:
         assert made.issuperset(part.inputs)
         made.update(part.outputs)
     assert made.issuperset(wanted)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+def test_recurrent_cells(op: str, direction: str) -> None:
+    gates, turns = {"LSTM": 4, "GRU": 3}[op], 1 + (direction == "bidirectional")
+    weights = {
+        "w": drawn(turns, gates * 4, 3, seed=1),
+        "r": drawn(turns, gates * 4, 4, seed=2),
+        "b": drawn(turns, gates * 8, seed=3),
+    }
+    states, made = ("h c", "y yh yc") if op == "LSTM" else ("h", "y yh")
+    nodes = [node(op, f"x w r b - {states}", made, hidden_size=4, direction=direction)]
+    inputs: dict[str, Any] = {"x": (5, 2, 3), **dict.fromkeys(states.split(), (turns, 2, 4))}
+    given = [drawn(*shape, seed=9 + k) for k, shape in enumerate(inputs.values())]
+    proto = model(nodes, inputs, made, weights)
+    results = compile_network(from_onnx(proto), "interpreter")(*given)
+    for got, want in zip(results, _cells(op, direction, given, weights), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def _cells(op: str, direction: str, given: list[Any], weights: dict[str, Any]) -> list[Any]:
+    """All states and the last ones, by the equations of ONNX's specification."""
+    turns = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+    runs = [_cell_by_numpy(op, turn, d, given, weights) for d, turn in enumerate(turns)]
+    return [np.stack([run[k] for run in runs], axis=1 if k == 0 else 0) for k in range(len(runs[0]))]
+
+
+def _cell_by_numpy(op: str, reverse: bool, d: int, given: list[Any], weights: dict[str, Any]) -> list[Any]:
+    x, n = given[0], 4
+    h, c = given[1][d], given[-1][d]
+    w, r, b = weights["w"][d], weights["r"][d], weights["b"][d]
+    ahead, behind = np.split(b, 2)
+
+    def sigmoid(v: Any) -> Any:
+        return 1 / (1 + np.exp(-v))
+
+    found = []
+    for t in reversed(range(len(x))) if reverse else range(len(x)):
+        own, state = np.split(x[t] @ w.T + ahead, len(w) // n, 1), np.split(h @ r.T + behind, len(w) // n, 1)
+        if op == "LSTM":
+            i, o, f, g = (a + s for a, s in zip(own, state, strict=True))
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+        else:
+            z, reset = sigmoid(own[0] + state[0]), sigmoid(own[1] + state[1])
+            fresh = np.tanh(own[2] + (reset * h) @ r[2 * n :].T + behind[2 * n :])
+            h = (1 - z) * fresh + z * h
+        found.append(h)
+    return [np.stack(found[::-1] if reverse else found), h, *([c] if op == "LSTM" else [])]

@@ -20,7 +20,7 @@ _NEWEST = 26
 _ROUNDED = {"float16": 2e-2, "bfloat16": 5e-2}
 KNOWN_AHEAD = {
     "Reshape", "Slice", "Pad", "Unsqueeze", "Squeeze", "Expand", "Tile", "Split", "Resize", "Trilu", "OneHot",
-    "BatchNormalization", "Upsample",
+    "BatchNormalization", "Upsample", "LSTM", "GRU",
 }  # fmt: skip
 """Operators of which models know all inputs but the first before they run."""
 

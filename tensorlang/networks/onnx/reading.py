@@ -14,7 +14,7 @@ import numpy as np
 from tensorlang import te
 from tensorlang.errors import DefinitionError, TensorlangError
 from tensorlang.networks.network import Network, Origin, Value, Weights
-from tensorlang.networks.onnx import elementwise, moves, norms, resizing, sums, windows
+from tensorlang.networks.onnx import elementwise, moves, norms, recurrent, resizing, sums, windows
 from tensorlang.networks.onnx.constants import evaluated
 from tensorlang.networks.onnx.elementwise import dtype_of
 from tensorlang.networks.onnx.node import Node, Rule, Unsupported
@@ -25,6 +25,7 @@ RULES: dict[str, Rule] = {
     **elementwise.RULES,
     **moves.RULES,
     **norms.RULES,
+    **recurrent.RULES,
     **resizing.RULES,
     **sums.RULES,
     **windows.RULES,

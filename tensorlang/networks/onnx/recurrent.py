@@ -1,0 +1,233 @@
+"""Recurrent cells: LSTM and GRU, as scans over time behind a product for all inputs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tensorlang import te, topi
+from tensorlang.ir.expr import Expr
+from tensorlang.networks.network import Array, Value
+from tensorlang.networks.onnx.moves import reshaped
+from tensorlang.networks.onnx.node import Node, Rule, Unsupported, shape_of
+from tensorlang.te.operation import Tensor
+
+Gate: TypeAlias = Callable[[Expr, Expr, int, Expr], Expr]
+"""The sum for a gate at a time, of a row of the batch and an element: of the input, of the state, and of biases."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """One direction of a cell: its number, and whether it runs from the last time on."""
+
+    number: int
+    reverse: bool
+
+    def at(self, time: Any, length: int) -> Any:
+        """The place in the input of a step."""
+        return length - 1 - time if self.reverse else time
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What a node asks for: extents, weights by direction, first states, and names."""
+
+    node: Node
+    length: int
+    batch: int
+    hidden: int
+    gates: int
+    directions: tuple[_Direction, ...]
+    batch_first: bool
+
+    def weights(self, place: int) -> list[Array]:
+        """The weights of an input, one array for each direction."""
+        found = self.node.known(place, f"the input {place}")
+        return [found[d.number] for d in self.directions]
+
+    def start(self, place: int, direction: _Direction, name: str) -> Tensor:
+        """The state before the first step, with an axis of time in front; zeros where it is not given."""
+        shape = (1, self.batch, self.hidden)
+        if not self.node.has(place):
+            dtype = self.node.tensor(0).dtype
+            zeros: Tensor = te.compute(shape, lambda *_: te.const(0, dtype), name=name)
+            return zeros
+        given, number = self.node.tensor(place), direction.number
+        made: Tensor = te.compute(
+            shape, lambda _, b, j: given(b, number, j) if self.batch_first else given(number, b, j), name=name
+        )
+        return made
+
+
+def _cell(node: Node, gates: int, peepholes: bool) -> _Cell:
+    """Read what the cells have in common; Unsupported for what is not taken."""
+    if any(node.attrs.get(word) for word in ("clip", "input_forget", "activation_alpha", "activation_beta")):
+        raise Unsupported(f"{node.op} with clip, input_forget, or parameters of its activations")
+    usual = ["Sigmoid", "Tanh", "Tanh"] if gates == 4 else ["Sigmoid", "Tanh"]
+    given = [a.decode() if isinstance(a, bytes) else a for a in node.attrs.get("activations", [])]
+    if given and given != usual * (len(given) // len(usual)):
+        raise Unsupported(f"{node.op} with the activations {', '.join(given)}; the usual ones are taken")
+    if peepholes and node.has(7):
+        raise Unsupported(f"{node.op} with peepholes")
+    batch_first = bool(node.attrs.get("layout"))
+    shape = node.shape(0)
+    length, batch = (shape[1], shape[0]) if batch_first else shape[:2]
+    if node.has(4) and not np.all(node.known(4, "the lengths of sequences") == length):
+        raise Unsupported(f"{node.op} over sequences of different lengths")
+    words = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+    turns = words[node.attrs.get("direction", "forward")]
+    hidden = node.shape(2)[-1]
+    return _Cell(node, length, batch, hidden, gates, tuple(_Direction(k, r) for k, r in enumerate(turns)), batch_first)
+
+
+def _inputs(cell: _Cell, direction: _Direction, weight: Array, bias: Array | None) -> Tensor:
+    """The part of all gates that inputs make, for all times in one product: [time * batch, gates * hidden]."""
+    node, name = cell.node, f"{cell.node.stage}_{direction.number}_inputs"
+    data = node.tensor(0)
+    if cell.batch_first:
+        data = topi.transpose(data, (1, 0, 2), f"{name}_times")
+    rows = reshaped(data, (cell.length * cell.batch, shape_of(data)[-1]), f"{name}_rows")
+    product = topi.matmul(rows, node.weights.tensor(np.ascontiguousarray(weight.T)), name=name)
+    if bias is None:
+        return product
+    held = node.weights.tensor(bias)
+    made: Tensor = te.compute(product.shape, lambda i, j: product(i, j) + held(j), name=f"{name}_bias")
+    return made
+
+
+def _states(
+    cell: _Cell, direction: _Direction, recurrent: Array, name: str
+) -> tuple[Tensor, Tensor, Callable[[Any], Any]]:
+    """The state over time, the weights that multiply it, and the place in a product of inputs of a time and a row."""
+    shape = (cell.length + 1, cell.batch, cell.hidden)
+    state = te.placeholder(shape, cell.node.tensor(0).dtype, f"{name}_state")
+    laid = np.ascontiguousarray(recurrent.reshape(cell.gates, cell.hidden, cell.hidden).transpose(2, 0, 1))
+    place = lambda time: direction.at(time - 1, cell.length) * cell.batch  # noqa: E731
+    return state, cell.node.weights.tensor(laid), place
+
+
+def _products(cell: _Cell, state: Tensor, weights: Tensor, gates: Sequence[int], name: str) -> Tensor:
+    """What the last state makes of some gates."""
+    k, first = te.reduce_axis((0, cell.hidden), "k"), gates[0]
+    shape = (cell.length + 1, cell.batch, len(gates), cell.hidden)
+    made: Tensor = te.compute(
+        shape, lambda t, b, g, j: te.sum(state(t - 1, b, k) * weights(k, g + first, j), axis=k), name=name
+    )
+    return made
+
+
+def _lstm(node: Node) -> tuple[Value, ...]:
+    cell = _cell(node, 4, peepholes=True)
+    biases = cell.weights(3) if node.has(3) else [None] * len(cell.directions)
+    made = []
+    for d, w, r, b in zip(cell.directions, cell.weights(1), cell.weights(2), biases, strict=True):
+        made.append(_lstm_states(cell, d, w, r, None if b is None else b[: 4 * cell.hidden] + b[4 * cell.hidden :]))
+    return _outputs(cell, made)
+
+
+def _lstm_states(
+    cell: _Cell, direction: _Direction, weight: Array, recurrent: Array, bias: Array | None
+) -> list[Tensor]:
+    """The states h and c over time; gates are in the order of ONNX: input, output, forget, cell."""
+    name = f"{cell.node.stage}_{direction.number}"
+    inputs = _inputs(cell, direction, weight, bias)
+    state, laid, place = _states(cell, direction, recurrent, name)
+    memory = te.placeholder(state.shape, state.dtype, f"{name}_memory")
+    products = _products(cell, state, laid, range(4), f"{name}_gates")
+
+    def gate(t: Expr, b: Expr, g: int, j: Expr) -> Expr:
+        return products(t, b, g, j) + inputs(place(t) + b, j + g * cell.hidden)
+
+    def remembered(t: Expr, b: Expr, j: Expr) -> Expr:
+        kept = te.sigmoid(gate(t, b, 2, j)) * memory(t - 1, b, j)
+        return kept + te.sigmoid(gate(t, b, 0, j)) * te.tanh(gate(t, b, 3, j))
+
+    c = te.compute(state.shape, remembered, name=f"{name}_c")
+    h = te.compute(state.shape, lambda t, b, j: te.sigmoid(gate(t, b, 1, j)) * te.tanh(c(t, b, j)), name=f"{name}_h")
+    starts = [cell.start(5, direction, f"{name}_h0"), cell.start(6, direction, f"{name}_c0")]
+    return list(te.scan(starts, [h, c], [state, memory], name=name))
+
+
+def _gru(node: Node) -> tuple[Value, ...]:
+    cell = _cell(node, 3, peepholes=False)
+    biases = cell.weights(3) if node.has(3) else [None] * len(cell.directions)
+    made = []
+    for d, w, r, b in zip(cell.directions, cell.weights(1), cell.weights(2), biases, strict=True):
+        made.append([_gru_state(cell, d, w, r, b)])
+    return _outputs(cell, made)
+
+
+def _gru_state(cell: _Cell, direction: _Direction, weight: Array, recurrent: Array, bias: Array | None) -> Tensor:
+    """The state over time; gates are in the order of ONNX: update, reset, hidden."""
+    node, n = cell.node, cell.hidden
+    name = f"{node.stage}_{direction.number}"
+    linear = bool(node.attrs.get("linear_before_reset"))
+    if bias is None:
+        bias = np.zeros(6 * n, weight.dtype)
+    ahead, behind = bias[: 3 * n].copy(), bias[3 * n :]
+    ahead[: 2 * n] += behind[: 2 * n]
+    if not linear:
+        ahead[2 * n :] += behind[2 * n :]
+    last = node.weights.tensor(np.ascontiguousarray(behind[2 * n :]))
+    inputs = _inputs(cell, direction, weight, ahead)
+    state, laid, place = _states(cell, direction, recurrent, name)
+    products = _products(cell, state, laid, range(3 if linear else 2), f"{name}_gates")
+
+    def gate(t: Expr, b: Expr, g: int, j: Expr) -> Expr:
+        return products(t, b, g, j) + inputs(place(t) + b, j + g * n)
+
+    if linear:
+
+        def candidate(t: Expr, b: Expr, j: Expr) -> Expr:
+            fresh = te.sigmoid(gate(t, b, 1, j)) * (products(t, b, 2, j) + last(j))
+            return te.tanh(fresh + inputs(place(t) + b, j + 2 * n))
+
+    else:
+        reset = te.compute(
+            state.shape, lambda t, b, j: te.sigmoid(gate(t, b, 1, j)) * state(t - 1, b, j), name=f"{name}_reset"
+        )
+        k = te.reduce_axis((0, n), "k")
+        mixed = te.compute(
+            state.shape, lambda t, b, j: te.sum(reset(t, b, k) * laid(k, 2, j), axis=k), name=f"{name}_mixed"
+        )
+
+        def candidate(t: Expr, b: Expr, j: Expr) -> Expr:
+            return te.tanh(mixed(t, b, j) + inputs(place(t) + b, j + 2 * n))
+
+    def updated(t: Expr, b: Expr, j: Expr) -> Expr:
+        share = te.sigmoid(gate(t, b, 0, j))
+        return share * state(t - 1, b, j) + (te.const(1, state.dtype) - share) * candidate(t, b, j)
+
+    h = te.compute(state.shape, updated, name=f"{name}_h")
+    made: Tensor = te.scan(cell.start(5, direction, f"{name}_h0"), h, state, name=name)
+    return made
+
+
+def _outputs(cell: _Cell, states: Sequence[Sequence[Tensor]]) -> tuple[Value, ...]:
+    """All states h, and the last h (and c), with an axis of directions."""
+    node, length, count = cell.node, cell.length, len(states)
+
+    def whole(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
+        found = [s[0](direction.at(t, length) + 1, b, j) for s, direction in zip(states, cell.directions, strict=True)]
+        return found[0] if count == 1 else te.select(d < 1, found[0], found[1])
+
+    def last(place: int) -> Callable[[Expr, Expr, Expr], Expr]:
+        def element(d: Expr, b: Expr, j: Expr) -> Expr:
+            found = [s[place](length, b, j) for s in states]
+            return found[0] if count == 1 else te.select(d < 1, found[0], found[1])
+
+        return element
+
+    shape = (length, count, cell.batch, cell.hidden)
+    made = [te.compute(shape, whole, name=f"{node.stage}_y")]
+    made += [te.compute(shape[1:], last(k), name=f"{node.stage}_last{k}") for k in range(len(states[0]))]
+    if cell.batch_first:
+        orders = [(2, 0, 1, 3), (1, 0, 2), (1, 0, 2)]
+        made = [topi.transpose(m, o, f"{m.name}_first") for m, o in zip(made, orders, strict=False)]
+    return tuple(made[: node.outputs])
+
+
+RULES: dict[str, Rule] = {"GRU": _gru, "LSTM": _lstm}
