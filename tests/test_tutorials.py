@@ -125,6 +125,7 @@ SHOWN = {
         "\nlegal\nloaded: layer is equal, too: True",
         "layer: argument 4 (relu): expected 96 in dimension 1, got 64",
     ),
+    "12_torch_and_jax": ("NumPy: right: True",),
 }
 """What a tutorial must print, besides coming to its end."""
 
