@@ -39,11 +39,12 @@ def _kernel(name: str, dtype: str) -> Executable:
 def _arrays(kernel: Executable) -> list[Any]:
     """Positive floats, none near another where an operator has a kink, and indices."""
     random, found = np.random.default_rng(0), list[Any]()
-    for tensor in program_of(kernel).given:
+    given = program_of(kernel).given
+    for number, tensor in enumerate(given, 1):
         assert isinstance(tensor, Tensor)
         shape = tuple(int(str(extent)) for extent in tensor.shape)
         count = int(np.prod(shape))
-        floats = 0.5 + (random.permutation(count) + random.random(count) / 4) / count
+        floats = 0.5 + (random.permutation(count) + number / (len(given) + 1)) / count
         is_float = dtypes.info(tensor.dtype).is_float
         found.append((floats if is_float else random.integers(0, 2, count)).reshape(shape).astype(tensor.dtype))
     return found
