@@ -129,7 +129,8 @@ def test_the_safe_entry_runs_python(monkeypatch: pytest.MonkeyPatch) -> None:
         executable(a, b, c)
     finally:
         sys.setprofile(None)
-    assert entered[:2] == ["entry", "checked"]
+    assert entered[0] == "entry"
+    assert "checked" in entered  # behind a wrapper of torch's compiler, where a test has loaded that
 
 
 def test_this_interpreter_lays_arrays_out_as_the_fast_entry_expects() -> None:

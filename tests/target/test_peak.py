@@ -38,12 +38,14 @@ def test_units_begin_a_plausible_number_of_instructions_in_a_cycle() -> None:
 
 
 def test_a_better_rate_of_earlier_counts_and_is_kept() -> None:
+    """Of loads, which no other rate is held against: on a busy machine, a bandwidth may come out as impossible."""
     target = parse("llvm")
-    before = measure_rates().values["memory"]
-    keep(target, 1, {**recall(target, 1), "memory": 1.5 * before})
+    loads = f"load float32x{target.lanes(32)}"
+    better = 1.05 * measure_rates().values[loads]
+    keep(target, 1, {**recall(target, 1), loads: better})
     again = measure_rates()
-    assert again.values["memory"] >= 1.5 * before
-    assert recall(target, 1)["memory"] == again.values["memory"]
+    assert again.values[loads] >= better
+    assert recall(target, 1)[loads] == again.values[loads]
     keep(target, 1, {})
     with config.override(cache=False):
         assert recall(target, 1) == {}
