@@ -14,6 +14,7 @@ import tensorlang
 from tensorlang import dtypes, nd, te
 from tensorlang.errors import KernelError
 from tensorlang.testing.check import check_schedule
+from tests import opencl_builds
 from tests.device_targets import DEVICE_TARGETS, on_cuda, on_opencl
 from tests.programs import Case, argmax, chain, matmul, row_sum, stencil
 from tests.threaded_programs import (
@@ -345,3 +346,18 @@ def test_a_narrow_integer_beside_a_wide_one(target: str) -> None:
     s = te.create_schedule(B.op)
     s[B].bind("i", "threadIdx.x")
     check_schedule(s, [A, B], targets=[target])
+
+
+def test_a_thread_keeps_its_number_over_barriers(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a driver for CPUs made of it, optimised, was the number of the first thread for all."""
+    monkeypatch.setattr(opencl_builds, "is_optimised", lambda _: True)
+    A = te.placeholder((1,), "float64", name="A")
+    C = te.compute((6, 2), lambda i, j: A[0] * A[0] - i.astype("float64"), name="C")
+    s = te.create_schedule(C.op)
+    near = s.cache_read(A, "shared", [C])
+    block, thread = s[C].split("i", factor=4)
+    s[C].reorder(block, thread, "j")
+    s[C].bind(block, "blockIdx.x")
+    s[C].bind(thread, "threadIdx.x")
+    s[near].compute_at(s[C], "j")
+    check_schedule(s, [A, C], targets=[target])

@@ -16,8 +16,10 @@ class Dialect:
     """One column of the table; texts in braces are filled in.
 
     `types`: what holds a value of a dtype in a variable (half precision as float), `words` in memory where that is
-    another type. `spaces` qualify pointers. `static_shared`: bytes of shared memory that a kernel may declare;
-    more is one block whose size the launch gives. `wide_bytes`: the widest access. `aligned_accesses`: a wide access
+    another type. `spaces` qualify pointers. `keeps_thread_index`: the number of a thread is a variable; else each use
+    asks for it, since Intel's runtime for CPUs gives all threads the first one's where a loop has barriers and what is
+    made of the variable is the same in each iteration. `static_shared`: bytes of shared memory that a kernel may
+    declare; more is one block whose size the launch gives. `wide_bytes`: the widest access. `aligned_accesses`: a wide access
     has to be a multiple of its size. `warps`: threads of a warp that exchange values in reductions, 0 for none.
     `whole_warps` asks for warps of 32 in a kernel that shuffles. `sub_groups`: threads take values from each other
     within sub-groups, which number them along x only, and not within masks of a warp.
@@ -44,6 +46,7 @@ class Dialect:
     align: str
     block_index: Mapping[str, str]
     thread_index: Mapping[str, str]
+    keeps_thread_index: bool
     barrier: str
     global_barrier: str
     warp_barrier: str
@@ -113,6 +116,7 @@ CUDA = Dialect(
     align="__align__({bytes})",
     block_index={axis: f"blockIdx.{axis}" for axis in _AXES},
     thread_index={axis: f"threadIdx.{axis}" for axis in _AXES},
+    keeps_thread_index=True,
     barrier="__syncthreads();",
     global_barrier="__syncthreads();",
     warp_barrier="__syncwarp();",
@@ -153,6 +157,7 @@ OPENCL = Dialect(
     align="__attribute__((aligned({bytes})))",
     block_index={axis: f"get_group_id({n})" for n, axis in enumerate(_AXES)},
     thread_index={axis: f"get_local_id({n})" for n, axis in enumerate(_AXES)},
+    keeps_thread_index=False,
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     global_barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
     warp_barrier="barrier(CLK_LOCAL_MEM_FENCE);",

@@ -153,8 +153,10 @@ def _threads(scope: Scope, kernel: DeviceKernel) -> Scope:
             if most == 1:
                 scope = scope.bind(tag, Code("0", "int64", interval=(0, 0), narrow=True), 0)
             elif tag in used:
-                name = scope.fresh(f"{word[:-3]}_{axis}")
-                scope.line(f"const int {name} = (int){names[axis]};")
+                name = f"(int){names[axis]}"
+                if word == "blockIdx" or scope.dialect.keeps_thread_index:
+                    value, name = name, scope.fresh(f"{word[:-3]}_{axis}")
+                    scope.line(f"const int {name} = {value};")
                 scope = scope.bind(tag, scope.index_code(name, (0, max(most - 1, 0)), not isinstance(extent, int)))
     return scope
 

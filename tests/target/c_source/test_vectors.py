@@ -155,5 +155,5 @@ def test_lanes_of_every_width(run: Run, dtype: str) -> None:
 
 def test_opencl_needs_no_alignment() -> None:
     text = device_source(device_kernel((A, B), lanes(4, store(B, TX * 5 + v, load(A, TX * 5 + v))), (), (16,)), OPENCL)
-    assert "vstore4(vload4(0, A + 5 * thread_x), 0, B + 5 * thread_x);" in text.text
+    assert "vstore4(vload4(0, A + 5 * (int)get_local_id(0)), 0, B + 5 * (int)get_local_id(0));" in text.text
     assert not text.wide_accesses
