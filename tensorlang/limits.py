@@ -74,13 +74,13 @@ def check_statements(count: int, what: str) -> None:
 def check_scratch(name: str, size: int) -> None:
     """TooComplex for an array inside a kernel of more bytes than there may be."""
     asked = config.get("scratch")
-    most = min(_memory() if asked is None else asked, _allowance.get().scratch)
+    most = min(memory() if asked is None else asked, _allowance.get().scratch)
     if size > most:
         why = f"{name} takes {size:,} bytes inside the kernel, and an array there has at most {most:,.0f}"
         raise TooComplex("", why, suggested=["compute it in smaller tiles (compute_at)", "raise TENSORLANG_SCRATCH"])
 
 
-def _memory() -> float:
+def memory() -> float:
     """The bytes of memory of this machine; no limit where it does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Var
+from tensorlang.ir.traverse import operations
 from tensorlang.schedules.accesses import Access, about, accesses_of
 from tensorlang.schedules.words import panel_read
 from tensorlang.te.operation import ComputeOp, HybridOp, buffers, loads
 from tensorlang.te.program import Program
 
 _FEW = 2  # as often an element may as well be computed as stored and read
+_MANY = 32  # stages in front of one: each step of a schedule is proven for all of them
+WRITTEN_OUT = 512
+"""Operations at most that an element is written out in: a stage that is read twice doubles with each one behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ def groups_of(program: Program, others: Set[str] = frozenset(), words: bool = Fa
         taken.add(stage.name)
         readers = [g for name, g in groups.items() if _feeds(program, stage, g)]
         only = readers[0] if len(readers) == 1 and stage.name not in program.outputs else None
-        if only is None:
+        if only is None or len(only.producers) == _MANY:
             groups[stage.name] = Group(stage, stage)
         else:
             grown = Group(only.main, only.output, only.between, only.parts, (stage, *only.producers))
@@ -122,7 +126,7 @@ def _followers(
     program: Program, stages: dict[str, Stage], main: Stage, taken: set[str], words: bool
 ) -> tuple[Stage, ...]:
     """A stage, and those that follow it one by one and read it at their own element only."""
-    chain = [main]
+    chain, written = [main], 1
     while chain[-1].name not in program.outputs and len(program.consumers[chain[-1].name]) == 1:
         (name,) = program.consumers[chain[-1].name]
         stage = stages.get(name)
@@ -130,6 +134,9 @@ def _followers(
             break
         own = len(chain[-1].spatial) == len(stage.spatial) and _own_element(stage, chain[-1], len(stage.spatial))
         if not own and not (words and len(chain) == 1 and panel_read(stage.op, main.op) is not None):
+            break
+        written = reads_of(stage.op, chain[-1].op) * written + operations(stage.op.body)
+        if written > WRITTEN_OUT:
             break
         chain.append(stage)
     return tuple(chain)
@@ -141,6 +148,12 @@ def _own_element(stage: Stage, producer: Stage, leading: int) -> bool:
         return False
     made = {buffer.name for buffer in buffers(producer.op)}
     return all(index[:leading] == stage.spatial[:leading] for index in axes_read(stage.op, made))
+
+
+def reads_of(reader: ComputeOp, op: ComputeOp) -> int:
+    """How many times an operation reads another, as it is written."""
+    made = {buffer.name for buffer in buffers(op)}
+    return sum(load.buffer.name in made for load in loads(reader))
 
 
 def axes_read(op: ComputeOp, arrays: Set[str]) -> Iterator[tuple[str, ...]]:

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from tensorlang import te
-from tensorlang.errors import DefinitionError, TensorlangError
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError, InternalError, TensorlangError
 from tensorlang.networks.network import Network, Origin, Value, Weights
 from tensorlang.networks.onnx import elementwise, moves, norms, recurrent, resizing, sums, windows
 from tensorlang.networks.onnx.constants import evaluated
 from tensorlang.networks.onnx.elementwise import dtype_of
-from tensorlang.networks.onnx.node import Node, Rule, Unsupported
+from tensorlang.networks.onnx.node import Node, Rule, Unsupported, shape_of
 from tensorlang.networks.onnx.package import onnx_package
+from tensorlang.networks.onnx.standard import fault, refuse_large
 from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.words import printable
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
@@ -81,7 +83,7 @@ class Reading:
     @property
     def name(self) -> str:
         """What the model calls itself."""
-        return self.graph.name or "network"
+        return printable(self.graph.name, 200) or "network"
 
     def network(self) -> Network:
         """The network; UnsupportedModel where nodes were refused, DefinitionError where outputs are not made."""
@@ -110,6 +112,7 @@ def from_onnx(model: str | os.PathLike[str] | Any, shapes: Mapping[str, Sequence
 def read_model(model: str | os.PathLike[str] | Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Reading:
     """A model as far as it can be read, with what is refused of it; raises as `from_onnx`, but for refusals."""
     proto = _loaded(model)
+    _refuse_unreadable_names(proto.graph)
     reading = Reading(proto.graph, Weights(), proto.opset_import)
     if not _OLDEST <= reading.opset <= _NEWEST:
         raise DefinitionError(f"opset {reading.opset} of the model is not one of {_OLDEST} to {_NEWEST}")
@@ -138,10 +141,24 @@ def _loaded(model: Any) -> Any:
     return proto
 
 
+def _refuse_unreadable_names(graph: Any) -> None:
+    """DefinitionError for names that are no UTF-8, which protobuf hands out as bytes."""
+    named = [graph, *graph.input, *graph.output, *graph.initializer, *graph.node]
+    texts = [*(item.name for item in named)]
+    for node in graph.node:
+        texts += [node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)]
+    for text in texts:
+        if not isinstance(text, str):
+            raise DefinitionError(f"{text!r}, a name in the model, is no UTF-8")
+
+
 def _declare_inputs(reading: Reading, shapes: Mapping[str, Sequence[int]]) -> None:
     onnx, found = onnx_package(), reading.inputs
     for tensor in reading.graph.initializer:
-        reading.values[tensor.name] = np.asarray(onnx.numpy_helper.to_array(tensor))
+        try:
+            reading.values[tensor.name] = np.asarray(onnx.numpy_helper.to_array(tensor))
+        except Exception as error:  # whatever the package does with types, sizes and places of data that are none
+            raise DefinitionError(f"the weight {tensor.name} cannot be read: {error}") from error
     for given in reading.graph.input:
         if given.name in reading.values:
             continue
@@ -149,6 +166,7 @@ def _declare_inputs(reading: Reading, shapes: Mapping[str, Sequence[int]]) -> No
             raise DefinitionError(f"the input {given.name} is no tensor")
         dtype = dtype_of(given.type.tensor_type.elem_type)
         shape = _shape(given, shapes.get(given.name))
+        refuse_large(f"the input {given.name}", shape, dtypes.info(dtype).bytes)
         tensor = te.placeholder(shape, dtype, f"input{len(found)}")
         found[given.name] = reading.values[given.name] = tensor
     unknown = set(shapes) - set(found)
@@ -165,7 +183,9 @@ def _shape(given: Any, wanted: Sequence[int] | None) -> tuple[int, ...]:
             raise DefinitionError(
                 f"the input {given.name} has the shape ({names}); give its numbers: shapes={{{given.name!r}: (...)}}"
             )
-        return tuple(n for n in declared if n is not None)
+        wanted = [n for n in declared if n is not None]
+    if any(n < 0 for n in wanted):
+        raise DefinitionError(f"the input {given.name} has the shape {tuple(wanted)}; no extent is below 0")
     if len(wanted) != len(declared) or any(n is not None and n != w for n, w in zip(declared, wanted, strict=False)):
         raise DefinitionError(f"the input {given.name} has the shape {tuple(declared)}, and {tuple(wanted)} was given")
     return tuple(int(n) for n in wanted)
@@ -173,7 +193,7 @@ def _shape(given: Any, wanted: Sequence[int] | None) -> tuple[int, ...]:
 
 def _read(proto: Any, reading: Reading) -> None:
     """Add what a node makes to the values; what cannot be made is refused, and so is not what needs it."""
-    label = proto.name or f"the node that makes {next(iter(proto.output), '?')}"
+    label = printable(proto.name or f"the node that makes {next(iter(proto.output), '?')}", 200)
     if any(name and name not in reading.values for name in proto.input):
         reading.skipped.append(label)
         return
@@ -181,7 +201,7 @@ def _read(proto: Any, reading: Reading) -> None:
         made = _made(proto, label, reading)
     except TensorlangError as error:
         why = error.message if isinstance(error, DefinitionError) else str(error)
-        reading.refused.append(Refusal(label, proto.op_type, why))
+        reading.refused.append(Refusal(label, printable(proto.op_type, 200), printable(why)))
         return
     for name, value in zip(proto.output, made, strict=False):
         if name and value is not None:
@@ -201,8 +221,19 @@ def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
     stage = f"{_word(proto.op_type)}{len(reading.origins)}"
     reading.origins[stage] = Origin(label, proto.op_type)
     node = Node(proto.op_type, stage, attrs, reading.opset, inputs, len(proto.output), reading.weights)
-    made = RULES[proto.op_type](node)
-    return made if isinstance(made, tuple) else (made,)
+    try:
+        made = RULES[proto.op_type](node)
+    except TensorlangError:
+        raise
+    except Exception as error:
+        given = {n: v for n, v in zip(proto.input, inputs, strict=True) if v is not None}
+        if (why := fault(proto, given, reading.opsets)) is None:
+            raise InternalError(f"{label} ({proto.op_type}): {type(error).__name__}: {error}") from error
+        raise Unsupported(why) from error
+    values = made if isinstance(made, tuple) else (made,)
+    for value in values:
+        refuse_large("its output", shape_of(value), dtypes.info(str(value.dtype)).bytes)
+    return values
 
 
 def _has_graphs(proto: Any) -> bool:

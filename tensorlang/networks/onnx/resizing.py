@@ -7,16 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.ir.expr import Expr, binary
 from tensorlang.networks.network import Value
 from tensorlang.networks.onnx.moves import within
 from tensorlang.networks.onnx.node import Node, Rule, Unsupported
+from tensorlang.networks.onnx.standard import refuse_large
 
 
 def _resize(node: Node) -> Value:
     shape = node.shape(0)
     scales, sizes = _scales(node, shape)
+    refuse_large("its output", sizes, dtypes.info(node.tensor(0).dtype).bytes)
     mode = node.attrs.get("mode", "nearest")
     usual = "half_pixel" if node.op == "Resize" and node.opset > 10 else "asymmetric"
     how = node.attrs.get("coordinate_transformation_mode", usual)

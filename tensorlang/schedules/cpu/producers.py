@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+from tensorlang.ir.traverse import operations
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.panels import schedule_panels
 from tensorlang.schedules.cpu.points import schedule_elementwise
-from tensorlang.schedules.recognise import Group, Stage, is_read_often
+from tensorlang.schedules.recognise import WRITTEN_OUT, Group, Stage, is_read_often, reads_of
 from tensorlang.schedules.room import Room
 from tensorlang.schedules.words import is_word_layout
+from tensorlang.te.operation import ComputeOp
 
 
 def place_producers(room: Room, group: Group, inline: bool) -> None:
-    """Inline the group's producers, but for words; those that are read often only if `inline`, else they run alone."""
+    """Inline the group's producers, but for words and what would be written out over and over again.
+
+    Those that are read often are inlined only if `inline` says so; what is not inlined runs alone.
+    """
     for stage in group.producers:
         wanted = (inline or not is_read_often(group, stage)) and not _is_of_words(group, stage)
+        wanted = wanted and _repeated(room, stage) <= WRITTEN_OUT
         if not (wanted and room.s.attempt(room.s[stage.name].compute_inline)):
             schedule_alone(room, stage)
+
+
+def _repeated(room: Room, stage: Stage) -> int:
+    """The operations that inlining a stage adds to its readers, beyond those that it has itself."""
+    program = room.s.program
+    op = program[stage.name]
+    if not isinstance(op, ComputeOp):
+        return 0
+    readers = [program[name] for name in program.consumers[op.name]]
+    reads = sum(reads_of(reader, op) for reader in readers if isinstance(reader, ComputeOp))
+    return (reads - 1) * operations(op.body)
 
 
 def _is_of_words(group: Group, stage: Stage) -> bool:

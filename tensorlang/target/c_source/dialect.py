@@ -19,8 +19,8 @@ class Dialect:
     another type. `spaces` qualify pointers. `keeps_thread_index`: the number of a thread is a variable; else each use
     asks for it, since Intel's runtime for CPUs gives all threads the first one's where a loop has barriers and what is
     made of the variable is the same in each iteration. `static_shared`: bytes of shared memory that a kernel may
-    declare; more is one block whose size the launch gives. `wide_bytes`: the widest access. `aligned_accesses`: a wide access
-    has to be a multiple of its size. `warps`: threads of a warp that exchange values in reductions, 0 for none.
+    declare; more is one block whose size the launch gives. `wide_bytes`: the widest access. `aligned_accesses`: a wide
+    access has to be a multiple of its size. `warps`: threads of a warp that exchange values in reductions, 0 for none.
     `whole_warps` asks for warps of 32 in a kernel that shuffles. `sub_groups`: threads take values from each other
     within sub-groups, which number them along x only, and not within masks of a warp.
 

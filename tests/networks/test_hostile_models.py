@@ -1,0 +1,99 @@
+"""Models of others are data: whatever one asks for is read, or refused in words, before anything large is made."""
+
+from __future__ import annotations
+
+import random
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang.errors import DefinitionError, TensorlangError
+from tensorlang.networks.onnx.reading import UnsupportedModel, from_onnx
+from tensorlang.networks.report import inspect
+from tests.networks.models import block, drawn, model, node
+from tests.thoroughness import draws
+
+HUGE = np.array([2**40])
+ONE = np.zeros(1, np.float32)
+IMAGE = {"x": (1, 1, 4, 4)}
+FILTER = {"w": drawn(1, 1, 3, 3)}
+
+
+@pytest.fixture(autouse=True)
+def little_memory() -> Iterator[None]:
+    """16 GiB more of addresses than are in use: what is made in spite of its size fails here, and not the machine."""
+    if sys.platform != "linux":
+        yield
+        return
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (16 << 30), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inputs", "weights", "why"),
+    [
+        ([node("ConstantOfShape", "k", "c"), node("Add", "x c", "y")], {"x": (1,)}, {"k": HUGE}, "8,796,093,022,208"),
+        ([node("Expand", "x k", "y")], {"x": (1,)}, {"k": HUGE}, "4,398,046,511,104 bytes; this machine has"),
+        ([node("Tile", "w k", "c"), node("Add", "x c", "y")], {"x": (1,)}, {"k": HUGE, "w": ONE}, "this machine has"),
+        ([node("Resize", "x - s", "y")], IMAGE, {"s": np.array([1, 1, 1e9, 1e9], np.float32)}, "this machine has"),
+        ([node("Relu", "x", "y")], {"x": (2**40, 2**40)}, {}, "the input x has the shape"),
+        ([node("Relu", "x", "y")], {"x": (-3,)}, {}, "no extent is below 0"),
+        ([node("Add", "x b", "y"), node("Relu", "y", "b")], {"x": (4,)}, {}, "no node of the model makes its out"),
+        ([node("Conv", "x w", "y", pads=[2**40] * 4)], IMAGE, FILTER, "does not fit int32"),
+        ([node("Conv", "x w", "y", strides=[0, 0])], IMAGE, FILTER, "at least 1"),
+        ([node("MaxPool", "x", "y")], IMAGE, {}, "MaxPool is not as ONNX has it: .*kernel_shape"),
+        ([node("Add", "x w", "y")], {"x": (2, 3)}, {"w": drawn(2, 4)}, "Add is not as ONNX has it: .*[Ii]ncompatible"),
+    ],
+)
+def test_what_a_model_cannot_have(nodes: list[Any], inputs: Any, weights: Any, why: str) -> None:
+    with pytest.raises(DefinitionError, match=why):
+        from_onnx(model(nodes, inputs, "y", weights))
+
+
+def test_sums_that_double_are_not_written_out() -> None:
+    """Each is read twice by the next: the last one has 2^40 terms."""
+    nodes = [node("Add", f"y{k} y{k}", f"y{k + 1}") for k in range(40)]
+    small = tensorlang.compile(from_onnx(model([node("Relu", "x", "y0"), *nodes], {"x": (4,)}, "y40")))
+    assert (small(np.full(4, 2.0, np.float32)) == 2.0**41).all()
+
+
+def test_names_are_shown_without_what_a_terminal_obeys() -> None:
+    proto = model([node("Det", "x", "y")], {"x": (3, 3)}, "y")
+    proto.graph.name = "\x1b[2Jmodel"
+    proto.graph.node[0].name = "\x1b]0;node"
+    with pytest.raises(UnsupportedModel) as caught:
+        from_onnx(proto)
+    assert str(caught.value).replace("\n", "").isprintable()
+
+
+def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+    path, good = tmp_path / "damaged.onnx", block().SerializeToString()
+    outcomes = set()
+    for seed in range(draws(60, 5000)):
+        drawn_from, text = random.Random(seed), bytearray(good)
+        for _ in range(drawn_from.choice([1, 1, 2, 4])):
+            at = drawn_from.randrange(len(text))
+            match drawn_from.randrange(4):
+                case 0:
+                    text[at] = drawn_from.choice([0, 255, drawn_from.randrange(256)])
+                case 1:
+                    del text[at : at + drawn_from.randrange(1, 9)]
+                case 2:
+                    text[at:at] = drawn_from.randbytes(drawn_from.randrange(1, 9))
+                case 3:
+                    text[at] ^= 1 << drawn_from.randrange(8)
+        path.write_bytes(text)
+        try:
+            outcomes.add(inspect(path).is_supported)
+        except TensorlangError:
+            outcomes.add(False)
+    assert outcomes == {True, False}
