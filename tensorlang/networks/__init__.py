@@ -3,6 +3,7 @@
 from tensorlang.networks.compiling import compile_network
 from tensorlang.networks.model import Model
 from tensorlang.networks.network import Network
-from tensorlang.networks.onnx.reading import UnsupportedModel, from_onnx
+from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.networks.refusal import Refusal, UnsupportedModel
 
-__all__ = ["Model", "Network", "UnsupportedModel", "compile_network", "from_onnx"]
+__all__ = ["Model", "Network", "Refusal", "UnsupportedModel", "compile_network", "from_onnx"]

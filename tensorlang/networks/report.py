@@ -10,8 +10,9 @@ from typing import Any
 
 from tensorlang.networks.compiling import operations, program_of
 from tensorlang.networks.groups import parts_of
-from tensorlang.networks.onnx.node import shape_of
-from tensorlang.networks.onnx.reading import Reading, Refusal, read_model
+from tensorlang.networks.node import shape_of
+from tensorlang.networks.onnx.reading import Reading, read_model
+from tensorlang.networks.refusal import Refusal
 from tensorlang.te.operation import Tensor
 
 

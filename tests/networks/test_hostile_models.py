@@ -14,7 +14,8 @@ import pytest
 
 import tensorlang
 from tensorlang.errors import DefinitionError, TensorlangError
-from tensorlang.networks.onnx.reading import UnsupportedModel, from_onnx
+from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.networks.refusal import UnsupportedModel
 from tensorlang.networks.report import inspect
 from tests.networks.models import block, drawn, model, node
 from tests.thoroughness import draws

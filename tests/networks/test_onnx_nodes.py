@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tensorlang.networks.compiling import compile_network
-from tensorlang.networks.onnx.reading import UnsupportedModel, from_onnx
+from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.networks.refusal import UnsupportedModel
 from tests.networks.models import drawn, model, node, onnx, reference
 from tests.thoroughness import NIGHTLY
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import DefinitionError
-from tensorlang.networks.onnx.reading import RULES, UnsupportedModel, from_onnx
+from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.networks.onnx.rules import RULES
+from tensorlang.networks.refusal import UnsupportedModel
 from tensorlang.networks.report import inspect
 from tests.cli.test_cli import run
 from tests.networks.models import block, drawn, model, node, onnx

@@ -11,8 +11,11 @@ import numpy as np
 
 from tensorlang import dtypes, te
 from tensorlang.ir.expr import Expr, binary, cast
+from tensorlang.networks import elements
+from tensorlang.networks.elements import number
 from tensorlang.networks.network import Value
-from tensorlang.networks.onnx.node import Node, Rule, Unsupported, element_of, pointwise, shape_of
+from tensorlang.networks.node import Node, Rule, element_of, pointwise, shape_of
+from tensorlang.networks.refusal import Unsupported
 
 _TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
@@ -61,10 +64,6 @@ def _folded(function: Callable[[Expr, Expr], Expr], mean: bool = False) -> Rule:
     return rule
 
 
-def _divide(a: Expr, b: Expr) -> Expr:
-    return te.truncdiv(a, b) if dtypes.info(a.dtype).is_integer else a / b
-
-
 def _modulo(node: Node) -> Value:
     dtype = node.tensor(0).dtype
     if dtypes.info(dtype).is_integer and not node.attrs.get("fmod"):
@@ -88,12 +87,12 @@ def _clip(node: Node) -> Value:
     bounds = [node.inputs[k] if node.has(k) else None for k in (1, 2)]
 
     def element(x: Expr) -> Expr:
-        for bound, number, limit in ((bounds[0], low, te.maximum), (bounds[1], high, te.minimum)):
+        for bound, usual, limit in ((bounds[0], low, te.maximum), (bounds[1], high, te.minimum)):
             if bound is not None:
                 place = 1 if limit is te.maximum else 2
                 x = limit(x, element_of(bound, lambda place=place: node.tensor(place), ()))  # type: ignore[misc]
-            elif number is not None:
-                x = limit(x, te.const(number, x.dtype))
+            elif usual is not None:
+                x = limit(x, number(usual, x))
         return x
 
     return pointwise(node, element, 0)
@@ -102,7 +101,7 @@ def _clip(node: Node) -> Value:
 def _cast(node: Node) -> Value:
     dtype = dtype_of(node.attrs["to"])
     if dtype == "bool":
-        return pointwise(node, lambda x: binary("ne", x, te.const(0, x.dtype)), 0)
+        return pointwise(node, elements.nonzero, 0)
     return pointwise(node, lambda x: cast(x, dtype), 0)
 
 
@@ -112,34 +111,12 @@ def _cast_like(node: Node) -> Value:
 
 def _gelu(node: Node) -> Value:
     if node.attrs.get("approximate", "none") == "tanh":
-        return pointwise(node, _gelu_tanh, 0)
-    return pointwise(node, lambda x: x * te.const(0.5, x.dtype) * (te.erf(x * _number(math.sqrt(0.5), x)) + 1.0), 0)
-
-
-def _gelu_tanh(x: Expr) -> Expr:
-    inner = (x + x * x * x * _number(0.044715, x)) * _number(math.sqrt(2 / math.pi), x)
-    return x * _number(0.5, x) * (te.tanh(inner) + 1.0)
-
-
-def _number(value: float, like: Expr) -> Expr:
-    return te.const(value, like.dtype)
-
-
-def _softplus(x: Expr) -> Expr:
-    return te.maximum(x, _number(0, x)) + te.log1p(te.exp(-te.abs(x)))
-
-
-def _sign(x: Expr) -> Expr:
-    zero, one = _number(0, x), _number(1, x)
-    return te.select(binary("gt", x, zero), one, te.select(binary("lt", x, zero), _number(-1, x), x))
+        return pointwise(node, elements.gelu_tanh, 0)
+    return pointwise(node, elements.gelu, 0)
 
 
 def _prelu(node: Node) -> Value:
-    return pointwise(node, lambda x, slope: te.select(binary("lt", x, _number(0, x)), x * slope, x), 0, 1)
-
-
-def _hard_swish(x: Expr) -> Expr:
-    return x * te.maximum(_number(0, x), te.minimum(_number(1, x), x * _number(1 / 6, x) + _number(0.5, x)))
+    return pointwise(node, lambda x, slope: te.select(binary("lt", x, number(0, x)), x * slope, x), 0, 1)
 
 
 def _identity(node: Node) -> Value:
@@ -158,10 +135,6 @@ def _where(node: Node) -> Value:
     return pointwise(node, te.select, 0, 1, 2)
 
 
-def _not(node: Node) -> Value:
-    return pointwise(node, lambda x: binary("eq", x, te.const(False, "bool")), 0)
-
-
 def _trilu(node: Node) -> Value:
     shape, upper = node.shape(0), bool(node.attrs.get("upper", 1))
     k = int(node.known(1, "k").ravel()[0]) if node.has(1) else 0
@@ -178,7 +151,7 @@ def _is_infinite(node: Node) -> Value:
     signs = [(node.attrs.get(f"detect_{word}", 1), op) for word, op in (("negative", "lt"), ("positive", "gt"))]
 
     def element(x: Expr) -> Expr:
-        wanted = [binary(op, x, _number(0, x)) for counts, op in signs if counts]
+        wanted = [binary(op, x, number(0, x)) for counts, op in signs if counts]
         return te.all(te.isinf(x), te.any(*wanted)) if wanted else te.const(False, "bool")
 
     return pointwise(node, element, 0)
@@ -210,15 +183,13 @@ RULES: dict[str, Rule] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "Ceil": _unary(te.ceil),
-    "Celu": _with(lambda x, alpha: te.maximum(x, _number(0, x)) + te.minimum(
-        _number(0, x), (te.expm1(x * _number(1 / alpha, x))) * _number(alpha, x)), alpha=1.0),
+    "Celu": _with(elements.celu, alpha=1.0),
     "Clip": _clip,
     "Cos": _unary(te.cos),
     "Cosh": _unary(te.cosh),
-    "Div": _binary(_divide),
+    "Div": _binary(elements.truncated_quotient),
     "Dropout": _dropout,
-    "Elu": _with(lambda x, alpha: te.select(binary("lt", x, _number(0, x)), te.expm1(x) * _number(alpha, x), x),
-                 alpha=1.0),
+    "Elu": _with(elements.elu, alpha=1.0),
     "Equal": _compare("eq"),
     "Erf": _unary(te.erf),
     "Exp": _unary(te.exp),
@@ -226,51 +197,45 @@ RULES: dict[str, Rule] = {
     "Gelu": _gelu,
     "Greater": _compare("gt"),
     "GreaterOrEqual": _compare("ge"),
-    "HardSigmoid": _with(
-        lambda x, alpha, beta: te.maximum(_number(0, x), te.minimum(_number(1, x), x * _number(alpha, x) + _number(
-            beta, x))), alpha=0.2, beta=0.5),
-    "HardSwish": _unary(_hard_swish),
+    "HardSigmoid": _with(elements.hard_sigmoid, alpha=0.2, beta=0.5),
+    "HardSwish": _unary(elements.hard_swish),
     "Identity": _identity,
     "IsInf": _is_infinite,
     "IsNaN": _unary(te.isnan),
-    "LeakyRelu": _with(
-        lambda x, alpha: te.select(binary("lt", x, _number(0, x)), x * _number(alpha, x), x), alpha=0.01),
+    "LeakyRelu": _with(elements.leaky_relu, alpha=0.01),
     "Less": _compare("lt"),
     "LessOrEqual": _compare("le"),
     "Log": _unary(te.log),
     "Max": _folded(te.maximum),
     "Mean": _folded(lambda a, b: a + b, mean=True),
     "Min": _folded(te.minimum),
-    "Mish": _unary(lambda x: x * te.tanh(_softplus(x))),
+    "Mish": _unary(elements.mish),
     "Mod": _modulo,
     "Mul": _binary(lambda a, b: a * b),
     "Neg": _unary(lambda x: -x),
-    "Not": _not,
+    "Not": _unary(elements.logical_not),
     "Or": _binary(te.any),
     "PRelu": _prelu,
     "Pow": _power,
-    "Reciprocal": _unary(lambda x: _number(1, x) / x),
-    "Relu": _unary(lambda x: te.maximum(x, _number(0, x))),
+    "Reciprocal": _unary(lambda x: number(1, x) / x),
+    "Relu": _unary(elements.relu),
     "Round": _unary(te.nearbyint),
-    "Selu": _with(
-        lambda x, alpha, gamma: te.select(
-            binary("gt", x, _number(0, x)), x, te.expm1(x) * _number(alpha, x)) * _number(gamma, x),
-        alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
+    "Selu": _with(elements.selu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
     "Shape": _shape,
     "Sigmoid": _unary(te.sigmoid),
-    "Sign": _unary(_sign),
+    "Sign": _unary(elements.sign),
     "Sin": _unary(te.sin),
     "Sinh": _unary(te.sinh),
     "Size": lambda node: np.array(math.prod(node.shape(0)), np.int64),
-    "Softplus": _unary(_softplus),
-    "Softsign": _unary(lambda x: x / (te.abs(x) + 1.0)),
+    "Softplus": _unary(elements.softplus),
+    "Softsign": _unary(elements.softsign),
     "Sqrt": _unary(te.sqrt),
     "Sub": _binary(lambda a, b: a - b),
     "Sum": _folded(lambda a, b: a + b),
     "Tan": _unary(te.tan),
     "Tanh": _unary(te.tanh),
     "ThresholdedRelu": _with(
-        lambda x, alpha: te.select(binary("gt", x, _number(alpha, x)), x, _number(0, x)), alpha=1.0),
+        lambda x, alpha: te.select(binary("gt", x, number(alpha, x)), x, number(0, x)), alpha=1.0),
     "Trilu": _trilu,
     "Where": _where,
     "Xor": _compare("ne"),

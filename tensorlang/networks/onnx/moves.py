@@ -9,58 +9,12 @@ from itertools import accumulate
 import numpy as np
 
 from tensorlang import te, topi
-from tensorlang.ir.expr import Expr, as_expr, binary, cast
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.networks.network import Value
-from tensorlang.networks.onnx.node import Node, Rule, Unsupported, axis_of, element_of, shape_of
+from tensorlang.networks.node import Node, Rule, axis_of, element_of
+from tensorlang.networks.places import reshaped, within
+from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
-
-
-def reshaped(tensor: Tensor, shape: Sequence[int], name: str) -> Tensor:
-    """The elements of a tensor, in the order of memory, in another shape.
-
-    Dimensions that are kept, split or joined are so one by one: an index of a split one is a sum of two.
-    """
-    old = shape_of(tensor)
-    if old == tuple(shape):
-        return tensor
-    parts = _parts(old, tuple(shape))
-
-    def element(*index: Expr) -> Expr:
-        place: list[Expr] = []
-        for dims, news in parts:
-            flat: Expr = as_expr(0)
-            for d in news:
-                flat = flat * shape[d] + index[d]
-            rest = [flat]
-            for d in reversed(dims[1:]):
-                rest[:1] = [binary("floordiv", rest[0], old[d]), binary("floormod", rest[0], old[d])]
-            place += rest if dims else []
-        ranges = {i.name: (0, n - 1) for i, n in zip(index, shape, strict=True)}  # type: ignore[attr-defined]
-        return tensor(*(simplify(p, ranges) for p in place))
-
-    made: Tensor = te.compute(tuple(shape), element, name=name)
-    return made
-
-
-def _parts(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Runs of dimensions, old and new, that hold as many elements each."""
-    found: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        olds, news = ([i], [] if j == len(new) else [j]) if i < len(old) else ([], [j])
-        i, j = i + len(olds), j + len(news)
-        a, b = (math.prod(shape[d] for d in dims) for shape, dims in ((old, olds), (new, news)))
-        while a != b and (i < len(old) or j < len(new)):
-            if (a < b and i < len(old)) or j == len(new):
-                a, olds, i = a * old[i], [*olds, i], i + 1
-            else:
-                b, news, j = b * new[j], [*news, j], j + 1
-        if olds or not found:
-            found.append((olds, news))
-        else:
-            found[-1][1].extend(news)
-    return found
 
 
 def _reshape(node: Node) -> Value:
@@ -169,12 +123,6 @@ def _gather(node: Node) -> Value:
         return data(*i[:axis], within(number, shape[axis]), *i[axis + len(where) :])
 
     return node.compute((*shape[:axis], *where, *shape[axis + 1 :]), element)
-
-
-def within(index: Expr, extent: int) -> Expr:
-    """An index that counts from the end where it is negative, kept inside of its array."""
-    index = te.select(binary("lt", index, te.const(0, index.dtype)), index + te.const(extent, index.dtype), index)
-    return te.maximum(te.minimum(index, te.const(extent - 1, index.dtype)), te.const(0, index.dtype))
 
 
 def _gather_elements(node: Node) -> Value:

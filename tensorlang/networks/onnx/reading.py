@@ -14,49 +14,19 @@ import numpy as np
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError, InternalError, TensorlangError
 from tensorlang.networks.network import Network, Origin, Value, Weights
-from tensorlang.networks.onnx import elementwise, moves, norms, recurrent, resizing, sums, windows
+from tensorlang.networks.node import Node, own_stages, shape_of
 from tensorlang.networks.onnx.constants import evaluated
 from tensorlang.networks.onnx.elementwise import dtype_of
-from tensorlang.networks.onnx.node import Node, Rule, Unsupported, shape_of
 from tensorlang.networks.onnx.package import onnx_package
-from tensorlang.networks.onnx.standard import fault, refuse_large
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.networks.onnx.rules import RULES
+from tensorlang.networks.onnx.standard import fault
+from tensorlang.networks.refusal import Refusal, Unsupported, UnsupportedModel, refuse_large
+from tensorlang.te.operation import Tensor
 from tensorlang.words import printable
 
-RULES: dict[str, Rule] = {
-    **elementwise.RULES,
-    **moves.RULES,
-    **norms.RULES,
-    **recurrent.RULES,
-    **resizing.RULES,
-    **sums.RULES,
-    **windows.RULES,
-}
-"""What makes a program of a node, by operator."""
 _OLDEST, _NEWEST = 7, 26
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
 _DOMAINS = ("", "ai.onnx")
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A node that is not taken, and why."""
-
-    node: str
-    op: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.node} ({self.op}): {self.why}"
-
-
-class UnsupportedModel(DefinitionError):
-    """A model with nodes that are not taken: `refusals` are all of them that could be looked at."""
-
-    def __init__(self, name: str, refusals: Sequence[Refusal]) -> None:
-        self.refusals = tuple(refusals)
-        lines = "".join(f"\n  {refusal}" for refusal in refusals)
-        super().__init__(f"the model {name} has {len(refusals)} nodes that are not taken:{lines}")
 
 
 @dataclass(slots=True)
@@ -92,8 +62,8 @@ class Reading:
         missing = [o.name for o in self.graph.output if o.name not in self.values]
         if missing:
             raise DefinitionError(f"no node of the model makes its outputs {', '.join(missing)}")
-        outputs = tuple(_outputs(self))
         names = tuple(o.name for o in self.graph.output)
+        outputs = own_stages((self.values[name] for name in names), self.weights)
         given, arrays = tuple(self.inputs.values()), self.weights.arrays
         return Network(self.name, given, outputs, arrays, tuple(self.inputs), names, self.origins)
 
@@ -250,15 +220,3 @@ def _attributes(proto: Any) -> Iterator[tuple[str, Any]]:
 def _word(op: str) -> str:
     """An operator's name as that of a stage."""
     return re.sub(r"\W", "_", op.lower())
-
-
-def _outputs(reading: Reading) -> Iterator[Tensor]:
-    """The outputs as stages of their own: what is an input, known ahead, or an output already, is copied."""
-    taken: set[int] = set()
-    for number, output in enumerate(reading.graph.output):
-        value = reading.values[output.name]
-        tensor = value if isinstance(value, Tensor) else reading.weights.tensor(value)
-        if not isinstance(tensor.op, ComputeOp) or tensor.op.num_outputs > 1 or id(tensor.op) in taken:
-            tensor = te.compute(tensor.shape, lambda *i, of=tensor: of[i], name=f"output{number}")
-        taken.add(id(tensor.op))
-        yield tensor

@@ -10,9 +10,9 @@ import numpy as np
 from tensorlang import dtypes, te
 from tensorlang.ir.expr import Expr, binary
 from tensorlang.networks.network import Value
-from tensorlang.networks.onnx.moves import within
-from tensorlang.networks.onnx.node import Node, Rule, Unsupported
-from tensorlang.networks.onnx.standard import refuse_large
+from tensorlang.networks.node import Node, Rule
+from tensorlang.networks.places import within
+from tensorlang.networks.refusal import Unsupported, refuse_large
 
 
 def _resize(node: Node) -> Value:

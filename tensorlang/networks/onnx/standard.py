@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from tensorlang import dtypes
-from tensorlang.errors import DefinitionError
-from tensorlang.limits import memory
 from tensorlang.networks.network import Value
-from tensorlang.networks.onnx.node import shape_of
+from tensorlang.networks.node import shape_of
 from tensorlang.networks.onnx.package import onnx_package
+from tensorlang.networks.refusal import refuse_large
 
 _FEW = 1024
 """Elements of an array that shapes may depend on."""
@@ -46,13 +44,6 @@ def fault(proto: Any, inputs: Mapping[str, Value], opsets: Sequence[Any]) -> str
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return f"{proto.op_type} is not as ONNX has it: {lines[0] if lines else type(error).__name__}"
     return None
-
-
-def refuse_large(what: str, extents: Sequence[int], size: int) -> None:
-    """DefinitionError for an array of more bytes than the machine has memory; `size` are those of an element."""
-    taken, most = prod(extents) * size, memory()
-    if taken > most:
-        raise DefinitionError(f"{what} has the shape {tuple(extents)}, {taken:,} bytes; this machine has {most:,.0f}")
 
 
 def refuse_large_outputs(model: Any) -> None:

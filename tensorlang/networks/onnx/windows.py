@@ -8,8 +8,9 @@ from typing import Any
 from tensorlang import te, topi
 from tensorlang.ir.expr import Expr, binary
 from tensorlang.networks.network import Value
-from tensorlang.networks.onnx.moves import reshaped
-from tensorlang.networks.onnx.node import Node, Rule, Unsupported, shape_of
+from tensorlang.networks.node import Node, Rule, shape_of
+from tensorlang.networks.places import reshaped
+from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
 
 

@@ -1,23 +1,19 @@
-"""A node of an ONNX graph, with the values that it reads."""
+"""A node of a model, as rules of ONNX read it: an operator with attributes, and the values that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import te
-from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr
 from tensorlang.networks.network import Array, Value, Weights
+from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import Tensor
-
-
-class Unsupported(DefinitionError):
-    """A node that no rule can make a program of; the message says why."""
+from tensorlang.te.operation import ComputeOp, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +113,15 @@ def axis_of(axis: int, rank: int, op: str) -> int:
     if not -rank <= axis < max(rank, 1):
         raise Unsupported(f"{op} along axis {axis} of {rank} dimensions")
     return axis % rank if rank else 0
+
+
+def own_stages(values: Iterable[Value], weights: Weights) -> tuple[Tensor, ...]:
+    """Outputs as stages of their own: what is an input, known ahead, or an output already, is copied."""
+    made: list[Tensor] = []
+    for number, value in enumerate(values):
+        tensor = value if isinstance(value, Tensor) else weights.tensor(value)
+        taken = any(tensor.op is other.op for other in made)
+        if taken or not isinstance(tensor.op, ComputeOp) or tensor.op.num_outputs > 1:
+            tensor = te.compute(tensor.shape, lambda *i, of=tensor: of[i], name=f"output{number}")
+        made.append(tensor)
+    return tuple(made)

@@ -1,0 +1,42 @@
+"""What of a model is not taken, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tensorlang.errors import DefinitionError
+from tensorlang.limits import memory
+
+
+class Unsupported(DefinitionError):
+    """A node that no rule can make a program of; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A node that is not taken, and why."""
+
+    node: str
+    op: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.node} ({self.op}): {self.why}"
+
+
+class UnsupportedModel(DefinitionError):
+    """A model with nodes that are not taken: `refusals` are all of them that could be looked at."""
+
+    def __init__(self, name: str, refusals: Sequence[Refusal]) -> None:
+        self.refusals = tuple(refusals)
+        lines = "".join(f"\n  {refusal}" for refusal in refusals)
+        super().__init__(f"the model {name} has {len(refusals)} nodes that are not taken:{lines}")
+
+
+def refuse_large(what: str, extents: Sequence[int], size: int) -> None:
+    """DefinitionError for an array of more bytes than the machine has memory; `size` are those of an element."""
+    taken, most = prod(extents) * size, memory()
+    if taken > most:
+        raise DefinitionError(f"{what} has the shape {tuple(extents)}, {taken:,} bytes; this machine has {most:,.0f}")
