@@ -1,7 +1,8 @@
 """Functions of tensors as functions of arrays: `@tensorlang.kernel` builds a kernel for each kind of arguments.
 
-What a call is keyed by are shapes and dtypes of arrays, and all other arguments as they are. Whose arrays come in says
-whose come out: NumPy's, PyTorch's (by an operator of PyTorch for each kind) or JAX's (by a function of JAX).
+What a call is keyed by are shapes and dtypes of arrays, and all other arguments as they are; a size that is declared by
+name is open, and one kernel is for all its values. Whose arrays come in says whose come out: NumPy's, PyTorch's (by an
+operator of PyTorch for each kind) or JAX's (by a function of JAX).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +19,21 @@ from typing import Any, overload
 
 import numpy as np
 
-from tensorlang import dtypes
 from tensorlang.autotune import apply_history_best, task_of
 from tensorlang.autotune import tune as tune_task
 from tensorlang.driver import build
 from tensorlang.errors import ArgumentError, DefinitionError, shown
 from tensorlang.frameworks.gradients import way_back
+from tensorlang.frameworks.kinds import Array, Extents, declared, is_array, kind
 from tensorlang.frameworks.program import Program, program
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.define import placeholder
+from tensorlang.te.domain import var
 from tensorlang.te.operation import PlaceholderOp, Tensor
+
+_MOST_KEYS = 4096
 
 
 @overload
@@ -38,7 +42,10 @@ def kernel(function: Callable[..., Any], /) -> ArrayFunction: ...
 
 @overload
 def kernel(
-    *, target: str | Target | None = None, log: str | os.PathLike[str] | None = None
+    *,
+    shapes: Mapping[str, str] | None = None,
+    target: str | Target | None = None,
+    log: str | os.PathLike[str] | None = None,
 ) -> Callable[[Callable[..., Any]], ArrayFunction]: ...
 
 
@@ -46,6 +53,7 @@ def kernel(
     function: Callable[..., Any] | None = None,
     /,
     *,
+    shapes: Mapping[str, str] | None = None,
     target: str | Target | None = None,
     log: str | os.PathLike[str] | None = None,
 ) -> ArrayFunction | Callable[[Callable[..., Any]], ArrayFunction]:
@@ -55,7 +63,12 @@ def kernel(
     factor) it gets as it is. It is called, scheduled and built once for each kind of arguments: by the best tuned
     record of the program if there is one (in `log`, where records are in use, in the default store), else by default.
     Results are allocated. Arguments are NumPy arrays, tensors of PyTorch on a CPU, or arrays of JAX, all from one of
-    them; in PyTorch and JAX it has gradients, and their compilers and transforms take it.
+    them; in PyTorch and JAX it has gradients, and their compilers and transforms take it. Called with tensors of te it
+    is the function itself, so that one can be made of others.
+
+    `shapes` leaves sizes open, with one kernel for all their values: `{"x": "n, 64", "w": "_, 64"}` names the first of
+    x, wants 64 in the second, and has `_` for a size that each kind of arguments has its own kernel for. A name stands
+    for the same size everywhere.
 
     Example:
         @tensorlang.kernel
@@ -65,8 +78,8 @@ def kernel(
         scaled_sum(np.ones((2, 3), "float32"), np.ones((2, 3), "float32"), 0.5)
     """
     if function is None:
-        return lambda f: ArrayFunction(f, parse(target), log)
-    return ArrayFunction(function, parse(target), log)
+        return lambda f: ArrayFunction(f, parse(target), log, shapes)
+    return ArrayFunction(function, parse(target), log, shapes)
 
 
 def _constant(function: Callable[..., str]) -> Callable[..., str]:
@@ -91,12 +104,19 @@ class ArrayFunction:
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any], target: Target, log: str | os.PathLike[str] | None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        target: Target,
+        log: str | os.PathLike[str] | None,
+        shapes: Mapping[str, str] | None = None,
+    ) -> None:
         functools.update_wrapper(self, function)
         self._function, self._target, self._log = function, target, log
         self._signature = inspect.signature(function)
         self._names = list(self._signature.parameters)
         self._programs: dict[Any, Program] = {}
+        self._tuned: dict[Any, Program] = {}
         self._named: dict[Program, str] = {}
         self._operators: dict[Any, Any] = {}
         self._functions: dict[Program, Any] = {}
@@ -105,6 +125,7 @@ class ArrayFunction:
         self._defaults = [p.default for p in parameters]
         if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
             raise DefinitionError(f"{self.__name__}{self._signature} takes any number of arguments; name each")
+        self._shapes = declared(self.__name__, self._names, shapes)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if named or len(args) != len(self._names):
@@ -112,6 +133,8 @@ class ArrayFunction:
         for value in args:
             if isinstance(value, np.ndarray):
                 return self._of_numpy(args)
+            if isinstance(value, Tensor):
+                return self._function(*args)
             if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
                 return self._of_torch(args)
             if "jax" in sys.modules and isinstance(value, sys.modules["jax"].Array):
@@ -127,10 +150,13 @@ class ArrayFunction:
     def tune(self, *args: Any, trials: int = 64, log: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Tune the program for arguments like these; calls take the best from then on. Returns the result of the tuner.
 
-        Records go to `log`, else to the log of the function, else to the default store; `options` are those of
-        `autotune.tune`.
+        Where sizes are open, arguments of these very sizes get a kernel of their own. Records go to `log`, else to the
+        log of the function, else to the default store; `options` are those of `autotune.tune`.
         """
-        found = self.program(self._bound(args, {}))
+        bound = self._bound(args, {})
+        exact = self._kinds(bound, {})
+        self._kinds(bound, self._shapes)  # refuses shapes that are none of those declared
+        found = self._program_of(exact, bound)
         where = log or self._log or "default"
         tensors = [t for t in found.arguments if isinstance(t, Tensor)]
         task = task_of(tensors, name=self.__name__, target=self._target)
@@ -138,6 +164,10 @@ class ArrayFunction:
         if self._log is None and where != "default":
             self._log = where
         found.renew()
+        if self._shapes:
+            self._tuned[exact] = found
+        for known in (self._known, self._operators, self._functions):
+            known.clear()
         return result
 
     def export(self, path: str | Path, *args: Any, **how: Any) -> Any:
@@ -145,17 +175,33 @@ class ArrayFunction:
         return self.executable(*args).export(path, **how)
 
     def program(self, args: tuple[Any, ...]) -> Program:
-        """The program for arguments in order."""
-        kinds = tuple(_kind(value) for value in args)
-        try:
-            found = self._programs.get(kinds)
-        except TypeError:
-            bad = next(v for v in args if not _is_array(v) and type(v).__hash__ is None)
-            text = f"{self.__name__} takes arrays, and values that can be hashed"
-            raise ArgumentError(f"{text}, got {shown(bad)}") from None
-        if found is None:
-            found = self._programs[kinds] = self._made(args, kinds)
-        return found
+        """The program for arguments in order: that of their very sizes where it was tuned, else with open ones."""
+        return self._of_sizes(args) or self._program_of(self._kinds(args, self._shapes), args)
+
+    def _of_sizes(self, args: tuple[Any, ...]) -> Program | None:
+        """The program that was tuned for sizes which are open otherwise; none while they are no numbers."""
+        if not self._tuned or not all(isinstance(e, int) for x in args if is_array(x) for e in x.shape):
+            return None
+        return self._tuned.get(self._kinds(args, {}))
+
+    def _kinds(self, args: tuple[Any, ...], shapes: Mapping[str, Extents]) -> tuple[Any, ...]:
+        """What a call is keyed by, with sizes open where shapes name them."""
+        found = []
+        for name, value in zip(self._names, args, strict=True):
+            try:
+                found.append(kind(value, shapes.get(name)))
+                hash(found[-1])
+            except ArgumentError as error:
+                raise ArgumentError(f"{self.__name__}: {name}: {error}") from None
+            except TypeError:
+                text = f"{self.__name__} takes arrays, and values that can be hashed"
+                raise ArgumentError(f"{text}, got {shown(value)}") from None
+        return tuple(found)
+
+    def _program_of(self, kinds: tuple[Any, ...], args: tuple[Any, ...]) -> Program:
+        if kinds not in self._programs:
+            self._programs[kinds] = self._made(args, kinds)
+        return self._programs[kinds]
 
     def _completed(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments in order; those that are left out at the end are at hand."""
@@ -177,19 +223,22 @@ class ArrayFunction:
         torch = sys.modules["torch"]
         tensors = [x for x in args if isinstance(x, torch.Tensor)]
         if torch.compiler.is_compiling():
-            kinds = [  # a range has a length that is a number, where the compiler would try it as a symbol
-                (True, tuple([len(range(n)) for n in x.shape]), x.dtype)
-                if isinstance(x, torch.Tensor)
-                else (False, x, None)
-                for x in args
-            ]
+            kinds = []
+            for name, x in zip(self._names, args, strict=True):
+                if not isinstance(x, torch.Tensor):
+                    kinds.append((False, x, None))
+                    continue
+                named = self._shapes.get(name, ())
+                open_ = [isinstance(extent, str) for extent in named] or [False] * len(x.shape)
+                kinds.append((True, tuple(map(_number, x.shape, open_)), x.dtype))
             return getattr(torch.ops.tensorlang, self._operator_name(*kinds)).default(*tensors)
         key = tuple([(x.shape, x.dtype) if isinstance(x, torch.Tensor) else (type(x), x) for x in args])
         found = _found(self._operators, key)
         if found is None:
             self._check_whose(args, torch.Tensor)
             name = self._operator(self.program(args))
-            found = self._operators[key] = getattr(torch.ops.tensorlang, name).default
+            found = getattr(torch.ops.tensorlang, name).default
+            _keep(self._operators, key, found)
         return found(*tensors)
 
     @_constant
@@ -211,7 +260,7 @@ class ArrayFunction:
 
             way = way_back(found, self._target, tried=False)
             self._functions[found] = function_of(found, way, self._target)
-        return self._functions[found](*(x for x in args if _is_array(x)))
+        return self._functions[found](*(x for x in args if is_array(x)))
 
     def _of_numpy(self, args: tuple[Any, ...]) -> Any:
         arrays = [x for x in args if isinstance(x, np.ndarray)]
@@ -222,7 +271,9 @@ class ArrayFunction:
                 return self._of_jax(args)  # which takes NumPy's arrays, too
             self._check_whose(args, np.ndarray)
             program = self.program(args)
-            found = self._known[key] = program, list(zip(program.fixed or (), program.numpy_dtypes, strict=True))
+            shapes = program.fixed or program.shapes(program.sizes(arrays))
+            found = program, list(zip(shapes, program.numpy_dtypes, strict=True))
+            _keep(self._known, key, found)
         program, results = found
         made = [np.empty(shape, dtype) for shape, dtype in results]
         given = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays]
@@ -230,15 +281,16 @@ class ArrayFunction:
         return made[0] if len(made) == 1 else tuple(made)
 
     def _check_whose(self, args: tuple[Any, ...], own: type) -> None:
-        others = {type(x).__name__ for x in args if _is_array(x) and not isinstance(x, own)}
+        others = {type(x).__name__ for x in args if is_array(x) and not isinstance(x, own)}
         if others:
             text = f"{self.__name__} wants arrays of one library"
             raise ArgumentError(f"{text}, got {own.__name__} and {', '.join(sorted(others))}")
 
     def _made(self, args: tuple[Any, ...], kinds: tuple[Any, ...]) -> Program:
         given: list[Any] = []
-        for name, value, kind in zip(self._names, args, kinds, strict=True):
-            given.append(placeholder(kind.shape, kind.dtype, name) if isinstance(kind, _Array) else value)
+        sizes: dict[str, Any] = {}
+        for name, value, of in zip(self._names, args, kinds, strict=True):
+            given.append(placeholder(_sized(of.shape, sizes), of.dtype, name) if isinstance(of, Array) else value)
         inputs = [t for t in given if isinstance(t, Tensor)]
         result = self._function(*given)
         outputs = list(result) if isinstance(result, tuple | list) and result else [result]
@@ -263,22 +315,17 @@ class ArrayFunction:
         return f"tensorlang.kernel({self.__name__}{self._signature}, {len(self._programs)} built)"
 
 
-class _Array(tuple[Any, str]):
-    """Shape and dtype of an array: a key, and another one than that of a tuple which is an argument."""
+def _number(extent: Any, is_open: bool) -> int | None:
+    """A size as a constant of torch's compiler, or None for one that may change from call to call.
 
-    __slots__ = ()
-
-    @property
-    def shape(self) -> Any:
-        return self[0]
-
-    @property
-    def dtype(self) -> str:
-        return self[1]
+    A range has a length that is a number, where the compiler would try the size as a symbol.
+    """
+    return None if is_open else len(range(extent))
 
 
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype")
+def _sized(extents: Any, sizes: dict[str, Any]) -> list[Any]:
+    """Extents with a size variable for each name."""
+    return [sizes.setdefault(e, var(e)) if isinstance(e, str) else e for e in extents]
 
 
 def _found(known: dict[Any, Any], key: Any) -> Any:
@@ -289,14 +336,8 @@ def _found(known: dict[Any, Any], key: Any) -> Any:
         return None
 
 
-def _kind(value: Any) -> Any:
-    """What programs are made for: shape and dtype of an array; another argument with its type, as 1 is True and 1.0."""
-    if _is_array(value):
-        return _Array((tuple(map(int, value.shape)), _dtype_name(value.dtype)))
-    return type(value), value
-
-
-@functools.lru_cache(maxsize=64)
-def _dtype_name(dtype: Any) -> str:
-    text = str(dtype)
-    return dtypes.canonical(text.removeprefix("torch.") if text.startswith("torch.") else np.dtype(dtype))
+def _keep(known: dict[Any, Any], key: Any, found: Any) -> None:
+    """Keep what was found under a key; where sizes are open, keys have no end."""
+    if len(known) >= _MOST_KEYS:
+        known.clear()
+    known[key] = found

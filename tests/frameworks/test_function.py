@@ -108,22 +108,97 @@ def test_arrays_of_jax(jax: Any) -> None:
     np.testing.assert_allclose(jax.vmap(lambda x: both(x, 0)[0])(x[None]), X.sum(0)[None], rtol=1e-5)
 
 
-def test_tuned_and_exported(tmp_path: Path) -> None:
+def test_tuned_and_exported(jax: Any, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
 
     @kernel(log=log, target="llvm -num-cores=1")
     def total(x: Any) -> Any:
         return topi.sum(x, 0)
 
-    before = total.executable(X)
+    before, called = total.executable(X), str(jax.make_jaxpr(lambda x: total(x) + 1)(jax.numpy.asarray(X)))
     np.testing.assert_allclose(total(X), X.sum(0), rtol=1e-5)
     result = total.tune(X, trials=2)
     assert result.records
     after = total.executable(X)
     assert after is not before
+    assert str(jax.make_jaxpr(lambda x: total(x) + 1)(jax.numpy.asarray(X))) != called
     np.testing.assert_allclose(total(X), X.sum(0), rtol=1e-5)
     total.export(tmp_path / "total", X, formats=("o", "h"))
     assert {"total.o", "total.h", "total.json"} <= {f.name for f in tmp_path.iterdir()}
+
+
+@kernel(shapes={"x": "n, k", "w": "m, k", "b": "m"}, target="llvm -num-cores=1")
+def open_layer(x: Any, w: Any, b: Any) -> Any:
+    """The same for all sizes."""
+    z = topi.dense(x, w)
+    return topi.tanh(te.compute(z.shape, lambda i, j: z[i, j] + b[j], name="biased"))
+
+
+def _drawn(n: int, k: int, m: int) -> list[Any]:
+    return [r.standard_normal(shape).astype("float32") for shape in ((n, k), (m, k), (m,))]
+
+
+def test_one_kernel_for_all_values_of_open_sizes(torch: Any, jax: Any, tmp_path: Path) -> None:
+    for sizes in ((6, 5, 4), (7, 33, 18), (0, 2, 3), (1, 1, 1)):
+        x, w, b = _drawn(*sizes)
+        wanted = np.tanh(x @ w.T + b)
+        np.testing.assert_allclose(open_layer(x, w, b), wanted, rtol=1e-4, atol=1e-5)
+        slope = (1 - wanted**2).T @ x
+        tensors = list(map(torch.from_numpy, (x, w, b)))
+        tensors[1].requires_grad_()
+        made = open_layer(*tensors)
+        np.testing.assert_allclose(made.detach(), wanted, rtol=1e-4, atol=1e-5)
+        made.sum().backward()
+        np.testing.assert_allclose(tensors[1].grad, slope, rtol=1e-3, atol=1e-4)
+        found = jax.grad(lambda w, x=x, b=b: open_layer(x, w, b).sum())(jax.numpy.asarray(w))
+        np.testing.assert_allclose(found, slope, rtol=1e-3, atol=1e-4)
+    assert ", 1 built)" in repr(open_layer)
+    header = open_layer.export(tmp_path / "layer", x, w, b, formats=("h",)).files["h"].read_text()
+    assert "int64_t n, int64_t k, int64_t m);" in header
+
+
+def test_compilers_keep_open_sizes_open(torch: Any, jax: Any) -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    backend = CompileCounterWithBackend("aot_eager")
+    step = torch.compile(lambda *a: open_layer(*a).sum(), fullgraph=True, backend=backend)
+    for n in (6, 7, 8, 9):
+        x, w, b = _drawn(n, 5, 4)
+        got = step(*map(torch.from_numpy, (x, w, b)))
+        np.testing.assert_allclose(got, np.tanh(x @ w.T + b).sum(), rtol=1e-4)
+    assert backend.frame_count == 2  # a graph for 6, and when 7 comes one for all
+
+    open_layer(*map(jax.numpy.asarray, _drawn(1, 2, 3)))
+    (function,) = open_layer._functions.values()
+    allowed = jax.export.DisabledSafetyCheck.custom_call(function.target)
+    n = jax.export.symbolic_shape("n")[0]
+    shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((n, 5), (4, 5), (4,))]
+    exported = jax.export.export(jax.jit(open_layer), disabled_checks=[allowed])(*shapes)
+    np.testing.assert_allclose(exported.call(x, w, b), np.tanh(x @ w.T + b), rtol=1e-4, atol=1e-5)
+
+
+def test_open_sizes_that_are_tuned_get_a_kernel_of_their_own(torch: Any, tmp_path: Path) -> None:
+    @kernel(shapes={"x": "n, 5"}, log=tmp_path / "log.jsonl", target="llvm -num-cores=1")
+    def doubled(x: Any) -> Any:
+        return te.compute(x.shape, lambda i, j: x[i, j] * 2, name="doubled")
+
+    calls = doubled(X), doubled(torch.from_numpy(X))
+    whole = doubled.executable(X)
+    doubled.tune(X, trials=1)
+    own = doubled.executable(X)
+    assert "x: float32[6, 5]" in repr(own) and "x: float32[n, 5]" in repr(whole)
+    assert doubled.executable(X[:4]) is whole
+    for value in (*calls, doubled(X), doubled(torch.from_numpy(X))):
+        np.testing.assert_array_equal(value, X * 2)
+
+
+def test_functions_are_made_of_functions() -> None:
+    @kernel
+    def two(x: Any, w: Any, b: Any) -> Any:
+        return layer(open_layer(x, w, b), w, b)
+
+    x, w, b = _drawn(3, 4, 4)
+    np.testing.assert_allclose(two(x, w, b), np.tanh(np.tanh(x @ w.T + b) @ w.T + b), rtol=1e-4, atol=1e-5)
 
 
 def test_libraries_are_not_mixed(torch: Any, jax: Any) -> None:
@@ -146,3 +221,21 @@ def test_refusals() -> None:
             kernel(wrong)(X)
     with pytest.raises(DefinitionError, match="takes any number of arguments; name each"):
         kernel(lambda *x: x)
+
+
+def test_shapes_that_do_not_fit() -> None:
+    wrong: Any
+    for wrong, message in (
+        ({"y": "n"}, "has no parameter 'y'; it has x"),
+        ({"x": "n, x"}, "the shape of x is 'n, x'; write its sizes as names, numbers, or _"),
+        ({"x": (3,)}, r"the shape of x is \(3,\)"),
+        ("n", "shapes are those of parameters"),
+    ):
+        with pytest.raises(DefinitionError, match=message):
+            kernel(shapes=wrong)(lambda x: x)
+    rows = kernel(shapes={"x": "n, 5, _"})(lambda x: topi.sum(x, 2))
+    for shape in ((2, 5), (2, 4, 3)):
+        with pytest.raises(ArgumentError, match=r"x: expected an array of the shape \(n, 5, _\), got one of \(2, "):
+            rows(np.ones(shape, "float32"))
+    with pytest.raises(ArgumentError, match=r"open_layer: w has 5 \(k\) in dimension 1, got 4"):
+        open_layer(X, W[:, :4], B)
