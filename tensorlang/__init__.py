@@ -91,6 +91,7 @@ offer(
         "torch_operator": "tensorlang.frameworks.torch_op:torch_operator",
     },
 )
+offer("tensorlang.export.loading", {"network_of_library": "tensorlang.networks.loading:network_of_library"})
 offer("tensorlang.schedule.history", {"STORE": "tensorlang.autotune.context:STORE"})
 offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.instructions:OWN"})
 offer(

@@ -80,18 +80,19 @@ class Lowered(Explained):
 
         ArgumentError for words that are none of these, TargetError for kernels that need Python, or a GPU.
         """
-        from tensorlang.export.compiling import refuse_target
+        from tensorlang.export.compiling import Request, compiled, refuse_target
         from tensorlang.export.variants import variants_of
-        from tensorlang.export.writing import Choices, write
+        from tensorlang.export.writing import Choices, name_of, write
 
         refuse_target(self.target)
         how = Choices(tuple(formats), threads, tuple(faces), linker)
         _, signature = _signature(self.schedule, self.args)
-        variants, left_out = variants_of(self, isas, self._for)
+        variants, left_out = variants_of(self, isas, self.elsewhere)
+        asked = Request(name_of(path), signature, variants, _facts(self.schedule, signature), left_out)
         wanted = None if check is None else self._answer(list(check))
-        return write(path, signature, variants, _facts(self.schedule, signature), how, left_out, wanted)
+        return write(path, compiled(asked, how.threads, how.faces), how, wanted)
 
-    def _for(self, target: Target, anew: bool) -> Lowered:
+    def elsewhere(self, target: Target, anew: bool) -> Lowered:
         """The same program for another machine: with the same steps, or those that the library has for it."""
         from tensorlang.schedules.default import apply_forms
 

@@ -65,7 +65,7 @@ def _exported(file: str) -> list[tuple[str, Any]]:
     """The schedules of an exported kernel, by their targets."""
     from tensorlang.export.loading import prove
 
-    return [(str(proof.target), proof.schedule) for proof in prove(Path(file))]
+    return [(proof.name, proof.schedule) for proof in prove(Path(file))]
 
 
 def _refusal(error: ScheduleError) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tensorlang.errors import TargetError
@@ -11,6 +11,7 @@ from tensorlang.export.archive import undefined
 from tensorlang.export.header import Described
 from tensorlang.export.metadata import Variant, metadata
 from tensorlang.ir.expr import Buffer
+from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.target.llvm.library.build import Draft, Wanted, draft
@@ -29,6 +30,24 @@ _MATH = frozenset(f"{name}{end}" for name in _FUNCTIONS.split() for end in ("", 
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """How a library is called: its name, what the caller passes in order, and the kernel that tells outputs and sizes.
+
+    `beside`: the file's ending of arguments that have a file of their own beside the library.
+    """
+
+    name: str
+    signature: Signature
+    kernel: Kernel
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def arrays(self) -> tuple[Buffer, ...]:
+        """The arrays of a call, in the caller's order."""
+        return tuple(b for b in self.signature if isinstance(b, Buffer))
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What is exported: arguments, kernels for several instruction sets (best first), and what they assume.
 
@@ -41,21 +60,23 @@ class Request:
     facts: Sequence[FactCheck]
     left_out: Mapping[str, str]
 
-    @property
-    def arrays(self) -> tuple[Buffer, ...]:
-        """The arrays of a call, in the caller's order."""
-        return tuple(b for b in self.signature if isinstance(b, Buffer))
-
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The object of a library, its metadata, and what it needs beside libc: libraries, with what it calls of each."""
+    """The object of a library, its metadata, and what it needs beside libc: libraries, with what it calls of each.
 
-    asked: Request
+    `about` is what its header begins with, `facts` what it assumes of arguments, `files` what is written beside it, by
+    ending.
+    """
+
+    call: Call
     draft: Draft
     code: bytes
     metadata: dict[str, Any]
     needs: Mapping[str, Sequence[str]]
+    about: str
+    facts: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def libraries(self) -> list[str]:
@@ -63,38 +84,60 @@ class Compiled:
         return [_FLAGS[need] for need in self.needs]
 
     @property
+    def left_out(self) -> Mapping[str, str]:
+        """Instruction sets that it has no kernel for, with the reason."""
+        found: Mapping[str, str] = self.metadata["left_out"]
+        return found
+
+    @property
     def described(self) -> Described:
         """What its header says."""
-        name, kernel = self.asked.name, self.asked.variants[0].kernel
-        about = f"{name}: a kernel of tensorlang. {'Proven for all sizes.' if kernel.sizes else 'Sizes are fixed.'}"
+        call = self.call
         return Described(
-            name,
-            self.asked.arrays,
-            frozenset(kernel.outputs),
-            tuple(v.name for v in kernel.sizes),
+            call.name,
+            call.arrays,
+            frozenset(call.kernel.outputs),
+            tuple(v.name for v in call.kernel.sizes),
             self.draft.face.threads,
             self.draft.limit,
             self.draft.externs,
             self.draft.messages,
-            tuple(map(str, self.asked.facts)),
-            about,
-            takes_tensors=f"{name}_dl" in self.draft.symbols,
+            self.facts,
+            self.about,
+            takes_tensors=f"{call.name}_dl" in self.draft.symbols,
             faces=self.draft.faces,
+            beside=call.beside,
         )
 
 
 def compiled(asked: Request, threads: str, faces: tuple[str, ...]) -> Compiled:
-    """Compile what is exported. TargetError for what cannot leave this process."""
+    """Compile a kernel that is exported. TargetError for what cannot leave this process."""
     first = asked.variants[0]
+    call = Call(asked.name, asked.signature, first.kernel)
     inputs = {op.name for op in first.schedule.original.ops if isinstance(op, PlaceholderOp)}
-    wanted = Wanted(asked.name, asked.arrays, threads, faces, frozenset(first.kernel.outputs) & inputs)
+    wanted = Wanted(asked.name, call.arrays, threads, faces, frozenset(first.kernel.outputs) & inputs)
     made = draft([(v.kernel, v.target) for v in asked.variants], wanted)
     known = metadata(asked.name, asked.signature, asked.variants, threads, made, asked.facts, asked.left_out)
+    about = (
+        f"{asked.name}: a kernel of tensorlang. {'Proven for all sizes.' if call.kernel.sizes else 'Sizes are fixed.'}"
+    )
+    return finished(call, made, known, about, tuple(map(str, asked.facts)))
+
+
+def finished(
+    call: Call,
+    made: Draft,
+    known: dict[str, Any],
+    about: str,
+    facts: tuple[str, ...] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> Compiled:
+    """A draft compiled, with all that is known of it."""
     code = made.compile(as_json(known))
     imports = undefined(code)
     needs = _needs(imports)
-    known |= {"imports": imports, "libraries": [_FLAGS[need] for need in needs]}
-    return Compiled(asked, made, code, known, needs)
+    known = known | {"imports": imports, "libraries": [_FLAGS[need] for need in needs]}
+    return Compiled(call, made, code, known, needs, about, facts, files or {})
 
 
 def _needs(imports: Sequence[str]) -> dict[str, list[str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tensorlang.export.words import c_names, c_type
 from tensorlang.ir.expr import Buffer
@@ -59,6 +59,7 @@ class Described:
     about: str
     takes_tensors: bool = True
     faces: tuple[str, ...] = ()
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 def header(d: Described) -> str:
@@ -139,6 +140,9 @@ def _of_tensors(d: Described) -> list[str]:
 def _rules(d: Described) -> list[str]:
     """What a caller has to keep."""
     lines = ["Arrays are compact, rows one after the other; what is written overlaps nothing else."]
+    for array, ending in d.beside.items():
+        lines += [f"{array} is the file {d.name}.{ending}, whole, in memory at a multiple of 64: read or mapped once,"]
+        lines += ["for all calls. Each call looks at its first 64 bytes, which hold its size and digest."]
     if d.sizes:
         lines.append(f"Sizes are from 0 to {d.limit}.")
     lines += [f"Assumed of the arrays, and not tested: {fact}." for fact in d.facts]

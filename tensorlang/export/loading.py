@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tensorlang.errors import RecordError, TargetError
-from tensorlang.export.metadata import FIRST_KEY
+from tensorlang.errors import RecordError, TargetError, TensorlangError
+from tensorlang.export.metadata import FIRST_KEY, NETWORK
+from tensorlang.export.steps import check_steps
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import Kernel, Seq
+from tensorlang.names import lookup
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.threads import default_threads
@@ -35,21 +37,23 @@ class _Origin:
     path: str
 
     @property
-    def pickled(self) -> tuple[Callable[..., Executable], tuple[str]]:
+    def pickled(self) -> tuple[Callable[..., Any], tuple[str]]:
         return load, (self.path,)
 
     def export(self, path: str | Path, **how: Any) -> None:
         raise TargetError(f"{self.path} is exported already; export it for others where tensorlang.build makes it")
 
 
-def load(path: str | Path) -> Executable:
+def load(path: str | Path) -> Any:
     """The kernel of a shared library that `kernel.export` wrote: `f = tensorlang.load("out/layer.so"); f(x, y)`.
 
     It takes the arrays that the kernel took where it was built, and tests them as usual. Its parallel loops run on the
-    threads of this process, its scratch memory is that of the calling thread. What is loaded is machine code, which
+    threads of this process, its scratch memory is that of the calling thread. Of a library that `model.export` wrote it
+    is a model: `y = model(x)`, whose weights are mapped from the file beside it. What is loaded is machine code, which
     can do anything: load what you trust.
 
-    RecordError for a file that is no exported kernel, TargetError where this CPU has none of its instruction sets.
+    RecordError for a file that is no exported kernel, or whose weights are not its own, TargetError where this CPU has
+    none of its instruction sets.
     """
     where = Path(path).resolve()
     known = read_metadata(where)
@@ -58,7 +62,8 @@ def load(path: str | Path) -> Executable:
     except OSError as error:
         raise TargetError(f"{path} cannot be loaded: {error}") from None
     try:
-        return _loaded(where, known, library)
+        kernel = _loaded(where, known, library)
+        return kernel if NETWORK not in known else lookup(__name__, "network_of_library")(kernel, known[NETWORK], where)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, TargetError):
             raise
@@ -123,6 +128,12 @@ class Proof:
 
     target: Target
     schedule: Schedule
+    kernel: str = ""
+
+    @property
+    def name(self) -> str:
+        """The kernel, of a network, and the target."""
+        return f"{self.kernel} for {self.target}" if self.kernel else str(self.target)
 
 
 def prove(path: Path) -> list[Proof]:
@@ -133,18 +144,39 @@ def prove(path: Path) -> list[Proof]:
     """
     known = read_metadata(path)
     try:
-        program = _program(known["program"])
-        variants = [(Target.from_json(v["machine"]), v["trace"], v["schedule"]) for v in known["variants"]]
-    except (KeyError, TypeError) as error:
+        if NETWORK not in known:
+            found = _proven(path, _program(known["program"]), known["variants"])
+        else:
+            found = _proven_network(path, known[NETWORK])
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, TensorlangError):
+            raise
         raise RecordError(f"the metadata of {path} lack something: {error}") from error
-    found: list[Proof] = []
-    for target, trace, spelt in variants:
-        made = replay_recorded(schedule_of(program), trace)
-        if made.trace.to_python() != spelt:
-            raise RecordError(f"{path}: the steps of the schedule for {target} are not those that it shows")
-        found.append(Proof(target, made))
     _check_files(path, known)
     return found
+
+
+def _proven(path: Path, program: Program, variants: Sequence[Mapping[str, Any]], kernel: str = "") -> list[Proof]:
+    found: list[Proof] = []
+    for variant in variants:
+        target = Target.from_json(variant["machine"])
+        made = replay_recorded(schedule_of(program), variant["trace"])
+        if made.trace.to_python() != variant["schedule"]:
+            raise RecordError(f"{path}: the steps of the schedule for {target} are not those that it shows")
+        found.append(Proof(target, made, kernel))
+    return found
+
+
+def _proven_network(path: Path, network: Mapping[str, Any]) -> list[Proof]:
+    """The schedules of all kernels; RecordError where what they pass on would be lost in between."""
+    programs = [_program(kernel["program"]) for kernel in network["kernels"]]
+    check_steps(network, programs)
+    stages = {step["kernel"]: step["stage"] for step in reversed(network["steps"])}
+    return [
+        proof
+        for number, (kernel, program) in enumerate(zip(network["kernels"], programs, strict=True))
+        for proof in _proven(path, program, kernel["variants"], stages.get(number, f"kernel {number}"))
+    ]
 
 
 def _program(data: Mapping[str, Any]) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tensorlang.ir.expr import Buffer, Const, Expr
+from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.facts import FactCheck
@@ -21,6 +21,8 @@ from tensorlang.version import VERSION
 
 FIRST_KEY = "tensorlang_abi"
 """The key that metadata begin with, by which they are found in a library."""
+NETWORK = "network"
+"""The key of what networks have: kernels, calls, arrays."""
 
 
 class Variant(Protocol):
@@ -49,7 +51,7 @@ def metadata(
     left_out: Mapping[str, str],
 ) -> dict[str, Any]:
     """The metadata of a library, as JSON data."""
-    kernel, program = variants[0].kernel, variants[0].schedule.original
+    kernel = variants[0].kernel
     return {
         FIRST_KEY: ABI,
         "name": name,
@@ -57,16 +59,22 @@ def metadata(
         "arguments": [_argument(b, b.name in kernel.outputs) for b in signature if isinstance(b, Buffer)],
         "sizes": {v.name: {"min": 0, "max": draft.limit} for v in kernel.sizes},
         "threads": threads,
-        "variants": [_variant(v) for v in variants],
+        "variants": [variant_data(v) for v in variants],
         "left_out": dict(left_out),
         "externs": list(draft.externs),
         "assumes": [str(fact) for fact in facts],
         "messages": {str(code): text for code, text in draft.messages.items()},
-        "program": {"key": program.key, "text": program.text, "data": _data(program)},
+        "program": program_data(variants[0]),
         "call": to_data((kernel.params, kernel.sizes, tuple(signature), kernel.outputs)),
         "tests_facts": variants[0].schedule.tests_assumptions,
         "facts": [[f.kind, f.name, f.position, f.low, f.high] for f in facts],
     }
+
+
+def program_data(variant: Variant) -> dict[str, Any]:
+    """The program of a kernel, before any step, by which its schedule is proven again."""
+    program = variant.schedule.original
+    return {"key": program.key, "text": program.text, "data": _data(program)}
 
 
 def _data(program: Program) -> Any:
@@ -78,23 +86,30 @@ def _data(program: Program) -> Any:
 
 
 def _argument(buffer: Buffer, written: bool) -> dict[str, Any]:
-    return {"name": buffer.name, "dtype": buffer.dtype, "shape": [_extent(e) for e in buffer.shape], "written": written}
+    return {"name": buffer.name, "dtype": buffer.dtype, "shape": extents(buffer), "written": written}
 
 
-def _extent(extent: Expr) -> int | str:
-    return int(extent.value) if isinstance(extent, Const) else str(extent)
+def extents(buffer: Buffer) -> list[int | str]:
+    """The shape of an array: numbers, and expressions of sizes as text."""
+    return [int(e.value) if isinstance(e, Const) else str(e) for e in buffer.shape]
 
 
-def _variant(v: Variant) -> dict[str, Any]:
-    """One instruction set: what the CPU must have, the schedule, and the verdict about it."""
-    triple, cpu, _ = machine_options(v.target)
-    found: dict[str, Any] = {
-        "target": str(v.target),
-        "machine": v.target.to_json(),
+def machine_data(target: Target) -> dict[str, Any]:
+    """What the CPU of a target must have."""
+    triple, cpu, _ = machine_options(target)
+    return {
+        "target": str(target),
+        "machine": target.to_json(),
         "triple": triple,
         "cpu": cpu,
-        "multiply_add": "fused" if has_fma(v.target) else "in two steps",
-        "features": sorted(target_cpu(v.target).features),
+        "multiply_add": "fused" if has_fma(target) else "in two steps",
+        "features": sorted(target_cpu(target).features),
+    }
+
+
+def variant_data(v: Variant) -> dict[str, Any]:
+    """One instruction set: what the CPU must have, the schedule, and the verdict about it."""
+    found = machine_data(v.target) | {
         "schedule": v.schedule.trace.to_python(),
         "trace": v.schedule.trace.to_json(),
         "verdict": {"legal": True, "for": "all sizes" if v.kernel.sizes else "its sizes"},

@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError
-from tensorlang.export.compiling import Request
+from tensorlang.export.compiling import Call
 from tensorlang.export.words import c_names, c_type
 from tensorlang.ir.expr import Buffer, Var
 
@@ -17,8 +17,8 @@ _USUAL = 1e-4
 """How far a float may be from what the unscheduled program gives, relative to it and to 1."""
 
 _TEXT = """\
-/* Runs {name} on the arrays in {name}_data, compares, and times it: cc {name}_test.c {name}.a{flags} -lm && ./a.out
-   The first argument is the folder of {name}_data (default: here), the second for how many seconds to time (0.2). */
+/* Runs {name} on stored arrays, compares, and times it: cc {name}_test.c {name}.a{flags} -lm && ./a.out
+   The first argument is the folder of these files (default: here), the second for how many seconds to time (0.2). */
 #include "{name}.h"
 #include <math.h>
 #include <stdio.h>
@@ -26,14 +26,24 @@ _TEXT = """\
 #include <string.h>
 #include <time.h>
 
+/* Memory at a multiple of 64, and where the whole of it begins, just before. */
+static void *take(size_t size) {{
+  char *whole = (char *)malloc(size + 128), *place;
+  if (!whole) exit(2);
+  place = whole + 128 - (uintptr_t)whole % 64;
+  ((void **)place)[-1] = whole;
+  return place;
+}}
+
+static void give(void *place) {{ free(((void **)place)[-1]); }}
+
 static void *read_array(const char *folder, const char *file, size_t size) {{
   char path[4096];
-  size_t room = (size + 63) / 64 * 64 + 64;
-  void *data = malloc(room);
+  void *data = take(size);
   FILE *from;
-  snprintf(path, sizeof path, "%s/{name}_data/%s", folder, file);
+  snprintf(path, sizeof path, "%s/%s", folder, file);
   from = fopen(path, "rb");
-  if (!data || !from || fread(data, 1, size, from) != size) {{
+  if (!from || fread(data, 1, size, from) != size) {{
     fprintf(stderr, "cannot read %s\\n", path);
     exit(2);
   }}
@@ -49,7 +59,9 @@ int main(int count, char **words) {{
   const char *folder = count > 1 ? words[1] : ".";
   double seconds = count > 2 ? atof(words[2]) : 0.2, best = 1e9, spent = 0;
 {reads}
-  int32_t code = {call};
+  int64_t bytes = {bytes};
+  void *workspace = take(bytes > 0 ? (size_t)bytes : 0);
+  int32_t code = bytes < 0 ? (int32_t)bytes : {call};
   if (code) {{
     fprintf(stderr, "{name}: %s\\n", {name}_message(code));
     return 1;
@@ -76,6 +88,7 @@ int main(int count, char **words) {{
   if (spent > 0) printf("{name}: as expected, %.3g us of one CPU a call\\n", best * 1e6);
   else printf("{name}: as expected\\n");
 {frees}
+  give(workspace);
   return 0;
 }}
 """
@@ -108,40 +121,39 @@ class Checked:
     data: dict[str, bytes]
 
 
-def program_of(
-    name: str,
-    arrays: Sequence[Buffer],
-    written: frozenset[str],
-    given: Sequence[Any],
-    sizes: Sequence[int],
-    libraries: Sequence[str],
-) -> Checked:
-    """The program for some arrays; `given` are their values before a call, then after it."""
+def program_of(call: Call, before: Sequence[Any], after: Sequence[Any], sizes: Sequence[int], flags: str) -> Checked:
+    """The program for some arrays: their values before a call, and after it. `flags` name libraries to a linker."""
+    arrays, name = call.arrays, call.name
     names = c_names(["made_" + b.name for b in arrays])
-    before, after = given[: len(arrays)], given[len(arrays) :]
     data: dict[str, bytes] = {}
     reads, checks, frees = list[str](), list[str](), list[str]()
-    for buffer, variable, old, new in zip(arrays, names, before, after, strict=True):
+
+    def read(buffer: Buffer, variable: str, values: Any) -> None:
+        file = f"{name}_data/{variable}.bin"
+        if buffer.name in call.beside:
+            file = f"{name}.{call.beside[buffer.name]}"
+        else:
+            data[file] = values.tobytes()
         kind = c_type(buffer.dtype)
-        data[f"{variable}.bin"] = old.tobytes()
-        reads.append(f'  {kind} *{variable} = ({kind} *)read_array(folder, "{variable}.bin", {old.nbytes}u);')
-        frees.append(f"  free({variable});")
-        if buffer.name in written:
-            wanted = f"wanted_{variable}"
-            data[f"{wanted}.bin"] = new.tobytes()
-            reads.append(f'  {kind} *{wanted} = ({kind} *)read_array(folder, "{wanted}.bin", {new.nbytes}u);')
-            checks.append(f'  compare_{buffer.dtype}("{variable}", {variable}, {wanted}, {new.size}u);')
-            frees.append(f"  free({wanted});")
-    used = list(dict.fromkeys(b.dtype for b in arrays if b.name in written))
+        reads.append(f'  {kind} *{variable} = ({kind} *)read_array(folder, "{file}", {values.nbytes}u);')
+        frees.append(f"  give({variable});")
+
+    for buffer, variable, old, new in zip(arrays, names, before, after, strict=True):
+        read(buffer, variable, old)
+        if buffer.name in call.kernel.outputs:
+            read(buffer, f"wanted_{variable}", new)
+            checks.append(f'  compare_{buffer.dtype}("{variable}", {variable}, wanted_{variable}, {new.size}u);')
+    used = list(dict.fromkeys(b.dtype for b in arrays if b.name in call.kernel.outputs))
     text = _TEXT.format(
         name=name,
-        flags="".join(f" -l{library}" for library in libraries if library != "m"),
+        flags=flags,
         decoders="".join(_decoder(d) for d in used if d in _FORMATS),
         compares="".join(_compare(d) for d in used),
         reads="\n".join(reads),
         checks="\n".join(checks),
         frees="\n".join(frees),
-        call=f"{name}({', '.join([*names, *map(str, sizes)])})",
+        bytes=f"{name}_workspace_bytes({', '.join([*map(str, sizes), '0'])})",
+        call=f"{name}_run({', '.join([*names, *map(str, sizes), 'workspace', 'NULL'])})",
     )
     return Checked(text, data)
 
@@ -166,19 +178,18 @@ def _compare(dtype: str) -> str:
     )
 
 
-def check_program(asked: Request, answer: Sequence[Any] | None, libraries: Sequence[str]) -> Checked:
+def check_program(call: Call, answer: Sequence[Any] | None, libraries: Sequence[str]) -> Checked:
     """The program for the arrays of a call: `answer` holds what it is given, before it and then after it."""
     if answer is None:
         raise ArgumentError("export: formats has 'c', a test; give the arrays of a call, outputs too: check=[x, y]")
-    half = len(asked.signature)
-    places = [k for k, p in enumerate(asked.signature) if isinstance(p, Buffer)]
-    given = [answer[k] for k in places], [answer[half + k] for k in places]
-    sizes = {p.name: answer[k] for k, p in enumerate(asked.signature) if not isinstance(p, Buffer)}
-    for buffer, array in zip(asked.arrays, given[0], strict=True):
+    half = len(call.signature)
+    places = [k for k, p in enumerate(call.signature) if isinstance(p, Buffer)]
+    before, after = [answer[k] for k in places], [answer[half + k] for k in places]
+    sizes = {p.name: answer[k] for k, p in enumerate(call.signature) if not isinstance(p, Buffer)}
+    for buffer, array in zip(call.arrays, before, strict=True):
         bare = zip(buffer.shape, array.shape, strict=True)
         sizes |= {e.name: length for e, length in bare if isinstance(e, Var)}
-    kernel = asked.variants[0].kernel
-    if missing := [v.name for v in kernel.sizes if v.name not in sizes]:
+    if missing := [v.name for v in call.kernel.sizes if v.name not in sizes]:
         raise ArgumentError(f"export: the shapes of check do not tell {', '.join(missing)}; leave 'c' out of formats")
-    values = [sizes[v.name] for v in kernel.sizes]
-    return program_of(asked.name, asked.arrays, frozenset(kernel.outputs), [*given[0], *given[1]], values, libraries)
+    flags = "".join(f" -l{library}" for library in libraries if library != "m")
+    return program_of(call, before, after, [sizes[v.name] for v in call.kernel.sizes], flags)

@@ -13,26 +13,24 @@ from typing import Any
 from tensorlang.errors import ArgumentError, shown
 from tensorlang.export.archive import archive
 from tensorlang.export.cmake import config
-from tensorlang.export.compiling import Compiled, Request, compiled
+from tensorlang.export.compiling import Compiled
 from tensorlang.export.header import header
 from tensorlang.export.linking import HOW, link, link_wasm, linker
-from tensorlang.export.metadata import Variant
 from tensorlang.export.program import check_program
 from tensorlang.export.words import check_name
-from tensorlang.runtime.arguments import Signature
-from tensorlang.runtime.facts import FactCheck
 from tensorlang.target.detect import host_cpu, target_cpu
 from tensorlang.target.llvm.library.build import FACES, THREADS
+from tensorlang.target.spec import Target
 
 FORMATS = ("so", "o", "a", "h", "cmake", "c")
 _NAMES = {
-    **{form: f"{{}}.{form}" for form in ("so", "wasm", "o", "a", "h", "json")},
+    **{form: f"{{}}.{form}" for form in ("so", "wasm", "o", "a", "h", "weights", "json")},
     "cmake": "{}Config.cmake",
     "c": "{}_test.c",
 }
 _WITH = {"cmake": ("a", "h"), "c": ("a", "h")}
 """Files that are of no use without others."""
-_HASHED = ("so", "wasm", "o", "a", "h")
+_HASHED = ("so", "wasm", "o", "a", "h", "weights")
 
 
 class NoLinker(UserWarning):
@@ -73,34 +71,29 @@ def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
             raise ArgumentError(f"export: {what} has {shown(word)}; there are {', '.join(known)}")
 
 
-def write(
-    path: str | Path,
-    signature: Signature,
-    variants: Sequence[Variant],
-    facts: Sequence[FactCheck],
-    how: Choices,
-    left_out: Mapping[str, str],
-    answer: Sequence[Any] | None,
-) -> Exported:
-    """Write the files of a kernel; its variants are for several instruction sets, best first. See `Lowered.export`.
+def name_of(path: str | Path) -> str:
+    """The name of the C function of files at a path; ArgumentError where C cannot have it."""
+    return check_name(Path(path).name)
 
-    `left_out` are instruction sets that have none; `answer` holds what a call is given, before it and after it.
+
+def write(path: str | Path, made: Compiled, how: Choices, answer: Sequence[Any] | None) -> Exported:
+    """Write the files of a kernel or of a network. See `Lowered.export`.
+
+    `answer` holds what a call is given, before it and after it.
     """
     stem = Path(path)
-    asked = Request(check_name(stem.name), signature, variants, facts, left_out)
-    made = compiled(asked, how.threads, how.faces)
     formats, command = _formats(how, made)
-    notes = [f"left out {isa}: {why}" for isa, why in left_out.items()]
+    notes = [f"left out {isa}: {why}" for isa, why in made.left_out.items()]
     if "so" in formats and command is None:
         notes.append(_by_hand(stem, made.needs))
         warnings.warn(NoLinker(notes[-1]), stacklevel=4)
         formats = (formats - {"so"}) | {"o", "a", "h"}
     contents = _contents(made, formats, answer)
+    formats |= {"json", *made.files}
     stem.parent.mkdir(parents=True, exist_ok=True)
-    files = {form: stem.with_name(_NAMES[form].format(stem.name)) for form in _NAMES if form in {*formats, "json"}}
+    files = {form: stem.with_name(_NAMES[form].format(stem.name)) for form in _NAMES if form in formats}
     for file, content in contents.items():
-        (stem.parent / file).parent.mkdir(exist_ok=True)
-        (stem.parent / file).write_bytes(content)
+        _put(stem.parent / file, content)
     if "wasm" in files and not _link_wasm(made, files["wasm"]):
         notes.append(f"no linker for WebAssembly is here (wasm-ld); tensorlang takes {HOW}")
         del files["wasm"]
@@ -117,12 +110,12 @@ def _formats(how: Choices, made: Compiled) -> tuple[set[str], list[str] | None]:
     formats = {*how.formats, *(other for form in how.formats for other in _WITH.get(form, ()))}
     if made.draft.architecture == "wasm32" and "so" in formats:
         return (formats - {"so"}) | {"wasm"}, None
-    return formats, linker(how.linker, _is_native(made.asked.variants)) if "so" in formats else None
+    return formats, linker(how.linker, _is_native(made.draft.target)) if "so" in formats else None
 
 
 def _contents(made: Compiled, formats: set[str], answer: Sequence[Any] | None) -> dict[str, bytes]:
     """What is written without a linker, by file name."""
-    name = made.asked.name
+    name = made.call.name
     found: dict[str, tuple[str, Callable[[], bytes]]] = {
         f"{name}.o": ("o", lambda: made.code),
         f"{name}.a": ("a", lambda: archive(f"{name}.o", made.code, made.draft.symbols)),
@@ -130,10 +123,22 @@ def _contents(made: Compiled, formats: set[str], answer: Sequence[Any] | None) -
         f"{name}Config.cmake": ("cmake", lambda: config(name, made.libraries).encode()),
     }
     texts = {file: content() for file, (form, content) in found.items() if form in formats}
+    texts |= {f"{name}.{form}": content for form, content in made.files.items()}
     if "c" not in formats:
         return texts
-    test = check_program(made.asked, answer, made.libraries)
-    return {**texts, f"{name}_test.c": test.text.encode(), **{f"{name}_data/{f}": d for f, d in test.data.items()}}
+    test = check_program(made.call, answer, made.libraries)
+    return {**texts, f"{name}_test.c": test.text.encode(), **test.data}
+
+
+def _put(file: Path, content: bytes) -> None:
+    """Write a file beside and put it in place, so that one that somebody has mapped stays whole."""
+    file.parent.mkdir(exist_ok=True)
+    fresh = file.with_name(f".{file.name}.new")
+    try:
+        fresh.write_bytes(content)
+        fresh.replace(file)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _link_wasm(made: Compiled, module: Path) -> bool:
@@ -165,7 +170,6 @@ def _by_hand(stem: Path, needs: Mapping[str, Sequence[str]]) -> str:
     return f"nothing here links a shared library; elsewhere: {by_hand} (here tensorlang would take {HOW})"
 
 
-def _is_native(variants: Sequence[Variant]) -> bool:
+def _is_native(target: Target) -> bool:
     """Whether this machine's own compiler links for the target."""
-    target = variants[0].target
     return not target.triple and target_cpu(target).architecture == host_cpu().architecture

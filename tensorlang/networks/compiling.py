@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
-from tensorlang.driver import build
+from tensorlang.driver import Lowered, build
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
 from tensorlang.networks.model import Model, Step
@@ -58,7 +59,10 @@ def _step(program: Program, part: Part, machine: Target, kernels: dict[str, Exec
     text = canonical(outputs)[0].text + f"by {', '.join(t.name for t in inputs)}"
     if text not in kernels:
         s = schedule(list(dict.fromkeys(outputs)), machine)
-        kernels[text] = build(s, [*inputs, *outputs], machine, name="kernel")
+        made = build(s, [*inputs, *outputs], machine, name="kernel")
+        if isinstance(made.origin, Lowered):  # another machine gets the library's schedule, not these steps
+            made.origin = replace(made.origin, library=True)
+        kernels[text] = made
     origin = network.origin(part.main)
     return Step(kernels[text], (*part.inputs, *part.outputs), part.main, origin, sum(map(operations, part.ops)))
 

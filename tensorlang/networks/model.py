@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from tensorlang.errors import ArgumentError
 from tensorlang.networks.arena import ALIGNMENT, Arena, Life, arena_of
 from tensorlang.networks.network import Array, Origin
 from tensorlang.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from tensorlang.export.writing import Exported
 
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 
@@ -69,14 +73,19 @@ class Model:
         weights: Mapping[str, Array],
         inputs: Mapping[str, str],
         outputs: Mapping[str, str],
+        inner: int = 0,
     ) -> None:
-        """`shapes` of all arrays; `inputs` and `outputs` give the arrays of the model's names."""
+        """`shapes` of all arrays; `inputs` and `outputs` give the arrays of the model's names.
+
+        `inner`: the bytes of what passes between kernels that are in one step.
+        """
         self.name = name
         self.steps = tuple(steps)
         self.inputs, self.outputs = dict(inputs), dict(outputs)
-        self._shapes, self._weights = dict(shapes), dict(weights)
-        given = {*self.inputs.values(), *self.outputs.values(), *self._weights}
-        self.arena: Arena = arena_of(_lives(self.steps, self._shapes, given))
+        self.shapes, self.weights = dict(shapes), dict(weights)
+        given = {*self.inputs.values(), *self.outputs.values(), *self.weights}
+        self.arena: Arena = arena_of(_lives(self.steps, self.shapes, given))
+        self._inner = inner
         self._bound = threading.local()
 
     def __call__(self, *inputs: Any) -> Any:
@@ -103,7 +112,40 @@ class Model:
 
     def memory(self) -> Memory:
         """Bytes that the network keeps."""
-        return Memory(sum(w.nbytes for w in self._weights.values()), self.arena.size)
+        return Memory(sum(w.nbytes for w in self.weights.values()), self.arena.size + self._inner)
+
+    def export(
+        self,
+        path: str | Path,
+        formats: Sequence[str] = ("so", "o", "a", "h"),
+        threads: str = "host",
+        faces: Sequence[str] = ("c",),
+        isas: Sequence[str] = (),
+        embed: bool = False,
+        check: Sequence[Any] | None = None,
+        linker: str | None = None,
+    ) -> Exported:
+        """Write the network as files that C, and all that calls C, can use without Python; return what was written.
+
+        `model.export("out/net")` gives `net.so`, `net.o`, `net.a`, `net.h`, `net.json` and `net.weights`: all kernels,
+        and the function `net_run(inputs..., outputs..., weights, workspace, host)`, which calls them in turn. It keeps
+        what they pass on in the workspace of its caller, and allocates nothing. Weights are read or mapped from their
+        file by the caller, or are in the library itself (`embed=True`). Arguments that are known from kernels
+        (`Executable.export`) mean the same; format "c" writes a program that runs the network on `check`: its inputs,
+        with the outputs to compare with, or else those that the model makes here. `tensorlang.load("out/net.so")` gives
+        a model again.
+
+        ArgumentError for words that are none of these, TargetError for what cannot leave this process.
+        """
+        from tensorlang.export.writing import Choices
+        from tensorlang.networks.exporting import export_model
+
+        how = Choices(tuple(formats), threads, tuple(faces), linker)
+        return export_model(self, path, how, isas, embed, check)
+
+    def checked(self, inputs: Sequence[Any]) -> list[Array]:
+        """Inputs as arrays of the network, in order; ArgumentError for those that do not fit."""
+        return list(self._given(inputs).values())
 
     def _given(self, inputs: Sequence[Any]) -> dict[str, Array]:
         """The inputs of a call by the names of their arrays, checked."""
@@ -126,7 +168,7 @@ class Model:
             yield run, arrays
 
     def _described(self, name: str) -> tuple[tuple[int, ...], Any]:
-        shape, dtype = self._shapes[name]
+        shape, dtype = self.shapes[name]
         return shape, dtypes.info(dtype).numpy
 
     def _checked(self, word: str, name: str, value: Any) -> Any:
@@ -149,7 +191,7 @@ class Model:
     def _bind(self) -> list[tuple[Executable, list[Any], list[tuple[int, str]]]]:
         block = np.empty(self.arena.size + ALIGNMENT, np.uint8)
         start = -block.ctypes.data % ALIGNMENT
-        held: dict[str, Array] = dict(self._weights)
+        held: dict[str, Array] = dict(self.weights)
         for name, place in self.arena.places.items():
             shape, dtype = self._described(name)
             size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize

@@ -88,7 +88,7 @@ class Part:
 
 
 def compile_library(parts: Sequence[Part], machine: Machine, hidden: Collection[str], pic: bool = True) -> bytes:
-    """Link parts to one module, optimise it, and return an object file; functions `hidden` are for the parts alone.
+    """Link parts to one module, optimise it, and return an object file; what is `hidden` is for the parts alone.
 
     Functions with a CPU and features of their own among their attributes are compiled for those.
     """
@@ -98,9 +98,9 @@ def compile_library(parts: Sequence[Part], machine: Machine, hidden: Collection[
     first, *others = (_linked(part.text, target_machine, part.sources, part.called, context) for part in parts)
     for other in others:
         first.link_in(other)
-    for function in first.functions:
-        if function.name in hidden and not function.is_declaration:
-            function.linkage = "internal"
+    for held in (*first.functions, *first.global_variables):
+        if held.name in hidden and not held.is_declaration:
+            held.linkage = "internal"
     return bytes(target_machine.emit_object(_passed(first, target_machine)))
 
 

@@ -11,6 +11,8 @@ from tensorlang.ir.overflow import exact_limit
 from tensorlang.ir.stmt import Kernel
 from tensorlang.target.detect import BASE, host_cpu, machine_options, target_cpu
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.library import chain as chains
+from tensorlang.target.llvm.library.chain import Chain, emit_chain, weights_text
 from tensorlang.target.llvm.library.dl import emit_dl, has_dl, messages
 from tensorlang.target.llvm.library.front import CODES, Face, emit_front
 from tensorlang.target.llvm.library.pick import told
@@ -45,7 +47,8 @@ class Draft:
     """A library whose kernels are written, best instruction set first, but not compiled.
 
     `externs` are C functions that it calls by name; `messages` the text of each code that a call returns; `symbols`
-    what others may use; `limit` up to which sizes its index arithmetic is exact.
+    what others may use; `limit` up to which sizes its index arithmetic is exact. `inner` are the prefixes of kernels
+    that others of it call, `chain` those calls.
     """
 
     face: Face
@@ -53,6 +56,8 @@ class Draft:
     modules: tuple[Module, ...]
     messages: dict[int, str]
     faces: tuple[str, ...]
+    inner: tuple[str, ...] = ()
+    chain: Chain | None = None
 
     @property
     def limit(self) -> int:
@@ -96,7 +101,11 @@ class Draft:
         if "xla" in self.faces:
             emit_xla(front, self.face)
         parts = [engine.Part(front.text()), *(engine.Part(m.text(), m.sources, m.externs) for m in self.modules)]
-        hidden = {f"{prefix}.{part}" for prefix, _ in self.face.variants for part in ("run", "bytes")}
+        prefixes = (*self.inner, *(prefix for prefix, _ in self.face.variants))
+        hidden = {f"{prefix}.{part}" for prefix in prefixes for part in ("run", "bytes")}
+        if self.chain is not None and self.chain.embedded:
+            parts.append(engine.Part(weights_text(self.chain)))
+            hidden.add(self.chain.symbol)
         return engine.compile_library(parts, self.machine, hidden, pic=self.architecture != "wasm32")
 
 
@@ -105,22 +114,45 @@ def draft(variants: Sequence[tuple[Kernel, Target]], wanted: Wanted) -> Draft:
     texts: list[str] = []
     named = [(f"{wanted.name}.v{k}", kernel, target) for k, (kernel, target) in enumerate(variants)]
     modules = tuple(emit_variant(kernel, target, prefix, texts) for prefix, kernel, target in named)
+    face = _face(variants[0][0], [target for _, target in variants], wanted)
     limit = min(exact_limit(kernel) for kernel, _ in variants)
-    pairs = tuple((prefix, _asked(target, len(variants) > 1)) for prefix, _, target in named)
-    kernel, target = variants[0]
+    said = {**CODES, **dict(enumerate(texts, 1))}
+    return _drafted(Draft(replace(face, limit=limit), variants[0][1], modules, said, wanted.faces))
+
+
+def draft_chain(chain: Chain, variants: Sequence[tuple[Sequence[Kernel], Target]], wanted: Wanted) -> Draft:
+    """Write the kernels of a chain for some targets, the best first. TargetError for what cannot leave this process."""
+    texts: list[str] = []
+    modules, inner = list[Module](), list[str]()
+    for k, (kernels, target) in enumerate(variants):
+        made, own = emit_chain(chain, kernels, target, f"{wanted.name}.v{k}", texts)
+        modules += made
+        inner += own
+    targets = [target for _, target in variants]
+    said = {**CODES, **(chains.CODES if chain.seal else {}), **dict(enumerate(texts, 1))}
+    face = _face(chain.kernel, targets, wanted)
+    return _drafted(Draft(face, targets[0], tuple(modules), said, wanted.faces, tuple(inner), chain))
+
+
+def _face(kernel: Kernel, targets: Sequence[Target], wanted: Wanted) -> Face:
+    """What the functions around kernels for some targets share."""
+    pairs = tuple((f"{wanted.name}.v{k}", _asked(target, len(targets) > 1)) for k, target in enumerate(targets))
     if wanted.updated and "xla" in wanted.faces:
         names = ", ".join(sorted(wanted.updated))
         raise TargetError(f"XLA's arrays are read or written, and {names} is both; leave xla out of faces")
-    alone = target_cpu(target).architecture == "wasm32"  # no libc, no threads, addresses of 32 bits
+    alone = target_cpu(targets[0]).architecture == "wasm32"  # no libc, no threads, addresses of 32 bits
     if alone and (wanted.threads == "openmp" or "xla" in wanted.faces):
-        raise TargetError(f"{target} has neither OpenMP nor XLA; take threads='host' and faces of C")
-    pointer = 4 if alone else 8
-    face = Face(wanted.name, kernel, wanted.arrays, pairs, wanted.threads, limit, pointer, allocates=not alone)
+        raise TargetError(f"{targets[0]} has neither OpenMP nor XLA; take threads='host' and faces of C")
+    face = Face(wanted.name, kernel, wanted.arrays, pairs, wanted.threads, 0, 4 if alone else 8, allocates=not alone)
     for name in _OF_SHAPES:
         if name in wanted.faces and not has_dl(face):
             raise TargetError(f"the face {name} reads sizes from shapes, and these tell not all; leave it out of faces")
-    said = {**CODES, **dict(enumerate(texts, 1)), **(messages(face) if has_dl(face) else {})}
-    return Draft(face, target, modules, said, wanted.faces)
+    return face
+
+
+def _drafted(made: Draft) -> Draft:
+    """The draft with the codes of calls with tensors, where there are any."""
+    return replace(made, messages=made.messages | (messages(made.face) if has_dl(made.face) else {}))
 
 
 def _asked(target: Target, several: bool) -> frozenset[str] | None:
