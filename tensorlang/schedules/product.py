@@ -34,6 +34,11 @@ class Product:
     bits: int
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an element of a factor."""
+        return dtypes.info(self.a.buffer.dtype).bytes
+
+    @property
     def a_transposed(self) -> bool:
         """Whether the elements of a row of A lie apart."""
         return self.k not in variables(self.a.index[-1])

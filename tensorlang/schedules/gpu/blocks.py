@@ -7,7 +7,7 @@ from math import prod
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Load, variables, walk
-from tensorlang.schedule import Schedule
+from tensorlang.schedule import Decision, Schedule
 from tensorlang.target.spec import GpuLimits, Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp
@@ -97,15 +97,19 @@ def on_blocks(s: Schedule, stage: str, loops: Sequence[str]) -> str:
     return made[-1]
 
 
-def on_threads(s: Schedule, stage: str, loops: Sequence[str], target: Target, steps: int = 1) -> str:
+def on_threads(
+    s: Schedule, stage: str, loops: Sequence[str], target: Target, steps: int = 1, threads: int = THREADS
+) -> str:
     """Give every iteration of the outermost loops of a stage a thread of its own; the loop of threads.
 
-    With several `steps`, a thread has so many, a block apart: what it loads for them is on its way at the same time.
+    A block has so many `threads`, or fewer where a target or the loops have fewer, unless that is a decision. With
+    several `steps`, a thread has so many, a block apart: what it loads for them is on its way at the same time.
     """
     *outer, last = [fused(s, stage, group) for group in groups(s, stage, loops)]
     extent = extents(s, stage, [last])[0]
-    most = min(THREADS, limits(target).max_threads)
-    threads = most if extent is None else min(most, whole_warps(extent))
+    if not isinstance(threads, Decision):
+        most = min(threads, limits(target).max_threads)
+        threads = most if extent is None else min(most, whole_warps(extent))
     block, inner = s[stage].split(last, factor=threads * steps)
     if steps > 1:
         step, inner = s[stage].split(inner, factor=threads)

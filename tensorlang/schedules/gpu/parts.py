@@ -10,13 +10,16 @@ from collections.abc import Callable
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor, compute_op
 from tensorlang.schedules.cpu.rows import partial_results
+from tensorlang.schedules.gpu.blocks import THREADS
 from tensorlang.schedules.gpu.points import schedule_points
 
 
-def schedule_in_parts(s: Schedule, anchor: Anchor, parts: int, rule: Callable[[Anchor], None]) -> None:
-    """Sum so many equal parts of the terms by a rule, as a batch; then add them, and compute what follows."""
+def schedule_in_parts(
+    s: Schedule, anchor: Anchor, size: int, rule: Callable[[Anchor], None], threads: int = THREADS
+) -> None:
+    """Sum parts of so many terms by a rule, as a batch; then add them by blocks of `threads`, with what follows."""
     (terms,) = compute_op(s, anchor.main).reduce_axes
-    outer, _ = s[anchor.main].split(terms.name, nparts=parts)
+    outer, _ = s[anchor.main].split(terms.name, factor=size)
     part = partial_results(s, anchor.main, outer.name, 0)
     rule(Anchor(part, part, anchor.target))
-    schedule_points(s, anchor)
+    schedule_points(s, anchor, threads)

@@ -60,7 +60,7 @@ def _steps(s: Schedule, name: str, bits: int) -> int:
     return max(steps, 1) if count * bits >= THREADS * BLOCKS * ACCESS_BITS else 1
 
 
-def schedule_points(s: Schedule, anchor: Anchor) -> None:
+def schedule_points(s: Schedule, anchor: Anchor, threads: int = THREADS) -> None:
     """Give each thread an element of the output, which it computes for itself: neighbours read neighbours.
 
     What has no rule of its own for GPUs is scheduled so, and windows that slide over each channel.
@@ -77,7 +77,8 @@ def schedule_points(s: Schedule, anchor: Anchor) -> None:
         on_threads(s, anchor.main, [axis.name for axis in op.axes], anchor.target)
         return
     made = accumulator(s, anchor)
-    thread = on_threads(s, anchor.output, [axis.name for axis in compute_op(s, anchor.output).axes], anchor.target)
+    names = [axis.name for axis in compute_op(s, anchor.output).axes]
+    thread = on_threads(s, anchor.output, names, anchor.target, threads=threads)
     s[made].compute_at(s[anchor.output], thread)
     window = [axis.name for axis in compute_op(s, made).reduce_axes]
     count = product(extents(s, made, window))

@@ -45,8 +45,8 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
     narrow = dtypes.info(product.a.buffer.dtype).bits
     terms = None if product.batch else product.depth
     tile = product_tile(product.m, product.n, product.batches, product.bits, narrow, anchor.target, terms)
-    if tile.parts > 1:
-        schedule_in_parts(s, anchor, tile.parts, lambda part: schedule_product(s, part))
+    if tile.parts > 1 and product.depth:
+        schedule_in_parts(s, anchor, product.depth // tile.parts, lambda part: schedule_product(s, part))
         return
     local = accumulator(s, anchor)
     sides = (tile.rows, tile.columns)

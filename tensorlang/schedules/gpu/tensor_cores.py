@@ -50,30 +50,21 @@ ELEMENTS = {
 """The dtypes of factors and sums that have instructions -> the elements by their names there."""
 TF32 = "tf32"
 """The elements of products of float32 whose program allows that precision."""
-_ACCESS = 16
+ACCESS = 16
 """Bytes of one copy to shared memory."""
 
 
 def fragment_tile(s: Schedule, anchor: Anchor, by_warps: bool = False) -> WarpTile | None:
-    """The tile of a product on tensor cores, `by_warps` alone or in warp groups too; None where they do not take it.
-
-    They take products of one dtype of `ELEMENTS` on sm_80 and later, and of float32 where tf32 is allowed: A given as
-    [m, k] and B as [n, k], or either one the other way round if its elements have 16 bits or are tf32. The number of
-    terms has to be known and to fill instructions, and so do rows of A and columns of B of 16 bits that lie side by
-    side. All other rows and columns are filled up with zeros, in shared memory.
-    """
-    op, can = compute_op(s, anchor.main), resolved(anchor.target).can
+    """The tile of a product on tensor cores, `by_warps` alone or in warp groups too; None where they do not take it."""
+    op = compute_op(s, anchor.main)
     product = product_of(op)
-    element = _element(product, op) if _multiplies(can, product.a.buffer.dtype) and _sums_products(op) else None
-    size, depth = _bytes(product), product.depth or 0
-    if element is None or not depth or depth * size % DEPTH_BYTES:
+    element = element_of(op, product, anchor.target)
+    if element is None:
         return None
-    across = ((product.a_transposed, product.m), (not product.b_transposed, product.n))
-    if element != TF32 and any(lies and (extent is None or extent * size % _ACCESS) for lies, extent in across):
-        return None
-    in_groups = not by_warps and element != TF32 and can.warp_groups and depth * size % GROUP_BYTES == 0
-    extents = Extents(product.m, product.n, product.batches, depth * size, size)
-    return warp_tile(extents, anchor.target, in_groups, in_parts=not product.batch)
+    length = (product.depth or 0) * product.itemsize
+    in_groups = not by_warps and element != TF32 and resolved(anchor.target).can.warp_groups
+    extents = Extents(product.m, product.n, product.batches, length, product.itemsize)
+    return warp_tile(extents, anchor.target, in_groups and length % GROUP_BYTES == 0, in_parts=not product.batch)
 
 
 def multiplies(target: Target, a: str, b: str, sums: str) -> bool:
@@ -95,21 +86,26 @@ def _sums_products(op: ComputeOp) -> bool:
     return False
 
 
-def _element(product: Product, op: ComputeOp) -> str | None:
-    """What instructions call the elements of factors; None for products that they do not compute."""
-    a, b, sums = product.a, product.b, op.dtype
-    if a.buffer.dtype != b.buffer.dtype:
+def element_of(op: ComputeOp, product: Product, target: Target) -> str | None:
+    """What instructions call the elements of factors; None for products that tensor cores of a target do not compute.
+
+    They compute products of one dtype of `ELEMENTS` on sm_80 and later, and of float32 where tf32 is allowed: A given
+    as [m, k] and B as [n, k], or either one the other way round if its elements have 16 bits or are tf32. The number of
+    terms has to be known and to fill instructions, and so do rows of A and columns of B of 16 bits that lie side by
+    side. All other rows and columns are filled up with zeros, in shared memory.
+    """
+    a, b, size, depth = product.a, product.b, product.itemsize, product.depth or 0
+    same = a.buffer.dtype == b.buffer.dtype and _multiplies(resolved(target).can, a.buffer.dtype)
+    if not same or not _sums_products(op) or not depth or depth * size % DEPTH_BYTES:
         return None
-    if op.attrs.get(PRECISION) == TF32:
-        element: str | None = TF32
-    else:
-        element = ELEMENTS.get((a.buffer.dtype, sums))
+    element = TF32 if op.attrs.get(PRECISION) == TF32 else ELEMENTS.get((a.buffer.dtype, op.dtype))
     rows, columns = [product.i, product.k], [product.j, product.k]
     rows = rows[::-1] if product.a_transposed else rows
     columns = columns if product.b_transposed else columns[::-1]
-    matrices = _is_matrix(a.index, rows) and _is_matrix(b.index, columns)
-    packed = dtypes.info(a.buffer.dtype).bytes == 1 and (product.a_transposed or not product.b_transposed)
-    return element if matrices and not packed else None
+    across = [n for n, lies in ((product.m, product.a_transposed), (product.n, not product.b_transposed)) if lies]
+    cut = element != TF32 and any(n is None or n * size % ACCESS for n in across)
+    packed = size == 1 and len(across) > 0
+    return element if _is_matrix(a.index, rows) and _is_matrix(b.index, columns) and not packed and not cut else None
 
 
 def _is_matrix(index: Sequence[Expr], axes: Sequence[str]) -> bool:
@@ -122,25 +118,21 @@ def _is_matrix(index: Sequence[Expr], axes: Sequence[str]) -> bool:
     return not any(set(axes) & set(variables(i)) for i in batch)
 
 
-def _bytes(product: Product) -> int:
-    return dtypes.info(product.a.buffer.dtype).bytes
-
-
 def schedule_fragments(
     s: Schedule, anchor: Anchor, tile: WarpTile, axes: Sequence[str] = (), in_place: bool = False
 ) -> None:
-    """Schedule a product that `fragment_tile` takes, and what follows it, by a tile.
+    """Schedule a product that `element_of` knows, and what follows it, by a tile, whose numbers may be open.
 
     `axes`: the loops of the output over batches, rows and columns, where those are not its own axes. `in_place`: the
     factors are stages that nothing else reads, and are computed in shared memory; else they are copied there.
     """
-    if tile.parts > 1:
-        part = replace(tile, parts=1)
-        schedule_in_parts(s, anchor, tile.parts, lambda whole: schedule_fragments(s, whole, part, (), in_place))
-        return
     main = compute_op(s, anchor.main)
     product = product_of(main)
-    element, chunk = _element(product, main), _ACCESS // _bytes(product)
+    if tile.parts > 1 and product.depth:
+        part, size = replace(tile, parts=1), product.depth // tile.parts
+        schedule_in_parts(s, anchor, size, lambda whole: schedule_fragments(s, whole, part, (), in_place))
+        return
+    element, chunk = element_of(main, product, anchor.target), ACCESS // product.itemsize
     across = (product.a_transposed and element != TF32, not product.b_transposed and element != TF32)
     sums = _in_registers(s, anchor)
     copies = _in_shared(s, None if in_place else sums, product, tile, element == TF32)
@@ -158,9 +150,9 @@ def schedule_fragments(
         order = s[copy].op.axis[-2:]
         copied_together(s[copy], order[::-1] if is_turned else order, threads, 1 if is_turned else chunk, wide=True)
         s[copy].swizzle(panels=lies_across and not held)
-        if tile.stages > 1:
-            s[copy].pipeline(tile.stages, tile.stages - 2 if not held and tile.stages > 2 else None)
-            if not held and copies_boxes(s.state, copy):
+        if isinstance(tile.stages, Decision) or tile.stages > 1:
+            s[copy].pipeline(tile.stages, tile.ahead)
+            if not held and tile.stages > 1 and copies_boxes(s.state, copy):
                 s[copy].bulk_copy()
     shape = f"mma.m16n8k{2 * chunk}" if held else f"wgmma.m64n{tile.warp[1]}k{tile.depth}"
     turns = ".at" * across[0] + ".bt" * (not across[1])
@@ -200,8 +192,8 @@ def _bind(s: Schedule, output: str, axes: Sequence[str], tile: WarpTile) -> Thre
     """Blocks, warps or groups along z and y, and lanes as a fragment of sums lies in them; its loop is that of y."""
     *batch, i, j = axes
     stage = s[output]
-    block_i, block_j, row, column = stage.tile(i, j, *tile.block)
-    warp_i, warp_j, row, column = stage.tile(row, column, *tile.warp)
+    warp_i, warp_j, row, column = stage.tile(i, j, *tile.warp)
+    block_i, block_j, warp_i, warp_j = stage.tile(warp_i, warp_j, *tile.warps)
     fragment_i, row = stage.split(row, ROWS)
     half, row = stage.split(row, ROWS // 2)
     fragment_j, column = stage.split(column, COLUMNS)
@@ -217,7 +209,7 @@ def _bind(s: Schedule, output: str, axes: Sequence[str], tile: WarpTile) -> Thre
     for axis in held:
         stage.unroll(axis)
     stage.vectorize(pair)
-    return Threads((tile.lanes, tile.warps[1], tile.warps[0]), warp_j, {i: block_i, j: block_j})
+    return Threads((tile.lanes, tile.warps[1], tile.warps[0]), warp_j, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +221,7 @@ class Loops:
     tile: Axis
 
 
-def by_fragments(stage: Stage, terms: int | Decision, depth: int) -> Loops:
+def by_fragments(stage: Stage, terms: int, depth: int) -> Loops:
     """Cut sums into steps of so many terms, and these into products of fragments of `depth` terms."""
     *batch, i, j = stage.op.axis
     outer, inner = stage.split(stage.op.reduce_axis[0], terms)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tensorlang.schedule import Decision
 from tensorlang.schedules.gpu.blocks import WARP, limits
 from tensorlang.schedules.gpu.product_plan import MANY, PARTS, adding_cost, cores_of, rows_together
 from tensorlang.target.spec import Target
@@ -17,6 +18,8 @@ GROUP = 128
 """Threads of a warp group."""
 ROWS, COLUMNS, DEPTH_BYTES = 16, 8, 32
 """The tile of one mma.sync: rows and columns of sums, and bytes of terms of a factor."""
+GROUP_AHEAD = 2
+"""Steps that warp groups copy ahead where how many are there at once is open."""
 GROUP_ROWS, GROUP_BYTES = 64, 128
 """Rows of sums of a wgmma, and the bytes of terms that one row of its factors has."""
 _READ_COST = 16
@@ -31,7 +34,7 @@ _ROW_BYTES = (128, 64, 32)
 _STAGES, _FEWEST_STAGES = 4, 3
 _MOST_SHARED = 65536
 """Bytes of shared memory of a block, with which two blocks are on a multiprocessor of most GPUs."""
-_ALIGNED = 1024 + 64
+GROUP_SPARE = 1024 + 64
 """Bytes that the factors of a warp group may lie further on, to begin at 1024, and of the barriers of their copies."""
 _LEAST_PART = 512
 """Bytes of the terms of a part, at least: fewer are over before the copies ahead have begun to pay."""
@@ -39,14 +42,16 @@ _LEAST_PART = 512
 
 @dataclass(frozen=True, slots=True)
 class WarpTile:
-    """Tiles of a block and of a warp as (rows, columns), the terms of a step, and the steps that are there at once.
+    """The tile of a warp as (rows, columns), how many warps a block has along both, the terms of a step, and the steps
+    that are there at once.
 
     `lanes`: threads that multiply together, those of a warp or of a warp group. `parts`: in how many parts the terms
     are summed, by other blocks each. `together`: rows of blocks that run side by side, column by column.
+    Numbers may be decisions, all but `lanes` and `parts`.
     """
 
-    block: tuple[int, int]
     warp: tuple[int, int]
+    warps: tuple[int, int]
     lanes: int = WARP
     depth: int = 0
     stages: int = 0
@@ -54,14 +59,21 @@ class WarpTile:
     together: int = 1
 
     @property
-    def warps(self) -> tuple[int, int]:
-        """Warps of a block, along rows and columns."""
-        return self.block[0] // self.warp[0], self.block[1] // self.warp[1]
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of a block."""
+        return self.warp[0] * self.warps[0], self.warp[1] * self.warps[1]
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
         return self.warps[0] * self.warps[1] * self.lanes
+
+    @property
+    def ahead(self) -> int | None:
+        """How many steps ahead warp groups copy: so that the products of a step go on while the next one begins."""
+        if self.lanes == WARP or isinstance(self.stages, Decision):
+            return None if self.lanes == WARP else GROUP_AHEAD
+        return self.stages - 2 if self.stages > 2 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +88,18 @@ class Extents:
 
 
 _TILES = (
-    WarpTile((128, 128), (64, 32)),
-    WarpTile((128, 64), (32, 32)),
-    WarpTile((64, 128), (32, 32)),
-    WarpTile((64, 64), (32, 32)),
-    WarpTile((32, 64), (16, 32)),
-    WarpTile((64, 32), (32, 16)),
-    WarpTile((32, 32), (16, 16)),
-    WarpTile((16, 32), (16, 16)),
+    WarpTile((64, 32), (2, 4)),
+    WarpTile((32, 32), (4, 2)),
+    WarpTile((32, 32), (2, 4)),
+    WarpTile((32, 32), (2, 2)),
+    WarpTile((16, 32), (2, 2)),
+    WarpTile((32, 16), (2, 2)),
+    WarpTile((16, 16), (2, 2)),
+    WarpTile((16, 16), (1, 2)),
 )
 """At most 64 sums of a thread: they, the fragments and the addresses fit 128 registers."""
 _GROUP_TILES = tuple(
-    WarpTile((GROUP_ROWS * groups, columns), (GROUP_ROWS, columns), GROUP)
-    for groups, columns in ((2, 256), (2, 128), (1, 128), (1, 64))
+    WarpTile((GROUP_ROWS, columns), (groups, 1), GROUP) for groups, columns in ((2, 256), (2, 128), (1, 128), (1, 64))
 )
 """At most 128 sums of a thread; fragments of factors need no registers."""
 
@@ -108,7 +119,7 @@ def warp_tile(sizes: Extents, target: Target, in_groups: bool, in_parts: bool) -
 def _sized(tile: WarpTile, sizes: Extents, target: Target, in_parts: bool) -> Iterator[WarpTile]:
     """A tile with the steps and stages that fit a target, by the parts of the terms."""
     in_groups = tile.lanes == GROUP
-    most = limits(target).shared_bytes - _ALIGNED if in_groups else min(_MOST_SHARED, limits(target).shared_bytes)
+    most = limits(target).shared_bytes - GROUP_SPARE if in_groups else min(_MOST_SHARED, limits(target).shared_bytes)
     if tile.threads > limits(target).max_threads:
         return
     blocks = _blocks(tile, sizes)

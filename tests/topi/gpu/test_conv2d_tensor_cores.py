@@ -81,7 +81,7 @@ def scheduled(args: list[Tensor], arch: str = "sm_80", tile: WarpTile | None = N
     return s
 
 
-GROUPS = WarpTile((128, 64), (64, 64), lanes=128, depth=64, stages=2)
+GROUPS = WarpTile((64, 64), (2, 1), lanes=128, depth=64, stages=2)
 CASES: dict[str, tuple[list[Tensor], WarpTile | None]] = {
     "padded": (layer(2, 4, 5, 16, 24, 3, padding=1), None),
     "strides": (layer(1, 9, 10, 16, 24, 3, "bfloat16", strides=2, padding=(0, 1, 2, 0)), None),
@@ -135,7 +135,7 @@ def test_groups_of_channels_are_made_by_warps() -> None:
 
 def test_terms_in_parts() -> None:
     args = residual(layer(1, 4, 4, 16, 16, 3, padding=1))
-    s = scheduled(args, tile=WarpTile((32, 32), (16, 16), depth=16, stages=2, parts=3))
+    s = scheduled(args, tile=WarpTile((16, 16), (2, 2), depth=16, stages=2, parts=3))
     assert str(tensorlang.lower(s, args, target="cuda -arch=sm_80")).count("device kernel") == 2
     check_schedule(s, args, targets=("interpreter",))
 

@@ -78,9 +78,9 @@ def chosen(args: list[Tensor], target: str = "cuda -arch=sm_80") -> WarpTile | N
     return fragment_tile(s, Anchor(name, name, parse(target)))
 
 
-DEEP = WarpTile((64, 64), (32, 32), depth=16, stages=3)
-SMALL = WarpTile((32, 32), (16, 16), depth=16, stages=3)
-GROUPS = WarpTile((128, 64), (64, 64), lanes=128, depth=64, stages=2)
+DEEP = WarpTile((32, 32), (2, 2), depth=16, stages=3)
+SMALL = WarpTile((16, 16), (2, 2), depth=16, stages=3)
+GROUPS = WarpTile((64, 64), (2, 1), lanes=128, depth=64, stages=2)
 CASES: dict[str, tuple[list[Tensor], WarpTile | None]] = {
     "float16": (product(128, 128, 64), None),
     "bfloat16, odd rows": (product(37, 40, 48, "bfloat16"), None),
@@ -97,8 +97,8 @@ CASES: dict[str, tuple[list[Tensor], WarpTile | None]] = {
     "tf32": (product(40, 36, 64, "float32"), None),
     "tf32, both turned around": (product(24, 33, 32, "float32", transposed=True, batches=2), None),
     "A across": (product(40, 24, 32, transposed=True), None),
-    "warp groups, both across": (product(72, 64, 128, transposed=True), replace(GROUPS, block=(64, 64), stages=2)),
-    "warp groups, three stages": (product(64, 50, 256, turned=True), replace(GROUPS, block=(64, 64), stages=3)),
+    "warp groups, both across": (product(72, 64, 128, transposed=True), replace(GROUPS, warps=(1, 1), stages=2)),
+    "warp groups, three stages": (product(64, 50, 256, turned=True), replace(GROUPS, warps=(1, 1), stages=3)),
     "warp groups": (product(130, 50, 192, turned=True), GROUPS),
     "layer, warp groups": (layer(64, 64, 128), GROUPS),
 }
@@ -252,9 +252,9 @@ def test_what_is_no_sum_is_made_by_threads() -> None:
 
 def test_tiles_suit_the_shape_and_the_target() -> None:
     large = product(4096, 4096, 4096, "bfloat16", turned=True)
-    assert chosen(large) == WarpTile((128, 128), (64, 32), depth=32, stages=4, together=8)
+    assert chosen(large) == WarpTile((64, 32), (2, 4), depth=32, stages=4, together=8)
     groups = chosen(large, "cuda -arch=sm_90a")
-    assert groups == WarpTile((128, 256), (64, 256), lanes=128, depth=64, stages=4, together=16)
+    assert groups == WarpTile((64, 256), (2, 1), lanes=128, depth=64, stages=4, together=16)
     assert chosen(product(4096, 4096, 4096, "bfloat16", transposed=True), "cuda -arch=sm_90a") == groups
     small = chosen(product(512, 512, 512))
     assert small is not None and small.block[0] * small.block[1] < 128 * 128
