@@ -104,15 +104,15 @@ def test_refusals() -> None:
         topi.log_softmax(te.placeholder((3, 4), "int32", "x"))
 
 
-def small_caches() -> Target:
-    """This machine with caches that rows of the tests exceed."""
-    return replace(parse("llvm"), caches=(1 << 10, 1 << 11, 1 << 12))
+def with_small_caches(target: Target) -> Target:
+    """A machine with caches that rows of the tests exceed."""
+    return replace(target, caches=(1 << 10, 1 << 11, 1 << 12))
 
 
 def test_rows_beyond_the_second_cache_are_computed_anew_and_not_kept() -> None:
     x = given("x", 6, 1000)
     out = topi.softmax(x[0])
-    s = topi.schedule(out, small_caches())
+    s = topi.schedule(out, with_small_caches(parse("llvm")))
     assert "softmax_exp" not in s.state.stages
     kernel = tensorlang.build(s, [x[0], out])
     made = np.empty_like(x[1])
@@ -120,10 +120,12 @@ def test_rows_beyond_the_second_cache_are_computed_anew_and_not_kept() -> None:
     close(made, exact(x[1], -1))
 
 
-def test_large_arrays_are_fetched_a_row_ahead_and_written_past_the_caches() -> None:
+@pytest.mark.parametrize(("cpu", "steps"), [("haswell", 7), ("skylake-avx512", 4)])
+def test_large_arrays_are_fetched_a_row_ahead_and_written_past_the_caches(cpu: str, steps: int) -> None:
     x = te.placeholder((64, 200), name="x")
-    large, small = (str(topi.schedule(topi.softmax(x), target)) for target in (small_caches(), "llvm"))
-    assert "s['softmax_exp'].prefetch('x', 'i1_o', 4)" in large
+    target = replace(parse(f"llvm -mcpu={cpu}"), caches=(1 << 15, 1 << 19, 1 << 24))
+    large, small = (str(topi.schedule(topi.softmax(x), each)) for each in (with_small_caches(target), target))
+    assert f"s['softmax_exp'].prefetch('x', 'i1_o', {steps})" in large  # of four vectors each
     assert "'nontemporal'" in large
     assert "prefetch" not in small
     assert "nontemporal" not in small

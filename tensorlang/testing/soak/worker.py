@@ -20,7 +20,8 @@ from tensorlang.errors import MissingDependency
 from tensorlang.testing.soak.case import Case, Outcome, Report, kind_of, run_case
 
 _SPAWN = multiprocessing.get_context("spawn")
-_PATIENCE = 5.0  # seconds that a process has to begin, or to say where it hangs
+_PATIENCE = 5.0  # seconds that a process has to end, or to say where it hangs
+_START = 60.0  # seconds that a process has to begin a case, before those of the case count
 _EARLIER = 20  # cases that a process ran before one that failed, to be told
 
 
@@ -54,6 +55,7 @@ class Worker:
     _connection: Connection | None = None
     _stderr: Path = field(default_factory=lambda: Path(tempfile.mkstemp(prefix="soak-", suffix=".txt")[1]))
     _begun: float = 0.0
+    _starting: bool = False
     _told: str = ""
     _earlier: deque[Case] = field(default_factory=lambda: deque(maxlen=_EARLIER))
 
@@ -72,7 +74,7 @@ class Worker:
         """Send a case to the process; starts one, if there is none."""
         if self._process is None:
             self._start()
-        self.case, self._told, self._begun = case, "", time.monotonic()
+        self.case, self._told, self._begun, self._starting = case, "", time.monotonic(), True
         with suppress(OSError):  # a process that has just died: `news` tells
             self.connection.send(case)
 
@@ -88,12 +90,11 @@ class Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         other.close()
         self._earlier.clear()
-        self._begun = time.monotonic()
 
     @property
     def deadline(self) -> float:
         """When the case is late (`time.monotonic`)."""
-        return self._begun + self.bounds.seconds
+        return self._begun + self.bounds.seconds + (_START if self._starting else 0.0)
 
     def news(self) -> Ended | None:
         """The end of the case, if that is what there is to be read; MissingDependency as the process raised it."""
@@ -103,6 +104,9 @@ class Worker:
             return self._died()
         if isinstance(message, MissingDependency):
             raise message
+        if message is None:  # the process is up, and the case begins
+            self._begun, self._starting = time.monotonic(), False
+            return None
         if isinstance(message, str):
             self._told = message
             return None
@@ -169,6 +173,8 @@ def serve(connection: Connection, functions: dict[str, str], memory: int, stderr
 
 def _answer(case: Case, functions: dict[str, str], connection: Connection) -> Report | MissingDependency:
     try:
-        return run_case(kind_of(functions[case.kind]), case.seed, connection.send)
+        kind = kind_of(functions[case.kind])
+        connection.send(None)
+        return run_case(kind, case.seed, connection.send)
     except MissingDependency as error:
         return MissingDependency(str(error))
