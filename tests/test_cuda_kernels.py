@@ -14,10 +14,11 @@ import tensorlang
 from tensorlang.ir.construct import array, store
 from tensorlang.ir.stmt import CallMachine, DeviceKernel, MachineCode, Seq
 from tensorlang.lowering import pipeline
-from tensorlang.target.c_source import OPENCL, device_source, kernel
+from tensorlang.target.c_source import CUDA, OPENCL, device_source, kernel
+from tensorlang.target.cuda import nvrtc
 from tensorlang.target.cuda.nvrtc import Compiled
 from tests import cuda_kernels
-from tests.cuda_kernels import CudaKernels, architectures, chosen
+from tests.cuda_kernels import CudaKernels, architectures, chosen, compiled
 from tests.programs import row_sum
 from tests.target.c_source.device_programs import TX, device_kernel
 from tests.target.cuda.compiled import ARCHITECTURES, needs_nvrtc
@@ -89,7 +90,8 @@ def told(spilled: int) -> Compiled:
 
 @needs_nvrtc
 def test_only_products_on_tensor_cores_may_not_spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_kernels, "compile_without_spills", lambda text, arch: told(8))
+    for name in ("compile_without_spills", "compile_cuda"):
+        monkeypatch.setattr(cuda_kernels, name, lambda *_: told(8))
     code = MachineCode("cuda.mma.m16n8k16.bf16", (), Seq(()), "cuda", ("sm_80",))
     product = device_kernel((A,), CallMachine(code, (), Seq(())), (), (32,), name="right")
     net = CudaKernels(tmp_path)
@@ -120,6 +122,18 @@ def test_kernels_are_for_the_architectures_that_have_their_instructions() -> Non
     assert architectures((RIGHT, machine("cuda", "sm_89"))) == ("sm_90a",)
     assert architectures((machine("cuda", "sm_90a"),)) == ("sm_90a",)
     assert architectures((machine("x86", "avx2"), RIGHT)) == ()
+
+
+@needs_nvrtc
+def test_by_day_texts_without_machine_code_are_compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    if nvrtc.version() < (13, 0):
+        pytest.skip("this NVRTC may not know the option")
+    monkeypatch.setattr(cuda_kernels, "NIGHTLY", False)
+    text = device_source(RIGHT, CUDA).text
+    assert "--Ofast-compile=max" in compiled(text, "sm_80", (RIGHT,)).options
+    assert "--Ofast-compile=max" not in compiled(text, "sm_80", (RIGHT, machine("cuda", "sm_80"))).options
+    monkeypatch.setattr(cuda_kernels, "NIGHTLY", True)
+    assert "--Ofast-compile=max" not in compiled(text, "sm_80", (RIGHT,)).options
 
 
 def test_by_day_one_architecture_will_do_where_a_text_tells_none_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.thoroughness import covering
+from tests.thoroughness import covering, spread
 
 pytest_plugins = ("pytester",)
 
@@ -41,12 +41,26 @@ import pytest
 @pytest.mark.parametrize("c", ["x", "y"])
 def test_it(a, b, c):
     pass
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, pytest.param(5, marks=pytest.mark.skipif(True, reason="absent"))])
+def test_many(n):
+    assert n in (0, 4)
 """
+
+
+@pytest.mark.parametrize(
+    ("few", "places"),
+    [(1, [0]), (2, [0, 6]), (3, [0, 3, 6]), (4, [0, 2, 4, 6]), (7, list(range(7))), (9, list(range(7)))],
+)
+def test_samples_are_spread_over_all_cases(few: int, places: list[int]) -> None:
+    assert spread(7, few) == places
 
 
 def test_skipped_cases_stand_for_none_and_named_ones_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=TESTS)
     pytester.makeconftest("from tests.thoroughness import by_day as pytest_collection_modifyitems")
-    pytester.makeini("[pytest]\nmarkers = covering(strength): see there")
-    pytester.runpytest().assert_outcomes(passed=2, skipped=4, deselected=2)
+    pytester.makeini("[pytest]\nmarkers =\n  covering(strength): see there\n  sampled(few): there, too")
+    pytester.runpytest().assert_outcomes(passed=4, skipped=5, deselected=5)
     pytester.runpytest("test_it.py::test_it[x-0-0]").assert_outcomes(passed=1)
+    pytester.runpytest("test_it.py::test_many[3]").assert_outcomes(failed=1)

@@ -13,8 +13,10 @@ from hypothesis.internal.conjecture.engine import ConjectureRunner
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 NIGHTLY = PROFILE == "nightly"
-MARKER = "covering"
+COVERING = "covering"
 """`covering(2)`: of a test with several parameters, cases in which all pairs of values occur; others wait a night."""
+SAMPLED = "sampled"
+"""`sampled(3)`: of a test with many cases, three that are spread over all of them; others wait a night."""
 
 Values: TypeAlias = tuple[tuple[str, str], ...]
 """Some parameters of a test, and the value of each."""
@@ -61,18 +63,30 @@ def _combinations(case: dict[str, str], strength: int) -> Iterator[Values]:
     return combinations(sorted(case.items()), min(strength, len(case)))
 
 
+def spread(count: int, few: int) -> list[int]:
+    """So many places of a row, the first and the last among them, with about as many others between each two."""
+    if few >= count:
+        return list(range(count))
+    return sorted({round(n * (count - 1) / max(1, few - 1)) for n in range(few)})
+
+
 def left_for_the_night(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """Of tests with the marker, the cases that need not run by day; those that are skipped here stand for none."""
+    """Of tests with a marker, the cases that need not run by day; those that are skipped here stand for none."""
+    return {item for marker in (COVERING, SAMPLED) for item in _left(items, marker)}
+
+
+def _left(items: Sequence[pytest.Item], marker: str) -> Iterator[pytest.Item]:
     families: dict[str, list[Any]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker(MARKER) and not any(mark.args[0] for mark in item.iter_markers("skipif")):
+        if item.get_closest_marker(marker) and not any(mark.args[0] for mark in item.iter_markers("skipif")):
             families[item.nodeid.partition("[")[0]].append(item)
-    found: set[pytest.Item] = set()
     for family in families.values():
-        strength = family[0].get_closest_marker(MARKER).args[0]
-        by_day = set(covering([{n: repr(v) for n, v in item.callspec.params.items()} for item in family], strength))
-        found |= {item for n, item in enumerate(family) if n not in by_day}
-    return found
+        number = family[0].get_closest_marker(marker).args[0]
+        if marker == COVERING:
+            by_day = covering([{n: repr(v) for n, v in item.callspec.params.items()} for item in family], number)
+        else:
+            by_day = spread(len(family), number)
+        yield from (item for n, item in enumerate(family) if n not in set(by_day))
 
 
 def by_day(config: pytest.Config, items: list[pytest.Item]) -> None:
