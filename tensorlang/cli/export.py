@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
@@ -38,10 +39,14 @@ def export(
     FUNCTION returns its tensors, inputs first, or a schedule and its tensors. Tensors get the best record of the log,
     if one is given, else the library's schedule.
     """
+    from tensorlang.export.writing import NoLinker
+
     kernel = _kernel(function, parse_arguments(arguments), log, target)
-    made = kernel.export(
-        path, formats=_words(formats), threads=threads, faces=_words(faces), isas=_words(isas), linker=linker
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoLinker)  # what is printed says it, too
+        made = kernel.export(
+            path, formats=_words(formats), threads=threads, faces=_words(faces), isas=_words(isas), linker=linker
+        )
     click.echo(str(made))
 
 

@@ -19,8 +19,8 @@ _OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
 _USUAL = ("float32", "int64", "float64", "int32")
 
 
-class _Table(ctypes.Structure):
-    """DLPackExchangeAPI."""
+class Table(ctypes.Structure):
+    """DLPackExchangeAPI: addresses of functions, as far as they are used here."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),
@@ -54,6 +54,8 @@ def _key(d: dtypes.DType) -> int:
 
 
 _HELD = {d.name: d.numpy for d in dtypes.TABLE.values()}
+KEYS = {_key(d): d.name for d in dtypes.TABLE.values()}
+"""The dtypes by the 32 bits that DLPack writes."""
 _ROWS = [_DType(_key(dtypes.TABLE[n]), _HELD[n].itemsize - 1, id(_HELD[n])) for n in dict.fromkeys((*_USUAL, *_HELD))]
 DTYPES = (_DType * (len(_ROWS) + 1))(*_ROWS)
 """Ends with a row of zeros, as `TYPES` does."""
@@ -84,24 +86,26 @@ def offers(kind: type) -> bool:
 
 def learn(kind: type) -> bool:
     """Enter a type that offers itself to the table; False when its functions are not those that we know."""
-    describe = _describe(vars(kind)[ATTRIBUTE])
+    table = table_of(kind)
     negated = getattr(kind, "is_neg", None)
     number = sum(map(bool, _known.values()))
-    usable = describe is not None and number < _MOST_TYPES
-    _known[kind] = (negated, describe) if usable else ()
-    if usable:
-        TYPES[number] = _Type(None, describe, None if negated is None else id(negated))
+    usable = table is not None and bool(table.describe) and number < _MOST_TYPES
+    _known[kind] = (negated, table) if usable else ()
+    if usable and table is not None:
+        TYPES[number] = _Type(None, table.describe, None if negated is None else id(negated))
         TYPES[number].type = id(kind)  # last: a row counts from here on
     return usable
 
 
-def _describe(capsule: object) -> int | None:
-    """The function that describes a tensor, from the capsule of a type."""
+def table_of(kind: type) -> Table | None:
+    """The functions that a type offers of its own, if they are those that we know."""
+    capsule = vars(kind).get(ATTRIBUTE)
+    if capsule is None:
+        return None
     wanted = (ctypes.py_object, ctypes.c_char_p)
     is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, *wanted)(("PyCapsule_IsValid", ctypes.pythonapi))
     if not is_valid(capsule, _CAPSULE):
         return None
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, *wanted)(("PyCapsule_GetPointer", ctypes.pythonapi))
-    table = _Table.from_address(pointer(capsule, _CAPSULE))
-    found: int | None = table.describe
-    return found if table.major == 1 and table.minor >= 3 else None
+    table = Table.from_address(pointer(capsule, _CAPSULE))
+    return table if table.major == 1 and table.minor >= 3 else None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from tensorlang.errors import TargetError
 from tensorlang.export.linking import LINKERS
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.detect import has_fma, parse
+from tests.export.library import cases, operator
 
 ZIG = LINKERS["ziglang"]()
 WIDE = "llvm -mcpu={} -num-cores=2"
@@ -89,12 +92,12 @@ def kernels(target: str) -> dict[str, tuple[Executable, list[Any]]]:
     return {name: (kernel, draw[name]) for name, kernel in made.items()}
 
 
-def wanted(kernel: Executable, arrays: list[Any]) -> Any:
-    """What the kernel's unscheduled program gives here."""
+def wanted(kernel: Executable, arrays: list[Any]) -> list[Any]:
+    """What the kernel's unscheduled program leaves here."""
     origin: Any = kernel.origin
     out = [a.copy() for a in arrays]
     tensorlang.build(origin.schedule.again(fresh=True), origin.args, target="llvm")(*out)
-    return out[-1]
+    return out
 
 
 def c_array(name: str, array: Any) -> str:
@@ -113,7 +116,7 @@ def test_emulated_cpus_give_the_reference(architecture: str, tmp_path: Path) -> 
         headers.append(f'#include "{name}.h"')
         objects.append(f"{name}.o")
         data += [c_array(f"{name}_{k}", a) for k, a in enumerate(arrays)]
-        data.append(c_array(f"{name}_wanted", wanted(kernel, arrays)))
+        data.append(c_array(f"{name}_wanted", wanted(kernel, arrays)[-1]))
         given = ", ".join(
             [*(f"(void *){name}_{k}" for k in range(len(arrays))), *(["5", "37"] if name == "rows" else [])]
         )
@@ -131,29 +134,72 @@ def test_emulated_cpus_give_the_reference(architecture: str, tmp_path: Path) -> 
         assert subprocess.run([*emulator, tmp_path / "main"], check=False).returncode == 0, emulator
 
 
-def test_web_assembly_gives_the_reference(tmp_path: Path) -> None:
+@pytest.mark.parametrize("architecture", list(CPUS))
+@pytest.mark.parametrize(("name", "dtype"), cases(0))
+def test_operators_run_from_c_elsewhere(name: str, dtype: str, architecture: str, tmp_path: Path) -> None:
+    """By night: the first program for an architecture takes minutes, in which zig compiles its libc."""
+    cpu, emulators = CPUS[architecture]
+    if ZIG is None or shutil.which(emulators[0][0]) is None:
+        pytest.skip(f"needs the ziglang wheel and {emulators[0][0]}")
+    kernel, arrays = operator(name, dtype, WIDE.format(cpu))
+    kernel.export(tmp_path / "kernel", formats=("c",), check=arrays)
+    compiler = [ZIG[0], "cc", "-target", f"{architecture}-linux-musl", "-static", "-O1", "-std=c99"]
+    subprocess.run([*compiler, "kernel_test.c", "kernel.a", "-lm", "-o", "kernel_test"], cwd=tmp_path, check=True)
+    for emulator in emulators:
+        done = subprocess.run(
+            [*emulator, tmp_path / "kernel_test", tmp_path, "0"], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "kernel: as expected\n"), (emulator, done.stderr)
+
+
+Outside: TypeAlias = dict[str, Callable[..., Any]]
+OUTSIDE: Outside = {
+    "fma": lambda a, b, c: float(Fraction(a) * Fraction(b) + Fraction(c)),
+    "__extendhfsf2": lambda bits: float(np.array(bits & 0xFFFF, np.uint16).view(np.float16)),
+    "__truncsfhf2": lambda value: int(np.float16(value).view(np.uint16)),
+}
+"""What modules import, of libm and for float16."""
+
+
+def in_web_assembly(
+    kernel: Executable, name: str, arrays: list[Any], sizes: list[int], folder: Path, outside: Outside
+) -> list[Any]:
+    """The arrays of a call, as a module of WebAssembly leaves them in its memory; `outside` is all it may import."""
     wasmtime = pytest.importorskip("wasmtime", reason="needs wasmtime")
     if ZIG is None and shutil.which("wasm-ld") is None:
         pytest.skip("needs wasm-ld, or the ziglang wheel")
+    store = wasmtime.Store()
+    module = wasmtime.Module.from_file(store.engine, str(kernel.export(folder / name).files["wasm"]))
+    given = [wasmtime.Func(store, function.type, outside[function.name]) for function in module.imports]
+    exports = wasmtime.Instance(store, module, given).exports(store)
+    memory = exports["memory"]
+    memory.grow(store, 4)
+    place = (exports["__heap_base"].value(store) + 63) // 64 * 64
+    places = []
+    for array in arrays:
+        places.append(place)
+        memory.write(store, array.tobytes(), place)
+        place += (array.nbytes + 63) // 64 * 64
+    room = exports[f"{name}_workspace_bytes"](store, *sizes, 1)
+    assert 0 <= room <= memory.data_len(store) - place
+    assert exports[f"{name}_run"](store, *places, *sizes, place, 0) == 0
+    read = [memory.read(store, at, at + a.nbytes) for at, a in zip(places, arrays, strict=True)]
+    return [np.frombuffer(r, a.dtype).reshape(a.shape) for r, a in zip(read, arrays, strict=True)]
+
+
+def test_web_assembly_gives_the_reference(tmp_path: Path) -> None:
     for name, (kernel, arrays) in kernels(WIDE.format("wasm32-simd128")).items():
-        made = kernel.export(tmp_path / name)
-        store = wasmtime.Store()
-        module = wasmtime.Module.from_file(store.engine, str(made.files["wasm"]))
-        assert not module.imports
-        exports = wasmtime.Instance(store, module, []).exports(store)
-        memory, sizes = exports["memory"], [5, 37] if name == "rows" else []
-        memory.grow(store, 4)
-        place = (exports["__heap_base"].value(store) + 63) // 64 * 64
-        places = []
-        for array in arrays:
-            places.append(place)
-            memory.write(store, array.tobytes(), place)
-            place += (array.nbytes + 63) // 64 * 64
-        room = exports[f"{name}_workspace_bytes"](store, *sizes, 1)
-        assert room >= 0
-        assert exports[f"{name}_run"](store, *places, *sizes, place, 0) == 0
-        found = np.frombuffer(memory.read(store, places[-1], places[-1] + arrays[-1].nbytes), np.float32)
-        np.testing.assert_allclose(found.reshape(arrays[-1].shape), wanted(kernel, arrays), rtol=1e-4, atol=1e-4)
+        found = in_web_assembly(kernel, name, arrays, [5, 37] if name == "rows" else [], tmp_path, {})
+        np.testing.assert_allclose(found[-1], wanted(kernel, arrays)[-1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "dtype"), cases(1))
+def test_operators_run_in_web_assembly(name: str, dtype: str, tmp_path: Path) -> None:
+    kernel, arrays = operator(name, dtype, WIDE.format("wasm32-simd128"))
+    made = in_web_assembly(kernel, "kernel", arrays, [], tmp_path, OUTSIDE)
+    for found, right in zip(made, wanted(kernel, arrays), strict=True):
+        near = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9}.get(right.dtype.name, 0)
+        np.testing.assert_allclose(found.astype("float64"), right.astype("float64"), rtol=near, atol=near)
 
 
 def test_rows_of_the_target_room(tmp_path: Path) -> None:

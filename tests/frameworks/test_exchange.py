@@ -18,6 +18,7 @@ from tensorlang.ir.construct import array, index, indices, load, loop, store
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime import exchange
 from tensorlang.runtime.executable import Executable
+from tensorlang.runtime.foreign import current_stream, described
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import parse
 
@@ -146,6 +147,18 @@ def test_calls_leave_no_references(torch: Any) -> None:
         with suppress(ArgumentError):
             _copy()(required, b)
     assert max(abs(x - y) for x, y in zip(before, counts(), strict=True)) < 250
+
+
+def test_what_pytorch_says_in_c(torch: Any) -> None:
+    x = torch.ones(3, 4, dtype=torch.bfloat16)[:, 1:]
+    told = described(x)
+    assert told is not None
+    assert (told.address, told.dtype, told.shape, told.strides) == (x.data_ptr(), "bfloat16", (3, 3), (4, 1))
+    assert (told.device_type, told.device, current_stream(type(x), 1, 0)) == (1, 0, 0)
+    complex_ = described(torch.ones((), dtype=torch.complex64))
+    assert complex_ is not None and (complex_.dtype, complex_.shape) == ("", ())
+    for other in (torch.nn.Parameter(x), torch.ones(2, 3).to_sparse(), np.ones(3)):
+        assert described(other) is None
 
 
 def test_unknown_tables_are_left_alone() -> None:

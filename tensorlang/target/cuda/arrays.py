@@ -15,6 +15,7 @@ from tensorlang.errors import ArgumentError, shown
 from tensorlang.nd import NDArray
 from tensorlang.runtime.arrays import UnusableArray, as_array, protocol_errors
 from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray
+from tensorlang.runtime.foreign import Described, current_stream, described
 from tensorlang.target.cuda import runtime
 
 _CUDA, _CUDA_MANAGED = 2, 13
@@ -32,8 +33,9 @@ class Held:
 def device_or_host_array(value: Any) -> CheckedArray:
     """Return a view of an array-like without copying; TypeError says why that cannot be done.
 
-    Device memory: CuPy arrays, and tensors that speak DLPack or have a `__cuda_array_interface__` (PyTorch, Numba).
-    All else is for `as_array`, which knows memory of the CPU.
+    Device memory: CuPy arrays, and tensors that speak DLPack or have a `__cuda_array_interface__` (PyTorch, Numba);
+    those whose type has DLPack's table of C functions, as PyTorch's has, are asked by these. All else is for
+    `as_array`, which knows memory of the CPU.
     """
     if isinstance(value, NDArray) and value.device.kind == "cuda":
         value = value.data
@@ -45,6 +47,10 @@ def device_or_host_array(value: Any) -> CheckedArray:
 
 def _by_protocol(value: Any) -> CheckedArray:
     """What another library's array says of itself."""
+    if hasattr(value, "is_neg"):
+        _refuse_views(value)
+    if (told := described(value)) is not None and told.device_type in (_CUDA, _CUDA_MANAGED) and told.dtype:
+        return _of_description(value, told)
     kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else None
     if kind not in (_CUDA, _CUDA_MANAGED) and not hasattr(value, "__cuda_array_interface__"):
         return as_array(value)
@@ -58,10 +64,31 @@ def _by_protocol(value: Any) -> CheckedArray:
     return _described(Held(cupy.from_dlpack(value)))
 
 
-def _from_torch(tensor: Any) -> Held:
-    """A tensor's memory, with PyTorch's current stream; what CuPy lacks (bfloat16, float8) goes as its bits."""
+def _refuse_views(tensor: Any) -> None:
+    """UnusableArray for a tensor of PyTorch whose values are not those in memory, or whose gradient would be lost."""
     if tensor.requires_grad:
         raise UnusableArray("it requires a gradient; pass tensor.detach()")
+    if tensor.is_neg():
+        raise UnusableArray("it is a view of the negatives of what is in memory; pass tensor.resolve_neg()")
+
+
+def _of_description(value: Any, told: Described) -> DeviceArray:
+    """A CuPy array over memory that its library has described."""
+    cupy, dtype = runtime.cupy(), stored_dtype(told.dtype)
+    strides = tuple(s * dtype.itemsize for s in told.strides)
+    reach = sum((e - 1) * s for e, s in zip(told.shape, strides, strict=True)) + dtype.itemsize
+    memory = cupy.cuda.UnownedMemory(told.address, reach, value, told.device)
+    array = cupy.ndarray(told.shape, dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
+    stream = current_stream(type(value), told.device_type, told.device)
+    held = Held(array, None if stream is None else foreign_stream(stream))
+    return DeviceArray(held, "cuda", dtype, told.shape, strides, ("cuda", told.device), told.address)
+
+
+def _from_torch(tensor: Any) -> Held:
+    """A tensor's memory, with PyTorch's current stream; what CuPy lacks (bfloat16, float8) goes as its bits.
+
+    For a PyTorch without the table of C functions, and for types made of its tensors.
+    """
     torch = sys.modules["torch"]
     stream = foreign_stream(torch.cuda.current_stream(tensor.device).cuda_stream)
     held = dtypes.TABLE.get(str(tensor.dtype).removeprefix("torch."))

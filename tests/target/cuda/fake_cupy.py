@@ -5,8 +5,10 @@ It has the part of CuPy 14 that tensorlang uses, with CuPy's names and its stric
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,7 +64,7 @@ class FakeCupy:
         self._streams = [FakeStream(self, 0)]
         self._pointers = iter(range(1, 1000))
         self._address = 4096
-        self.ndarray = FakeArray
+        self.ndarray = _ArrayMaker(self)
         self.cuda = SimpleNamespace(
             runtime=SimpleNamespace(
                 CUDARuntimeError=Reported,
@@ -82,6 +84,8 @@ class FakeCupy:
             Event=lambda: SimpleNamespace(time=None, synchronize=lambda: self.log.append(("wait for event",))),
             get_current_stream=lambda: self._streams[-1],
             get_elapsed_time=lambda begin, end: end.time - begin.time,
+            UnownedMemory=FakeMemory,
+            MemoryPointer=lambda memory, offset: (memory, offset),
             alloc=lambda size: FakePointer(self, np.zeros(size, np.uint8), 0),
         )
 
@@ -284,6 +288,35 @@ class FakeArray:
         assert out.shape == self.shape
         out[...] = self.memory
         return out
+
+
+@dataclass(frozen=True)
+class FakeMemory:
+    """cupy.cuda.UnownedMemory: memory of the CPU that stands for a device's."""
+
+    ptr: int
+    size: int
+    owner: object
+    device_id: int
+
+
+class _ArrayMaker:
+    """The class cupy.ndarray: a call makes one over memory that somebody else owns."""
+
+    def __init__(self, cupy: FakeCupy) -> None:
+        self._cupy = cupy
+
+    def __instancecheck__(self, value: object) -> bool:
+        return isinstance(value, FakeArray)
+
+    def __call__(
+        self, shape: tuple[int, ...], dtype: Any, memptr: tuple[FakeMemory, int], strides: tuple[int, ...]
+    ) -> FakeArray:
+        held, offset = memptr
+        buffer = memoryview((ctypes.c_uint8 * held.size).from_address(held.ptr + offset)).cast("B")
+        made = FakeArray(self._cupy, np.ndarray(shape, dtype, buffer, 0, strides), held.device_id)
+        made.data.ptr = held.ptr + offset
+        return made
 
 
 class FakeModule:

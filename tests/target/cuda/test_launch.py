@@ -12,6 +12,7 @@ import pytest
 
 from tensorlang import dtypes, nd
 from tensorlang.errors import ArgumentError, InternalError, KernelError, TargetError
+from tests.target.cuda import foreign_tensors
 from tests.target.cuda.device_programs import double, executable, one_launch, two_launches
 from tests.target.cuda.fake_cupy import FakeCupy
 
@@ -193,6 +194,9 @@ class Tensor:
 
     requires_grad = False
 
+    def is_neg(self) -> bool:
+        return False
+
     def __init__(self, memory: npt.NDArray[Any], dtype: str) -> None:
         self.memory, self.dtype, self.device_id = memory, f"torch.{dtype}", 0
         self.device = SimpleNamespace(index=0)
@@ -217,7 +221,12 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         sys.modules,
         "torch",
-        SimpleNamespace(int8=np.int8, int16=np.int16, cuda=SimpleNamespace(current_stream=lambda _: stream)),
+        SimpleNamespace(
+            int8=np.int8,
+            int16=np.int16,
+            cuda=SimpleNamespace(current_stream=lambda _: stream),
+            compiler=SimpleNamespace(disable=lambda function: function),
+        ),
     )
 
 
@@ -250,6 +259,41 @@ def test_a_tensor_with_a_gradient_is_refused(cupy: FakeCupy) -> None:
     a.requires_grad = True
     with pytest.raises(ArgumentError, match=r"argument 1 \(a\): it requires a gradient; pass tensor.detach\(\)"):
         executable(one_launch())(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2", "bool", "int64"])
+def test_tensors_that_are_described_in_c(cupy: FakeCupy, dtype: str) -> None:
+    def copy(grid: Any, block: Any, a: Any, b: Any, n: Any) -> None:
+        b[...] = a
+
+    cupy.kernels["double"] = copy
+    held = dtypes.info(dtype).numpy
+    whole = np.zeros((2, 4), held)
+    whole[0] = np.arange(4).astype(held)
+    executable(one_launch(dtype))(foreign_tensors.Tensor(whole[0]), foreign_tensors.Tensor(whole[1]))
+    assert np.array_equal(whole[1], whole[0])
+    assert launches(cupy)[0][5] == foreign_tensors.STREAM
+    assert not [entry for entry in cupy.log if entry[0] == "dlpack"]
+
+
+def test_tensors_that_are_described_in_c_are_checked(two_devices: FakeCupy) -> None:
+    f, memory = executable(one_launch()), np.ones(8, np.float32)
+    good, negative, required = (foreign_tensors.Tensor(np.ones(4, np.float32)) for _ in range(3))
+    negative.negative = required.requires_grad = True
+    for wrong, words in (
+        (negative, r"argument 1 \(a\): it is a view of the negatives .* pass tensor.resolve_neg\(\)"),
+        (required, r"argument 1 \(a\): it requires a gradient"),
+        (foreign_tensors.Tensor(memory[::2]), r"argument 1 \(a\): expected a C-contiguous array"),
+        (foreign_tensors.Tensor(memory.astype("float64")), "expected dtype float32, got float64"),
+        (foreign_tensors.Tensor(good.memory), "output b overlaps a in memory"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            f(wrong, good)
+    with pytest.raises(ArgumentError, match="expected all arrays on one device, got a on device 0, b on device 1"):
+        f(good, foreign_tensors.Tensor(memory[4:], device=1))
+    empty = [foreign_tensors.Tensor(np.zeros(0, np.float32)) for _ in range(2)]
+    f(*empty)
+    assert launches(two_devices) == []
 
 
 def test_other_libraries_arrays_are_seen_by_their_interface(cupy: FakeCupy) -> None:

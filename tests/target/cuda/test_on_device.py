@@ -18,6 +18,7 @@ from tensorlang.target.cuda.tensor_maps import TensorMap, encoded
 from tensorlang.target.gpus import CUDA
 from tests.device_targets import needs_cuda, why_no_cuda
 from tests.target.cuda.fake_cupy import FakeCupy
+from tests.target.cuda.foreign_tensors import Tensor
 from tests.target.cuda.vector_programs import SIZES, chained, given, pick
 
 _EMULATED = not why_no_cuda() and isinstance(runtime.cupy(), FakeCupy)
@@ -67,6 +68,14 @@ def test_tensors_of_torch_are_computed_in_place() -> None:
     with torch.cuda.stream(torch.cuda.Stream()):
         chained("bfloat16")(a, b, d)
         assert torch.equal(d, a + b + b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2"])
+@pytest.mark.usefixtures("emulated_cuda")
+def test_tensors_that_are_described_in_c_are_computed_in_place(dtype: str) -> None:
+    a, b, d = given(1000, dtype)
+    chained(dtype)(*map(Tensor, (a, b, d)))
+    assert np.array_equal(d, a + b + b)
 
 
 def test_a_graph_replays(any_cuda: Any) -> None:
