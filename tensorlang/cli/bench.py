@@ -8,6 +8,7 @@ import warnings
 import click
 
 from tensorlang.cli.arguments import DEFAULT_LOG, make_task, task_options
+from tensorlang.cli.models import bench_model
 
 
 @click.command()
@@ -15,6 +16,7 @@ from tensorlang.cli.arguments import DEFAULT_LOG, make_task, task_options
 @click.option(
     "--log", "log_file", default=DEFAULT_LOG, show_default=True, help="Tuning log to take the best schedule from."
 )
+@click.option("--peers", is_flag=True, help="Of a model: time the other runtimes that are installed, by turns.")
 @click.option("--other-targets", is_flag=True, help="Take records for other targets of the kind, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def bench(
@@ -26,10 +28,23 @@ def bench(
     target: str,
     threads: int | None,
     log_file: str,
+    peers: bool,
     other_targets: bool,
     as_json: bool,
 ) -> None:
-    """Apply the best schedule of a log to OPERATOR, re-verified, and time it beside NumPy."""
+    """Apply the best schedule of a log to OPERATOR, re-verified, and time it beside NumPy.
+
+    OPERATOR may be a MODEL.onnx: it is compiled with the best records of the log, if that is there, and run on random
+    inputs. Shapes that it leaves open are --shape 'x=1,3,224,224;mask=1,128'. --peers times onnxruntime and openvino
+    beside it, where they are installed.
+    """
+    if operator.endswith(".onnx"):
+        if arguments is not None or dtype is not None or options or other_targets:
+            raise click.UsageError("a model takes --shape, --target, --threads, --log, --peers and --json")
+        bench_model(operator, shape, target, threads, log_file, peers, as_json)
+        return
+    if peers:
+        raise click.UsageError("--peers is for a MODEL.onnx; operators are timed beside NumPy")
     from rich.console import Console
 
     from tensorlang.autotune import RecordSkipped, bench_best

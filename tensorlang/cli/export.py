@@ -45,12 +45,13 @@ def export(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoLinker)  # what is printed says it, too
         made = kernel.export(
-            path, formats=_words(formats), threads=threads, faces=_words(faces), isas=_words(isas), linker=linker
+            path, formats=words(formats), threads=threads, faces=words(faces), isas=words(isas), linker=linker
         )
     click.echo(str(made))
 
 
-def _words(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
+    """Words between commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 

@@ -8,6 +8,7 @@ import click
 
 from tensorlang.cli.bench import bench
 from tensorlang.cli.check import check
+from tensorlang.cli.compile import compile_model
 from tensorlang.cli.explain import explain
 from tensorlang.cli.export import export
 from tensorlang.cli.inspect import inspect
@@ -27,7 +28,7 @@ def tensorlang() -> None:
     """Tune, benchmark and inspect tensor kernels, and run whole networks."""
 
 
-for command in (tune, bench, check, explain, export, inspect, log, report, run, target, worker):
+for command in (tune, bench, check, compile_model, explain, export, inspect, log, report, run, target, worker):
     tensorlang.add_command(command)
 
 

@@ -10,12 +10,10 @@ import click
 import numpy as np
 
 from tensorlang.cli.inspect import read_shapes
-from tensorlang.errors import ArgumentError
+from tensorlang.cli.models import compiled_network, inputs_of
 
 if TYPE_CHECKING:
-    from tensorlang.networks import Model, Network
-
-_SEED = 0
+    from tensorlang.networks import Model
 
 
 @click.command("run")
@@ -38,19 +36,13 @@ def run(
     as_json: bool,
 ) -> None:
     """Compile MODEL.onnx for this machine and run it."""
-    from tensorlang.networks import compile_network, from_onnx
+    from tensorlang.networks import from_onnx
     from tensorlang.networks.onnx.comparing import errors_of
 
     network = from_onnx(model, read_shapes(shapes))
-    inputs = _inputs(network, files)
+    inputs = inputs_of(network, files)
     start = time.perf_counter()
-    with click.progressbar(length=1, label="compiling", hidden=as_json) as bar:
-
-        def progress(done: int, count: int, stage: str) -> None:
-            bar.length = count
-            bar.update(1)
-
-        compiled = compile_network(network, progress=progress)
+    compiled = compiled_network(network, quiet=as_json)
     facts: dict[str, Any] = {"model": str(compiled), "compiled_seconds": time.perf_counter() - start}
     made = compiled(*inputs)
     outputs = dict(zip(network.output_names, made if isinstance(made, tuple) else (made,), strict=True))
@@ -69,29 +61,6 @@ def run(
 
 _ALLOWED = 1e-3
 """The largest error over the largest value of an output."""
-
-
-def _inputs(network: Network, files: tuple[str, ...]) -> list[Any]:
-    """Arrays from files, by name or in order; random ones for what no file is given for."""
-    given: dict[str, Any] = {}
-    for number, word in enumerate(files):
-        name, _, path = word.rpartition("=")
-        name = name or (network.input_names[number] if number < len(network.input_names) else "")
-        if name not in network.input_names:
-            raise ArgumentError(f"{word}: the model's inputs are {', '.join(network.input_names)}")
-        try:
-            given[name] = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise ArgumentError(f"{path} is no array of NumPy: {error}") from error
-    rng = np.random.default_rng(_SEED)
-    shapes = network.input_shapes
-    return [given[n] if n in given else _drawn(rng, *shapes[n]) for n in network.input_names]
-
-
-def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    if np.issubdtype(dtype, np.floating):
-        return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
 
 
 def _fastest(compiled: Model, inputs: list[Any]) -> float:

@@ -6,10 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tensorlang.errors import MissingDependency
 from tensorlang.networks.network import Array, Network
+from tensorlang.networks.onnx.peers import error_of
 
 
 def errors_of(
@@ -19,17 +18,16 @@ def errors_of(
 
     MissingDependency without onnxruntime.
     """
+    wanted = outputs_of(model, network, inputs)
+    return {name: error_of([got], [want]) for (name, got), want in zip(outputs.items(), wanted, strict=True)}
+
+
+def outputs_of(model: str | os.PathLike[str], network: Network, inputs: Sequence[Array]) -> list[Array]:
+    """What onnxruntime makes of a model. MissingDependency without it."""
     try:
         import onnxruntime
     except ImportError as error:
         raise MissingDependency("comparing needs onnxruntime: pip install 'tensorlang[onnx]'") from error
     session: Any = onnxruntime.InferenceSession(os.fspath(model), providers=["CPUExecutionProvider"])
-    wanted = session.run(list(outputs), dict(zip(network.input_names, inputs, strict=True)))
-    return {name: _error(got, want) for (name, got), want in zip(outputs.items(), wanted, strict=True)}
-
-
-def _error(got: Array, want: Array) -> float:
-    if got.shape != want.shape:
-        return float("inf")
-    wide = want.astype(np.float64)
-    return float(np.abs(got.astype(np.float64) - wide).max(initial=0.0) / max(np.abs(wide).max(initial=0.0), 1e-30))
+    found: list[Array] = session.run(list(network.output_names), dict(zip(network.input_names, inputs, strict=True)))
+    return found

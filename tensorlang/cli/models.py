@@ -1,0 +1,88 @@
+"""What commands that take a model of a network share."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from tensorlang.cli.inspect import read_shapes
+from tensorlang.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from tensorlang.networks import Model, Network
+
+_SEED = 0
+
+
+def compiled_network(network: Network, target: str | None = None, log: str | None = None, quiet: bool = False) -> Model:
+    """A network compiled, with a bar that tells how far it is; `log` has tuned records that come first."""
+    from tensorlang import autotune
+    from tensorlang.networks import compile_network
+
+    with click.progressbar(length=1, label="compiling", hidden=quiet) as bar:
+
+        def progress(done: int, count: int, stage: str) -> None:
+            bar.length = count
+            bar.update(1)
+
+        with autotune.apply_history_best(log) if log is not None else nullcontext():
+            return compile_network(network, target, progress=progress)
+
+
+def inputs_of(network: Network, files: tuple[str, ...]) -> list[Any]:
+    """Arrays from files, by name or in order; random ones for what no file is given for."""
+    given: dict[str, Any] = {}
+    for number, word in enumerate(files):
+        name, _, path = word.rpartition("=")
+        name = name or (network.input_names[number] if number < len(network.input_names) else "")
+        if name not in network.input_names:
+            raise ArgumentError(f"{word}: the model's inputs are {', '.join(network.input_names)}")
+        try:
+            given[name] = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise ArgumentError(f"{path} is no array of NumPy: {error}") from error
+    rng = np.random.default_rng(_SEED)
+    shapes = network.input_shapes
+    return [given[n] if n in given else _drawn(rng, *shapes[n]) for n in network.input_names]
+
+
+def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    if np.issubdtype(dtype, np.floating):
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
+
+
+def bench_model(
+    model: str, shape: str | None, target: str, threads: int | None, log: str, peers: bool, as_json: bool
+) -> None:
+    """Time a model, and others that run it, by turns on the same random inputs."""
+    from tensorlang.networks import from_onnx
+    from tensorlang.networks.onnx.peers import PEERS, compared, installed
+    from tensorlang.runtime.threads import available_cores
+
+    cores = threads or available_cores()
+    network = from_onnx(model, read_shapes(tuple((shape or "").split(";")) if shape else ()))
+    machine = target if "-num-cores" in target else f"{target} -num-cores={cores}"
+    made = compiled_network(network, machine, log if Path(log).is_file() else None, as_json)
+    inputs = inputs_of(network, ())
+    named = dict(zip(network.input_names, inputs, strict=True))
+
+    def own() -> list[Any]:
+        found = made(*inputs)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    found = compared(own, {name: PEERS[name](model, named, cores) for name in (installed() if peers else ())})
+    if as_json:
+        rows = {n: {"median_seconds": t.median, "seconds": t.seconds, "error": t.error} for n, t in found.items()}
+        click.echo(json.dumps({"model": str(made), "threads": cores, "runtimes": rows}, indent=2))
+        return
+    click.echo(f"{made}\n{'runtime':<14}{'median':>12}{'range':>22}{'times ours':>12}{'difference':>12}")
+    for name, row in found.items():
+        spread = f"{min(row.seconds) * 1e3:.2f} to {max(row.seconds) * 1e3:.2f} ms"
+        ratio, error = f"{row.median / found['tensorlang'].median:.2f}", f"{row.error:.1e}"
+        click.echo(f"{name:<14}{row.median * 1e3:>9.2f} ms{spread:>22}{ratio:>12}{error:>12}")

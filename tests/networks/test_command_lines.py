@@ -1,0 +1,71 @@
+"""Models on the command line: compiled to libraries, and timed beside onnxruntime."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorlang.networks.onnx import peers
+from tests.cli.test_cli import run
+from tests.networks.models import block, drawn, onnx
+
+CC = shutil.which("cc")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    onnx.save(block(), tmp_path / "2 small-net.onnx")
+    return str(tmp_path / "2 small-net.onnx")
+
+
+@pytest.mark.skipif(CC is None, reason="needs a C compiler")
+def test_compile_makes_a_library_that_does_what_onnxruntime_does(saved: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    np.save(tmp_path / "x.npy", drawn(1, 6, 8, 8))
+    out = tmp_path / "out"
+    assert run(["compile", saved, "-o", f"{out}/", "--formats", "c", "--input", f"{tmp_path / 'x.npy'}"]) == 0
+    command = [str(CC), "small_net_test.c", "small_net.a", "-lm", "-o", "small_net_test"]
+    subprocess.run(command, cwd=out, check=True)
+    told = subprocess.run(["./small_net_test", ".", "0"], cwd=out, capture_output=True, text=True, check=True).stdout
+    assert told == "small_net: as expected\n"
+    assert run(["compile", saved, "-o", f"{out}/other", "--formats", "h", "--embed"]) == 0
+    assert sorted(p.name for p in out.glob("other*")) == ["other.h", "other.json"]
+
+
+def test_bench_takes_turns(saved: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    turns: list[Any] = []
+
+    def turn(call: Any, seconds: float) -> float:
+        turns.append(call)
+        return float(len(turns))
+
+    monkeypatch.setattr(peers, "_turn", turn)
+    assert run(["bench", saved, "--peers", "--threads", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert turns[0::2] == turns[:1] * 7 and turns[1::2] == turns[1:2] * 7
+    assert told["runtimes"]["tensorlang"]["median_seconds"] == 7
+    assert told["runtimes"]["onnxruntime"]["median_seconds"] == 8
+    assert told["runtimes"]["onnxruntime"]["error"] < 1e-5
+    assert run(["bench", saved, "--dtype", "float32"]) == 2
+    assert run(["bench", "matmul", "--shape", "8,8,8", "--peers"]) == 2
+
+
+def test_outputs_are_held_against_each_other() -> None:
+    def call(*values: float) -> peers.Call:
+        return lambda: [np.array(values, np.float32)]
+
+    found = peers.compared(call(1, 2), {"same": call(1, 2), "other": call(1, 2.5), "short": call(1)}, 1, 0)
+    assert {name: timed.error for name, timed in found.items()} == {
+        "tensorlang": 0,
+        "same": 0,
+        "other": 0.2,
+        "short": float("inf"),
+    }
+    assert all(len(timed.seconds) == 1 and timed.median > 0 for timed in found.values())
