@@ -21,6 +21,7 @@ offer(
         "build": "tensorlang.driver:build",
         "compile": "tensorlang.networks.compiling:compile_network",
         "from_onnx": "tensorlang.networks.onnx.reading:from_onnx",
+        "from_torch": "tensorlang.networks.torch.modules:from_torch",
         "inspect": "tensorlang.networks.report:inspect",
         "load": "tensorlang.export.loading:load",
         "kernel": "tensorlang.frameworks.function:kernel",

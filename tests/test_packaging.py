@@ -20,7 +20,9 @@ ROOT = Path(__file__).parent.parent
 HEAVY = {"click", "cupy", "islpy", "llvmlite", "pyopencl", "rich", "scipy", "xgboost"}
 MODULES = {"cupy-cuda13x": "cupy", "xgboost-cpu": "xgboost"}
 """Distributions whose module has another name."""
-EXTRAS = {"testing": "test", **{room: room for room in ("cluster", "cuda", "frameworks", "onnx", "opencl")}}
+EXTRAS = {"testing": "test", "torch": "frameworks"} | {
+    room: room for room in ("cluster", "cuda", "frameworks", "onnx", "opencl")
+}
 """Rooms that import what an extra of setup.cfg installs."""
 
 

@@ -44,7 +44,7 @@ def compile_network(network: Network, target: str | Target | None = None, progre
     shapes = {name: (tuple(extent_of(e) or 0 for e in b.shape), b.dtype) for name, b in arrays.items()}
     inputs = {word: t.name for word, t in zip(network.input_names, network.inputs, strict=True)}
     outputs = dict(zip(network.output_names, wanted, strict=True))
-    return Model(network.name, steps, shapes, weights, inputs, outputs)
+    return Model(network.name, steps, shapes, weights, inputs, outputs, signature=network.signature)
 
 
 def program_of(network: Network) -> tuple[Program, tuple[str, ...]]:

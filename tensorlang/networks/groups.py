@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang import te
@@ -12,6 +12,7 @@ from tensorlang.ir.stmt import map_exprs
 from tensorlang.schedules.recognise import groups_of
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
 from tensorlang.te.program import Program, read_buffers
+from tensorlang.te.tags import ATTENTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ def parts_of(program: Program) -> tuple[Part, ...]:
     for number, group in enumerate(groups):
         for stage in (group.main, group.output, *group.between, *group.parts, *group.producers):
             home[stage.name] = number
+    for name, parts in _attentions(program):
+        home |= dict.fromkeys(parts, home[name])
     others = [op.name for op in program.ops if not isinstance(op, PlaceholderOp) and op.name not in home]
     home |= {name: len(groups) + k for k, name in enumerate(others)}
     members: dict[int, list[Operation]] = {}
@@ -43,6 +46,17 @@ def parts_of(program: Program) -> tuple[Part, ...]:
         if op.name in home:
             members.setdefault(home[op.name], []).append(op)
     return _ordered(program, home, [_part(program, ops) for ops in members.values()])
+
+
+def _attentions(program: Program) -> Iterator[tuple[str, list[str]]]:
+    """Attentions, and the stages that they are made of, which are scheduled together."""
+    for op in program.ops:
+        if isinstance(op, ComputeOp) and op.tag == ATTENTION:
+            found = {op.name}
+            for part in reversed(program.ops):
+                if isinstance(part, ComputeOp) and part.tag.startswith(f"{ATTENTION}."):
+                    found |= {part.name} if found & set(program.consumers[part.name]) else set()
+            yield op.name, sorted(found)
 
 
 def _part(program: Program, ops: Sequence[Operation]) -> Part:

@@ -14,7 +14,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError
 from tensorlang.networks.arena import ALIGNMENT, Arena, Life, arena_of
-from tensorlang.networks.network import Array, Origin
+from tensorlang.networks.network import Array, Origin, Plain, Signature
 from tensorlang.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class KernelTime:
 
 
 class Model:
-    """A network compiled for a target. A call takes its inputs in order and returns its outputs.
+    """A network compiled for a target. A call takes its inputs and returns its outputs, as its signature says.
 
     Inputs are NumPy arrays, or whatever DLPack reads, of the shapes and dtypes of the network's inputs; outputs are new
     arrays: one, or a tuple of several. Threads may call it at once: each has memory of its own.
@@ -74,31 +74,37 @@ class Model:
         inputs: Mapping[str, str],
         outputs: Mapping[str, str],
         inner: int = 0,
+        signature: Signature | None = None,
     ) -> None:
         """`shapes` of all arrays; `inputs` and `outputs` give the arrays of the model's names.
 
-        `inner`: the bytes of what passes between kernels that are in one step.
+        `inner`: the bytes of what passes between kernels that are in one step. `signature`: how it is called, plainly
+        unless given.
         """
         self.name = name
         self.steps = tuple(steps)
         self.inputs, self.outputs = dict(inputs), dict(outputs)
+        self.signature = signature or Plain(name)
         self.shapes, self.weights = dict(shapes), dict(weights)
         given = {*self.inputs.values(), *self.outputs.values(), *self.weights}
         self.arena: Arena = arena_of(_lives(self.steps, self.shapes, given))
         self._inner = inner
         self._bound = threading.local()
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
         """Run the network; ArgumentError for inputs that do not fit."""
+        return self.signature.nested(self.run(self.signature.flat(inputs, keywords)), inputs, keywords)
+
+    def run(self, inputs: Sequence[Any]) -> tuple[Array, ...]:
+        """Run the network on its inputs in order, and return its outputs."""
         given, made = self._given(inputs), self._made()
         for run, arrays in self._filled(given | made):
             run(*arrays)
-        found = tuple(made[name] for name in self.outputs.values())
-        return found[0] if len(found) == 1 else found
+        return tuple(made[name] for name in self.outputs.values())
 
-    def profile(self, *inputs: Any, repeat: int = 5) -> tuple[KernelTime, ...]:
+    def profile(self, *inputs: Any, repeat: int = 5, **keywords: Any) -> tuple[KernelTime, ...]:
         """Time each kernel, in the order of a run: the fastest of some runs of the network."""
-        given, made = self._given(inputs), self._made()
+        given, made = self._given(self.signature.flat(inputs, keywords)), self._made()
         best = [float("inf")] * len(self.steps)
         for _ in range(repeat):
             for number, (run, arrays) in enumerate(self._filled(given | made)):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, te
+from tensorlang.errors import ArgumentError
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 
@@ -26,11 +27,39 @@ class Origin:
     op: str
 
 
+class Signature(Protocol):
+    """How a network is called: what it is given becomes its inputs in order, and its outputs become what it returns."""
+
+    def flat(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
+        """The inputs of a call, in order; ArgumentError for what does not fit."""
+
+    def nested(self, outputs: Sequence[Array], inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """What a call returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A network that is called with its inputs in order, and returns its output, or a tuple of them."""
+
+    name: str
+
+    def flat(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
+        """The inputs of a call, in order."""
+        if keywords:
+            raise ArgumentError(f"{self.name} takes its inputs in order, got {', '.join(keywords)} by name")
+        return inputs
+
+    def nested(self, outputs: Sequence[Array], inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """One output, or a tuple of several."""
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
     """`inputs` are given at each call, in order; `weights` by the name of their placeholder; `outputs` are made.
 
-    `input_names` and `output_names` are those of the model; `origins` tells which node of it made a stage.
+    `input_names` and `output_names` are those of the model; `origins` tells which node of it made a stage. `signature`
+    is how it is called, plainly unless given.
     """
 
     name: str
@@ -40,6 +69,7 @@ class Network:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
+    signature: Signature | None = None
 
     @property
     def input_shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:

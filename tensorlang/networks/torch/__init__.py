@@ -1,0 +1,1 @@
+"""Models of PyTorch: graphs of ATen operators, read into networks."""
