@@ -6,13 +6,14 @@ from collections.abc import Sequence, Set
 from functools import partial
 from math import prod
 
+from tensorlang.ir.traverse import operations
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.moves import schedule_elements
 from tensorlang.schedules.prepare import prepare
-from tensorlang.schedules.recognise import axes_read, groups_of, ordered_stages
+from tensorlang.schedules.recognise import WRITTEN_OUT, axes_read, groups_of, ordered_stages, reads_of
 from tensorlang.schedules.room import Form, Room, Rooms
 from tensorlang.schedules.table import rule_of
 from tensorlang.schedules.words import is_word_layout
@@ -57,7 +58,7 @@ def schedule_others(
 
 def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give what no rule has taken that of products or of sums, if it is one; else a thread computes each element."""
-    for group in reversed(groups_of(program, taken)):
+    for group in reversed(groups_of(program, taken, transforms=False)):
         if not group.parts and group.main.reduce and _is_untouched(s, group.main.name):
             _first_legal(s, group.main.name, usual_forms_of_gpu(group), rooms)
     for op in program.ops:
@@ -112,7 +113,14 @@ def _is_inlined(s: Schedule, program: Program, op: ComputeOp) -> bool:
         return False
     if any(isinstance(stage, ComputeOp) and is_word_layout(stage) for stage in (op, *readers)):
         return False
-    return in_values and not _is_read_often(program, op)
+    return in_values and not _is_read_often(program, op) and not _is_long(program, op)
+
+
+def _is_long(program: Program, op: ComputeOp) -> bool:
+    """Whether a stage would be written out over and over again where it is read."""
+    readers = [program[name] for name in program.consumers[op.name]]
+    reads = sum(reads_of(reader, op) for reader in readers if isinstance(reader, ComputeOp))
+    return (reads - 1) * operations(op.body) > WRITTEN_OUT
 
 
 def _is_read_often(program: Program, op: ComputeOp) -> bool:

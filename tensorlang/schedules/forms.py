@@ -14,6 +14,7 @@ from tensorlang.schedules.cpu.reductions import lane_forms
 from tensorlang.schedules.cpu.reuse import is_used_again, reuse_forms
 from tensorlang.schedules.cpu.rows import row_forms
 from tensorlang.schedules.cpu.windows import rows_come_first, window_forms
+from tensorlang.schedules.cpu.winograd import winograd_forms
 from tensorlang.schedules.cpu.words import word_forms
 from tensorlang.schedules.gpu.block_rows import block_row_forms
 from tensorlang.schedules.gpu.elements import element_forms
@@ -52,6 +53,8 @@ def _of_reduction(target: Target, group: Group) -> list[Form]:
     before the latter where rows that are read side by side share what they are multiplied with.
     """
     main = group.main
+    if group.transforms is not None:
+        return winograd_forms(target, group)
     if narrow := word_forms(target, group):
         return narrow
     if found := product_forms(target, group):

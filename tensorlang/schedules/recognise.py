@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Var
 from tensorlang.ir.traverse import operations
 from tensorlang.schedules.accesses import Access, about, accesses_of
+from tensorlang.schedules.winograd import Winograd, winograd_of
 from tensorlang.schedules.words import panel_read
 from tensorlang.te.operation import ComputeOp, HybridOp, buffers, loads
 from tensorlang.te.program import Program
@@ -59,6 +60,7 @@ class Group:
     """Stages that are scheduled together: a `main` stage, elementwise ones that follow it up to `output`, and others.
 
     `parts`: further stages of a row, in program order. `producers`: elementwise stages that only this group reads.
+    `transforms`: what `main` and stages around it are of a Winograd convolution, if they are one.
     """
 
     main: Stage
@@ -66,6 +68,7 @@ class Group:
     between: tuple[Stage, ...] = ()
     parts: tuple[Stage, ...] = ()
     producers: tuple[Stage, ...] = ()
+    transforms: Winograd | None = None
 
 
 def stages_of(program: Program) -> tuple[Stage, ...]:
@@ -78,10 +81,13 @@ def ordered_stages(program: Program) -> tuple[HybridOp, ...]:
     return tuple(op for op in program.ops if isinstance(op, HybridOp))
 
 
-def groups_of(program: Program, others: Set[str] = frozenset(), words: bool = False) -> tuple[Group, ...]:
+def groups_of(
+    program: Program, others: Set[str] = frozenset(), words: bool = False, transforms: bool = True
+) -> tuple[Group, ...]:
     """The compute stages of a program in groups, in program order; every stage but the `others` is in one.
 
-    `words`: a sum over words is followed by what takes its panels apart, and by what follows that.
+    `words`: a sum over words is followed by what takes its panels apart, and by what follows that. `transforms`: the
+    sums of a Winograd convolution are followed by both stages that transform them, and by what follows those.
     """
     stages = {s.name: s for s in stages_of(program)}
     groups: dict[str, Group] = {}
@@ -93,8 +99,11 @@ def groups_of(program: Program, others: Set[str] = frozenset(), words: bool = Fa
             taken |= {stage.name, *(part.name for part in parts)}
     for stage in stages.values():
         if stage.reduce and stage.name not in taken:
-            chain = _followers(program, stages, stage, taken, words)
-            groups[stage.name] = Group(stage, chain[-1], chain[1:-1])
+            transform = winograd_of(program, stage.op) if transforms else None
+            behind = () if transform is None else (transform.rows, transform.results)
+            begun = [stage, *(stages[roles.op.name] for roles in behind)]
+            chain = _followers(program, stages, begun, taken, words)
+            groups[stage.name] = Group(stage, chain[-1], chain[1:-1], transforms=transform)
             taken |= {s.name for s in chain}
     for stage in reversed(stages.values()):
         if stage.name in taken:
@@ -105,8 +114,7 @@ def groups_of(program: Program, others: Set[str] = frozenset(), words: bool = Fa
         if only is None or len(only.producers) == _MANY:
             groups[stage.name] = Group(stage, stage)
         else:
-            grown = Group(only.main, only.output, only.between, only.parts, (stage, *only.producers))
-            groups[only.main.name] = grown
+            groups[only.main.name] = replace(only, producers=(stage, *only.producers))
     order = {op.name: n for n, op in enumerate(program.ops)}
     return tuple(sorted(groups.values(), key=lambda g: order[g.main.name]))
 
@@ -123,10 +131,10 @@ def _feeds(program: Program, stage: Stage, group: Group) -> bool:
 
 
 def _followers(
-    program: Program, stages: dict[str, Stage], main: Stage, taken: set[str], words: bool
+    program: Program, stages: dict[str, Stage], begun: Sequence[Stage], taken: set[str], words: bool
 ) -> tuple[Stage, ...]:
-    """A stage, and those that follow it one by one and read it at their own element only."""
-    chain, written = [main], 1
+    """Stages, and those that follow the last one by one and read it at their own element only."""
+    chain, written, main = [*begun], 1, begun[0]
     while chain[-1].name not in program.outputs and len(program.consumers[chain[-1].name]) == 1:
         (name,) = program.consumers[chain[-1].name]
         stage = stages.get(name)

@@ -48,6 +48,7 @@ from tensorlang.topi.transform import (
     squeeze,
     transpose,
 )
+from tensorlang.topi.winograd import conv2d_winograd, winograd_pack
 
 __all__ = [
     "OPERATORS",
@@ -69,6 +70,7 @@ __all__ = [
     "conv2d_nchw",
     "conv2d_nhwc",
     "conv2d_pack",
+    "conv2d_winograd",
     "dense",
     "dense_narrow",
     "dense_packed",
@@ -125,6 +127,7 @@ __all__ = [
     "tanh",
     "transpose",
     "where",
+    "winograd_pack",
 ]
 
 

@@ -21,6 +21,7 @@ from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sliding, windows
+from tensorlang.topi.winograd import BLOCK, by_tiles, tile_of, winograd_pack
 
 Array = npt.NDArray[Any]
 _FEW = 8
@@ -39,6 +40,7 @@ def conv2d(
     groups: int = 1,
     channels: int | None = None,
     name: str = "conv2d",
+    algorithm: str = "direct",
 ) -> Tensor:
     """Return the convolution of images with a window of weights, in the layout of the data.
 
@@ -49,19 +51,21 @@ def conv2d(
     is in blocks where data is, of the size of the weights' blocks. Sums are made in `out_dtype`, by default the dtype
     of the data. No sum has the padding in it; but `topi.schedule` makes convolutions that tensor cores of its target
     take (NHWC of float16, bfloat16 or bytes, sums of 32 bits) products in which padding is zeros, and a weight that is
-    infinite or not a number reaches what lies at the border. DefinitionError when the shapes do not fit.
+    infinite or not a number reaches what lies at the border. `algorithm`: "direct" has these sums; "winograd" takes a
+    fourth of the products where windows of 3 * 3 move by steps of 1, and is less exact (`conv2d_winograd`, which takes
+    weights transformed ahead, too); "auto" is that where it is faster as a rule, although weights are transformed in
+    every call: in float32, from 64 channels of data and output and 28 * 28 pixels on. DefinitionError when the shapes
+    do not fit.
     """
     images = layout(data_layout, "NCHW", ("C",))
     kernels = layout(kernel_layout or _kernel_of(images), "OIHW", ("O", "I"))
-    for tensor, form in ((data, images), (weight, kernels)):
-        if tensor.ndim != len(form.letters):
-            raise DefinitionError(f"conv2d wants {form.text}, which has {len(form.letters)} dimensions; got {tensor}")
+    _check_dimensions((data, images), (weight, kernels))
     depth, features = images.extent(data, "C"), kernels.extent(weight, "O")
     features = features if channels is None else _first_of(channels, features, weight)
     _check_groups(data, weight, depth, features, kernels.extent(weight, "I"), groups)
     down, right = windows([_number(kernels.extent(weight, k), weight) for k in "HW"], strides, padding, dilation)
-    slide = sliding(data, images, down, right)
     made = layout(_output_layout(images, kernels), "NCHW", ("C",))
+    slide = sliding(data, images, down, right)
     c, over = _input_channels(images, depth, groups)
     dtype = out_dtype or data.dtype
     narrow = made.letters == "NCHW" and _is_narrow(features, groups)
@@ -76,12 +80,29 @@ def conv2d(
         return te.sum(product, axis=[*over, slide.y, slide.x], where=where)
 
     extents = {"N": images.extent(data, "N"), "H": slide.rows, "W": slide.columns, "C": features}
-    shape = [_dimension(made, letter, extents) for letter in made.letters]
+    shape = [made.dimension(letter, extents) for letter in made.letters]
     names = [OUTPUT_AXES[letter] for letter in made.letters]
-    attrs = {"groups": groups}
     tag = NARROW_CHANNELS if narrow else CONV2D
-    result: Tensor = te.compute(shape, body, name=name, tag=tag, attrs=attrs, varargs_names=names)
-    return result
+    result: Tensor = te.compute(shape, body, name=name, tag=tag, attrs={"groups": groups}, varargs_names=names)
+    sizes = *(images.extent(data, letter) for letter in "HWC"), features
+    tile = tile_of(algorithm, down, right, sizes, groups, (data.dtype, weight.dtype, dtype))
+    return _by_tiles(result, data, weight, features, padding, images, kernels, tile) if tile else result
+
+
+def _by_tiles(
+    direct: Tensor,
+    data: Tensor,
+    weight: Tensor,
+    features: Expr,
+    padding: Padding,
+    images: Layout,
+    kernels: Layout,
+    tile: int,
+) -> Tensor:
+    """The same as a direct convolution, by tiles of Winograd's algorithm."""
+    name = direct.op.name
+    packed = winograd_pack(weight, tile, kernels.blocks.get("O", BLOCK), kernels.text, f"{name}_weights")
+    return by_tiles(data, packed, padding, images, _number(features, weight), name, direct.op)
 
 
 @checked
@@ -189,6 +210,12 @@ def _output_layout(images: Layout, kernels: Layout) -> str:
     return f"{plain}{kernels.blocks['O']}c"
 
 
+def _check_dimensions(*pairs: tuple[Tensor, Layout]) -> None:
+    for tensor, form in pairs:
+        if tensor.ndim != len(form.letters):
+            raise DefinitionError(f"conv2d wants {form.text}, which has {len(form.letters)} dimensions; got {tensor}")
+
+
 def _first_of(channels: int, features: Expr, weight: Tensor) -> Expr:
     if isinstance(features, Const) and not 0 < channels <= features.value:
         raise DefinitionError(f"{weight} has {features} output channels, and {channels} of them were asked for")
@@ -213,16 +240,6 @@ def _number(extent: Expr, tensor: Tensor) -> int:
     if not isinstance(extent, Const):
         raise DefinitionError(f"the windows and blocks of {tensor} must be numbers, got {extent}")
     return int(extent.value)
-
-
-def _dimension(made: Layout, letter: str, extents: dict[str, Expr]) -> Expr:
-    """The extent of a dimension of a layout, by the extents of whole letters."""
-    block = made.blocks.get(letter.upper())
-    if block is None:
-        return extents[letter]
-    if letter.islower():
-        return Const(block, "int32")
-    return simplify(binary("floordiv", extents[letter] + (block - 1), block))
 
 
 def _input_channels(images: Layout, depth: Expr, groups: int) -> tuple[Place, list[Axis]]:
@@ -258,13 +275,15 @@ def _workload(
     padding: Padding = "SAME",
     dilation: Pair = 1,
     groups: int = 1,
+    algorithm: str = "direct",
 ) -> list[Tensor]:
     """A window of k * k, its middle on every pixel."""
     if not isinstance(groups, int) or groups < 1 or c % groups:
         raise DefinitionError(f"conv2d has groups of equally many channels, got groups={groups} for C = {c}")
     data = te.placeholder((n, c, h, w), dtype, "data")
     weight = te.placeholder((o, c // groups, k, k), dtype, "weight")
-    return [data, weight, group_conv2d_nchw(data, weight, stride, padding, dilation, groups)]
+    made = conv2d(data, weight, stride, padding, dilation, "NCHW", groups=groups, algorithm=algorithm)
+    return [data, weight, made]
 
 
 def conv2d_reference(
@@ -289,7 +308,13 @@ def conv2d_reference(
 
 
 def _workload_reference(
-    data: Array, weight: Array, stride: Pair = 1, padding: Padding = "SAME", dilation: Pair = 1, groups: int = 1
+    data: Array,
+    weight: Array,
+    stride: Pair = 1,
+    padding: Padding = "SAME",
+    dilation: Pair = 1,
+    groups: int = 1,
+    algorithm: str = "direct",
 ) -> list[Array]:
     return [conv2d_reference(data, weight, stride, padding, dilation, groups)]
 
@@ -302,6 +327,7 @@ def conv2d_numpy(
     padding: Padding = "SAME",
     dilation: Pair = 1,
     groups: int = 1,
+    algorithm: str = "direct",
 ) -> None:
     """What a NumPy user writes; the competitor of the tables."""
     down, right = windows(weight.shape[2:], stride, padding, dilation)
@@ -321,6 +347,6 @@ OPERATORS = (
         _workload,
         _workload_reference,
         conv2d_numpy,
-        {"stride": 1, "padding": "SAME", "dilation": 1, "groups": 1},
+        {"stride": 1, "padding": "SAME", "dilation": 1, "groups": 1, "algorithm": "direct"},
     ),
 )

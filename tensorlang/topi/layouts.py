@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, binary
+from tensorlang.ir.expr import Const, Expr, binary
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.operation import Tensor
 
@@ -39,6 +39,15 @@ class Layout:
         """The extent along a letter, all of its blocks."""
         whole = tensor.shape[self.letters.index(letter)]
         return simplify(whole * self.blocks[letter]) if letter in self.blocks else whole
+
+    def dimension(self, letter: str, extents: Mapping[str, Expr]) -> Expr:
+        """The extent of a dimension of this layout, by the extents of whole letters."""
+        block = self.blocks.get(letter.upper())
+        if block is None:
+            return extents[letter]
+        if letter.islower():
+            return Const(block, "int32")
+        return simplify(binary("floordiv", extents[letter] + (block - 1), block))
 
     def index(self, at: Mapping[str, Place]) -> list[Expr]:
         """The index of the element at some coordinates, by capital letter."""

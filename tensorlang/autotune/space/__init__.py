@@ -76,7 +76,8 @@ def require_iterations(task: Task) -> None:
 def _units(task: Task) -> tuple[_Unit, ...]:
     program = _prepared(task).program
     units = [_Unit(op.name, ordered_forms_of(task.target, op)) for op in ordered_stages(program)]
-    for group in groups_of(program, words=not task.target.can.device):
+    on_cpu = not task.target.can.device
+    for group in groups_of(program, words=on_cpu, transforms=on_cpu):
         units.append(_Unit(group.main.name, forms_of(task.target, group)))
     order = {op.name: n for n, op in enumerate(program.ops)}
     return tuple(sorted(units, key=lambda unit: order[unit.name]))

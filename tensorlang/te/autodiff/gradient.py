@@ -32,7 +32,7 @@ from tensorlang.te.define import compute
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, Read, Reduce, Tensor
 from tensorlang.te.program import unique
 from tensorlang.te.reductions import all_, sum_
-from tensorlang.te.tags import SHIFT
+from tensorlang.te.tags import DERIVED, SHIFT
 
 _KIND = {ExternOp: "te.extern", HybridOp: "te.hybrid.script, te.scan or te.recurrence"}
 
@@ -112,13 +112,20 @@ def _sources(op: Operation) -> list[Tensor]:
         return op.input_tensors
     if op.attrs.get(SHIFT):
         return []
-    return list(dict.fromkeys(read.tensor for body in op.body for read in value_reads(body)))
+    return list(dict.fromkeys(read.tensor for body in _derived(op).body for read in value_reads(body)))
+
+
+def _derived(op: ComputeOp) -> ComputeOp:
+    """The operation whose derivatives an operation has: itself, unless it says otherwise."""
+    other = op.attrs.get(DERIVED)
+    return other if isinstance(other, ComputeOp) else op
 
 
 def _names(tensors: Sequence[Tensor]) -> set[str]:
     """Every name of an axis or a size in the operations that tensors are made from."""
     found: set[str] = set()
-    for op in _needed(tensors, lambda op: op.input_tensors):
+    needed = _needed(tensors, lambda op: op.input_tensors)
+    for op in (*needed, *(_derived(op) for op in needed if isinstance(op, ComputeOp))):
         axes = (*op.axis, *op.reduce_axis)
         bounds = [e for a in axes for e in (a.lower, a.extent)]
         shapes = [e for k in range(op.num_outputs) for e in op.output(k).shape]
@@ -164,10 +171,12 @@ class _Sweep:
                 f"gradient up to its result (inputs=[{op.name}]), and write its own part by hand",
                 caller(),
             )
+        if isinstance(why := op.attrs.get(DERIVED), str):
+            raise DefinitionError(f"te.gradient knows no derivative of {op.name}: {why}", caller())
         seeds = [self.seed(op.output(k)) for k in range(op.num_outputs)]
         if all(seed is None for seed in seeds):
             return
-        *before, last = stages(op)
+        *before, last = stages(_derived(op))
         self.path |= {stage.output() for stage in before}
         self.spread(last, seeds)
         for stage in reversed(before):
