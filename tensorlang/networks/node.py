@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorlang import te
 from tensorlang.ir.expr import Expr, as_expr
+from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Array, Value, Weights
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.axis import extent_of
@@ -18,7 +19,10 @@ from tensorlang.te.operation import ComputeOp, Tensor
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator with its attributes, under the rules of an `opset`; an input that is left out is None."""
+    """An operator with its attributes, under the rules of an `opset`; an input that is left out is None.
+
+    `meanings` are the integers that inputs were made of, where they were.
+    """
 
     op: str
     stage: str
@@ -27,6 +31,7 @@ class Node:
     inputs: tuple[Value | None, ...]
     outputs: int
     weights: Weights
+    meanings: tuple[Quantized | None, ...] = ()
 
     def has(self, place: int) -> bool:
         """Whether an input is given."""
@@ -43,6 +48,15 @@ class Node:
         """An input as a tensor of the program."""
         value = self.value(place)
         return value if isinstance(value, Tensor) else self.weights.tensor(value)
+
+    def integers(self, place: int, zero: int) -> Quantized:
+        """An input of integers with the input that is their zero."""
+        one = np.ones((), np.float32)
+        return Quantized(self.value(place), one, self.value(zero) if self.has(zero) else None, -1)
+
+    def meaning(self, place: int) -> Quantized | None:
+        """The integers that an input was made of."""
+        return self.meanings[place] if place < len(self.meanings) else None
 
     def known(self, place: int, what: str) -> Array:
         """An input that has to be known before the network runs."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tensorlang.errors import DefinitionError
 from tensorlang.networks.network import Array
+from tensorlang.networks.onnx.package import onnx_package
 from tensorlang.networks.onnx.standard import alone, refuse_large_outputs
 
 
 def evaluated(proto: Any, inputs: Mapping[str, Array], opsets: Sequence[Any]) -> list[Array | None]:
     """The outputs of a node. DefinitionError when the reference cannot run it, or they do not fit into memory."""
+    if proto.op_type in _OWN:
+        attrs = {a.name: onnx_package().helper.get_attribute_value(a) for a in proto.attribute}
+        if not set(attrs) - {"axis"}:
+            return [_OWN[proto.op_type](*(inputs[name] if name else None for name in proto.input), **attrs)]
     try:
         model = alone(proto, inputs, opsets)
         refuse_large_outputs(model)
@@ -24,3 +31,29 @@ def evaluated(proto: Any, inputs: Mapping[str, Array], opsets: Sequence[Any]) ->
         raise DefinitionError(f"{proto.op_type}, of which all is known ahead, cannot be evaluated: {error}") from error
     found = iter(made)
     return [next(found) if name else None for name in proto.output]
+
+
+def _dequantized(data: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
+    whole = data.astype(np.int32)
+    if zero is not None:
+        whole = whole - _along(zero, axis, data.ndim).astype(np.int32)
+    return np.asarray(whole.astype(scale.dtype) * _along(scale, axis, data.ndim))
+
+
+def _quantized(data: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
+    kind = np.dtype(np.uint8) if zero is None else zero.dtype
+    whole = np.rint(data / _along(scale, axis, data.ndim))
+    if zero is not None:
+        whole = whole + _along(zero, axis, data.ndim)
+    return np.asarray(np.clip(whole, np.iinfo(kind).min, np.iinfo(kind).max).astype(kind))
+
+
+def _along(numbers: Array, axis: int, rank: int) -> Array:
+    """One number, or one for each index of an axis of arrays of so many dimensions."""
+    if numbers.size == 1:
+        return numbers.reshape(())
+    return numbers.reshape([-1 if d == axis % rank else 1 for d in range(rank)])
+
+
+_OWN: Mapping[str, Callable[..., Array]] = {"DequantizeLinear": _dequantized, "QuantizeLinear": _quantized}
+"""Operators that the reference has in new opsets only."""

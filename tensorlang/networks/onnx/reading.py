@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError, InternalError, TensorlangError
+from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Network, Origin, Value, Weights
 from tensorlang.networks.node import Node, own_stages, shape_of
 from tensorlang.networks.onnx.constants import evaluated
@@ -44,6 +45,7 @@ class Reading:
     refused: list[Refusal] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     origins: dict[str, Origin] = field(default_factory=dict)
+    meanings: dict[str, Quantized] = field(default_factory=dict)
 
     @property
     def opset(self) -> int:
@@ -176,6 +178,17 @@ def _read(proto: Any, reading: Reading) -> None:
     for name, value in zip(proto.output, made, strict=False):
         if name and value is not None:
             reading.values[name] = value
+    if proto.op_type == "DequantizeLinear":
+        _note_meaning(proto, reading)
+
+
+def _note_meaning(proto: Any, reading: Reading) -> None:
+    """Remember of which integers numbers are made, so that products are made of these."""
+    data, scale, zero = [*(reading.values[name] if name else None for name in proto.input), None][:3]
+    attrs = dict(_attributes(proto))
+    if data is not None and scale is not None and not attrs.get("block_size"):
+        axis = int(attrs.get("axis", 1))
+        reading.meanings[proto.output[0]] = Quantized(data, scale, zero, axis % max(1, len(shape_of(data))))
 
 
 def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
@@ -190,7 +203,8 @@ def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
     attrs = dict(_attributes(proto))
     stage = f"{_word(proto.op_type)}{len(reading.origins)}"
     reading.origins[stage] = Origin(label, proto.op_type)
-    node = Node(proto.op_type, stage, attrs, reading.opset, inputs, len(proto.output), reading.weights)
+    meanings = tuple(map(reading.meanings.get, proto.input))
+    node = Node(proto.op_type, stage, attrs, reading.opset, inputs, len(proto.output), reading.weights, meanings)
     try:
         made = RULES[proto.op_type](node)
     except TensorlangError:

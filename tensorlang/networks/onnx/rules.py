@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tensorlang.networks.node import Rule
-from tensorlang.networks.onnx import elementwise, moves, norms, recurrent, resizing, sums, windows
+from tensorlang.networks.onnx import elementwise, moves, norms, quantized, recurrent, resizing, sums, windows
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
     **moves.RULES,
     **norms.RULES,
+    **quantized.RULES,
     **recurrent.RULES,
     **resizing.RULES,
     **sums.RULES,

@@ -10,46 +10,76 @@ import numpy as np
 
 from tensorlang import te, topi
 from tensorlang.ir.expr import Expr, cast
+from tensorlang.networks.integers import Factors, Quantized, factors_of
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, axis_of, element_of, shape_of
+from tensorlang.networks.onnx.zeros import less, less_zero, scaled
 from tensorlang.networks.places import reshaped
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
 
 
 def _matmul(node: Node) -> Value:
-    a, b = node.tensor(0), node.tensor(1)
+    made = _product_of_integers(node, node.meaning(0), node.meaning(1))
+    return product(node.stage, node.tensor(0), node.tensor(1)) if made is None else made
+
+
+def _product_of_integers(node: Node, a: Quantized | None, b: Quantized | None) -> Tensor | None:
+    """What the product of integers stands for; None where the factors are no integers, or not by a known matrix."""
+    factors = factors_of(a, b, 1)
+    if factors is None or factors.weight.ndim != 2 or factors.data.ndim < 2:
+        return None
+    return scaled(node, _sums(node, factors), factors.scale)
+
+
+def integer_product(node: Node, a: Quantized, b: Quantized) -> Tensor:
+    """The products of matrices of integers, each less its zero, as int32; dimensions in front are broadcast."""
+    factors = factors_of(a, b, 1)
+    if factors is not None and factors.weight.ndim == 2 and factors.data.ndim > 1:
+        return _sums(node, factors)
+    rows, last = max(0, len(shape_of(a.data)) - 2), len(shape_of(b.data)) - 1
+    return product(node.stage, less_zero(node, a, rows, "left"), less_zero(node, b, last, "right"))
+
+
+def _sums(node: Node, factors: Factors) -> Tensor:
+    """The product of data and a matrix of weights, both less their zeros."""
+    sums = product(node.stage, factors.data, node.weights.tensor(factors.weight), "int32")
+    return less(node, sums, factors.zero, factors.totals(1))
+
+
+def product(stage: str, a: Tensor, b: Tensor, dtype: str | None = None) -> Tensor:
+    """The product of matrices or vectors as NumPy has it, with sums of a dtype, that of `a` unless given."""
     left, right = shape_of(a), shape_of(b)
     if len(left) == 1 or len(right) == 1:
-        return _vector_product(node, a, b)
+        return _vector_product(stage, a, b, dtype)
     if len(right) == 2:
-        flat = reshaped(a, (math.prod(left[:-1]), left[-1]), f"{node.stage}_rows")
-        product = topi.matmul(flat, b, name=node.stage)
-        return reshaped(product, (*left[:-1], right[-1]), f"{node.stage}_whole")
-    return _batched(node, a, b)
+        flat = reshaped(a, (math.prod(left[:-1]), left[-1]), f"{stage}_rows")
+        made = topi.matmul(flat, b, out_dtype=dtype, name=stage)
+        return reshaped(made, (*left[:-1], right[-1]), f"{stage}_whole")
+    return _batched(stage, a, b, dtype)
 
 
-def _vector_product(node: Node, a: Tensor, b: Tensor) -> Value:
+def _vector_product(stage: str, a: Tensor, b: Tensor, dtype: str | None) -> Tensor:
     left, right = shape_of(a), shape_of(b)
-    rows = reshaped(a, (1, left[0]), f"{node.stage}_row") if len(left) == 1 else a
-    columns = reshaped(b, (right[0], 1), f"{node.stage}_column") if len(right) == 1 else b
-    made = _batched(node, rows, columns)
+    rows = reshaped(a, (1, left[0]), f"{stage}_row") if len(left) == 1 else a
+    columns = reshaped(b, (right[0], 1), f"{stage}_column") if len(right) == 1 else b
+    made = _batched(stage, rows, columns, dtype)
     shape = list(shape_of(made))
     kept = shape[: len(shape) - 2] + ([] if len(left) == 1 else [shape[-2]]) + ([] if len(right) == 1 else [shape[-1]])
-    return reshaped(made, kept, f"{node.stage}_whole")
+    return reshaped(made, kept, f"{stage}_whole")
 
 
-def _batched(node: Node, a: Tensor, b: Tensor) -> Tensor:
+def _batched(stage: str, a: Tensor, b: Tensor, dtype: str | None) -> Tensor:
     """Products of matrices, one for each index of the dimensions in front, which are broadcast and joined to one."""
     left, right = shape_of(a), shape_of(b)
     around = np.broadcast_shapes(left[:-2], right[:-2])
     count = math.prod(around)
-    wide = [_joined(t, around, f"{node.stage}_{side}") for t, side in ((a, "left"), (b, "right"))]
+    wide = [_joined(t, around, f"{stage}_{side}") for t, side in ((a, "left"), (b, "right"))]
     if count == 1:
-        product = topi.matmul(wide[0], wide[1], name=node.stage)
+        made = topi.matmul(wide[0], wide[1], out_dtype=dtype, name=stage)
     else:
-        product = topi.batch_matmul(wide[0], wide[1], transpose_b=False, name=node.stage)
-    return reshaped(product, (*around, left[-2], right[-1]), f"{node.stage}_whole")
+        made = topi.batch_matmul(wide[0], wide[1], out_dtype=dtype, transpose_b=False, name=stage)
+    return reshaped(made, (*around, left[-2], right[-1]), f"{stage}_whole")
 
 
 def _joined(tensor: Tensor, around: Sequence[int], name: str) -> Tensor:
@@ -63,20 +93,23 @@ def _joined(tensor: Tensor, around: Sequence[int], name: str) -> Tensor:
 
 def _gemm(node: Node) -> Value:
     alpha, beta = float(node.attrs.get("alpha", 1.0)), float(node.attrs.get("beta", 1.0))
-    a, b = node.tensor(0), node.tensor(1)
     across, transposed = bool(node.attrs.get("transA")), bool(node.attrs.get("transB"))
-    product = topi.matmul(a, b, transpose_a=across, transpose_b=transposed, name=node.stage)
-    shape = shape_of(product)
+    right = node.meaning(1)
+    columns = right.transposed if right is not None and transposed else right
+    sums = None if across else _product_of_integers(node, node.meaning(0), columns)
+    if sums is None:
+        sums = topi.matmul(node.tensor(0), node.tensor(1), across, transposed, name=node.stage)
+    shape = shape_of(sums)
     if not node.has(2) and alpha == 1.0:
-        return product
+        return sums
 
     def element(i: Expr, j: Expr) -> Expr:
-        value = product(i, j)
-        value = value if alpha == 1.0 else value * te.const(alpha, product.dtype)
+        value = sums(i, j)
+        value = value if alpha == 1.0 else value * te.const(alpha, sums.dtype)
         if not node.has(2):
             return value
         added = element_of(node.value(2), lambda: node.tensor(2), (i, j))
-        return value + (added if beta == 1.0 else added * te.const(beta, product.dtype))
+        return value + (added if beta == 1.0 else added * te.const(beta, sums.dtype))
 
     made: Tensor = te.compute(shape, element, name=f"{node.stage}_out")
     return made

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorlang import te, topi
-from tensorlang.ir.expr import Expr, binary
+from tensorlang.ir.expr import Expr, binary, cast
+from tensorlang.networks.integers import Factors, Quantized, factors_of
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, shape_of
+from tensorlang.networks.onnx.zeros import less, less_zero, scaled
 from tensorlang.networks.places import reshaped
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
@@ -60,22 +62,69 @@ def _windows(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> tuple
 
 
 def _conv(node: Node) -> Value:
-    data, weight = node.tensor(0), node.value(1)
+    factors = factors_of(node.meaning(0), node.meaning(1), 0)
+    if factors is None:
+        made = _images_convolved(node, node.tensor(0), node.value(1))
+    else:
+        made = scaled(node, _sums(node, factors), factors.scale)
+    if node.has(2):
+        made = _with_bias(node, made)
+    return _from_images(node, made, len(node.shape(0)) - 2)
+
+
+def integer_convolution(node: Node, a: Quantized, b: Quantized) -> Tensor:
+    """The convolution of integers, each less its zero, as int32; padding is zeros."""
+    factors = factors_of(a, b, 0)
+    if factors is None:
+        made = _images_convolved(node, less_zero(node, a, 1, "data"), less_zero(node, b, 0, "weight"))
+    else:
+        made = _sums(node, factors)
+    return _from_images(node, made, len(shape_of(a.data)) - 2)
+
+
+def _sums(node: Node, factors: Factors) -> Tensor:
+    """The convolution of data and weights, both less their zeros, as images."""
+    sums = _images_convolved(node, factors.data, factors.weight, "int32", factors.zero)
+    return less(node, sums, factors.zero, factors.totals(0))
+
+
+def _images_convolved(
+    node: Node, data: Tensor, weight: Value, dtype: str | None = None, padding: int | Tensor = 0
+) -> Tensor:
+    """The convolution of a node as images, with sums of a dtype, that of the data unless given.
+
+    A `padding` of 0 adds nothing to the sums; another number lies around the data.
+    """
     _, c, *spatial = shape_of(data)
     o, i, *kernel = shape_of(weight)
     groups = int(node.attrs.get("group", 1))
     steps, gaps, sides = _windows(node, spatial, kernel)
     images = _images(node, data, spatial)
+    if any(sides) and (isinstance(padding, Tensor) or padding):
+        images, sides = _framed(node, images, sides, padding), [0] * 4
     high, wide = kernel if len(kernel) == 2 else (1, kernel[0])
     if groups == c and i == 1 and c > 1:
         laid = _laid_out(node, weight, (c, o // c, high, wide), (2, 3, 0, 1))
-        made = topi.depthwise_conv2d_nhwc(images, laid, steps, sides, gaps, name=node.stage)
-    else:
-        laid = _laid_out(node, weight, (o, i, high, wide), (2, 3, 1, 0))
-        made = topi.conv2d(images, laid, steps, sides, gaps, "NHWC", "HWIO", groups=groups, name=node.stage)
-    if node.has(2):
-        made = _with_bias(node, made)
-    return _from_images(node, made, len(spatial))
+        return topi.depthwise_conv2d_nhwc(images, laid, steps, sides, gaps, out_dtype=dtype, name=node.stage)
+    laid = _laid_out(node, weight, (o, i, high, wide), (2, 3, 1, 0))
+    return topi.conv2d(images, laid, steps, sides, gaps, "NHWC", "HWIO", dtype, groups, name=node.stage)
+
+
+def _framed(node: Node, images: Tensor, sides: Sequence[int], number: int | Tensor) -> Tensor:
+    """Images with a number around them."""
+    before, after = [0, *sides[:2], 0], [0, *sides[2:], 0]
+    if not isinstance(number, Tensor):
+        return topi.pad(images, before, after, number, f"{node.stage}_pad")
+    shape = shape_of(images)
+
+    def element(*index: Expr) -> Expr:
+        at = [i - n for i, n in zip(index, before, strict=True)]
+        inside = [test for i, n in zip(at[1:3], shape[1:3], strict=True) for test in (i >= 0, i < n)]
+        return te.if_then_else(te.all(*inside), images(*at), cast(number(), images.dtype))
+
+    extents = [n + b + a for n, b, a in zip(shape, before, after, strict=True)]
+    made: Tensor = te.compute(tuple(extents), element, name=f"{node.stage}_pad")
+    return made
 
 
 def _laid_out(node: Node, weight: Value, shape: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
