@@ -46,21 +46,32 @@ def test_it(a, b, c):
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, pytest.param(5, marks=pytest.mark.skipif(True, reason="absent"))])
 def test_many(n):
     assert n in (0, 4)
+
+@pytest.mark.sampled(1)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("a", [0, 1])
+@pytest.mark.parametrize("b", [0, 1])
+def test_both(a, b):
+    assert a == b
 """
 
 
 @pytest.mark.parametrize(
     ("few", "places"),
-    [(1, [0]), (2, [0, 6]), (3, [0, 3, 6]), (4, [0, 2, 4, 6]), (7, list(range(7))), (9, list(range(7)))],
+    [(2, [0, 6]), (3, [0, 3, 6]), (4, [0, 2, 4, 6]), (7, list(range(7))), (9, list(range(7)))],
 )
 def test_samples_are_spread_over_all_cases(few: int, places: list[int]) -> None:
     assert spread(7, few) == places
+
+
+def test_single_cases_are_told_by_the_name() -> None:
+    assert {spread(2, 1, f"test_{n}")[0] for n in range(20)} == {0, 1}
 
 
 def test_skipped_cases_stand_for_none_and_named_ones_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=TESTS)
     pytester.makeconftest("from tests.thoroughness import by_day as pytest_collection_modifyitems")
     pytester.makeini("[pytest]\nmarkers =\n  covering(strength): see there\n  sampled(few): there, too")
-    pytester.runpytest().assert_outcomes(passed=4, skipped=5, deselected=5)
+    pytester.runpytest().assert_outcomes(passed=5, skipped=5, deselected=8)
     pytester.runpytest("test_it.py::test_it[x-0-0]").assert_outcomes(passed=1)
     pytester.runpytest("test_it.py::test_many[3]").assert_outcomes(failed=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -16,7 +17,9 @@ NIGHTLY = PROFILE == "nightly"
 COVERING = "covering"
 """`covering(2)`: of a test with several parameters, cases in which all pairs of values occur; others wait a night."""
 SAMPLED = "sampled"
-"""`sampled(3)`: of a test with many cases, three that are spread over all of them; others wait a night."""
+"""`sampled(3)`: of a test with many cases, three that are spread over all of them; others wait a night.
+
+Those of a CUDA device are sampled by themselves."""
 
 Values: TypeAlias = tuple[tuple[str, str], ...]
 """Some parameters of a test, and the value of each."""
@@ -63,29 +66,38 @@ def _combinations(case: dict[str, str], strength: int) -> Iterator[Values]:
     return combinations(sorted(case.items()), min(strength, len(case)))
 
 
-def spread(count: int, few: int) -> list[int]:
-    """So many places of a row, the first and the last among them, with about as many others between each two."""
+def spread(count: int, few: int, name: str = "") -> list[int]:
+    """So many places of a row, the first and the last among them, with about as many others between each two.
+
+    A single one is told by the name of the test: others of the same cases take other ones.
+    """
     if few >= count:
         return list(range(count))
-    return sorted({round(n * (count - 1) / max(1, few - 1)) for n in range(few)})
+    if few == 1:
+        return [zlib.crc32(name.encode()) % count]
+    return sorted({round(n * (count - 1) / (few - 1)) for n in range(few)})
 
 
 def left_for_the_night(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     """Of tests with a marker, the cases that need not run by day; those that are skipped here stand for none."""
-    return {item for marker in (COVERING, SAMPLED) for item in _left(items, marker)}
+    found: set[pytest.Item] = set()
+    for marker in (COVERING, SAMPLED):  # of a test with both, those that cover are sampled
+        found |= set(_left([item for item in items if item not in found], marker))
+    return found
 
 
 def _left(items: Sequence[pytest.Item], marker: str) -> Iterator[pytest.Item]:
-    families: dict[str, list[Any]] = defaultdict(list)
+    families: dict[tuple[str, bool], list[Any]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker(marker) and not any(mark.args[0] for mark in item.iter_markers("skipif")):
-            families[item.nodeid.partition("[")[0]].append(item)
-    for family in families.values():
+            of_device = marker == SAMPLED and item.get_closest_marker("cuda_device") is not None
+            families[item.nodeid.partition("[")[0], of_device].append(item)
+    for (name, _), family in families.items():
         number = family[0].get_closest_marker(marker).args[0]
         if marker == COVERING:
             by_day = covering([{n: repr(v) for n, v in item.callspec.params.items()} for item in family], number)
         else:
-            by_day = spread(len(family), number)
+            by_day = spread(len(family), number, name)
         yield from (item for n, item in enumerate(family) if n not in set(by_day))
 
 

@@ -38,6 +38,7 @@ def check(outer: tuple[int, ...], n: int, m: int, depth: int, width: int, is_cau
     close(made, attention_reference(q[1], k[1], v[1], is_causal)[0])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("tokens", [128, 1024])
@@ -46,6 +47,7 @@ def test_named_shapes(tokens: int, is_causal: bool) -> None:
     check((2,), tokens, tokens, 64, 64, is_causal)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_heads_batches_and_other_keys(is_causal: bool) -> None:
     check((2, 2), 20, 37, 8, 20, is_causal)
@@ -64,6 +66,7 @@ def test_float64_and_another_scale() -> None:
     close(made, attention_reference(q[1] * (0.25 * 8**0.5), k[1], v[1])[0])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("n", "m", "dtype"), [(20, 37, "float16"), (9, 2500, "bfloat16")])
 def test_narrow_numbers(n: int, m: int, dtype: str) -> None:
     """Scores and sums are in float32: only the result is rounded, to the dtype asked for."""
@@ -75,6 +78,7 @@ def test_narrow_numbers(n: int, m: int, dtype: str) -> None:
         close(made, wanted)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_what_is_blocked_for_tensor_cores_runs_on_a_cpu(is_causal: bool) -> None:
     """Weights are rounded to 16 bits, and keys are in blocks of 64."""
@@ -88,6 +92,7 @@ def test_what_is_blocked_for_tensor_cores_runs_on_a_cpu(is_causal: bool) -> None
     close(made, exact(q, k, v, is_causal))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("n", "m"), [(40, 2176), (33, 2500)])

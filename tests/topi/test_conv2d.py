@@ -31,6 +31,7 @@ RESNET = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", RESNET)
 def test_residual_network(name: str) -> None:
     """At full size, with bias and relu, weights packed ahead."""
@@ -91,6 +92,7 @@ def test_groups(channels: int, features: int, groups: int) -> None:
     np.testing.assert_array_equal(run(conv, data, weight), wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int32", "int8"])
 def test_dtypes(dtype: str) -> None:
     data, weight = given("data", 1, 5, 7, 9, dtype=dtype), given("weight", 33, 5, 3, 3, dtype=dtype)
@@ -146,6 +148,7 @@ def test_what_comes_before_is_computed_once() -> None:
     np.testing.assert_array_equal(run(conv, data, weight), conv2d_reference(data[1], weight[1], 1, 1))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("symbol", ["images", "channels"])

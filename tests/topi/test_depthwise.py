@@ -52,6 +52,7 @@ def test_odd_shapes(
     np.testing.assert_array_equal(run(conv, data, weight), wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
 def test_several_outputs_of_a_channel(dtype: str) -> None:
     data, weight = given("data", 1, 3, 8, 21, dtype=dtype), given("weight", 3, 4, 3, 3, dtype=dtype)
@@ -78,6 +79,7 @@ def test_refusals() -> None:
         topi.depthwise_conv2d_nchw(data, given("weight", 8, 1, 3, 3)[0], zero_point=3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "zero", "weight_zero"), [("int8", 0, 0), ("int8", -9, 0), ("uint8", 128, 4)])
 @pytest.mark.parametrize("by_pixel", [False, True])
 def test_bytes(dtype: str, zero: int, weight_zero: int, by_pixel: bool) -> None:

@@ -72,6 +72,7 @@ NAMED = [(512, 512, 512), (1000, 300, 700), (128, 3072, 768), (128, 768, 3072), 
 """Of the large thin shapes a quarter: 32 by 4096 by 4096 and 1 by 4096 by 4096 have four times the terms or columns."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("m", "n", "k"), NAMED)
 def test_named_shapes(m: int, n: int, k: int) -> None:
     check(m, n, k, transpose_a=False, transpose_b=False)
@@ -92,6 +93,7 @@ def test_threads_share_the_longer_side(m: int, n: int, k: int, shared: str, tran
     np.testing.assert_array_equal(run(c, (a, x), (b, y), target=machine), exact)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("transpose_a", [False, True])
@@ -124,6 +126,7 @@ def test_random_shapes(m: int, n: int, k: int, transpose_a: bool, transpose_b: b
     check(m, n, k, transpose_a, transpose_b)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int64", "uint8"])
 def test_dtypes(dtype: str) -> None:
     check(50, 70, 30, transpose_a=False, transpose_b=False, dtype=dtype)
@@ -155,6 +158,7 @@ def test_one_matrix_serves_a_batch() -> None:
     np.testing.assert_array_equal(made, x.transpose(0, 2, 1) @ y)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(1, 300, 200), (1, 300, 64), (32, 100, 700), (128, 96, 300), (37, 61, 4000), (5, 9, 33)]
@@ -290,6 +294,7 @@ def innermost(kernel: Executable, multiply: str) -> list[str]:
     return max(found, key=lambda body: sum(multiply in inner for inner in body))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize(("target", "multiply"), CPUS)
 @pytest.mark.parametrize("transpose_b", [False, True])

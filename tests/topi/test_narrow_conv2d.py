@@ -88,6 +88,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("case", RESNET, ids=str)
@@ -95,6 +96,7 @@ def test_shapes_of_resnet(case: Case, layout: str) -> None:
     case.check(layout, "int8" if layout == "NCHW" else "uint8")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(("dtype", "layout"), [("int8", "NCHW"), ("uint8", "NHWC"), ("bfloat16", "NHWC")])
 @pytest.mark.parametrize("case", OTHERS, ids=str)
@@ -102,6 +104,7 @@ def test_strides_dilations_and_groups(case: Case, dtype: str, layout: str) -> No
     case.check(layout, dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
@@ -145,6 +148,7 @@ def test_extremes(d: int, w: int) -> None:
     assert (made == 2000 * d * w).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("case", [RESNET[0], Case(3, 5, 30, 30, 30, 3), Case(1, 512, 7, 7, 64, 3), OTHERS[3]], ids=str)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -153,6 +157,7 @@ def test_threads(case: Case, layout: str) -> None:
     case.check(layout, "int8", target="llvm -num-cores=2")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["interpreter", *PLAIN])
 @pytest.mark.parametrize(("dtype", "weight"), PAIRS)

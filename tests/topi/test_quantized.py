@@ -69,6 +69,7 @@ def check(
     np.testing.assert_array_equal(narrow_matmul(a, b, transpose_a, transpose_b), exact(x, y))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize(("dtype", "weight"), PAIRS)
 @pytest.mark.parametrize("transpose_a", [False, True])
@@ -163,6 +164,7 @@ def packed_product(dtype: str, weight: str, target: str) -> tuple[Tensor, tuple[
     return C, ((A, x), (B, y)), exact(x, y.T)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", PLAIN)
 @pytest.mark.parametrize(("dtype", "weight"), PAIRS)
 def test_other_machines(dtype: str, weight: str, target: str) -> None:
@@ -203,6 +205,7 @@ def test_threads(m: int, n: int) -> None:
     np.testing.assert_array_equal(narrow_matmul(a, b, target="llvm -num-cores=2"), exact(a[1], b[1]))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("dtype", "zero_point"), [("uint8", 128), ("uint8", 0), ("int8", -7), ("int8", 0)])
 @pytest.mark.parametrize("ahead", [False, True])
 def test_zero_points(dtype: str, zero_point: int, ahead: bool) -> None:

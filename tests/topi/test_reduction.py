@@ -36,6 +36,7 @@ def test_every_reduction_of_rows_and_columns(name: str) -> None:
         np.testing.assert_allclose(made_by(name, x, axis), exact, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_any_axes(count: int, keepdims: bool) -> None:

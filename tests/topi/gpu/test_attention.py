@@ -30,6 +30,7 @@ def check(target: str, args: list[Tensor], **sizes: int) -> None:
     check_schedule(s, args, sizes, targets=(target,))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(("n", "m", "d", "is_causal"), [(40, 50, 24, False), (20, 33, 16, True), (1, 70, 36, False)])
@@ -37,12 +38,14 @@ def test_all_scores_at_once(n: int, m: int, d: int, is_causal: bool, target: str
     check(target, layer(2, n, m, d, is_causal))
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_blocks_of_keys(target: str) -> None:
     args = layer(1, te.var("n"), te.var("m"), 16, is_causal=target == "opencl")
     check(target, args, n=9, m=523)
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_what_follows(target: str) -> None:
     *inputs, out = layer(2, 20, 33, 16)
@@ -50,6 +53,7 @@ def test_what_follows(target: str) -> None:
     check(target, [*inputs, doubled])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [256, 4096])
 def test_no_score_is_in_global_memory(keys: int) -> None:
     *inputs, out = layer(8, 256, keys, 64)
@@ -75,6 +79,7 @@ def test_scores_fit_into_shared_memory() -> None:
     assert attention_tile(256, 64, 32, parse("cuda -arch=sm_80")).scores.rows.extent == 32
 
 
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.covering(1)
 @each_architecture

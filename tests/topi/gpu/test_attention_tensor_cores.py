@@ -122,6 +122,7 @@ def test_what_a_block_needs_fits_the_target() -> None:
     assert not fits(parse(f"{GPU} -max_num_threads=64"), 128, 64, 64), "threads"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("depth", [24, 256])
 def test_other_forms_are_made_by_threads(depth: int) -> None:
     q, k, v = (te.placeholder((1, 64, depth), "float16", name=name) for name in "qkv")
@@ -150,6 +151,7 @@ def test_a_target_without_tensor_cores_runs_blocks_for_them() -> None:
     close(made, exact(values))
 
 
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.covering(1)
 @each_architecture

@@ -54,6 +54,7 @@ CASES: dict[str, tuple[tuple[int, int, tuple[int, int], int, int], dict[str, Any
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize("case", CASES)
@@ -62,18 +63,21 @@ def test_values(case: str, target: str) -> None:
     check(target, layer(*sizes, **options))
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_blocks_of_channels(target: str) -> None:
     data, weight = te.placeholder((1, 2, 6, 7, 4), name="data"), te.placeholder((3, 2, 3, 3, 4, 8), name="weight")
     check(target, [data, weight, topi.conv2d_NCHWc(data, weight, padding=1)])
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_packed_weights(target: str) -> None:
     data, weight = te.placeholder((1, 3, 6, 7), name="data"), te.placeholder((2, 3, 3, 3, 8), name="weight")
     check(target, [data, weight, topi.conv2d(data, weight, padding=1, kernel_layout="OHWI8o", channels=13)])
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_what_follows_is_computed_in_the_tile(target: str) -> None:
     data, weight, conv = layer(1, 6, (6, 7), 10, 3, padding=1)
@@ -105,6 +109,7 @@ def test_tiles_suit_the_image() -> None:
     assert even.depth * even.stages <= 64
 
 
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.covering(1)
 @each_architecture

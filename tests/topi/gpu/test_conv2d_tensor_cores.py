@@ -114,6 +114,7 @@ def lowered(name: str) -> Kernel:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_the_interpreter_finds_the_values_and_no_race(name: str) -> None:
     args, s = CASES[name][0], case(name)
@@ -169,6 +170,7 @@ def test_padding_is_zeros_that_are_multiplied() -> None:
     assert np.isnan(made[0, 0, 0]).all()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_75"])
 def test_other_targets_lay_the_windows_out(target: str) -> None:
     args = residual(layer(1, 5, 6, 16, 24, 3, padding=1))
@@ -226,6 +228,7 @@ BOTH: list[tuple[str, str, str]] = [(name, "sm_80", "HWIO") for name in RESNET]
 BOTH += [("to 7 x 7", "sm_90a", "HWIO"), ("28 x 28", "sm_90a", "OHWI")]
 
 
+@pytest.mark.sampled(3)
 @needs_nvrtc
 @pytest.mark.parametrize(("name", "arch", "kernel"), BOTH)
 def test_the_machine_code(name: str, arch: str, kernel: str) -> None:

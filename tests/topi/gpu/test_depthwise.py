@@ -35,6 +35,7 @@ def layer(
     return [data, weight, function(data, weight, **options)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(
@@ -54,6 +55,7 @@ def test_values(args: tuple[Any, ...], options: dict[str, Any], target: str) -> 
     check_schedule(s, tensors, targets=(target,))
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_what_follows_is_computed_in_the_tile(target: str) -> None:
     data, weight, conv = layer(1, 4, (6, 7), 3, padding=1)
@@ -69,6 +71,7 @@ def test_a_symbolic_number_of_channels() -> None:
     check_schedule(scheduled(tensors[-1]), tensors, {"c": 9}, targets=("interpreter",))
 
 
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_channels_that_lie_together_are_moved_together(dtype: str) -> None:
@@ -80,6 +83,7 @@ def test_channels_that_lie_together_are_moved_together(dtype: str) -> None:
     assert found == {"LDG.E.128.CONSTANT", "STG.E.128"} and kernel.report.clean
 
 
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.covering(1)
 @each_architecture

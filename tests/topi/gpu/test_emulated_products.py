@@ -41,6 +41,7 @@ def test_products(mode: Mode) -> None:
     assert "begin copy a.shared" in loops and "begin copy b.shared" in loops and "of 4 elements" in loops
 
 
+@pytest.mark.sampled(1)
 @modes
 def test_convolutions(mode: Mode) -> None:
     data, weight = given("d", 1, 20, 9, 10), given("w", 12, 20, 3, 3)

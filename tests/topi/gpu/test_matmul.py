@@ -37,6 +37,7 @@ def check(target: str, args: list[Tensor], **sizes: int) -> None:
     check_schedule(s, args, sizes, targets=(target,))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(
@@ -54,6 +55,7 @@ def test_few_rows_or_columns(m: int, n: int, k: int, target: str) -> None:
     check(target, product(m, n, k, transpose_b=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize(
@@ -63,6 +65,7 @@ def test_dtypes(dtype: str, out: str, target: str) -> None:
     check(target, product(36, 40, 24, transpose_b=dtype == "float16", dtype=dtype, out=out))
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_terms_in_parts(target: str) -> None:
     a, b, made = product(20, 17, 1024)
@@ -72,6 +75,7 @@ def test_terms_in_parts(target: str) -> None:
     check(target, [a, b, bias, out])
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_rows_of_tiles_together(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tensorlang.schedules.gpu.product.rows_together", lambda *_: 2)
@@ -80,6 +84,7 @@ def test_rows_of_tiles_together(target: str, monkeypatch: pytest.MonkeyPatch) ->
     check(target, args)
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_a_symbolic_number_of_rows(target: str) -> None:
     args = product(te.var("m"), 24, 20)
@@ -87,6 +92,7 @@ def test_a_symbolic_number_of_rows(target: str) -> None:
         check(target, args, m=m)
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_symbolic_sizes(target: str) -> None:
     check(target, product(te.var("m"), te.var("n"), te.var("k")), m=17, n=30, k=21)
@@ -101,6 +107,7 @@ def test_batches(transpose_b: bool, target: str) -> None:
     check(target, [a, b, topi.batch_matmul(a, b, transpose_b=transpose_b)])
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_symbolic_batches(target: str) -> None:
     q = te.var("batch")
@@ -108,6 +115,7 @@ def test_symbolic_batches(target: str) -> None:
     check(target, [a, b, topi.batch_matmul(a, b)], batch=2)
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_what_follows_is_computed_in_the_tile(target: str) -> None:
     x, w, bias = te.placeholder((40, 24), name="x"), te.placeholder((30, 24), name="w"), te.placeholder((30,), name="b")
@@ -117,12 +125,14 @@ def test_what_follows_is_computed_in_the_tile(target: str) -> None:
     check(target, [x, w, bias, out])
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_packed_weights(target: str) -> None:
     x, w = te.placeholder((20, 12), name="x"), te.placeholder((3, 12, 16), name="w")
     check(target, [x, w, topi.dense_packed(x, w, 41)])
 
 
+@pytest.mark.sampled(1)
 @targets
 def test_a_matrix_with_its_own_transpose(target: str) -> None:
     a, x = given("a", 19, 12)
@@ -146,6 +156,7 @@ def test_copies_are_ahead_where_they_are_asynchronous() -> None:
     assert [stages_of(parse(t)) for t in ("cuda -arch=sm_75", "cuda -arch=sm_90a", "cuda", "opencl")] == [1, 3, 3, 1]
 
 
+@pytest.mark.sampled(2)
 @needs_nvrtc
 @pytest.mark.covering(1)
 @each_architecture
@@ -166,6 +177,7 @@ def test_no_kernel_spills(m: int, n: int, k: int, transpose_b: bool, dtype: str,
         compiled(out, *inputs, archs=[arch])
 
 
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @each_architecture

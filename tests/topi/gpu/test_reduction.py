@@ -27,6 +27,7 @@ CASES: list[tuple[str, tuple[int, ...], Any, str]] = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("name", "shape", "axis", "dtype"), CASES)
@@ -41,6 +42,7 @@ def test_values(target: str, name: str, shape: tuple[int, ...], axis: Any, dtype
         np.testing.assert_array_equal(run_on(target, out, wanted.shape, x), wanted.astype(dtype))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("shape", "axis"), [((6, 70), 1), ((7, 40), 0), ((3, 200), None)])
 def test_places(target: str, shape: tuple[int, ...], axis: int | None) -> None:
@@ -51,6 +53,7 @@ def test_places(target: str, shape: tuple[int, ...], axis: int | None) -> None:
         np.testing.assert_array_equal(run_on(target, getattr(topi, name)(x[0], axis), wanted.shape, x), wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("shape", "axis"), [((2, 20000), 1), ((10007,), None), ((5000, 4), 0)])
 def test_few_long_rows_are_cut_in_pieces(target: str, shape: tuple[int, ...], axis: int | None) -> None:

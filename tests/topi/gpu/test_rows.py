@@ -64,6 +64,7 @@ CASES: list[tuple[str, tuple[int, ...], Any, str]] = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("name", "shape", "axis", "dtype"), CASES)
@@ -120,6 +121,7 @@ CODE = [
 ]
 
 
+@pytest.mark.sampled(2)
 @needs_nvrtc
 @pytest.mark.parametrize(("name", "shape", "dtype", "registers"), CODE)
 def test_a_row_is_read_once_in_vectors(name: str, shape: tuple[int, int], dtype: str, registers: int) -> None:

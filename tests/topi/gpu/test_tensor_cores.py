@@ -126,6 +126,7 @@ def lowered(name: str) -> Lowered:
     return found
 
 
+@pytest.mark.sampled(6)
 @CASE
 def test_the_interpreter_finds_the_values_and_no_race(name: str) -> None:
     check_schedule(case(name), CASES[name][0], targets=(ROOMY,))
@@ -281,6 +282,7 @@ MACHINE: dict[str, tuple[list[Tensor], str, str]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @needs_nvrtc
 @pytest.mark.parametrize("name", MACHINE)
 def test_the_machine_code(name: str) -> None:
