@@ -10,7 +10,7 @@ import click
 
 from tensorlang.cli.export import words
 from tensorlang.cli.inspect import read_shapes
-from tensorlang.cli.models import compiled_network, inputs_of
+from tensorlang.cli.models import compiled_network, inputs_of, numerics_option
 
 
 @click.command("compile")
@@ -27,6 +27,7 @@ from tensorlang.cli.models import compiled_network, inputs_of
 @click.option(
     "--input", "files", multiple=True, metavar="[NAME=]FILE.npy", help="An input of the test; random without."
 )
+@numerics_option
 @click.option("--linker", help="cc, ld.lld or ziglang (default: the first that is there).")
 def compile_model(
     model: str,
@@ -40,6 +41,7 @@ def compile_model(
     isas: str,
     embed: bool,
     files: tuple[str, ...],
+    numerics: str,
     linker: str | None,
 ) -> None:
     """Compile MODEL.onnx to a library that C, and whatever calls C, can use without Python.
@@ -56,7 +58,7 @@ def compile_model(
     if "c" in chosen:
         inputs = inputs_of(network, files)
         check = [*inputs, *outputs_of(model, network, inputs)]
-    made = compiled_network(network, target, log)
+    made = compiled_network(network, target, log, numerics=numerics)
     click.echo(str(made))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoLinker)  # what is printed says it, too

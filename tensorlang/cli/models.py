@@ -19,7 +19,22 @@ if TYPE_CHECKING:
 _SEED = 0
 
 
-def compiled_network(network: Network, target: str | None = None, log: str | None = None, quiet: bool = False) -> Model:
+numerics_option = click.option(
+    "--numerics",
+    type=click.Choice(("default", "strict")),
+    default="default",
+    show_default=True,
+    help="strict: sums over windows in place of Winograd's algorithm.",
+)
+
+
+def compiled_network(
+    network: Network,
+    target: str | None = None,
+    log: str | None = None,
+    quiet: bool = False,
+    numerics: str = "default",
+) -> Model:
     """A network compiled, with a bar that tells how far it is; `log` has tuned records that come first."""
     from tensorlang import autotune
     from tensorlang.networks import compile_network
@@ -31,7 +46,7 @@ def compiled_network(network: Network, target: str | None = None, log: str | Non
             bar.update(1)
 
         with autotune.apply_history_best(log) if log is not None else nullcontext():
-            return compile_network(network, target, progress=progress)
+            return compile_network(network, target, progress, numerics)
 
 
 def inputs_of(network: Network, files: tuple[str, ...]) -> list[Any]:

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from tensorlang.cli.inspect import read_shapes
-from tensorlang.cli.models import compiled_network, inputs_of
+from tensorlang.cli.models import compiled_network, inputs_of, numerics_option
 
 if TYPE_CHECKING:
     from tensorlang.networks import Model
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--output", "folder", type=click.Path(file_okay=False), help="Write the outputs there, as .npy.")
 @click.option("--check", is_flag=True, help="Compare with onnxruntime; exit code 1 where outputs differ.")
 @click.option("--profile", is_flag=True, help="Time every kernel.")
+@numerics_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def run(
@@ -33,6 +34,7 @@ def run(
     folder: str | None,
     check: bool,
     profile: bool,
+    numerics: str,
     as_json: bool,
 ) -> None:
     """Compile MODEL.onnx for this machine and run it."""
@@ -42,7 +44,7 @@ def run(
     network = from_onnx(model, read_shapes(shapes))
     inputs = inputs_of(network, files)
     start = time.perf_counter()
-    compiled = compiled_network(network, quiet=as_json)
+    compiled = compiled_network(network, quiet=as_json, numerics=numerics)
     facts: dict[str, Any] = {"model": str(compiled), "compiled_seconds": time.perf_counter() - start}
     made = compiled(*inputs)
     outputs = dict(zip(network.output_names, made if isinstance(made, tuple) else (made,), strict=True))
@@ -92,4 +94,5 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
         error = facts.get("errors", {}).get(name)
         click.echo(f"output {name}  {text}{'' if error is None else f'  error {error:.1e}'}")
     for row in facts.get("kernels", ()):
-        click.echo(f"{row['seconds'] * 1e6:>9.0f} us {row['gflops']:>7.1f} Gop/s  {row['op']:<20} {row['node']}")
+        how = "" if row["algorithm"] == "direct" else f", {row['algorithm']}"
+        click.echo(f"{row['seconds'] * 1e6:>9.0f} us {row['gflops']:>7.1f} Gop/s  {row['op']:<20} {row['node']}{how}")

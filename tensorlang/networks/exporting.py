@@ -93,7 +93,8 @@ def _use(step: Step, lowered: Sequence[Lowered], spelt: Mapping[str, str]) -> Us
     """A step, with its arrays in the order of the kernel's own parameters."""
     given = {b.name: spelt[array] for b, array in zip(step.run.signature, step.arrays, strict=True)}
     number = next(k for k, kernel in enumerate(lowered) if kernel is step.run.origin)
-    about = {"stage": step.stage, "node": step.origin.node, "op": step.origin.op, "operations": step.operations}
+    origin = {"stage": step.stage, "node": step.origin.node, "op": step.origin.op}
+    about = {**origin, "operations": step.operations, "algorithm": step.algorithm}
     return Use(number, tuple(given[p.name] for p in step.run.kernel.params), about)
 
 

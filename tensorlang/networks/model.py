@@ -25,13 +25,17 @@ Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A kernel and the arrays that it is called with; `stage` is the one with most to do, `origin` its node."""
+    """A kernel and the arrays that it is called with; `stage` is the one with most to do, `origin` its node.
+
+    `algorithm`: how it computes what its node says, where there are several ways.
+    """
 
     run: Executable
     arrays: tuple[str, ...]
     stage: str
     origin: Origin
     operations: float
+    algorithm: str = "direct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +48,23 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """What a kernel takes in a run of its network: the stage and the node with most to do, and its operations."""
+    """What a kernel takes in a run of its network: the stage and the node with most to do, and its operations.
+
+    `algorithm`: "direct", or the other way in which it computes what its node says, which `operations` are of.
+    """
 
     stage: str
     node: str
     op: str
     seconds: float
     operations: float
+    algorithm: str = "direct"
 
     def to_json(self) -> dict[str, Any]:
         """The time as plain data."""
         gflops = self.operations / self.seconds / 1e9
-        return {"stage": self.stage, "node": self.node, "op": self.op, "seconds": self.seconds, "gflops": gflops}
+        names = {"stage": self.stage, "node": self.node, "op": self.op, "algorithm": self.algorithm}
+        return {**names, "seconds": self.seconds, "gflops": gflops}
 
 
 class Model:
@@ -112,7 +121,7 @@ class Model:
                 run(*arrays)
                 best[number] = min(best[number], time.perf_counter() - start)
         return tuple(
-            KernelTime(step.stage, step.origin.node, step.origin.op, seconds, step.operations)
+            KernelTime(step.stage, step.origin.node, step.origin.op, seconds, step.operations, step.algorithm)
             for step, seconds in zip(self.steps, best, strict=True)
         )
 

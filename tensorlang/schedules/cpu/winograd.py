@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Expr, Load, variables
+from tensorlang.ir.expr import Expr, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of
@@ -38,7 +38,7 @@ _ROW = 16
 _EVEN = 0.9
 """Shares of threads that are less even than this are worse than three loops that are shared out."""
 _AHEAD = 1 << 13
-"""Bytes of weights that are on their way to the cache."""
+"""Bytes of weights that are on their way to the cache: in networks they come from far, even where they would stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _schedule_sums(room: Room, anchor: Anchor, found: Winograd, plan: _Plan, ban
     local.reorder(*batch, block, xi, nu, term, y, x, lane)
     _copy_and_vectorize(local, (y, x), lane)
     size = dtypes.info(found.weights.dtype).bytes
-    if found.stored_block and bytes_of(found.weights) > room.target.caches[1] // 2:
+    if found.stored_block:
         local.prefetch(found.weights.buffer.name, term, max(1, _AHEAD // (plan.block * size)))
 
 
@@ -273,8 +273,3 @@ def _turned(roles: Roles) -> tuple[str, ...]:
 def _extents(roles: Roles) -> dict[str, int]:
     axes = (*roles.op.axes, *roles.op.reduce_axes)
     return {axis.name: extent_of(axis.extent) or 1 for axis in axes}
-
-
-def bytes_of(read: Load) -> int:
-    """The bytes of the array that is read."""
-    return prod(extent_of(n) or 1 for n in read.buffer.shape) * dtypes.info(read.dtype).bytes
