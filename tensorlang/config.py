@@ -54,7 +54,7 @@ def _optional_folder(text: str) -> Path | None:
     return _folder(text) if text.strip() else None
 
 
-_TOPICS = ("passes", "cache", "tuner")
+_TOPICS = ("passes", "cache", "tuner", "networks")
 
 
 def _topics(text: str) -> frozenset[str]:

@@ -98,8 +98,11 @@ def shape_of(value: Value) -> tuple[int, ...]:
 
 
 def element_of(value: Value, tensor: Callable[[], Tensor], index: Sequence[Expr]) -> Expr:
-    """The element of a value that is broadcast to a larger shape; a single known number stands in the program."""
-    if not isinstance(value, Tensor) and value.size == 1:
+    """The element of a value that is broadcast to a larger shape; a known number stands in the program.
+
+    So does one that is in all places of an array, whose strides are 0 then.
+    """
+    if not isinstance(value, Tensor) and value.size and (value.size == 1 or not any(value.strides)):
         return te.const(value.ravel()[0].item(), str(value.dtype))
     shape = shape_of(value)
     own = [*[as_expr(0)] * (len(shape) - len(index)), *index[max(0, len(index) - len(shape)) :]]

@@ -18,11 +18,13 @@ from tensorlang.networks.refusal import Refusal, Unsupported, refuse_large
 from tensorlang.networks.torch.call import Call, Made
 from tensorlang.networks.torch.package import torch_package
 from tensorlang.networks.torch.rules import RULES
-from tensorlang.networks.torch.values import array_of, dtype_of
+from tensorlang.networks.torch.values import array_of, dtype_of, tensor_of
 from tensorlang.te.operation import Tensor
 
 _MODES = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 """Arguments that say nothing of elements."""
+_ASSERTED = "_assert_tensor_metadata.default"
+"""A question for dtypes and devices, which are those of the example."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class Reading:
     def read(self, nodes: Iterable[Any]) -> None:
         """Add what calls make to the values; what cannot be made is refused, and so is not what needs it."""
         for node in nodes:
-            if node.op != "call_function" or node in self.values:
+            if node.op != "call_function" or node in self.values or name_of(node.target) == _ASSERTED:
                 continue
             if any(given not in self.values for given in node.all_input_nodes):
                 self.skipped.append(node.name)
@@ -61,6 +63,8 @@ class Reading:
         args, keywords = _filled(node.args, self.values), _filled(node.kwargs, self.values)
         if node.target is operator.getitem:
             return args[0][args[1]]
+        if getattr(getattr(node.target, "_schema", None), "is_mutable", False):
+            raise Unsupported("it changes what it is given")
         if not any(isinstance(value, Tensor) for value in _leaves((args, keywords))) and not _is_random(node.target):
             return evaluated(node.target, args, keywords, node)
         op = name_of(node.target)
@@ -75,7 +79,7 @@ class Reading:
         stage = f"{_word(op)}{len(self.origins)}"
         self.origins[stage] = Origin(node.name, op)
         call = Call(op, stage, given, made, _used(node), self.weights, _promoted)
-        found = _result(call)
+        found = tuple(_as_tensor(value) for value in _result(call))
         return found if isinstance(_value(node), list | tuple) else found[0]
 
     def array(self, tensor: Any) -> Array:
@@ -89,6 +93,15 @@ class Reading:
         if isinstance(value, list | tuple):
             return [self._as_values(v) for v in value]
         return self.array(value) if isinstance(value, torch_package().Tensor) else value
+
+
+def _as_tensor(value: Value | None) -> Any:
+    """What a rule makes, as a tensor of PyTorch where it is known: one number in all places stays one in memory."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.size and not any(value.strides):
+        return tensor_of(np.array(value.ravel()[0])).expand(value.shape)
+    return tensor_of(np.require(value, requirements=["C", "W"]))
 
 
 def _result(call: Call) -> tuple[Value | None, ...]:
@@ -133,7 +146,7 @@ def described(node: Any) -> tuple[Made, ...]:
 
 def fixed(shape: Iterable[Any]) -> tuple[int, ...]:
     """A shape as numbers; Unsupported for one that is symbolic."""
-    extents = tuple(shape)
+    extents = tuple(n if isinstance(n, int) else n.node.maybe_as_int() or n for n in shape)
     if not all(isinstance(n, int) for n in extents):
         raise Unsupported(f"the shape ({', '.join(map(str, extents))}) is not fixed; give examples of fixed shapes")
     return extents
