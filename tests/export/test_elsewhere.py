@@ -149,6 +149,8 @@ def test_operators_run_from_c_elsewhere(name: str, dtype: str, architecture: str
         done = subprocess.run(
             [*emulator, tmp_path / "kernel_test", tmp_path, "0"], capture_output=True, text=True, check=False
         )
+        if "decode_save_opc: Assertion" in done.stderr:
+            pytest.skip("QEMU before 8.1 stops at some conversions of vectors (its issue 1441)")
         assert (done.returncode, done.stdout) == (0, "kernel: as expected\n"), (emulator, done.stderr)
 
 
