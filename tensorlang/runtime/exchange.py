@@ -8,6 +8,7 @@ NumPy dtype of each DLPack dtype in `DTYPES`; `READER` holds the function that r
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from tensorlang import dtypes
 
@@ -81,7 +82,7 @@ _ADDRESSES = {
 
 def offers(kind: type) -> bool:
     """Whether machine code could read tensors of this very type, and does not yet; what a subclass does is its own."""
-    return kind not in _known and ATTRIBUTE in vars(kind)
+    return kind not in _known and _capsule(kind) is not None
 
 
 def learn(kind: type) -> bool:
@@ -99,7 +100,7 @@ def learn(kind: type) -> bool:
 
 def table_of(kind: type) -> Table | None:
     """The functions that a type offers of its own, if they are those that we know."""
-    capsule = vars(kind).get(ATTRIBUTE)
+    capsule = _capsule(kind)
     if capsule is None:
         return None
     wanted = (ctypes.py_object, ctypes.c_char_p)
@@ -109,3 +110,10 @@ def table_of(kind: type) -> Table | None:
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, *wanted)(("PyCapsule_GetPointer", ctypes.pythonapi))
     table = Table.from_address(pointer(capsule, _CAPSULE))
     return table if table.major == 1 and table.minor >= 3 else None
+
+
+def _capsule(kind: type) -> Any:
+    """The capsule of a type; a parameter of PyTorch's networks is a tensor by another name."""
+    if f"{kind.__module__}.{kind.__qualname__}" == "torch.nn.parameter.Parameter":
+        kind = kind.__base__ or kind
+    return vars(kind).get(ATTRIBUTE)

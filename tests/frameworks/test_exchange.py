@@ -108,6 +108,16 @@ def test_refusals(torch: Any, target: str) -> None:
         call(good, good)
 
 
+def test_parameters_are_read_by_machine_code(torch: Any) -> None:
+    weights, made = torch.nn.Parameter(torch.ones(2, 3), requires_grad=False), torch.zeros(2, 3)
+    _copy()(weights, made)
+    made.zero_()
+    assert _entered(lambda: _copy()(weights, made))[1:] == []
+    assert made.sum() == 6
+    with pytest.raises(ArgumentError, match=r"argument 1 \(A\): .*requires a gradient"):
+        _copy()(torch.nn.Parameter(torch.ones(2, 3)), made)
+
+
 def test_misaligned_tensors_are_refused(torch: Any) -> None:
     odd = torch.frombuffer(memoryview(bytearray(25))[1:], dtype=torch.float32).view(2, 3)
     with pytest.raises(ArgumentError, match=r"argument 1 \(A\): expected data aligned to 4 bytes"):
@@ -157,7 +167,7 @@ def test_what_pytorch_says_in_c(torch: Any) -> None:
     assert (told.device_type, told.device, current_stream(type(x), 1, 0)) == (1, 0, 0)
     complex_ = described(torch.ones((), dtype=torch.complex64))
     assert complex_ is not None and (complex_.dtype, complex_.shape) == ("", ())
-    for other in (torch.nn.Parameter(x), torch.ones(2, 3).to_sparse(), np.ones(3)):
+    for other in (x.as_subclass(type("Own", (torch.Tensor,), {})), torch.ones(2, 3).to_sparse(), np.ones(3)):
         assert described(other) is None
 
 

@@ -154,6 +154,19 @@ def test_opcheck_of_symbolic_sizes(torch: Any) -> None:
         torch.library.opcheck(op.default, (times, given.requires_grad_()))
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (2, 1, 3, 1)])
+def test_results_of_few_elements(torch: Any, shape: tuple[int, ...]) -> None:
+    x, k = te.placeholder((N,), name="x"), te.reduce_axis((0, N), "k")
+    y = te.compute(shape, lambda *i: te.sum(x[k] * x[k] + sum(i), axis=k), name="y")
+    op = built([x, y], "few").torch_op(f"tests::few{len(shape)}")
+    given = torch.arange(float(N), requires_grad=True)
+    torch.library.opcheck(op.default, (given,))
+    made = op(given)
+    assert (made.shape, made.stride()) == (shape, torch.empty(shape).stride())
+    made.sum().backward()
+    torch.testing.assert_close(given.grad, 2 * given.detach() * made.numel())
+
+
 def test_several_outputs_and_integers(torch: Any) -> None:
     x, i = te.placeholder((N, M), name="x"), te.placeholder((N,), dtype="int64", name="i")
     taken = te.compute((N, M), lambda a, b: x[i[a], b] * x[a, b], name="taken")
