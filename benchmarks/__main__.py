@@ -16,6 +16,7 @@ import click
 from benchmarks import (
     cpu,
     exports,
+    frameworks,
     matmul,
     overheads,
     records,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[float], list[Figure]]] = {
     "matmul-odd": lambda seconds: matmul.measure((1000, 700, 300), seconds=seconds),
     "stencils": lambda seconds: stencils.measure(),
     "export": lambda seconds: exports.measure(),
+    "frameworks": lambda seconds: frameworks.measure(),
     "records": lambda seconds: records.measure(),
 }
 

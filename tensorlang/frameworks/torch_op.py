@@ -177,13 +177,10 @@ def _runners(torch: Any, program: Program) -> tuple[Callable[..., Any], Callable
     fixed, empty = program.fixed, torch.empty
     in_order, single = places == sorted(places), len(dtypes) == 1
 
-    def plain(x: Any) -> Any:
-        return x.detach().contiguous() if x.requires_grad or not x.is_contiguous() else x
-
     def run(*inputs: Any) -> Any:
         given = list(inputs)
         for n in arrays:
-            given[n] = plain(inputs[n])
+            given[n] = _plain(inputs[n])
         shapes = program.shapes(program.sizes(inputs)) if fixed is None else fixed
         made = [empty(shape, dtype=dtype, device="cpu") for shape, dtype in zip(shapes, dtypes, strict=True)]
         whole = [*given, *made]
@@ -195,34 +192,39 @@ def _runners(torch: Any, program: Program) -> tuple[Callable[..., Any], Callable
 
     if single and in_order and not written and fixed is not None and len(arrays) == len(program.inputs):
         held = (1,) if math.prod(fixed[0]) > 1 else fixed[0]
-        return _simple_runners(torch, program, empty(held, dtype=dtypes[0], device="cpu").expand(fixed[0]), run)
+        return _simple_runners(torch, program, empty(held, dtype=dtypes[0], device="cpu").expand(fixed[0]))
     return run, run
 
 
-def _simple_runners(
-    torch: Any, program: Program, like: Any, run: Callable[..., Any]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _plain(x: Any) -> Any:
+    """A tensor that a kernel takes."""
+    return x.detach().contiguous() if x.requires_grad or not x.is_contiguous() else x
+
+
+def _simple_runners(torch: Any, program: Program, like: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Quicker ones for a program of arrays with one result: `like` has its shape, in the memory of one element."""
     empty_like = torch.empty_like  # makes a contiguous one of what overlaps itself; to say so would cost 0.4 µs
     assert empty_like(like).is_contiguous()
 
-    def run_simple(*inputs: Any) -> Any:
-        for x in inputs:
-            if x.requires_grad or not x.is_contiguous():
-                return run(*inputs)
-        made = empty_like(like)
-        program.kernel(*inputs, made)
-        return made
-
     def run_free(*inputs: Any) -> Any:
         for x in inputs:
             if not x.is_contiguous():
-                return run(*inputs)
+                inputs = tuple(map(_plain, inputs))
+                break
         made = empty_like(like)
         program.kernel(*inputs, made)
         return made
 
-    return run_simple, run_free
+    def run(*inputs: Any) -> Any:
+        for x in inputs:
+            if x.requires_grad or not x.is_contiguous():
+                inputs = tuple(map(_plain, inputs))
+                break
+        made = empty_like(like)
+        program.kernel(*inputs, made)
+        return made
+
+    return run, run_free
 
 
 @cache
