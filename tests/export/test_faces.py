@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from tensorlang import dtypes, te
 from tensorlang.errors import TargetError
 from tensorlang.target.llvm.library.dl import dtype_word
 from tests.export.exported import exported, narrow, rows
+from tests.thoroughness import NIGHTLY
 
 
 def given() -> tuple[Any, Any]:
@@ -34,8 +38,10 @@ def test_tvm_ffi_calls_it(library: Path) -> None:
     call = tvm_ffi.load_module(str(library)).rows
     a, wanted = given()
     out = np.zeros_like(a)
-    call(tvm_ffi.from_dlpack(a), tvm_ffi.from_dlpack(out))
-    np.testing.assert_array_equal(out, wanted)
+    for given_a in (a, tvm_ffi.from_dlpack(a)):
+        out[:] = 0
+        call(given_a, out)
+        np.testing.assert_array_equal(out, wanted)
     for arrays, error, words in (
         ((a,), TypeError, "rows takes 2 tensors: a: float32"),
         ((a, 3), TypeError, r"argument 2 \(back\): expected a tensor"),
@@ -54,6 +60,64 @@ def test_tvm_ffi_takes_tensors_of_pytorch(library: Path) -> None:
     out = torch.zeros(a.shape)
     tvm_ffi.load_module(str(library)).rows(torch.from_numpy(a), out)
     np.testing.assert_array_equal(out.numpy(), wanted)
+
+
+def test_tvm_ffi_takes_arrays_of_jax(library: Path) -> None:
+    tvm_ffi = pytest.importorskip("tvm_ffi", reason="needs apache-tvm-ffi")
+    jax = pytest.importorskip("jax", reason="needs JAX")
+    a, wanted = given()
+    out = np.zeros_like(a)
+    tvm_ffi.load_module(str(library)).rows(jax.numpy.asarray(a), out)
+    np.testing.assert_array_equal(out, wanted)
+
+
+PROGRAM = """
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/module.h>
+#include <cstdio>
+namespace ffi = tvm::ffi;
+
+struct Memory {
+  float* data;
+  void AllocData(DLTensor* tensor) { tensor->data = data; }
+  void FreeData(DLTensor*) {}
+};
+
+static ffi::Tensor over(float* data, int64_t rows) {
+  return ffi::Tensor::FromNDAlloc(Memory{data}, {rows, 3}, DLDataType{kDLFloat, 32, 1}, DLDevice{kDLCPU, 0});
+}
+
+int main(int, char** words) {
+  float a[6] = {1, 5, 2, 4, 6, 3}, out[6];
+  ffi::Function rows = ffi::Module::LoadFromFile(words[1])->GetFunction("rows").value();
+  rows(over(a, 2), over(out, 2));
+  for (float value : out) std::printf("%g ", value);
+  try {
+    rows(over(a, 2), over(out, 1));
+  } catch (const ffi::Error& error) {
+    std::printf("%s", error.kind().c_str());
+  }
+}
+"""
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="headers of TVM-FFI take seconds to compile")
+def test_programs_in_cxx_call_it_by_tvm_ffi(library: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tvm_ffi", reason="needs apache-tvm-ffi")
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("needs a compiler for C++")
+    (tmp_path / "main.cpp").write_text(PROGRAM)
+    flags = {
+        what: subprocess.run(
+            [sys.executable, "-m", "tvm_ffi.config", f"--{what}"], capture_output=True, text=True, check=True
+        ).stdout.split()
+        for what in ("cxxflags", "ldflags", "libs", "libdir")
+    }
+    linked = [*flags["ldflags"], *flags["libs"], f"-Wl,-rpath,{flags['libdir'][0]}"]
+    subprocess.run([compiler, "main.cpp", *flags["cxxflags"], *linked, "-o", "main"], cwd=tmp_path, check=True)
+    told = subprocess.run([tmp_path / "main", library], capture_output=True, text=True, check=True).stdout
+    assert told == "12 0 12 6 0 6 ValueError"
 
 
 def test_without_tvm_ffi_errors_are_codes(tmp_path: Path) -> None:

@@ -105,7 +105,14 @@ def test_the_program_reads_every_dtype(tmp_path: Path) -> None:
 @needs_cc
 @pytest.mark.skipif(CMAKE is None, reason="needs CMake")
 def test_cmake_package(several: Path, tmp_path: Path) -> None:
-    (tmp_path / "main.cpp").write_text("#include \"layer.h\"\nint main() { return layer_message(0)[0] != 'n'; }\n")
+    (tmp_path / "main.cpp").write_text(
+        '#include "layer.h"\n#include <vector>\n'
+        "int main() {\n"
+        "  std::vector<float> x(48 * 64, 0.5f), w(96 * 64, 0.25f), b(96, 1), y(48 * 96);\n"
+        "  if (layer(x.data(), w.data(), b.data(), y.data())) return 1;\n"
+        "  for (float v : y) if (v != 9) return 2;\n"
+        "}\n"
+    )
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.13)\nproject(uses CXX)\nfind_package(layer CONFIG REQUIRED)\n"
         "add_executable(uses main.cpp)\ntarget_link_libraries(uses layer::layer)\n"
