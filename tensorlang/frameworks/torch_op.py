@@ -294,8 +294,7 @@ def _above(torch: Any, operator: _Operator) -> Callable[..., Any]:
 
     def autograd(keys: Any, *inputs: Any) -> Any:
         is_plain = keys.raw_repr() == keys_of_plain
-        required = requires_grad(inputs)
-        if forward_mode._current_level >= 0 or (required and recording()):
+        if ((required := requires_grad(inputs)) and recording()) or forward_mode._current_level >= 0:
             if is_plain:
                 return apply(True, *inputs)
             with one_level():
