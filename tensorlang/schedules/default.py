@@ -59,8 +59,8 @@ def schedule_others(
 def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give what no rule has taken that of products or of sums, if it is one; else a thread computes each element."""
     for group in reversed(groups_of(program, taken, transforms=False)):
-        if not group.parts and group.main.reduce and _is_untouched(s, group.main.name):
-            _first_legal(s, group.main.name, usual_forms_of_gpu(group), rooms)
+        if (group.parts or group.main.reduce) and _is_untouched(s, group.main.name):
+            _first_legal(s, group.main.name, usual_forms_of_gpu(machine, group), rooms)
     for op in program.ops:
         if isinstance(op, ComputeOp) and op.name not in taken and _is_untouched(s, op.name):
             if _is_inlined(s, program, op):

@@ -16,12 +16,12 @@ from tensorlang.schedules.cpu.rows import row_forms
 from tensorlang.schedules.cpu.windows import rows_come_first, window_forms
 from tensorlang.schedules.cpu.winograd import winograd_forms
 from tensorlang.schedules.cpu.words import word_forms
-from tensorlang.schedules.gpu.block_rows import block_row_forms
 from tensorlang.schedules.gpu.elements import element_forms
 from tensorlang.schedules.gpu.ordered import bound_forms
 from tensorlang.schedules.gpu.points import schedule_points
 from tensorlang.schedules.gpu.product import schedule_product
 from tensorlang.schedules.gpu.reductions import schedule_reduction
+from tensorlang.schedules.gpu.rows import block_row_forms
 from tensorlang.schedules.gpu.sums import sum_forms
 from tensorlang.schedules.gpu.tensor_core_tiles import tensor_core_forms
 from tensorlang.schedules.gpu.tiles import tile_forms
@@ -73,9 +73,11 @@ def ordered_forms_of(target: Target, op: HybridOp) -> tuple[Form, ...]:
     return tuple(bound_forms(op) if target.can.device else ordered_forms(op))
 
 
-def usual_forms_of_gpu(group: Group) -> tuple[Form, ...]:
+def usual_forms_of_gpu(target: Target, group: Group) -> tuple[Form, ...]:
     """What a reduction is given on a GPU untuned: a rule of products or of sums, or a thread for each result."""
     main, op = group.main, group.main.op
+    if group.parts:
+        return tuple(block_row_forms(target, group))
     found = [Form("points", _by(group, schedule_points), why="a thread for each result")]
     results = prod(main.extents[axis] for axis in main.spatial)
     if op.num_outputs == 1 and not is_used_again(main, 1) and main.points >= _TERMS * results:

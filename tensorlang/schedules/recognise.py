@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Var
+from tensorlang.ir.expr import Call, Var, walk
 from tensorlang.ir.traverse import operations
-from tensorlang.schedules.accesses import Access, about, accesses_of
+from tensorlang.schedules.accesses import Access, about, accesses_of, cost_of_point
 from tensorlang.schedules.winograd import Winograd, winograd_of
 from tensorlang.schedules.words import panel_read
 from tensorlang.te.operation import ComputeOp, HybridOp, buffers, loads
@@ -17,6 +17,10 @@ from tensorlang.te.program import Program
 
 _FEW = 2  # as often an element may as well be computed as stored and read
 _MANY = 32  # stages in front of one: each step of a schedule is proven for all of them
+_CHEAP = 4
+"""What an element of a row costs, in additions, that may as well be made again for each pass over it."""
+_ONE_ROW = 32768
+"""Elements of which all may be one row: work for one thread."""
 WRITTEN_OUT = 512
 """Operations at most that an element is written out in: a stage that is read twice doubles with each one behind it."""
 
@@ -59,7 +63,8 @@ class Stage:
 class Group:
     """Stages that are scheduled together: a `main` stage, elementwise ones that follow it up to `output`, and others.
 
-    `parts`: further stages of a row, in program order. `producers`: elementwise stages that only this group reads.
+    `parts`: further stages of a row, in program order; `rows`: the dimensions of the output that number rows.
+    `producers`: elementwise stages that only this group reads.
     `transforms`: what `main` and stages around it are of a Winograd convolution, if they are one.
     """
 
@@ -69,6 +74,25 @@ class Group:
     parts: tuple[Stage, ...] = ()
     producers: tuple[Stage, ...] = ()
     transforms: Winograd | None = None
+    rows: tuple[int, ...] = ()
+
+    @property
+    def along(self) -> tuple[int, ...]:
+        """The dimensions of the output along a row."""
+        return tuple(d for d in range(len(self.output.spatial)) if d not in self.rows)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether little is computed of each element of a row: no function of mathematics."""
+        own = [part for part in (*self.parts, self.output) if part.reduce or len(part.spatial) > len(self.rows)]
+        return not any(isinstance(n, Call) for part in own for value in part.op.body for n in walk(value))
+
+    def is_read_once(self, part: Stage) -> bool:
+        """Whether the elements of a part are read once each, by one stage, which may as well compute them."""
+        readers = [stage for stage in (*self.parts, self.output) if stage.reads_of(part.name)]
+        (reader, *others) = readers
+        plain = len(part.spatial) > len(self.rows) and len(part.op.body) == 1 and not part.op.where
+        return plain and not others and reads_of(reader.op, part.op) == 1 and reader.points <= part.points
 
 
 def stages_of(program: Program) -> tuple[Stage, ...]:
@@ -93,9 +117,11 @@ def groups_of(
     groups: dict[str, Group] = {}
     taken = set(others)
     for stage in reversed(stages.values()):  # whole rows first: their stages are not to be groups of their own
-        parts = _row_parts(program, stages, stage) if stage.name not in taken and not stage.reduce else ()
+        if stage.name in taken or stage.reduce:
+            continue
+        rows, parts = _row_parts(program, {n: s for n, s in stages.items() if n not in taken}, stage)
         if parts:
-            groups[stage.name] = Group(stage, stage, parts=parts)
+            groups[stage.name] = Group(stage, stage, parts=parts, rows=rows)
             taken |= {stage.name, *(part.name for part in parts)}
     for stage in stages.values():
         if stage.reduce and stage.name not in taken:
@@ -140,7 +166,7 @@ def _followers(
         stage = stages.get(name)
         if stage is None or name in taken or stage.reduce or len(stage.op.body) > 1 or stage.op.where:
             break
-        own = len(chain[-1].spatial) == len(stage.spatial) and _own_element(stage, chain[-1], len(stage.spatial))
+        own = _own_element(stage, chain[-1])
         if not own and not (words and len(chain) == 1 and panel_read(stage.op, main.op) is not None):
             break
         written = reads_of(stage.op, chain[-1].op) * written + operations(stage.op.body)
@@ -150,12 +176,12 @@ def _followers(
     return tuple(chain)
 
 
-def _own_element(stage: Stage, producer: Stage, leading: int) -> bool:
-    """Whether a stage reads a producer at the element of its own first axes only."""
-    if len(producer.spatial) < leading or leading_extents(producer, leading) != leading_extents(stage, leading):
+def _own_element(stage: Stage, producer: Stage) -> bool:
+    """Whether a stage reads a producer of its own shape, at its own element only."""
+    if [producer.extents[axis] for axis in producer.spatial] != [stage.extents[axis] for axis in stage.spatial]:
         return False
     made = {buffer.name for buffer in buffers(producer.op)}
-    return all(index[:leading] == stage.spatial[:leading] for index in axes_read(stage.op, made))
+    return all(index == stage.spatial for index in axes_read(stage.op, made))
 
 
 def reads_of(reader: ComputeOp, op: ComputeOp) -> int:
@@ -171,36 +197,78 @@ def axes_read(op: ComputeOp, arrays: Set[str]) -> Iterator[tuple[str, ...]]:
             yield tuple(i.name if isinstance(i, Var) else "" for i in load.index)
 
 
-def leading_extents(stage: Stage, leading: int) -> list[int]:
-    """Extents of the first axes of a stage."""
-    return [stage.extents[axis] for axis in stage.spatial[:leading]]
+def _row_parts(program: Program, stages: dict[str, Stage], output: Stage) -> tuple[tuple[int, ...], tuple[Stage, ...]]:
+    """The dimensions that number the rows of an output, and the stages that make these; none where it has no rows.
+
+    All of it is a row only where there is no work for several threads.
+    """
+    for rows in _row_dimensions(program, stages, output):
+        parts = _parts_of(program, stages, output, rows)
+        small = rows or all(stage.points <= _ONE_ROW for stage in (output, *parts))
+        if small and any(part.reduce for part in parts):
+            return rows, parts
+    return (), ()
 
 
-def _row_parts(program: Program, stages: dict[str, Stage], output: Stage) -> tuple[Stage, ...]:
-    """The stages that make the rows of an output: reductions to a value per row, and what they need of a row."""
-    for leading in range(len(output.spatial) - 1, 0, -1):
-        found: dict[str, Stage] = {}
-        waiting = [output]
+def _row_dimensions(program: Program, stages: dict[str, Stage], output: Stage) -> Iterator[tuple[int, ...]]:
+    """Which dimensions of an output may number its rows: those that it reads fewer dimensions at, or the first ones."""
+    rank, found = len(output.spatial), dict[tuple[int, ...], None]()
+    readers = [output]
+    for reader in readers:
+        for name in dict.fromkeys(a.buffer for a in reader.reads if program.producer[a.buffer] in stages):
+            producer = stages[program.producer[name]]
+            for index in axes_read(reader.op, {name}):
+                places = tuple(reader.spatial.index(axis) for axis in index if axis in reader.spatial)
+                if len(places) == rank and not producer.reduce and producer not in readers:
+                    readers.append(producer)
+                elif len(places) == len(index) < rank and list(places) == sorted(places):
+                    found[places] = None
+    found |= {tuple(range(leading)): None for leading in range(rank - 1, 0, -1)}
+    yield from sorted(found, key=len, reverse=True)
+
+
+def _parts_of(program: Program, stages: dict[str, Stage], output: Stage, rows: tuple[int, ...]) -> tuple[Stage, ...]:
+    """The stages that make the rows of an output: reductions to a value per row, and what is made of those.
+
+    Elements that are made of no value of a row are kept with it only if they cost much to make again.
+    """
+    barred = set[str]()
+    while True:
+        found, waiting = dict[str, Stage](), [output]
         while waiting:
             reader = waiting.pop()
             for name in dict.fromkeys(program.producer[a.buffer] for a in reader.reads):
                 stage = stages.get(name)
-                if stage is not None and name not in found and _is_part(program, reader, stage, output, leading):
+                if stage is None or name in found or name in barred:
+                    continue
+                if _is_part(reader, stage, output, rows):
                     found[name] = stage
                     waiting.append(stage)
         inside = {output.name, *found}
-        closed = all(set(program.consumers[name]) <= inside and name not in program.outputs for name in found)
-        if closed and any(stage.reduce for stage in found.values()):
-            return tuple(s for s in stages.values() if s.name in found)
-    return ()
+        escaping = {n for n in found if n in program.outputs or not set(program.consumers[n]) <= inside}
+        if not escaping:
+            break
+        barred |= escaping
+    kept = dict[str, Stage]()
+    for stage in (s for s in stages.values() if s.name in found):
+        made_of = [program.producer[access.buffer] for access in stage.reads]
+        follows = any(n in stages and n not in kept and stages[n].reduce for n in made_of)
+        if stage.reduce or any(n in kept for n in made_of) or (cost_of_point(stage.op) > _CHEAP and not follows):
+            kept[stage.name] = stage
+    return tuple(kept.values())
 
 
-def _is_part(program: Program, reader: Stage, stage: Stage, output: Stage, leading: int) -> bool:
-    """Whether a stage is of one row: of as many leading axes, and read at the reader's own row only."""
-    values = len(stage.spatial) == leading
-    elements = len(stage.spatial) == len(output.spatial) and not stage.reduce
-    same_rows = leading_extents(stage, leading) == leading_extents(output, leading)
-    return (values or elements) and same_rows and _own_element(reader, stage, leading)
+def _is_part(reader: Stage, stage: Stage, output: Stage, rows: tuple[int, ...]) -> bool:
+    """Whether a stage is of one row: a value or elements of each, read at the reader's own row only."""
+    is_value = len(stage.spatial) == len(rows)
+    if not is_value and (len(stage.spatial) != len(output.spatial) or stage.reduce):
+        return False
+    own, read = (range(len(rows)) if len(s.spatial) == len(rows) else rows for s in (stage, reader))
+    if [stage.extents[stage.spatial[d]] for d in own] != [output.extents[output.spatial[d]] for d in rows]:
+        return False
+    made = {buffer.name for buffer in buffers(stage.op)}
+    wanted = [reader.spatial[d] for d in read]
+    return all([index[d] for d in own] == wanted for index in axes_read(reader.op, made))
 
 
 def _stage(op: ComputeOp) -> Stage:

@@ -36,6 +36,11 @@ def as_index(size: int) -> Expr | int:
     return size.as_expr() if isinstance(size, Decision) else size
 
 
+def is_several(number: int) -> bool:
+    """Whether a number is more than one, or may be: it is a decision."""
+    return isinstance(number, Decision) or number > 1
+
+
 @dataclass(slots=True)
 class Room:
     """The part of a schedule around one `stage` that a form shapes. Its decisions bear the `prefix`.

@@ -10,7 +10,6 @@ from tensorlang.schedules.cpu import (
     moves,
     narrow_convolution,
     points,
-    rows,
 )
 from tensorlang.schedules.gpu import attention as gpu_attention
 from tensorlang.schedules.gpu import convolution as gpu_convolution
@@ -19,7 +18,6 @@ from tensorlang.schedules.gpu import moves as gpu_moves
 from tensorlang.schedules.gpu import points as gpu_points
 from tensorlang.schedules.gpu import product as gpu_product
 from tensorlang.schedules.gpu import reductions as gpu_reductions
-from tensorlang.schedules.gpu import rows as gpu_rows
 from tensorlang.target.spec import Target
 from tensorlang.te import tags
 
@@ -28,10 +26,6 @@ CPU_RULES: Mapping[str, Rule] = {
     "narrow_conv2d_rows": narrow_convolution.schedule_rows,
     "narrow_conv2d_pixels": narrow_convolution.schedule_pixels,
     "narrow_conv2d_windows": narrow_convolution.schedule_pixels,
-    "layer_norm": rows.schedule_light_rows,
-    "rms_norm": rows.schedule_light_rows,
-    "softmax": rows.schedule_rows,
-    "log_softmax": rows.schedule_rows,
     tags.BATCH_NORM: points.schedule_channels,
     tags.PIECES: moves.schedule_pieces,
     tags.TRANSPOSE: moves.schedule_transpose,
@@ -47,7 +41,6 @@ GPU_RULES: Mapping[str, Rule] = {
     tags.DEPTHWISE: depthwise.schedule_depthwise,
     tags.POOL: gpu_points.schedule_points,
     tags.ATTENTION: gpu_attention.schedule_attention,
-    **dict.fromkeys(("softmax", "log_softmax", "layer_norm", "rms_norm"), gpu_rows.schedule_rows),
     tags.BATCH_NORM: gpu_points.schedule_channels,
     tags.REDUCTION: gpu_reductions.schedule_reduction,
     tags.PIECES: gpu_points.schedule_pieces,

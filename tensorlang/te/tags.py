@@ -9,8 +9,6 @@ CONV2D_PRODUCT = "conv2d_product"
 PIECES, TRANSPOSE = "pieces", "transpose"
 CUTS, FROM = "cuts", "from"
 """Attributes: of pieces, where along the last axis they change; of a transpose, the axis along which its input lies."""
-PART, ROW_AXES = ".part", "row_axes"
-"""What the tags of the parts of a row add to its own, and the attribute that names the axes within it."""
 KEYS, SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED, MERGED = (
     ".keys", ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed", ".merged"
 )  # fmt: skip

@@ -14,7 +14,6 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, as_expr, same
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import PART, ROW_AXES
 from tensorlang.topi.axes import normalized, normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
@@ -39,13 +38,12 @@ def layer_norm(
     tag = "layer_norm"
     axes = _checked(tag, data, axis, gamma, beta)
     rest = _rest(data, axes)
-    mean = _mean_over(data, axes, lambda value, _: value, f"{name}_mean", tag)
-    variance = _mean_over(data, axes, lambda value, i: (value - mean(*i)) * (value - mean(*i)), f"{name}_var", tag)
+    mean = _mean_over(data, axes, lambda value, _: value, f"{name}_mean")
+    variance = _mean_over(data, axes, lambda value, i: (value - mean(*i)) * (value - mean(*i)), f"{name}_var")
     scale = te.compute(
         tuple(data.shape[d] for d in rest),
         lambda *i: te.rsqrt(variance(*i) + epsilon),
         name=f"{name}_scale",
-        tag=tag + PART,
     )
 
     def element(*i: Expr) -> Expr:
@@ -53,7 +51,9 @@ def layer_norm(
         made = (_wide(data(*i)) - mean(*outside)) * scale(*outside)
         return _affine(made, gamma, beta, [i[d] for d in axes]).astype(data.dtype)
 
-    return _whole(data, element, name, tag, axes)
+    made = te.compute(data.shape, element, name=name, tag=tag)
+    assert isinstance(made, Tensor)
+    return made
 
 
 @checked
@@ -72,19 +72,20 @@ def rms_norm(
     tag = "rms_norm"
     axes = _checked(tag, data, axis, weight)
     rest = _rest(data, axes)
-    square = _mean_over(data, axes, lambda value, _: value * value, f"{name}_square", tag)
+    square = _mean_over(data, axes, lambda value, _: value * value, f"{name}_square")
     scale = te.compute(
         tuple(data.shape[d] for d in rest),
         lambda *i: te.rsqrt(square(*i) + epsilon),
         name=f"{name}_scale",
-        tag=tag + PART,
     )
 
     def element(*i: Expr) -> Expr:
         made = _wide(data(*i)) * scale(*[i[d] for d in rest])
         return _affine(made, weight, None, [i[d] for d in axes]).astype(data.dtype)
 
-    return _whole(data, element, name, tag, axes)
+    made = te.compute(data.shape, element, name=name, tag=tag)
+    assert isinstance(made, Tensor)
+    return made
 
 
 @checked
@@ -148,9 +149,7 @@ def _checked(operator: str, data: Tensor, axis: int | Sequence[int], *weights: T
     return axes
 
 
-def _mean_over(
-    data: Tensor, axes: Sequence[int], term: Callable[[Expr, Sequence[Expr]], Expr], name: str, tag: str
-) -> Tensor:
+def _mean_over(data: Tensor, axes: Sequence[int], term: Callable[[Expr, Sequence[Expr]], Expr], name: str) -> Tensor:
     """The mean over some axes of a term made of an element and of the indices of the other axes."""
     rest = _rest(data, axes)
     shape = tuple(data.shape[d] for d in rest)
@@ -163,14 +162,8 @@ def _mean_over(
         return made
 
     count = reduce(mul, (as_expr(data.shape[d]) for d in axes))
-    sums = te.compute(shape, total, name=f"{name}_sum", tag=tag + PART)
-    made = te.compute(shape, lambda *i: sums(*i) / count.astype(sums.dtype), name=name, tag=tag + PART)
-    assert isinstance(made, Tensor)
-    return made
-
-
-def _whole(data: Tensor, element: Callable[..., Expr], name: str, tag: str, axes: tuple[int, ...]) -> Tensor:
-    made = te.compute(data.shape, element, name=name, tag=tag, attrs={ROW_AXES: axes})
+    sums = te.compute(shape, total, name=f"{name}_sum")
+    made = te.compute(shape, lambda *i: sums(*i) / count.astype(sums.dtype), name=name)
     assert isinstance(made, Tensor)
     return made
 

@@ -12,7 +12,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr
 from tensorlang.schedule.rewrites.attention import greatest_number
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import PART, ROW_AXES, SHIFT
+from tensorlang.te.tags import SHIFT
 from tensorlang.topi.axes import at, normalized, without
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
@@ -30,23 +30,21 @@ def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
     Half precision is computed in float32. A row that holds NaN or infinity gives NaN. DefinitionError for a wrong axis.
     """
     where, tag = _checked("softmax", x, axis), "softmax"
-    greatest = _greatest(x, where, name, tag)
+    greatest = _greatest(x, where, name)
     exps = te.compute(
         x.shape,
         lambda *i: te.exp2((_wide(x(*i)) - greatest(*without(i, where))) * LOG2_E),
         name=f"{name}_exp",
-        tag=tag + PART,
     )
     k = te.reduce_axis((0, x.shape[where]), name="k")
     rest = tuple(without(x.shape, where))
-    total = te.compute(rest, lambda *i: te.sum(exps(*at(i, where, k)), axis=k), name=f"{name}_sum", tag=tag + PART)
-    scale = te.compute(rest, lambda *i: 1.0 / total(*i), name=f"{name}_scale", tag=tag + PART)
+    total = te.compute(rest, lambda *i: te.sum(exps(*at(i, where, k)), axis=k), name=f"{name}_sum")
+    scale = te.compute(rest, lambda *i: 1.0 / total(*i), name=f"{name}_scale")
     made = te.compute(
         x.shape,
         lambda *i: (exps(*i) * scale(*without(i, where))).astype(x.dtype),
         name=name,
         tag=tag,
-        attrs={ROW_AXES: (where,)},
     )
     assert isinstance(made, Tensor)
     return made
@@ -59,22 +57,20 @@ def log_softmax(x: Tensor, axis: int = -1, name: str = "log_softmax") -> Tensor:
     Half precision is computed in float32. A row that holds NaN or infinity gives NaN. DefinitionError for a wrong axis.
     """
     where, tag = _checked("log_softmax", x, axis), "log_softmax"
-    greatest = _greatest(x, where, name, tag)
+    greatest = _greatest(x, where, name)
     k = te.reduce_axis((0, x.shape[where]), name="k")
     rest = tuple(without(x.shape, where))
     total = te.compute(
         rest,
         lambda *i: te.sum(te.exp2((_wide(x(*at(i, where, k))) - greatest(*i)) * LOG2_E), axis=k),
         name=f"{name}_sum",
-        tag=tag + PART,
     )
-    log = te.compute(rest, lambda *i: te.log(total(*i)), name=f"{name}_log", tag=tag + PART)
+    log = te.compute(rest, lambda *i: te.log(total(*i)), name=f"{name}_log")
     made = te.compute(
         x.shape,
         lambda *i: (_wide(x(*i)) - greatest(*without(i, where)) - log(*without(i, where))).astype(x.dtype),
         name=name,
         tag=tag,
-        attrs={ROW_AXES: (where,)},
     )
     assert isinstance(made, Tensor)
     return made
@@ -91,13 +87,12 @@ def _wide(value: Expr) -> Expr:
     return value.astype("float32") if dtypes.info(value.dtype).is_narrow_float else value
 
 
-def _greatest(x: Tensor, where: int, name: str, tag: str) -> Tensor:
+def _greatest(x: Tensor, where: int, name: str) -> Tensor:
     k = te.reduce_axis((0, x.shape[where]), name="k")
     made = te.compute(
         tuple(without(x.shape, where)),
         lambda *i: greatest_number(_wide(x(*at(i, where, k))), axis=k),
         name=f"{name}_max",
-        tag=tag + PART,
         attrs={SHIFT: True},
     )
     assert isinstance(made, Tensor)

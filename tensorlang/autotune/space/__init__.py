@@ -44,10 +44,11 @@ def sketches_of(task: Task) -> list[Sketch]:
 
 
 def each_sketch(task: Task, library: Sketch | None) -> Iterator[Sketch]:
-    """The same, one after the other. A library that leaves nothing open, nor has a rule by a tag, adds nothing."""
+    """The same, one after the other. On a CPU a library without open sizes or a rule by a tag adds nothing."""
     units = _units(task)
     refused: ScheduleError | None = None
-    found = [library] if library is not None and (library.knobs or has_rules(task.program, task.target)) else []
+    own = library is not None and (library.knobs or task.target.can.device or has_rules(task.program, task.target))
+    found = [library] if library is not None and own else []
     none = not found
     for forms in _combinations(units):
         try:

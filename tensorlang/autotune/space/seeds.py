@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorlang import topi
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.draft import Draft, sketch_of
 from tensorlang.autotune.space.opened import device_limits, opened
@@ -25,11 +24,11 @@ SEED = "library"
 def library_sketch(task: Task) -> Sketch | None:
     """`topi.schedule` of the task, which tuning measures first; None where it gives none.
 
-    The sizes of its forms are open, and so are the factors of the splits that rules by tags make: they are tuned, too.
-    For a GPU the schedule is closed, and tuned by the rules only.
+    The sizes of its forms are open, and so are, on CPUs, the factors of the splits that rules by tags make. On a GPU
+    these belong together: threads, tiles, layouts of copies.
     """
     try:
-        return _as_it_is(task) if task.target.can.device else _with_open_sizes(task)
+        return _with_open_sizes(task)
     except TensorlangError:
         return None
 
@@ -43,7 +42,10 @@ def has_rules(program: Program, target: Target) -> bool:
 def _with_open_sizes(task: Task) -> Sketch:
     draft, rooms, prepared = Draft.of(task.outputs), list[Room](), Draft.of(task.outputs)
     prepare(prepared, task.target)
-    several = len(groups_of(prepared.program, words=True)) + len(ordered_stages(prepared.program)) > 1
+    on_cpu = not task.target.can.device
+    several = (
+        len(groups_of(prepared.program, words=on_cpu, transforms=on_cpu)) + len(ordered_stages(prepared.program)) > 1
+    )
 
     def room(stage: str) -> Room:
         rooms.append(Room(draft, task.target, stage, prefix_of(stage) if several else ""))
@@ -52,15 +54,7 @@ def _with_open_sizes(task: Task) -> Sketch:
     apply_forms(draft, task.target, room)
     limits = [limit for room in rooms for limit in room.constraints]
     start: Mapping[str, int] = {name: draft.trace.decisions[name] for name in draft.trace.open}
-    if has_rules(draft.program, task.target):
+    if has_rules(draft.program, task.target) and not task.target.can.device:
         draft, start = opened(task, draft.trace)
         limits += device_limits(task, draft.scheduled, start)
     return sketch_of(SEED, draft, limits, start)
-
-
-def _as_it_is(task: Task) -> Sketch:
-    """A schedule as the only candidate. On a GPU its numbers belong together: threads, tiles, layouts of copies."""
-    draft = Draft.of(task.outputs)
-    for step in topi.schedule(task.outputs, task.target, tuned=False).trace.steps:
-        draft.apply(step)
-    return sketch_of(SEED, draft, start={})

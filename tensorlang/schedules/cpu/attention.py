@@ -16,7 +16,7 @@ from tensorlang.schedule.rewrites.attention import is_whole, last_seen
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.points import GRAIN
 from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, register_tile
-from tensorlang.schedules.cpu.rows import fused, parts_of, reduce_in_lanes
+from tensorlang.schedules.cpu.rows import fused, reduce_in_lanes
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, loads
@@ -106,6 +106,16 @@ def key_block(m: int | None) -> int | None:
         return None
     blocks = -(-m // _BLOCK)
     return -(-m // (blocks * _EVEN)) * _EVEN
+
+
+def parts_of(s: Schedule, main: str) -> list[str]:
+    """The parts behind an operator's stage, in program order."""
+    program, found = s.program, {main}
+    for candidate in reversed(program.ops):
+        is_part = isinstance(candidate, ComputeOp) and candidate.tag.startswith(f"{_tag(s, main)}.")
+        if is_part and found & set(program.consumers[candidate.name]):
+            found.add(candidate.name)
+    return [op.name for op in program.ops if op.name in found - {main}]
 
 
 def schedule_attention(s: Schedule, anchor: Anchor) -> None:

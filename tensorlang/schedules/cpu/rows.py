@@ -6,6 +6,7 @@ rows, a value per row, or a value per element that is kept until the row is done
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,8 +14,10 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
-from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.anchor import compute_op
+from tensorlang.schedules.candidates import vector_widths
 from tensorlang.schedules.cpu.points import is_larger, run_in_parallel, stream_out
+from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.recognise import Stage as Described
 from tensorlang.schedules.room import Form, Room
@@ -22,7 +25,6 @@ from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import read_buffers
-from tensorlang.te.tags import ROW_AXES
 
 _CHAINS = 4
 """Vectors into which a reduction accumulates side by side: the latency of an addition times two units."""
@@ -40,7 +42,7 @@ class Rows:
 
     `horizontal`: a row is contiguous, and vectors of `lanes` elements run along it; if not, they run across
     neighbouring rows. `depth` dimensions of an array make a row. The loop makes `together` rows at once, more than one
-    only if they are horizontal.
+    only if they are horizontal, whose reductions have `width` partial results.
     """
 
     host: str
@@ -49,6 +51,7 @@ class Rows:
     horizontal: bool
     depth: int
     together: int = 1
+    width: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,51 +62,48 @@ class Pass:
     step: str
 
 
-def schedule_light_rows(s: Schedule, anchor: Anchor) -> None:
-    """As `schedule_rows`, for operators that compute little: of short rows, several at once.
+def row_forms(target: Target, group: Group) -> list[Form]:
+    """Forms for a group with parts; `inline` computes elements again where they are read instead of keeping them."""
+    if not group.parts:
+        return []
+    why = f"{', '.join(part.name for part in group.parts)} are of the same rows: all of a row where the row is made"
+    words = {"rows.keep": False} | ({"rows.inline": True} if any(kept_elements(group)) else {})
+    return [Form(name, partial(schedule_rows, group=group, inline=inline), why=why) for name, inline in words.items()]
 
-    The end of one row's reduction is a chain of instructions that wait for each other, as long as half a pass over 768
-    elements. Those of several rows fill each other's pauses.
-    """
-    schedule_rows(s, anchor, _TOGETHER)
+
+def kept_elements(group: Group) -> list[Described]:
+    """Parts that are as long as a row, and are read several times."""
+    several = [part for part in group.parts if not part.reduce and len(part.spatial) > len(group.rows)]
+    return [part for part in several if not group.is_read_once(part)]
 
 
-def schedule_rows(s: Schedule, anchor: Anchor, together: int = 1) -> None:
+def inline_parts(room: Room, group: Group, again: Sequence[Described]) -> list[str]:
+    """Compute what is read once where it is read, and some parts again in each pass; the names of the others."""
+    place_producers(room, group, inline=False)
+    inlined = [part for part in group.parts if part in again or group.is_read_once(part)]
+    for part in inlined:
+        room.s[part.name].compute_inline()
+    return [part.name for part in group.parts if part not in inlined]
+
+
+def schedule_rows(room: Room, group: Group, inline: bool) -> None:
     """Make one row after the other (or a few neighbouring columns): every part of it inside the loop over rows.
 
-    Up to `together` rows at once, if these and what is made of them fit in the first cache.
+    Where little is computed of each element, several short rows are made at once, if these and what is made of them fit
+    in the first cache: the end of one row's reduction is a chain of instructions that wait for each other, as long as
+    half a pass over 768 elements. Those of several rows fill each other's pauses.
     """
-    parts = parts_of(s, anchor.main)
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
-    for name in [part for part in parts if _is_too_long(s, anchor, part)]:
-        s[name].compute_inline()
-        parts.remove(name)
-    rows = _rows_of(s, anchor, together)
+    s, long = room.s, kept_elements(group)
+    parts = inline_parts(room, group, long if inline else [part for part in long if _is_too_long(room, group, part)])
+    rows = _rows_of(room, group)
     passes = [schedule_part(s, name, rows) for name in reversed(parts)]
-    _prefetch_next_rows(s, [found for found in reversed(passes) if found is not None], rows.together, anchor.target)
+    _prefetch_next_rows(s, [found for found in reversed(passes) if found is not None], rows.together, room.target)
 
 
-def parts_of(s: Schedule, main: str) -> list[str]:
-    """The parts behind an operator's stage, in program order."""
-    program, found = s.program, {main}
-    op = program[main]
-    tag = f"{op.tag}." if isinstance(op, ComputeOp) else "."
-    for candidate in reversed(program.ops):
-        is_part = isinstance(candidate, ComputeOp) and candidate.tag.startswith(tag)
-        if is_part and found & set(program.consumers[candidate.name]):
-            found.add(candidate.name)
-    return [op.name for op in program.ops if op.name in found - {main}]
-
-
-def _is_too_long(s: Schedule, anchor: Anchor, part: str) -> bool:
-    """Whether a part keeps the elements of a row, which the L2 cache cannot: they are computed where they are read."""
-    op, main = s.program[part], s.original[anchor.main]
-    assert isinstance(op, ComputeOp) and isinstance(main, ComputeOp)
-    if op.reduce_axes or len(op.axes) < len(main.axes):
-        return False
-    row = Buffer(part, tuple(main.axes[d].extent for d in main.attrs[ROW_AXES]), op.dtype)
-    return is_larger(row, anchor.target.caches[1:2])
+def _is_too_long(room: Room, group: Group, part: Described) -> bool:
+    """Whether the L2 cache cannot keep the elements of a row: they are computed where they are read."""
+    row = tuple(group.output.op.axes[d].extent for d in group.along)
+    return is_larger(Buffer(part.name, row, part.op.dtype), room.target.caches[1:2])
 
 
 def schedule_part(s: Schedule, name: str, rows: Rows) -> Pass | None:
@@ -112,7 +112,7 @@ def schedule_part(s: Schedule, name: str, rows: Rows) -> Pass | None:
     assert isinstance(op, ComputeOp)
     stages, found = [name], None
     if op.reduce_axes and rows.horizontal:
-        stages += reduce_in_lanes(s, name, rows.lanes, max(_CHAINS // rows.together, 2))
+        stages += reduce_in_lanes(s, name, rows.lanes, rows.width)
         *_, step, _ = [None, *s[stages[-1]].leaf_iter_vars]
         found = Pass(stages[-1], step.name) if len(stages) > 1 and step is not None else None
     elif rows.horizontal and len(op.axes) == len(s.program[rows.host].axis):
@@ -161,8 +161,8 @@ def _prefetch_next_rows(s: Schedule, passes: list[Pass], together: int, target: 
             s[stage].prefetch(array, step, steps * together)
 
 
-def reduce_in_lanes(s: Schedule, name: str, lanes: int, chains: int = _CHAINS) -> list[str]:
-    """Reduce along contiguous memory: `chains` vectors of partial results, and a tree that combines them.
+def reduce_in_lanes(s: Schedule, name: str, lanes: int, width: int | None = None) -> list[str]:
+    """Reduce along contiguous memory: `width` partial results, some vectors, and a tree that combines them.
 
     Returns the stages of partial results, the last one first. They are where they were; the caller moves them.
     """
@@ -170,8 +170,9 @@ def reduce_in_lanes(s: Schedule, name: str, lanes: int, chains: int = _CHAINS) -
     assert isinstance(op, ComputeOp)
     along = fused(s[name], [axis.name for axis in op.reduce_axes])
     steps: list[str] = []
-    for width in _widths(extent_of(s.state.axis(name, along).extent), lanes, chains):
-        _, inner = s[name].split(along, factor=width, tail="peel")
+    usual = first_width(extent_of(s.state.axis(name, along).extent), lanes)
+    for several in _widths(usual if width is None else width, lanes):
+        _, inner = s[name].split(along, factor=several, tail="peel")
         step = partial_results(s, name, inner.name, len(op.axes))
         _vectors_inside(s, step, unrolled=bool(steps))
         steps.append(step)
@@ -186,10 +187,14 @@ def partial_results(s: Schedule, name: str, axis: str, place: int) -> str:
     return s.name_of(made[0] if isinstance(made, list) else made)
 
 
-def _widths(extent: int | None, lanes: int, chains: int) -> list[int]:
-    """How many partial results there are after each step: some vectors, one vector, then fewer lanes."""
+def first_width(extent: int | None, lanes: int, chains: int = _CHAINS) -> int:
+    """How many partial results there are at first: some vectors, or fewer lanes of a short row."""
     most = lanes * chains if extent is None else min(extent // 2, lanes * chains)
-    first = lanes * (most // lanes) if most >= lanes else 1 << most.bit_length() - 1 if most else 1
+    return lanes * (most // lanes) if most >= lanes else 1 << most.bit_length() - 1 if most else 1
+
+
+def _widths(first: int, lanes: int) -> list[int]:
+    """How many partial results there are after each step: one vector, then fewer lanes."""
     found = [first]
     while found[-1] > _BRANCHES:
         found.append(lanes if found[-1] > lanes else max(found[-1] // _BRANCHES, 1))
@@ -209,31 +214,35 @@ def _vectors_inside(s: Schedule, step: str, unrolled: bool) -> None:
             s[step].unroll(axis)
 
 
-def _rows_of(s: Schedule, anchor: Anchor, together: int) -> Rows:
+def _rows_of(room: Room, group: Group) -> Rows:
     """Shape the loops of the output: rows outside, in parallel; vectors inside."""
-    out, op, main = s[anchor.output], s.program[anchor.output], s.original[anchor.main]
-    assert isinstance(op, ComputeOp) and isinstance(main, ComputeOp)
-    lanes = anchor.target.lanes(dtypes.info(op.dtype).bits)
+    s, target, op = room.s, room.target, compute_op(room.s, group.output.name)
+    out = s[op.name]
+    lanes = target.lanes(dtypes.info(op.dtype).bits)
     names = [axis.name for axis in op.axes]
-    inside = [names[d] for d in main.attrs[ROW_AXES]]
-    outside = [name for name in names if name not in inside]
+    inside, outside = ([names[d] for d in dims] for dims in (group.along, group.rows))
     horizontal = names[-1] in inside
     depth = len(inside)
     if not horizontal:
-        tile, vector = out.split(outside.pop(), factor=_columns(op, inside, anchor.target), tail="peel")
+        usual = _columns(op, inside, target)
+        width = room.choose("columns", vector_widths(group.output.extents[names[-1]], lanes), usual)
+        tile, vector = out.split(outside.pop(), factor=width, tail="peel")
         out.reorder(*outside, tile, *inside, vector)
         out.vectorize(vector)
-        stream_out(s, anchor.output, vector.name, anchor.target)
+        stream_out(s, op.name, vector.name, target)
         loop = tile.name
-        run_in_parallel(s, anchor.output, outside or [loop], anchor.target)
-        return Rows(anchor.output, loop, lanes, horizontal, depth)
+        run_in_parallel(s, op.name, outside or [loop], target)
+        return Rows(op.name, loop, lanes, horizontal, depth)
     out.reorder(*outside, *inside)
     inside = [fused(out, inside)]
     if not outside:
         whole, along = out.split(inside[0], nparts=1)
         outside, inside = [whole.name], [along.name]
-    count = _rows_together(s, anchor, outside[-1], inside[-1], together)
+    count = _rows_together(room, group, outside[-1], inside[-1])
     innermost = inside[-1]
+    width = first_width(extent_of(s.state.axis(op.name, innermost).extent), lanes, max(_CHAINS // count, 2))
+    if width > lanes:
+        width = room.choose("width", [lanes * n for n in (2, 3, 4, 6, 8)], width)
     if count > 1:
         tile, row = out.split(outside.pop(), factor=count)
         step, lane = out.split(innermost, factor=lanes, tail="peel")
@@ -241,23 +250,25 @@ def _rows_of(s: Schedule, anchor: Anchor, together: int) -> Rows:
         out.unroll(row)
         outside, innermost = [*outside, tile.name], lane.name
     out.vectorize(innermost)
-    stream_out(s, anchor.output, innermost, anchor.target)
-    loop = run_in_parallel(s, anchor.output, outside, anchor.target)
-    return Rows(anchor.output, loop, lanes, horizontal, depth, count)
+    stream_out(s, op.name, innermost, target)
+    loop = run_in_parallel(s, op.name, outside, target)
+    return Rows(op.name, loop, lanes, horizontal, depth, count, width)
 
 
-def _rows_together(s: Schedule, anchor: Anchor, row: str, along: str, most: int) -> int:
+def _rows_together(room: Room, group: Group, row: str, along: str) -> int:
     """How many rows are made at once: a divisor of their number, by which all threads still have some to do.
 
     The first cache holds them, what is made of them, as many that are fetched, and two arrays of weights.
     """
-    rows, length = (extent_of(s.state.axis(anchor.output, name).extent) for name in (row, along))
-    size = dtypes.info(s.program.buffers[anchor.output].dtype).bits // 8
-    if rows is None or length is None or length < anchor.target.lanes(8 * size) or not anchor.target.caches:
+    s, name, target = room.s, group.output.name, room.target
+    rows, length = (extent_of(s.state.axis(name, loop).extent) for loop in (row, along))
+    size = dtypes.info(s.program.buffers[name].dtype).bits // 8
+    if rows is None or length is None or length < target.lanes(8 * size) or not target.caches or not group.is_light:
         return 1
-    fitting = (anchor.target.caches[0] // (length * size) - 2) // 3
-    enough = rows // (_SHARES * anchor.target.cores)
-    return max((n for n in (2, most) if n <= min(fitting, enough, most) and rows % n == 0), default=1)
+    fitting = (target.caches[0] // (length * size) - 2) // 3
+    enough = rows // (_SHARES * target.cores)
+    usual = max((n for n in (2, _TOGETHER) if n <= min(fitting, enough) and rows % n == 0), default=1)
+    return usual if usual == 1 else room.choose("together", [n for n in (2, 4, 8) if rows % n == 0], usual)
 
 
 def _columns(op: ComputeOp, inside: list[str], target: Target) -> int:
@@ -285,40 +296,3 @@ def _across_rows(s: Schedule, name: str) -> None:
 def fused(stage: Stage, names: list[str]) -> str:
     """One loop for several neighbouring ones."""
     return names[0] if len(names) == 1 else stage.fuse(*names).name
-
-
-def row_forms(target: Target, group: Group) -> list[Form]:
-    """Forms for a group with parts; `inline` computes elements again where they are read instead of keeping them."""
-    if not group.parts:
-        return []
-    several = any(_is_elementwise(group, part) for part in group.parts)
-    why = f"{', '.join(part.name for part in group.parts)} are of the same rows: all of a row where the row is made"
-    words = (("rows.keep", False), ("rows.inline", True))
-    return [
-        Form(name, partial(_schedule_chain, group=group, inline=inline), True, why)
-        for name, inline in words[: 1 + several]
-    ]
-
-
-def _is_elementwise(group: Group, part: Described) -> bool:
-    return not part.reduce and len(part.spatial) == len(group.main.spatial)
-
-
-def _schedule_chain(room: Room, group: Group, inline: bool) -> None:
-    s = room.s
-    for producer in group.producers:
-        s[producer.name].compute_inline()
-    parts = list(group.parts)
-    for part in [p for p in parts if inline and _is_elementwise(group, p)]:
-        s[part.name].compute_inline()
-        parts.remove(part)
-    leading = min(len(part.spatial) for part in group.parts)
-    names = list(group.output.spatial)
-    out = s[group.output.name]
-    along = fused(out, names[leading:])
-    out.vectorize(along)
-    loop = run_in_parallel(s, group.output.name, names[:leading], room.target)
-    lanes = room.target.lanes(group.output.bits)
-    rows = Rows(group.output.name, loop, lanes, horizontal=True, depth=len(names) - leading)
-    for part in reversed(parts):
-        schedule_part(s, part.name, rows)

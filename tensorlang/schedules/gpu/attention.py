@@ -14,7 +14,7 @@ from tensorlang.ir.expr import Buffer, Load, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
-from tensorlang.schedules.cpu.rows import parts_of
+from tensorlang.schedules.cpu.attention import parts_of
 from tensorlang.schedules.gpu.attention_tensor_cores import schedule_on_tensor_cores, takes
 from tensorlang.schedules.gpu.block_tile import Threads, tiled
 from tensorlang.schedules.gpu.product import filled, shared_factor, summed

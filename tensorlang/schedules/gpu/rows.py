@@ -7,16 +7,19 @@ the passes over a row wait for each other only at the sums that its threads make
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Expr, Load, Var, variables, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.schedule import Schedule
-from tensorlang.schedules.anchor import Anchor, compute_op
+from tensorlang.schedules.anchor import compute_op
+from tensorlang.schedules.candidates import powers
 from tensorlang.schedules.cpu.points import contiguous_axes
-from tensorlang.schedules.cpu.rows import parts_of
+from tensorlang.schedules.cpu.rows import inline_parts, kept_elements
+from tensorlang.schedules.gpu.block import limit_shared, limit_threads, points
 from tensorlang.schedules.gpu.blocks import (
     BLOCKS,
     THREADS,
@@ -29,9 +32,11 @@ from tensorlang.schedules.gpu.blocks import (
     power_of_two,
     product,
 )
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Form, Room, is_several
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.program import read_buffers
-from tensorlang.te.tags import ROW_AXES
 
 _STEPS = 4
 """Vectors of a long row that each thread reads."""
@@ -108,14 +113,14 @@ def reduce_together(s: Schedule, stage: str, team: Team) -> None:
         s[stage].unroll(lane)
         along, inner = step.name, [lane.name]
     threads = [along]
-    if team.along > 1:
+    if is_several(team.along):
         step, thread = s[stage].split(along, factor=team.along)
         s[stage].bind(thread, team.tag)
         threads = [thread.name, step.name]
     s[stage].reorder(*spatial, *threads, *inner)
     if inner:
         _read_vectors(s, stage, last, threads[-1])
-    if spatial and team.across > 1:
+    if spatial and is_several(team.across):
         s[stage].bind(spatial[-1], team.other)
 
 
@@ -137,48 +142,70 @@ def _goes_along(index: Expr, axis: str, ranges: Mapping[str, Range]) -> bool:
     return found is not None and axis not in variables(simplify(index.astype("int64") - found, ranges))
 
 
-def schedule_rows(s: Schedule, anchor: Anchor) -> None:
+def block_row_forms(target: Target, group: Group) -> list[Form]:
+    """Forms for a group with parts: elements of a row that are read several times are made again, or kept (`keep`)."""
+    if not group.parts:
+        return []
+    words = {"rows.inline": False} | ({"rows.keep": True} if any(kept_elements(group)) else {})
+    why = f"{', '.join(part.name for part in group.parts)} are of the same rows: all of a row in one block"
+    return [Form(name, partial(schedule_rows, group=group, keep=keep), why=why) for name, keep in words.items()]
+
+
+def schedule_rows(room: Room, group: Group, keep: bool = False) -> None:
     """Make every row in one block: sums of its elements by all threads of the row, values computed where they are read.
 
     What is read in several passes is kept in shared memory, if the rows of a block fit there.
     """
-    along_rows = [int(d) for d in compute_op(s, anchor.main).attrs[ROW_AXES]]
-    parts = parts_of(s, anchor.main)
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
+    s, out = room.s, room.s[group.output.name]
+    parts = inline_parts(room, group, [] if keep else kept_elements(group))
     sums = [part for part in parts if compute_op(s, part).reduce_axes]
+    elements = [part for part in parts if part not in sums and len(compute_op(s, part).axes) > len(group.rows)]
     for part in parts:
-        if part not in sums:
+        if part not in (*sums, *elements):
             s[part].compute_inline()
-    op = compute_op(s, anchor.output)
-    names = [axis.name for axis in op.axes]
-    inside = [names[d] for d in along_rows]
-    outside = [name for name in names if name not in inside]
-    team = _team(s, anchor, outside, inside)
-    kept = [_kept(s, array, [*sums, anchor.output]) for array in _read_again(s, anchor, sums, inside, team)]
-    s[anchor.output].reorder(*outside, *inside)
-    block = make_blocks(s, anchor.output, outside, team) if outside else ""
+    names = [axis.name for axis in out.op.axis]
+    inside, outside = ([names[d] for d in dims] for dims in (group.along, group.rows))
+    length, count = (points(group.output.extents, axes) for axes in (inside, outside))
+    team = _chosen(room, _team(s, out.name, outside, inside, room.target), length, count)
+    known = product(extents(s, out.name, inside)) is not None
+    again = _read_again(s, out.name, sums, length * team.across, room.target) if known else []
+    each = length * sum(_bytes(s, name) for name in (*again, *elements))
+    limit_shared(room, lambda values: values["rows"] * each)
+    kept = [_kept(s, array, [*sums, out.name]) for array in again]
+    out.reorder(*outside, *inside)
+    block = make_blocks(s, out.name, outside, team) if outside else ""
     if not outside:
-        whole, along = s[anchor.output].split(fused(s, anchor.output, inside), nparts=1)
-        block, inside = on_blocks(s, anchor.output, [whole.name]), [along.name]
-    _spread(s, anchor.output, inside, team)
+        whole, along = out.split(fused(s, out.name, inside), nparts=1)
+        block, inside = on_blocks(s, out.name, [whole.name]), [along.name]
+    _spread(s, out.name, inside, team)
     for part in reversed(sums):
         reduce_together(s, part, team)
-        s[part].compute_at(s[anchor.output], block)
+        s[part].compute_at(out, block)
         s[part].set_scope("shared")
-    for stage in kept:
+    for stage in (*reversed(elements), *kept):
         dims = [axis.name for axis in compute_op(s, stage).axes]
-        rows = [dims[d] for d in range(len(dims)) if d not in along_rows]
-        s[stage].reorder(*rows, *[dims[d] for d in along_rows])
-        _spread(s, stage, [dims[d] for d in along_rows], team)
-        if rows and team.across > 1:
+        rows, along_row = ([dims[d] for d in places] for places in (group.rows, group.along))
+        s[stage].reorder(*rows, *along_row)
+        _spread(s, stage, along_row, team)
+        if rows and is_several(team.across):
             s[stage].bind(rows[-1], team.other)
-        s[stage].compute_at(s[anchor.output], block)
+        s[stage].compute_at(out, block)
+    for stage in elements:
+        s[stage].set_scope("shared")
+
+
+def _chosen(room: Room, usual: Team, length: int, rows: int) -> Team:
+    """The threads of so many rows of a length, left open around the usual ones."""
+    warp, most = limits(room.target).warp, powers(limits(room.target).max_threads)
+    along = room.choose("threads", [n for n in most if 1 < n < 2 * max(length, warp)], usual.along)
+    across = room.choose("rows", [n for n in most if n <= min(_MOST_DOWN, rows)], usual.across)
+    limit_threads(room, ["threads", "rows"], 1)
+    return replace(usual, along=along, across=across)
 
 
 def make_blocks(s: Schedule, stage: str, outside: Sequence[str], team: Team) -> str:
     """Cut the last loop over rows into those of a block, and give every block its own; the loop of blocks."""
-    if team.across == 1:
+    if not is_several(team.across):
         return on_blocks(s, stage, outside)
     tile, row = s[stage].split(outside[-1], factor=team.across)
     s[stage].bind(row, team.other)
@@ -192,31 +219,31 @@ def _spread(s: Schedule, stage: str, inside: Sequence[str], team: Team) -> None:
         step, vector = s[stage].split(along, factor=team.lanes)
         s[stage].vectorize(vector)
         along = step.name
-    if team.along > 1:
+    if is_several(team.along):
         _, thread = s[stage].split(along, factor=team.along)
         s[stage].bind(thread, team.tag)
 
 
-def _team(s: Schedule, anchor: Anchor, outside: list[str], inside: list[str]) -> Team:
-    op = compute_op(s, anchor.output)
-    lengths = extents(s, anchor.output, inside)
+def _team(s: Schedule, output: str, outside: list[str], inside: list[str], target: Target) -> Team:
+    op = compute_op(s, output)
+    lengths = extents(s, output, inside)
     last = op.axes[-1].name
     in_one_row = contiguous_axes(op) >= len(inside)
     lanes = exact_lanes(op, last, product(lengths) if in_one_row else lengths[-1])
-    rows = extents(s, anchor.output, outside)
-    return team_of(product(lengths), rows, lanes, limits(anchor.target).max_threads, last in inside)
+    return team_of(product(lengths), extents(s, output, outside), lanes, limits(target).max_threads, last in inside)
 
 
-def _read_again(s: Schedule, anchor: Anchor, sums: list[str], inside: list[str], team: Team) -> list[str]:
-    """The arrays that several passes over a row read, if the rows of a block fit in shared memory."""
-    op = compute_op(s, anchor.output)
-    readers = [name for stage in (*sums, anchor.output) for name in read_buffers(s.program[stage])]
+def _read_again(s: Schedule, output: str, sums: list[str], elements: int, target: Target) -> list[str]:
+    """The arrays that several passes over rows of so many elements read, if shared memory has room for them."""
+    readers = [name for stage in (*sums, output) for name in read_buffers(s.program[stage])]
     arrays = [n for n in dict.fromkeys(readers) if readers.count(n) > 1 and n not in sums]
-    arrays = [n for n in arrays if len(s.program.buffers[n].shape) == len(op.axes)]
-    length = product(extents(s, anchor.output, inside))
-    size = sum(dtypes.info(s.program.buffers[n].dtype).bits // 8 for n in arrays)
-    room = min(limits(anchor.target).shared_bytes - _SPARE, _MOST_SHARED)
-    return arrays if length is not None and length * team.across * size <= room else []
+    arrays = [n for n in arrays if len(s.program.buffers[n].shape) == len(compute_op(s, output).axes)]
+    room = min(limits(target).shared_bytes - _SPARE, _MOST_SHARED)
+    return arrays if elements * sum(_bytes(s, name) for name in arrays) <= room else []
+
+
+def _bytes(s: Schedule, array: str) -> int:
+    return dtypes.info(s.program.buffers[array].dtype).bytes
 
 
 def _kept(s: Schedule, array: str, stages: list[str]) -> str:
