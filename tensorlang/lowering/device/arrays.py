@@ -16,6 +16,7 @@ from tensorlang.ir.stmt import (
     AtomicUpdate,
     BoxCopy,
     CallMachine,
+    Prefetch,
     Stmt,
     Store,
     ThreadReduce,
@@ -90,13 +91,19 @@ def read(stmt: Stmt) -> set[str]:
 
 
 def used(stmt: Stmt) -> set[str]:
-    """The names of the arrays that a statement reads or writes."""
-    return {name for s in statements(stmt) for name in (*_own_writes(s), *_own_reads(s))}
+    """The names of the arrays that a statement reads, writes or prefetches."""
+    return {name for s in statements(stmt) for name in _own_names(s)}
 
 
 def uses(stmt: Stmt, array: str) -> bool:
     """Whether a statement reads or writes an array."""
     return any(array in _own_writes(s) or array in _own_reads(s) for s in statements(stmt))
+
+
+def _own_names(stmt: Stmt) -> list[str]:
+    """The names of the arrays that a statement itself names, not those in it."""
+    prefetched = [stmt.buffer.name] if isinstance(stmt, Prefetch) else []
+    return [*_own_writes(stmt), *_own_reads(stmt), *prefetched]
 
 
 def _own_writes(stmt: Stmt) -> Collection[str]:
@@ -141,7 +148,7 @@ def _without_unused(stmt: Stmt, names: set[str]) -> Stmt:
     made = map_children(stmt, lambda s: _without_unused(s, inside))
     if isinstance(made, Allocate) and made.buffer.name not in inside:
         made = made.body
-    names.update(inside, _own_writes(stmt), _own_reads(stmt))
+    names.update(inside, _own_names(stmt))
     return made
 
 
