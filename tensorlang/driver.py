@@ -25,7 +25,7 @@ from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.history import best_if_any, build_best, build_in_use
 from tensorlang.schedule.proposals.replayed import Refusal
-from tensorlang.target.backend import backend, with_limits
+from tensorlang.target.backend import begun, with_limits
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
@@ -235,18 +235,31 @@ _BUILDERS: Mapping[str | None, Callable[[Schedule, Target, Callable[[Schedule], 
 
 def _compiled(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Executable:
     """The executable of a schedule as it is."""
+    return build_later(s, args, target, name)()
+
+
+def build_later(s: Schedule, args: Sequence[Any], target: Target, name: str) -> Callable[[], Executable]:
+    """Lower a schedule as it is; what is returned compiles it, in any thread, while others are lowered here.
+
+    Raises what `build` raises, here or there.
+    """
     params, signature = _signature(s, args)
     dump = Dump(name)
     dump.write("trace", "py", s.trace.to_python)
     dump.write("program", "txt", lambda: s.program.text)
     dump.write("schedule", "tree", partial(_schedule_tree, s))
     kernel = _lowered(s, params, name, target, dump)
-    executable = backend(target.kind).compile(kernel, target, signature)
-    executable.origin = Lowered(kernel, s, tuple(args), target)
-    for form in executable.source_forms:
-        if form != "loops":
-            dump.write("target", form, partial(executable.source, form))
-    return executable.require(_facts(s, signature), always=s.tests_assumptions)
+    finish, facts = begun(kernel, target, signature), _facts(s, signature)
+
+    def executable() -> Executable:
+        made = finish()
+        made.origin = Lowered(kernel, s, tuple(args), target)
+        for form in made.source_forms:
+            if form != "loops":
+                dump.write("target", form, partial(made.source, form))
+        return made.require(facts, always=s.tests_assumptions)
+
+    return executable
 
 
 def _without_steps(s: Any, args: Sequence[Any] | None, schedule: str) -> tuple[Schedule, Sequence[Any] | None]:

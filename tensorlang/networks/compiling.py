@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from math import prod
 
-from tensorlang.driver import Lowered, build
+from tensorlang.driver import Lowered, build_later
 from tensorlang.errors import ArgumentError
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
@@ -51,12 +52,18 @@ def compile_network(
         program, weights, algorithms = with_winograd(program, weights, machine)
     program, weights = packed(program, weights, machine)
     parts = parts_of(program)
-    kernels: dict[str, Executable] = {}
-    steps = []
-    for number, part in enumerate(parts):
-        steps.append(_step(program, part, machine, kernels, network, algorithms))
-        if progress is not None:
-            progress(number + 1, len(parts), part.main)
+    kernels = _kernels(program, parts, machine, progress or (lambda done, count, stage: None))
+    steps = [
+        Step(
+            run,
+            (*part.inputs, *part.outputs),
+            part.main,
+            network.origin(part.main),
+            sum(map(operations, part.ops)),
+            algorithms.get(part.main, "direct"),
+        )
+        for part, run in zip(parts, kernels, strict=True)
+    ]
     arrays = {b.name: b for op in program.ops for b in buffers(op)}
     shapes = {name: (tuple(extent_of(e) or 0 for e in b.shape), b.dtype) for name, b in arrays.items()}
     inputs = {word: t.name for word, t in zip(network.input_names, network.inputs, strict=True)}
@@ -64,32 +71,38 @@ def compile_network(
     return Model(network.name, steps, shapes, weights, inputs, outputs, signature=network.signature)
 
 
+def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress: Progress) -> list[Executable]:
+    """The kernels of parts; those of one program are the same.
+
+    While LLVM compiles a kernel, in a thread beside, the next one is scheduled, proven and lowered.
+    """
+    found: dict[str, Future[Executable]] = {}
+    made: list[Future[Executable]] = []
+    with ThreadPoolExecutor(1, "tensorlang-compile") as beside:
+        try:
+            for number, part in enumerate(parts):
+                inputs, outputs = tensors_of(program, part)
+                text = canonical(outputs)[0].text + f"by {', '.join(t.name for t in inputs)}"
+                if text not in found:
+                    s = schedule(list(dict.fromkeys(outputs)), machine)
+                    found[text] = beside.submit(build_later(s, [*inputs, *outputs], machine, "kernel"))
+                made.append(found[text])
+                progress(number + 1, len(parts), part.main)
+            kernels = [future.result() for future in made]
+        except BaseException:
+            beside.shutdown(cancel_futures=True)
+            raise
+    for kernel in kernels:
+        if isinstance(kernel.origin, Lowered):  # another machine gets the library's schedule, not these steps
+            kernel.origin = replace(kernel.origin, library=True)
+    return kernels
+
+
 def program_of(network: Network) -> tuple[Program, tuple[str, ...]]:
     """The program of a network, folded, and its stages that are the outputs, in order."""
     program, names = canonical([*network.outputs, *network.inputs])
     wanted = tuple(names[id(t.op)] for t in network.outputs)
     return folded(Program(program.ops, tuple(dict.fromkeys(wanted)))), wanted
-
-
-def _step(
-    program: Program,
-    part: Part,
-    machine: Target,
-    kernels: dict[str, Executable],
-    network: Network,
-    algorithms: Mapping[str, str],
-) -> Step:
-    inputs, outputs = tensors_of(program, part)
-    text = canonical(outputs)[0].text + f"by {', '.join(t.name for t in inputs)}"
-    if text not in kernels:
-        s = schedule(list(dict.fromkeys(outputs)), machine)
-        made = build(s, [*inputs, *outputs], machine, name="kernel")
-        if isinstance(made.origin, Lowered):  # another machine gets the library's schedule, not these steps
-            made.origin = replace(made.origin, library=True)
-        kernels[text] = made
-    origin = network.origin(part.main)
-    work, how = sum(map(operations, part.ops)), algorithms.get(part.main, "direct")
-    return Step(kernels[text], (*part.inputs, *part.outputs), part.main, origin, work, how)
 
 
 def operations(op: Operation) -> float:

@@ -51,6 +51,14 @@ class RestoringBackend(Protocol):
         """The executable of a packed kernel, with the sources that its loops give."""
 
 
+@runtime_checkable
+class BeginningBackend(Protocol):
+    """A backend that writes a kernel first, and compiles it when it is told to."""
+
+    def begin(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Callable[[], Executable]:
+        """What compiles the kernel, in any thread, while another kernel is written. TargetError as `compile`."""
+
+
 class Backend(Protocol):
     """Compiles kernels for one kind of target."""
 
@@ -79,6 +87,15 @@ def backend(kind: str) -> Backend:
     if found.kind != kind:
         raise InternalError(f"the table of target kinds has {kind!r} for a backend of kind {found.kind!r}")
     return found
+
+
+def begun(kernel: Kernel, target: Target, signature: Signature) -> Callable[[], Executable]:
+    """What compiles a kernel, in any thread; where the backend cannot wait, it is compiled by then."""
+    found = backend(target.kind)
+    if isinstance(found, BeginningBackend):
+        return found.begin(kernel, target, signature)
+    made = found.compile(kernel, target, signature)
+    return lambda: made
 
 
 def pickled(

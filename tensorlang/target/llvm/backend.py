@@ -38,14 +38,22 @@ class LlvmBackend:
 
     def compile(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Executable:
         """Return an executable; TargetError for what a CPU does not have, such as bound threads."""
+        return self.begin(kernel, target, signature)()
+
+    def begin(self, kernel: Kernel, target: Target, signature: Signature | None = None) -> Callable[[], Executable]:
+        """Write a kernel as LLVM IR; what is returned compiles that, in any thread. Raises what `compile` does."""
         emitted = emit_kernel(kernel, target)
         ir = _ir(emitted)  # the kernel's alone: an entry is added when it is compiled
-        launch: Launch = _elsewhere(target)
-        fast = None
-        if runs_here(target):
-            machine = engine.Machine(*machine_options(target))
-            launch, fast = _object(kernel, emitted, machine, lambda found: _load(found, target))
-        return _whole(kernel, target, lambda: ir, launch, fast, signature)
+
+        def finish() -> Executable:
+            launch: Launch = _elsewhere(target)
+            fast = None
+            if runs_here(target):
+                machine = engine.Machine(*machine_options(target))
+                launch, fast = _object(kernel, emitted, machine, lambda found: _load(found, target))
+            return _whole(kernel, target, lambda: ir, launch, fast, signature)
+
+        return finish
 
     def pack(self, kernel: Kernel, target: Target) -> bytes:
         """Compile a kernel, and return all that another process of this machine needs to call it."""
