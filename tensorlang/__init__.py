@@ -19,7 +19,7 @@ offer(
         **dict.fromkeys(("autotvm", "auto_scheduler"), "tensorlang.autotune"),
         "__version__": "tensorlang.version:VERSION",
         "build": "tensorlang.driver:build",
-        "compile": "tensorlang.networks.compiling:compile_network",
+        "compile": "tensorlang.networks.starting:compile_model",
         "from_onnx": "tensorlang.networks.onnx.reading:from_onnx",
         "from_torch": "tensorlang.networks.torch.modules:from_torch",
         "inspect": "tensorlang.networks.report:inspect",

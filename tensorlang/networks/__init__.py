@@ -5,6 +5,16 @@ from tensorlang.networks.model import Model
 from tensorlang.networks.network import Network
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.refusal import Refusal, UnsupportedModel
+from tensorlang.networks.starting import compile_model
 from tensorlang.networks.torch.modules import from_torch
 
-__all__ = ["Model", "Network", "Refusal", "UnsupportedModel", "compile_network", "from_onnx", "from_torch"]
+__all__ = [
+    "Model",
+    "Network",
+    "Refusal",
+    "UnsupportedModel",
+    "compile_model",
+    "compile_network",
+    "from_onnx",
+    "from_torch",
+]

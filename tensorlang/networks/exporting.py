@@ -32,6 +32,7 @@ def export_model(
 ) -> Exported:
     """Write a model as `Model.export` says."""
     name = name_of(path)
+    model = model if model.again is None else model.again()
     lowered = _lowered(model.steps)
     for kernel in lowered:
         refuse_target(kernel.target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,6 +97,7 @@ class Model:
         self.shapes, self.weights = dict(shapes), dict(weights)
         given = {*self.inputs.values(), *self.outputs.values(), *self.weights}
         self.arena: Arena = arena_of(_lives(self.steps, self.shapes, given))
+        self.again: Callable[[], Model] | None = None  # makes it from its file, where it is from the cache
         self._inner = inner
         self._bound = threading.local()
 

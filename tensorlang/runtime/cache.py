@@ -23,11 +23,13 @@ from typing import TypeVar
 from tensorlang import config
 from tensorlang.errors import CacheRefused
 from tensorlang.location import caller
-from tensorlang.runtime.ownership import Untrusted, own_folder, read_own
+from tensorlang.runtime.ownership import Untrusted, map_own, own_folder, read_own
 from tensorlang.version import VERSION
 
 T = TypeVar("T")
 _DIGEST = hashlib.sha256().digest_size
+LARGE_BYTES = 4 << 30
+"""What large files of one ending may take together."""
 _STALE = 3600.0  # seconds; no entry is written for so long
 _told: set[str] = set()
 
@@ -84,6 +86,50 @@ def keep(parts: tuple[str, ...], payload: bytes) -> None:
     _write(_key(parts), payload)
 
 
+def find_file(parts: tuple[str, ...], ending: str) -> memoryview | None:
+    """A file that was kept under a key, mapped; None where there is none. What is in it is for its user to check."""
+    if not config.get("cache"):
+        return None
+    try:
+        return map_own(own_folder(config.get("cache_dir")) / f"{_key(parts)}.{ending}")
+    except Untrusted as error:
+        _refuse(error)
+    except OSError:
+        pass
+    return None
+
+
+def keep_file(parts: tuple[str, ...], ending: str, payload: bytes) -> bool:
+    """Keep a large file under a key, which others may have mapped, and whether it is there.
+
+    All files of that ending together take LARGE_BYTES at most: those that were not used for longest go.
+    """
+    if not config.get("cache"):
+        return False
+    try:
+        folder = own_folder(config.get("cache_dir"), make=True)
+        file = folder / f"{_key(parts)}.{ending}"
+        map_own(file)  # an entry that others can change is left alone
+    except Untrusted as error:
+        _refuse(error)
+        return False
+    except OSError:
+        return False
+    _clear(folder)
+    _make_room(folder, ending, LARGE_BYTES - len(payload))
+    return _put(file, payload)
+
+
+def _make_room(folder: Path, ending: str, room: int) -> None:
+    """Remove the files of an ending that were used last longest ago, until the others fit."""
+    with contextlib.suppress(OSError):
+        known = [(file, file.stat()) for file in folder.glob(f"*.{ending}")]
+        for file, status in sorted(known, key=lambda entry: -entry[1].st_atime_ns):
+            room -= status.st_size
+            if room < 0:
+                file.unlink(missing_ok=True)
+
+
 def _key(parts: tuple[str, ...]) -> str:
     digest = hashlib.sha256(VERSION.encode())
     for part in parts:
@@ -121,15 +167,23 @@ def _write(key: str, payload: bytes) -> None:
     except OSError:
         return
     _clear(folder)
-    with contextlib.suppress(OSError):
-        handle, name = tempfile.mkstemp(dir=folder, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_bound(key, payload) + payload)
-            Path(name).replace(folder / f"{key}.o")
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+    _put(folder / f"{key}.o", _bound(key, payload) + payload)
+
+
+def _put(file: Path, content: bytes) -> bool:
+    """Write a file, whole or not at all; whether it was."""
+    try:
+        handle, name = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
+    except OSError:
+        return False
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(content)
+        Path(name).replace(file)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        return False
+    return True
 
 
 @cache

@@ -84,6 +84,7 @@ class Executable(Explained):
         "_stopwatch",
         "kernel",
         "origin",
+        "packed",
         "signature",
         "target",
     )
@@ -106,6 +107,7 @@ class Executable(Explained):
         self.kernel = kernel
         self.target = target
         self.origin: Origin | None = None  # what it was built from, for those who build
+        self.packed: Callable[[], bytes] | None = None  # its object, as `unpack` of its backend takes it
         self.signature: Signature = kernel.params if signature is None else signature
         self._sources = dict(sources or {})
         self._memory = memory
@@ -131,6 +133,11 @@ class Executable(Explained):
             self._facts = tuple(facts), always
             self.__call__ = _tested(self.__call__, tuple(facts), always)
         return self
+
+    @property
+    def assumes(self) -> bool:
+        """Whether facts about its arguments are tested, or assumed."""
+        return bool(self._facts[0])
 
     def keeps(self, library: object) -> None:
         """Have something live as long as the kernel does."""

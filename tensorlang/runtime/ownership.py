@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import stat
 from pathlib import Path
@@ -55,6 +56,30 @@ def own_folder(folder: Path, make: bool = False) -> Path:
 
 def read_own(file: Path) -> bytes | None:
     """The bytes of a file in one's own folder; None when there is none. Untrusted when others can change it."""
+    handle = _opened(file)
+    if handle is None:
+        return None
+    with os.fdopen(handle, "rb") as opened:
+        return opened.read()
+
+
+def map_own(file: Path) -> memoryview | None:
+    """The same, mapped: it is read where it is looked at. A file of no bytes is None, too."""
+    handle = _opened(file)
+    if handle is None:
+        return None
+    try:
+        if not os.fstat(handle).st_size:
+            return None
+        with contextlib.suppress(OSError, TypeError):  # of root's we cannot say that we used it
+            os.utime(handle)
+        return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(handle)
+
+
+def _opened(file: Path) -> int | None:
+    """A file of our own, open; None when there is none."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(file, flags)
@@ -69,10 +94,10 @@ def read_own(file: Path) -> bytes | None:
         if _HAS_OWNERS:
             _check_owner(file, status)
             _check_mode(file, status)
-        with os.fdopen(handle, "rb", closefd=False) as opened:
-            return opened.read()
-    finally:
+    except BaseException:
         os.close(handle)
+        raise
+    return handle
 
 
 def _made(place: Path) -> os.stat_result:

@@ -113,6 +113,13 @@ def _loaded(model: Any) -> Any:
     return proto
 
 
+def has_external_data(path: Path) -> bool:
+    """Whether a model that was read has weights in other files."""
+    onnx = onnx_package()
+    proto = onnx.load(os.fspath(path), load_external_data=False)
+    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in proto.graph.initializer)
+
+
 def _refuse_unreadable_names(graph: Any) -> None:
     """DefinitionError for names that are no UTF-8, which protobuf hands out as bytes."""
     named = [graph, *graph.input, *graph.output, *graph.initializer, *graph.node]

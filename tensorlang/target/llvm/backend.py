@@ -46,12 +46,13 @@ class LlvmBackend:
         ir = _ir(emitted)  # the kernel's alone: an entry is added when it is compiled
 
         def finish() -> Executable:
-            launch: Launch = _elsewhere(target)
-            fast = None
-            if runs_here(target):
-                machine = engine.Machine(*machine_options(target))
-                launch, fast = _object(kernel, emitted, machine, lambda found: _load(found, target))
-            return _whole(kernel, target, lambda: ir, launch, fast, signature)
+            if not runs_here(target):
+                return _whole(kernel, target, lambda: ir, _elsewhere(target), None, signature)
+            machine = engine.Machine(*machine_options(target))
+            found, (launch, fast) = _object(kernel, emitted, machine, lambda found: (found, _load(found, target)))
+            made = _whole(kernel, target, lambda: ir, launch, fast, signature)
+            made.packed = partial(pickle.dumps, found)
+            return made
 
         return finish
 

@@ -1,0 +1,160 @@
+"""Models that were compiled before: started without compiling, never with what another model, target or tuning made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import config
+from tensorlang.autotune import apply_history_best
+from tensorlang.errors import ArgumentError, CacheRefused, DefinitionError
+from tensorlang.networks import Model, compiling, starting
+from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.runtime import cache
+from tests.networks.models import drawn, model, node, onnx, reference
+
+INPUT = drawn(4, 6)
+
+
+def small(seed: int = 1, rows: Any = 4) -> Any:
+    weights = {"w": drawn(6, 9, seed=seed), "b": drawn(9, seed=seed + 1)}
+    nodes = [node("MatMul", "x w", "m"), node("Add", "m b", "a"), node("Softmax", "a", "y")]
+    return model(nodes, {"x": (rows, 6)}, "y", weights)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    """A model in a file, with a cache of its own."""
+    onnx.save(small(), tmp_path / "small.onnx")
+    with config.override(cache_dir=tmp_path / "cache", store=tmp_path / "store"):
+        yield tmp_path / "small.onnx"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The networks that were compiled, and not started."""
+    done: list[str] = []
+
+    def compile_network(network: Any, *rest: Any) -> Model:
+        done.append(network.name)
+        return compiling.compile_network(network, *rest)
+
+    monkeypatch.setattr(starting, "compile_network", compile_network)
+    return done
+
+
+def test_a_second_start_compiles_nothing(file: Path, compiled: list[str], tmp_path: Path) -> None:
+    first, told = tensorlang.compile(file), list[Any]()
+    again = tensorlang.compile(str(file), progress=lambda *words: told.append(words))
+    assert compiled == ["small"] and told == [(len(first.steps), len(first.steps), "")]
+    np.testing.assert_array_equal(again(INPUT), first(INPUT))
+    np.testing.assert_allclose(again(INPUT), reference(small(), INPUT)[0], rtol=1e-5)
+    assert repr(again) == repr(first) and again.memory() == first.memory()
+    assert [(s.stage, s.origin, s.operations) for s in again.steps] == [
+        (s.stage, s.origin, s.operations) for s in first.steps
+    ]
+    assert again.profile(INPUT, repeat=1)[0].node
+    made = again.export(tmp_path / "net")
+    assert compiled == ["small"] * 2
+    np.testing.assert_array_equal(tensorlang.load(made.files["so"])(INPUT), first(INPUT))
+    onnx.save(small(seed=8), file)
+    with pytest.raises(DefinitionError, match="has changed since it was compiled"):
+        again.export(tmp_path / "net")
+
+
+def test_what_determines_a_model_is_in_its_key(file: Path, compiled: list[str]) -> None:
+    tensorlang.compile(file)
+    onnx.save(small(seed=5), file)
+    np.testing.assert_allclose(tensorlang.compile(file)(INPUT), reference(small(seed=5), INPUT)[0], rtol=1e-5)
+    tensorlang.compile(file, "llvm -num-cores=1")
+    onnx.save(small(rows="n"), file)
+    for rows in (2, 3):
+        assert tensorlang.compile(file, shapes={"x": (rows, 6)})(drawn(rows, 6)).shape == (rows, 9)
+    assert len(compiled) == 5
+    store = config.get("store")
+    store.mkdir()
+    (store / "others.jsonl").write_text("")  # whatever somebody tunes may be of this model
+    tensorlang.compile(file, shapes={"x": (3, 6)})
+    assert len(compiled) == 6
+    tensorlang.compile(file, shapes={"x": (3, 6)})
+    assert len(compiled) == 6
+
+
+def _torn(entry: Path) -> None:
+    entry.write_bytes(entry.read_bytes()[:-7])
+
+
+def _changed(entry: Path) -> None:
+    data = bytearray(entry.read_bytes())
+    data[-100] ^= 1
+    entry.write_bytes(data)
+
+
+def _writable(entry: Path) -> None:
+    entry.chmod(0o666)
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "torn": _torn,
+    "changed": _changed,
+    "gone": Path.unlink,
+    "writable": _writable,
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.filterwarnings("ignore::tensorlang.errors.CacheRefused")
+def test_weights_that_are_not_whole_or_not_ours_are_made_again(how: str, file: Path, compiled: list[str]) -> None:
+    wanted = tensorlang.compile(file)(INPUT)
+    (weights,) = config.get("cache_dir").glob("*.weights")
+    DAMAGE[how](weights)
+    np.testing.assert_array_equal(tensorlang.compile(file)(INPUT), wanted)
+    assert len(compiled) == 2
+    np.testing.assert_array_equal(tensorlang.compile(file)(INPUT), wanted)
+    assert len(compiled) == (3 if how == "writable" else 2)  # left alone, and told
+
+
+def test_a_file_that_others_can_write_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_told", set())
+    tensorlang.compile(file)
+    (weights,) = config.get("cache_dir").glob("*.weights")
+    weights.chmod(0o666)
+    with pytest.warns(CacheRefused, match="can be written by others"):
+        tensorlang.compile(file)
+
+
+def test_what_is_not_kept(file: Path, compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log.jsonl").write_text("")
+    with apply_history_best(tmp_path / "log.jsonl", miss="ignore"):
+        tensorlang.compile(file)
+    with config.override(cache=False):
+        tensorlang.compile(file)
+    tensorlang.compile(from_onnx(file))
+    tensorlang.compile(small())
+    onnx.save(small(), tmp_path / "apart.onnx", save_as_external_data=True, size_threshold=0, location="apart.bin")
+    tensorlang.compile(tmp_path / "apart.onnx")
+    monkeypatch.setattr(starting, "_LARGEST", 100)
+    tensorlang.compile(file)
+    assert not list(config.get("cache_dir").glob("*.weights")) and len(compiled) == 6
+    with pytest.raises(ArgumentError, match="give them to from_onnx"):
+        tensorlang.compile(from_onnx(file), shapes={"x": (4, 6)})
+    with pytest.raises(DefinitionError, match="there is no file"):
+        tensorlang.compile(tmp_path / "missing.onnx")
+
+
+def test_files_that_were_not_used_for_longest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "LARGE_BYTES", 250)
+    with config.override(cache_dir=tmp_path / "cache"):
+        for age, key in enumerate("abc"):
+            if key == "c":
+                assert cache.find_file(("a",), "weights") is not None
+            assert cache.keep_file((key,), "weights", bytes(100))
+            file = max((tmp_path / "cache").glob("*.weights"), key=lambda f: f.stat().st_mtime_ns)
+            os.utime(file, (age, age)) if key != "c" else None
+        assert [cache.find_file((key,), "weights") is not None for key in "abc"] == [True, False, True]
