@@ -14,6 +14,7 @@ from tensorlang import te
 from tensorlang.runtime.executable import Executable
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tiled", [False, True], ids=["untiled", "tiled"])
 @pytest.mark.parametrize("stencil", STENCILS, ids=lambda stencil: stencil.name)
 def test_the_bits_are_those_of_the_declared_loops(stencil: Stencil, tiled: bool) -> None:
@@ -37,6 +38,7 @@ def _jacobi(edge: int, threads: int, target: str = "llvm") -> Executable:
     return run
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("edge", [3, 17, 45, 300])
 def test_rows_of_copies_have_the_bits_of_the_declared_loops(edge: int, threads: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_it(a, b, c):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, pytest.param(5, marks=pytest.mark.skipif(True, reason="absent"))])
 def test_many(n):
-    assert n in (0, 4)
+    assert n < 5
 
 @pytest.mark.sampled(1)
 @pytest.mark.covering(1)
@@ -57,15 +57,16 @@ def test_both(a, b):
 
 
 @pytest.mark.parametrize(
-    ("few", "places"),
-    [(2, [0, 6]), (3, [0, 3, 6]), (4, [0, 2, 4, 6]), (7, list(range(7))), (9, list(range(7)))],
+    ("few", "places"), [(1, [0]), (2, [0, 3]), (3, [0, 2, 4]), (4, [0, 1, 3, 5]), (7, [*range(7)]), (9, [*range(7)])]
 )
 def test_samples_are_spread_over_all_cases(few: int, places: list[int]) -> None:
     assert spread(7, few) == places
 
 
-def test_single_cases_are_told_by_the_name() -> None:
-    assert {spread(2, 1, f"test_{n}")[0] for n in range(20)} == {0, 1}
+def test_other_tests_take_other_cases() -> None:
+    taken = [spread(12, 3, f"test_{n}") for n in range(40)]
+    assert {place for places in taken for place in places} == set(range(12))
+    assert all(later - earlier == 4 for places in taken for earlier, later in pairwise(places))
 
 
 def test_skipped_cases_stand_for_none_and_named_ones_run(pytester: pytest.Pytester) -> None:
@@ -74,4 +75,5 @@ def test_skipped_cases_stand_for_none_and_named_ones_run(pytester: pytest.Pytest
     pytester.makeini("[pytest]\nmarkers =\n  covering(strength): see there\n  sampled(few): there, too")
     pytester.runpytest().assert_outcomes(passed=5, skipped=5, deselected=8)
     pytester.runpytest("test_it.py::test_it[x-0-0]").assert_outcomes(passed=1)
-    pytester.runpytest("test_it.py::test_many[3]").assert_outcomes(failed=1)
+    for n in range(5):
+        pytester.runpytest(f"test_it.py::test_many[{n}]").assert_outcomes(passed=1)

@@ -67,15 +67,11 @@ def _combinations(case: dict[str, str], strength: int) -> Iterator[Values]:
 
 
 def spread(count: int, few: int, name: str = "") -> list[int]:
-    """So many places of a row, the first and the last among them, with about as many others between each two.
-
-    A single one is told by the name of the test: others of the same cases take other ones.
-    """
+    """So many places of a row, as far from each other. Where they begin is told by a name: other tests take others."""
     if few >= count:
         return list(range(count))
-    if few == 1:
-        return [zlib.crc32(name.encode()) % count]
-    return sorted({round(n * (count - 1) / (few - 1)) for n in range(few)})
+    first = zlib.crc32(name.encode()) % (count // few)
+    return [first + n * count // few for n in range(few)]
 
 
 def left_for_the_night(items: Sequence[pytest.Item]) -> set[pytest.Item]:

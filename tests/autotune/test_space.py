@@ -124,6 +124,7 @@ def _chosen(sketches: list[Sketch], count: int = 3) -> list[Sketch]:
     return [sketches[int(n)] for n in places]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", TASKS)
 def test_candidates_are_legal_and_right(name: str, threads: int) -> None:
@@ -153,6 +154,7 @@ def test_register_tiles_stay_within_the_registers(name: str) -> None:
     assert seen
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", TASKS)
 def test_nests_walk_the_loops_of_their_schedules(name: str) -> None:
     """The nests of a population against the extents in the state of each candidate's own schedule."""
@@ -176,6 +178,7 @@ def test_nests_walk_the_loops_of_their_schedules(name: str) -> None:
                 assert points <= trips <= math.prod(int(str(ranges[leaf].extent)) for leaf in stage.leaves)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DEEP)
 def test_deep_sums_are_made_in_parts(name: str) -> None:
     task, rng = _deep(name), np.random.default_rng(3)

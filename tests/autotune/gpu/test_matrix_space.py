@@ -63,6 +63,7 @@ def kernels(task: Task, made: Schedule) -> list[DeviceKernel]:
     return [stmt.kernel for stmt in walk(lowered.kernel.body) if isinstance(stmt, Launch)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_candidates_are_legal_within_the_limits_and_right(case: str) -> None:
     task = task_of(case)
@@ -111,6 +112,7 @@ def test_candidates_compile_without_spills(case: str) -> None:
     assert all(kernel.stack == 0 for kernel in built.report.kernels), (decisions, built.report)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("case", ["parts", "batches in warp groups"])
 def test_the_text_of_a_candidate_computes_the_product(case: str) -> None:
@@ -134,6 +136,7 @@ def _bits(values: Any, dtype: str) -> Any:
     return values.astype(tensorlang.dtypes.info(dtype).numpy).view(np.uint16)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("target", "args"),
     [

@@ -38,6 +38,7 @@ def task() -> TemplateTask:
     return create(matmul, args=(16, 24, 12), target="llvm -num-cores=1")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", TUNERS)
 def test_equal_seeds_try_the_same_and_nothing_twice(make: Callable[..., Tuner], task: TemplateTask) -> None:
     runs = []

@@ -138,6 +138,7 @@ def test_floats_become_the_nearest_integers(run: Run, source: str) -> None:
 FUNCTIONS = [r for r in intrinsics.TABLE.values() if r.family == "float"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_functions(run: Run, dtype: str) -> None:
     rng = np.random.default_rng(0)
@@ -168,6 +169,7 @@ def test_cuda_integers_compile(dtype: str) -> None:
     check_cuda(device_source(kernel, CUDA).text)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_cuda_floats_compile(dtype: str) -> None:
     def results(*given: Expr) -> list[Expr]:

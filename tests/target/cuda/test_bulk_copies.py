@@ -114,6 +114,7 @@ def single() -> Kernel:
     return found
 
 
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize("name", ["warp groups", "padded", "float32"])
@@ -150,6 +151,7 @@ def result(program: Kernel, given: dict[str, Array], mode: Any, seed: int) -> Ar
     return words[name].view(given[name].dtype)
 
 
+@pytest.mark.sampled(2)
 @emulated
 @pytest.mark.parametrize("name", CASES)
 def test_programs_compute_what_they_say(name: str) -> None:

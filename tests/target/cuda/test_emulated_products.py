@@ -254,6 +254,7 @@ def by_wgmma(source: str, mode: Any, seed: int, sizes: tuple[int, int, int] = (2
     return bool((c == product).all())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["late", "at_once"])
 def test_the_products_by_hand_are_right_in_any_order(mode: str) -> None:
     for seed in range(3):

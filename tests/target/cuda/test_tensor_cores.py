@@ -65,6 +65,7 @@ def large(p: Product | GroupProduct) -> Kernel:
     return kernel(replace(p, m=LARGE, n=LARGE, k=LARGE))
 
 
+@pytest.mark.sampled(4)
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("name", "arch"),
@@ -81,6 +82,7 @@ def test_the_tile_stays_in_registers(name: str, arch: str) -> None:
     assert 0 < made.report["gemm_kernel0"].registers <= (168 if "groups" in name else 128)
 
 
+@pytest.mark.sampled(2)
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize("name", ["bf16", "int8", "tf32", "bf16, GELU", "e5m2, scaled"])
@@ -133,6 +135,7 @@ def check(p: Product | GroupProduct, got: Array, wanted: Array) -> None:
     np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=1.01 * half, atol=atol)
 
 
+@pytest.mark.sampled(6)
 @emulated
 @CASE
 def test_programs_compute_what_they_say(name: str) -> None:
