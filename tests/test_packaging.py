@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def test_every_import_is_declared(setup: configparser.ConfigParser) -> None:
     extras = {room: declared(setup["options.extras_require"][extra]) for room, extra in EXTRAS.items()}
     for path in sorted((ROOT / "tensorlang").rglob("*.py")):
         allowed = needed.union(*(extras[room] for room in extras if room in path.parts))
-        foreign = set(imported(path)) - set(sys.stdlib_module_names) - {"tensorlang"}
+        foreign = imported(path) - set(sys.stdlib_module_names) - {"tensorlang"}
         assert foreign <= allowed, f"{path.relative_to(ROOT)} imports {foreign - allowed}, which setup.cfg lacks"
 
 
@@ -100,9 +101,14 @@ def declared(text: str) -> set[str]:
     return {MODULES.get(found[0], found[0].replace("-", "_")) for found in names if found}
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Top-level modules that a file imports, function-local imports included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return frozenset(_imported(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _imported(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
         match node:
             case ast.Import():
                 yield from (alias.name.partition(".")[0] for alias in node.names)
