@@ -232,10 +232,11 @@ def test_a_tile_takes_narrow_vectors_of_a_second_axis_side_by_side() -> None:
     task = _task("contraction", 1)
     for sketch in _sketches("contraction", 1):
         main = max(sketch.describe(rows := sketch.sample(np.random.default_rng(4), 200)), key=lambda n: n.operations)
-        tile = register_tile(main, task.target.lanes(32))
+        tile = register_tile(main, lanes := task.target.lanes(32))
         taken = [sketch.decisions(row) for row in rows]
-        vectors = -(-16 // task.target.lanes(32))
-        assert tile.accumulators.tolist() == [d["rows"] * d["deep"] * d["beside"] * vectors for d in taken]
+        vectors = [-(-d.get("width", 16) // lanes) for d in taken]  # narrower ones, where 16 elements are no vector
+        held = [d["rows"] * d["deep"] * d["beside"] * v for d, v in zip(taken, vectors, strict=True)]
+        assert tile.accumulators.tolist() == held
         assert len({d["beside"] for d in taken}) > 1
         assert (tile.registers <= task.target.vector_registers).all()
 
