@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "covering(strength): by day, cases in which all combinations of so many values are"
     )
-    config.addinivalue_line("markers", "sampled(few): by day, so many of the cases, spread over all of them")
+    config.addinivalue_line("markers", "sampled(few): by day, so many of the cases, as different as may be")
     if not hasattr(config, "workerinput"):
         config.stash[_RUN] = tempfile.TemporaryDirectory(prefix="tensorlang-tests-")
 

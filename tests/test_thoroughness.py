@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from tests.thoroughness import covering, spread
+from tests.thoroughness import covering, sample, spread
 
 pytest_plugins = ("pytester",)
 
@@ -67,6 +67,12 @@ def test_other_tests_take_other_cases() -> None:
     taken = [spread(12, 3, f"test_{n}") for n in range(40)]
     assert {place for places in taken for place in places} == set(range(12))
     assert all(later - earlier == 4 for places in taken for earlier, later in pairwise(places))
+
+
+def test_samples_take_values_equally_often() -> None:
+    chosen = [CASES[n] for n in sample(CASES, 4, "test_it")]
+    assert [len({case[name] for case in chosen}) for name in "abc"] == [4, 3, 2]
+    assert len(sample(CASES, 11, "test_it")) == 11
 
 
 def test_skipped_cases_stand_for_none_and_named_ones_run(pytester: pytest.Pytester) -> None:

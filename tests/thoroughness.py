@@ -17,7 +17,7 @@ NIGHTLY = PROFILE == "nightly"
 COVERING = "covering"
 """`covering(2)`: of a test with several parameters, cases in which all pairs of values occur; others wait a night."""
 SAMPLED = "sampled"
-"""`sampled(3)`: of a test with many cases, three that are spread over all of them; others wait a night.
+"""`sampled(3)`: of a test with many cases, three that differ much; others wait a night.
 
 Those of a CUDA device are sampled by themselves."""
 
@@ -74,6 +74,19 @@ def spread(count: int, few: int, name: str = "") -> list[int]:
     return [first + n * count // few for n in range(few)]
 
 
+def sample(cases: Sequence[dict[str, str]], few: int, name: str) -> list[int]:
+    """So many places of the cases of a test: spread if it has one parameter, else those with the values taken least."""
+    if few >= len(cases) or len(cases[0]) < 2:
+        return spread(len(cases), few, name)
+    taken: Counter[tuple[str, str]] = Counter()
+    left = list(range(len(cases)))
+    for _ in range(few):
+        best = min(left, key=lambda n: (sum(taken[v] for v in cases[n].items()), zlib.crc32(f"{name} {n}".encode())))
+        left.remove(best)
+        taken.update(cases[best].items())
+    return [n for n in range(len(cases)) if n not in left]
+
+
 def left_for_the_night(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     """Of tests with a marker, the cases that need not run by day; those that are skipped here stand for none."""
     found: set[pytest.Item] = set()
@@ -90,10 +103,8 @@ def _left(items: Sequence[pytest.Item], marker: str) -> Iterator[pytest.Item]:
             families[item.nodeid.partition("[")[0], of_device].append(item)
     for (name, _), family in families.items():
         number = family[0].get_closest_marker(marker).args[0]
-        if marker == COVERING:
-            by_day = covering([{n: repr(v) for n, v in item.callspec.params.items()} for item in family], number)
-        else:
-            by_day = spread(len(family), number, name)
+        cases = [{n: repr(v) for n, v in item.callspec.params.items()} for item in family]
+        by_day = covering(cases, number) if marker == COVERING else sample(cases, number, name)
         yield from (item for n, item in enumerate(family) if n not in set(by_day))
 
 

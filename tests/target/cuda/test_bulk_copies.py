@@ -172,6 +172,7 @@ def test_tiles_reach_outside_of_the_arrays() -> None:
             np.testing.assert_array_equal(result(program, given, mode, seed), wanted)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("late", [False, True])
 def test_the_interpreter_finds_no_race(late: bool) -> None:
     p = GroupProduct(64, 64, 128, groups=1, columns=64, stages=3)

@@ -157,6 +157,7 @@ def operands(name: str) -> tuple[dict[str, Array], Array]:
     return {**words, "D": np.zeros(wanted.shape, np.uint16)}, wanted
 
 
+@pytest.mark.sampled(1)
 @emulated
 @CASE
 def test_programs_compute_what_they_say(name: str) -> None:
@@ -168,6 +169,7 @@ def test_programs_compute_what_they_say(name: str) -> None:
             np.testing.assert_array_equal(given["D"].view(wanted.dtype), wanted)
 
 
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @CASE

@@ -41,6 +41,7 @@ EMULATED = ("one step later", "a as [k][m], b as [k][n]", "two products of a ste
 REGISTERS = {"one step later": 168, "b as [k][n]": 172, "64 x 64": 72, "int8": 104}
 
 
+@pytest.mark.sampled(2)
 @emulated
 @pytest.mark.parametrize("name", EMULATED)
 def test_products_are_right_in_any_order(name: str) -> None:
@@ -80,6 +81,7 @@ def test_the_first_product_stores_in_place_of_adding() -> None:
     assert "tl_zero" not in text(program).rpartition("__global__")[2]
 
 
+@pytest.mark.sampled(2)
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize("name", REGISTERS)
