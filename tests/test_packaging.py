@@ -107,8 +107,8 @@ def imported(path: Path) -> frozenset[str]:
     return frozenset(_imported(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def _imported(module: ast.Module) -> Iterator[str]:
-    for node in ast.walk(module):
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         match node:
             case ast.Import():
                 yield from (alias.name.partition(".")[0] for alias in node.names)
