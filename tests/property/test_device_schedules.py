@@ -133,6 +133,7 @@ def pipelined(trips: int, tiles: tuple[int, int], double: bool, computed: bool) 
     return s, (A, B, C)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("trips", [1, 2, 7])

@@ -16,6 +16,7 @@ CASES = [(name, word) for name in PROGRAMS for word in passes_of(name)]
 KINDS = tuple(MUTATIONS)
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{name}-{word}" for name, word in CASES])
 def test_faults_are_noticed(number: int) -> None:
     name, word = CASES[number]

@@ -84,13 +84,12 @@ def test_an_array_that_is_read_again_is_not_streamed() -> None:
     for stage in (b, c):
         s[stage].vectorize("i")
         s[stage].pragma("i", "nontemporal")
-    f = tl.build(s, [a, b, c], target="llvm -mcpu=x86-64-v4")
-    text = f.source("ll")
+    text = tl.build(s, [a, b, c], target="llvm -mcpu=x86-64-v4").source("ll")
     assert "ptr %p1.B, align 4\n" in text and "ptr %p1.B, align 4, !nontemporal" not in text
     assert "ptr %p2.C, align 64, !nontemporal" in text
     values = np.arange(64, dtype="f4")
     out, last = np.zeros(64, "f4"), np.zeros(64, "f4")
-    f(values, out, last)
+    tl.build(s, [a, b, c])(values, out, last)
     np.testing.assert_array_equal(last, 2 * (values + 1))
 
 
