@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from math import prod
@@ -12,8 +12,9 @@ from tensorlang.errors import ArgumentError
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
 from tensorlang.networks.model import Model, Step
-from tensorlang.networks.network import Array, Network
+from tensorlang.networks.network import Network
 from tensorlang.networks.packing import packed
+from tensorlang.networks.scaling import scaled
 from tensorlang.networks.winograd import with_winograd
 from tensorlang.runtime.executable import Executable
 from tensorlang.target import parse
@@ -47,7 +48,7 @@ def compile_network(
     machine = parse(target)
     program, wanted = program_of(network)
     algorithms: dict[str, str] = {}
-    weights: Mapping[str, Array] = network.weights
+    program, weights = scaled(program, network.weights)
     if numerics != "strict":
         program, weights, algorithms = with_winograd(program, weights, machine)
     program, weights = packed(program, weights, machine)
