@@ -133,11 +133,17 @@ def _replace(parent: Any, node: Any, known: Mapping[str, Any]) -> int:
 
 def _run(model: Any, strides: Sequence[tuple[int, ...]], many: bool, *inputs: Any) -> Any:
     """Call a network with tensors; what it returns has the strides that PyTorch has reckoned with."""
-    torch = torch_package()
     made = []
     for array, wanted in zip(model.run([array_of(t) for t in inputs]), strides, strict=True):
         tensor = tensor_of(array)
         if any(n > 1 and a != b for n, a, b in zip(tensor.shape, tensor.stride(), wanted, strict=True)):
-            tensor = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype).copy_(tensor)
+            tensor = _with_strides(tensor, wanted)
         made.append(tensor)
     return tuple(made) if many else made[0]
+
+
+def _with_strides(tensor: Any, strides: Sequence[int]) -> Any:
+    """A tensor laid out with other strides; along those of 0 all elements are the first one."""
+    first = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
+    laid = torch_package().empty_strided(first.shape, strides, dtype=tensor.dtype)
+    return laid.copy_(first).expand(tensor.shape)

@@ -11,6 +11,7 @@ from tensorlang.ir.expr import Expr
 from tensorlang.networks.network import Array, Value
 from tensorlang.networks.node import shape_of
 from tensorlang.networks.places import reshaped
+from tensorlang.networks.refusal import Unsupported
 from tensorlang.networks.torch.call import Call, Rule
 from tensorlang.te.operation import Tensor
 
@@ -43,6 +44,39 @@ def _batch_norm(call: Call) -> tuple[Value | None, ...]:
         call.shape, lambda *i: (data(*i).astype(wide) * times(i[1]) + plus(i[1])).astype(dtype)
     )  # fmt: skip
     return made, None, None
+
+
+def _batch_norm_in_training(call: Call) -> tuple[Value | None, ...]:
+    """By the mean and the variance of the batch, which are outputs, and go into the running ones."""
+    if not call["training"]:
+        raise Unsupported("outside of training")
+    given = call.tensor(call["input"])
+    shape, wide = shape_of(given), call.made[1][1]
+    data = call.tensor(call.cast(given, wide, "wide"))
+    axes = [d for d in range(len(shape)) if d != 1]
+    count, channels = math.prod(shape[d] for d in axes), (shape[1],)
+    mean = topi.mean(data, axes, name=f"{call.stage}_mean")
+    squares = call.compute(shape, lambda *i: (data(*i) - mean(i[1])) * (data(*i) - mean(i[1])), "squares")
+    var = topi.mean(squares, axes, name=f"{call.stage}_var")
+    scale = call.compute(channels, lambda c: te.rsqrt(var(c) + te.const(call["eps"], wide)), "scale")
+    weight, bias = (None if call[w] is None else call.tensor(call[w]) for w in ("weight", "bias"))
+
+    def element(*index: Expr) -> Expr:
+        value = (data(*index) - mean(index[1])) * scale(index[1])
+        value = value if weight is None else value * weight(index[1]).astype(wide)
+        return (value if bias is None else value + bias(index[1]).astype(wide)).astype(given.dtype)
+
+    def running(name: str, new: Tensor, factor: float) -> Tensor:
+        old, share = call.tensor(call[name]), float(call["momentum"])
+
+        def mixed(c: Expr) -> Expr:
+            return old(c) * te.const(1 - share, old.dtype) + (new(c) * te.const(share * factor, wide)).astype(old.dtype)
+
+        return call.compute(channels, mixed, name)
+
+    unbiased = count / max(1, count - 1)
+    kept = running("running_mean", mean, 1), running("running_var", var, unbiased)
+    return call.compute(shape, element), mean, scale, *kept
 
 
 def _layer_norm(call: Call) -> tuple[Value | None, ...]:
@@ -117,6 +151,7 @@ RULES: dict[str, Rule] = {
     "_log_softmax.default": _softmax("LogSoftmax"),
     "_native_batch_norm_legit_no_training.default": _batch_norm,
     "_softmax.default": _softmax("Softmax"),
+    "_native_batch_norm_legit_functional.default": _batch_norm_in_training,
     "group_norm.default": _group_norm,
     "layer_norm.default": _layer_norm,
     "native_group_norm.default": _group_norm,

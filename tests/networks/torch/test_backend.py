@@ -63,6 +63,18 @@ def test_inference_with_a_call_that_has_no_rule() -> None:
     assert [g.graph for g in report()] == ["inference"] * 3
 
 
+def test_what_is_passed_on_has_the_strides_of_torch() -> None:
+    def passing(x: Any) -> Any:
+        doubled = x * 2
+        wide, turned = doubled[:, :1].expand(4, 6), doubled.t()
+        return torch.sort(wide).values, turned.sort().values, wide.as_strided((4,), (wide.stride(0),))
+
+    x = torch.randn(4, 3)
+    near(torch.compile(passing, backend=compile_graph)(x), passing(x))
+    (graph,) = report()
+    assert graph.taken and {r.op for r in graph.left} == {"sort.default"}
+
+
 class Small(nn.Module):  # type: ignore[misc, name-defined]
     """A convolution with a norm in training, a residual, a pool, and a classifier behind a layer norm."""
 

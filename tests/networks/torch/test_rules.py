@@ -218,6 +218,9 @@ TABLES: dict[str, Mapping[str, Row]] = {
         "_native_batch_norm_legit_no_training.default": lambda op, image, p: (
             op(image, p[0], p[1], p[1] - 0.3, p[2], 0.1, 1e-5)[0],
             op(image, None, None, torch.ones(4), torch.full((4,), 2.0), 0.1, 1e-3)[0]),
+        "_native_batch_norm_legit_functional.default": lambda op, image, p: (
+            tuple(op(image, p[0], p[1], p[1], p[2], True, 0.1, 1e-5)),
+            op(image, None, None, torch.zeros(4), torch.ones(4), True, 0.3, 1e-3)[0]),
         "_softmax.default": lambda op, x: (op(x, -1, False), op(x, 0, False)),
         "group_norm.default": lambda op, image, p: op(image, 2, p[0], p[1]),
         "layer_norm.default": lambda op, x, p: (op(x, [4], p[0], p[1]), op(x, [3, 4], p)),
