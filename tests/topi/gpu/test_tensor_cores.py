@@ -140,6 +140,7 @@ def test_a_symbolic_number_of_rows() -> None:
         check_schedule(s, args, {"m": m}, targets=("interpreter",))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("mode", ["late", "at_once"])
 @pytest.mark.parametrize(
