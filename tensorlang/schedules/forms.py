@@ -20,9 +20,8 @@ from tensorlang.schedules.gpu.elements import element_forms
 from tensorlang.schedules.gpu.ordered import bound_forms
 from tensorlang.schedules.gpu.points import schedule_points
 from tensorlang.schedules.gpu.product import schedule_product
-from tensorlang.schedules.gpu.reductions import schedule_reduction
+from tensorlang.schedules.gpu.reductions import schedule_reduction, sum_forms
 from tensorlang.schedules.gpu.rows import block_row_forms
-from tensorlang.schedules.gpu.sums import sum_forms
 from tensorlang.schedules.gpu.tensor_core_tiles import tensor_core_forms
 from tensorlang.schedules.gpu.tiles import tile_forms
 from tensorlang.schedules.product import is_product

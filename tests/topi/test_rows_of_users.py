@@ -51,10 +51,20 @@ def wanted_too() -> list[Tensor]:
     return [x, less, te.compute((6, 33), lambda i, j: less[i, j] / size[i], name="out")]
 
 
+def weighted() -> list[Tensor]:
+    """Rows times weights that cost much to make, which all rows share, over their sums."""
+    x, w = te.placeholder((12, 19), name="X"), te.placeholder((19,), name="W")
+    k = te.reduce_axis((0, 19), "k")
+    weight = te.compute((19,), lambda j: te.exp(w[j]), name="E")
+    total = te.compute((12,), lambda i: te.sum(te.abs(x[i, k]) * weight[k], axis=k), name="S")
+    return [x, w, te.compute((12, 19), lambda i, j: x[i, j] * weight[j] / (total[i] + 1.0), name="out")]
+
+
 PROGRAMS: dict[str, tuple[Callable[[], list[Tensor]], int, set[str]]] = {
     "columns, between others": (columns_between, 1, {"T", "P"}),
     "rows that lie apart": (images, 1, set()),
     "a single row": (all_of_it, 1, set()),
+    "what all rows share": (weighted, 1, set()),
     "what is wanted too": (wanted_too, 2, set()),
 }
 """Programs, how many outputs they have, and the stages that are computed where they are read."""

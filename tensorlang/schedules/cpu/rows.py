@@ -79,7 +79,6 @@ def kept_elements(group: Group) -> list[Described]:
 
 def inline_parts(room: Room, group: Group, again: Sequence[Described]) -> list[str]:
     """Compute what is read once where it is read, and some parts again in each pass; the names of the others."""
-    place_producers(room, group, inline=False)
     inlined = [part for part in group.parts if part in again or group.is_read_once(part)]
     for part in inlined:
         room.s[part.name].compute_inline()
@@ -94,6 +93,7 @@ def schedule_rows(room: Room, group: Group, inline: bool) -> None:
     half a pass over 768 elements. Those of several rows fill each other's pauses.
     """
     s, long = room.s, kept_elements(group)
+    place_producers(room, group, inline=False)
     parts = inline_parts(room, group, long if inline else [part for part in long if _is_too_long(room, group, part)])
     rows = _rows_of(room, group)
     passes = [schedule_part(s, name, rows) for name in reversed(parts)]

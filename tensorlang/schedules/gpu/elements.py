@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorlang.schedules.candidates import up_to
 from tensorlang.schedules.gpu.block import limit_threads, limits_of, sizes
-from tensorlang.schedules.recognise import Group, Stage
+from tensorlang.schedules.recognise import Group, Stage, is_read_often
 from tensorlang.schedules.room import Columns, Form, Mask, Room
 from tensorlang.target.spec import Target
 
@@ -46,9 +46,9 @@ def schedule_elements(room: Room, stage: Stage) -> None:
 
 
 def inline_producers(room: Room, group: Group) -> None:
-    """Compute stages in front where they are read; those that cannot be run on their own."""
+    """Compute stages in front where they are read; those that cannot, or are read often, run on their own."""
     for stage in group.producers:
-        if not room.s.attempt(room.s[stage.name].compute_inline):
+        if is_read_often(group, stage) or not room.s.attempt(room.s[stage.name].compute_inline):
             schedule_elements(room, stage)
 
 

@@ -3,17 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from math import ceil, prod
 
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.accesses import about
 from tensorlang.schedules.anchor import Anchor, compute_op
 from tensorlang.schedules.cpu.reductions import runs_along_rows
 from tensorlang.schedules.cpu.rows import partial_results
+from tensorlang.schedules.gpu.block import points
 from tensorlang.schedules.gpu.blocks import BLOCKS, THREADS, exact_lanes, extents, fused, limits, product
-from tensorlang.schedules.gpu.rows import Team, make_blocks, reduce_together, team_of
+from tensorlang.schedules.gpu.elements import inline_producers
+from tensorlang.schedules.gpu.rows import Team, chosen_team, make_blocks, reduce_together, team_of
+from tensorlang.schedules.recognise import Group, Stage
+from tensorlang.schedules.room import Form, Room
+from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
 
 _ROWS = 8
 """Elements of a column that each thread of a piece has at least."""
+FEW_RESULTS = 1 << 9
+"""With more results there are enough blocks without summing in parts."""
+LONG = 1 << 13
+"""Terms that are worth a second kernel."""
+_SHARED_USES = 4
+_MANY_RESULTS = 1 << 13
+_TERMS = (1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15)
+"""Terms of a part."""
+
+
+def sum_forms(target: Target, group: Group) -> list[Form]:
+    """Forms for any reduction: the threads of a block sum one or several results; in parts, where results are few."""
+    main = group.main
+    if not main.reduce or group.parts or _is_product(main):
+        return []
+    found = [Form("sums", partial(_schedule, group=group, in_parts=False))]
+    terms, results = (points(main.extents, axes) for axes in (main.reduce, main.spatial))
+    if results <= FEW_RESULTS and terms >= LONG and len(main.op.body) == 1:
+        found.insert(0, Form("sums.parts", partial(_schedule, group=group, in_parts=True)))
+    return found
+
+
+def _is_product(stage: Stage) -> bool:
+    """Whether many results share what they read: tiles are better in any case."""
+    uses = min((stage.points / points(stage.extents, r.axes) for r in stage.reads if r.axes), default=1)
+    return uses >= _SHARED_USES and points(stage.extents, stage.spatial) >= _MANY_RESULTS
+
+
+def _schedule(room: Room, group: Group, in_parts: bool) -> None:
+    s, main = room.s, group.main
+    inline_producers(room, group)
+    for stage in group.between:
+        s[stage.name].compute_inline()
+    anchor = Anchor(main.name, group.output.name, room.target)
+    if in_parts:
+        terms = points(main.extents, main.reduce)
+        sizes = [n for n in _TERMS if n < terms] or [ceil(terms / 2)]
+        part = _part(s, anchor, room.choose("part", sizes, _piece(s, anchor)))
+        _reduce_rows(s, part, room, "part_")
+    _reduce_rows(s, anchor, room)
 
 
 def schedule_reduction(s: Schedule, anchor: Anchor) -> None:
@@ -21,21 +69,30 @@ def schedule_reduction(s: Schedule, anchor: Anchor) -> None:
 
     The sums of the pieces go through global memory, to a second kernel.
     """
-    piece = _piece(s, anchor)
+    room, piece = Room(s, anchor.target, anchor.main, closed=True), _piece(s, anchor)
     if piece is not None:
-        along = fused(s, anchor.main, [axis.name for axis in compute_op(s, anchor.main).reduce_axes])
-        outer, _ = s[anchor.main].split(along, factor=piece)
-        part = partial_results(s, anchor.main, outer.name, 0)
-        _reduce_rows(s, Anchor(part, part, anchor.target))
-    _reduce_rows(s, anchor)
+        _reduce_rows(s, _part(s, anchor, piece), room)
+    _reduce_rows(s, anchor, room)
 
 
-def _reduce_rows(s: Schedule, anchor: Anchor) -> None:
+def _part(s: Schedule, anchor: Anchor, size: int) -> Anchor:
+    """A stage that reduces pieces of so many terms."""
+    along = fused(s, anchor.main, [axis.name for axis in compute_op(s, anchor.main).reduce_axes])
+    outer, _ = s[anchor.main].split(along, factor=size)
+    part = partial_results(s, anchor.main, outer.name, 0)
+    return Anchor(part, part, anchor.target)
+
+
+def _reduce_rows(s: Schedule, anchor: Anchor, room: Room, prefix: str = "") -> None:
     main = compute_op(s, anchor.main)
     names = [axis.name for axis in compute_op(s, anchor.output).axes]
     team = _team(s, anchor, main)
     if not names:
-        reduce_together(s, anchor.main, replace(team, along=max(team.along, 2)))
+        team = replace(team, along=max(team.along, 2))
+    length, rows = (prod(about(axis.extent) for axis in axes) for axes in (main.reduce_axes, main.axes))
+    team = chosen_team(room, team, length, rows, prefix)
+    if not names:
+        reduce_together(s, anchor.main, team)
         return
     made = anchor.main if anchor.main != anchor.output else _results(s, anchor.main)
     block = make_blocks(s, anchor.output, names, team)

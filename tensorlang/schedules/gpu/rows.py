@@ -32,6 +32,7 @@ from tensorlang.schedules.gpu.blocks import (
     power_of_two,
     product,
 )
+from tensorlang.schedules.gpu.elements import inline_producers
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room, is_several
 from tensorlang.target.spec import Target
@@ -42,6 +43,8 @@ _STEPS = 4
 """Vectors of a long row that each thread reads."""
 _SIDE_BY_SIDE = 128
 """Threads of a block whose rows are short."""
+_MOST_ACROSS = 128
+"""Rows of a block at most."""
 _MOST_DOWN = 16
 """Threads that share a column."""
 _COLUMN_STEPS = 8
@@ -157,6 +160,7 @@ def schedule_rows(room: Room, group: Group, keep: bool = False) -> None:
     What is read in several passes is kept in shared memory, if the rows of a block fit there.
     """
     s, out = room.s, room.s[group.output.name]
+    inline_producers(room, group)
     parts = inline_parts(room, group, [] if keep else kept_elements(group))
     sums = [part for part in parts if compute_op(s, part).reduce_axes]
     elements = [part for part in parts if part not in sums and len(compute_op(s, part).axes) > len(group.rows)]
@@ -166,7 +170,7 @@ def schedule_rows(room: Room, group: Group, keep: bool = False) -> None:
     names = [axis.name for axis in out.op.axis]
     inside, outside = ([names[d] for d in dims] for dims in (group.along, group.rows))
     length, count = (points(group.output.extents, axes) for axes in (inside, outside))
-    team = _chosen(room, _team(s, out.name, outside, inside, room.target), length, count)
+    team = chosen_team(room, _team(s, out.name, outside, inside, room.target), length, count)
     known = product(extents(s, out.name, inside)) is not None
     again = _read_again(s, out.name, sums, length * team.across, room.target) if known else []
     each = length * sum(_bytes(s, name) for name in (*again, *elements))
@@ -194,12 +198,12 @@ def schedule_rows(room: Room, group: Group, keep: bool = False) -> None:
         s[stage].set_scope("shared")
 
 
-def _chosen(room: Room, usual: Team, length: int, rows: int) -> Team:
+def chosen_team(room: Room, usual: Team, length: int, rows: int, prefix: str = "") -> Team:
     """The threads of so many rows of a length, left open around the usual ones."""
     warp, most = limits(room.target).warp, powers(limits(room.target).max_threads)
-    along = room.choose("threads", [n for n in most if 1 < n < 2 * max(length, warp)], usual.along)
-    across = room.choose("rows", [n for n in most if n <= min(_MOST_DOWN, rows)], usual.across)
-    limit_threads(room, ["threads", "rows"], 1)
+    along = room.choose(f"{prefix}threads", [n for n in most if 1 < n < 2 * max(length, warp)], usual.along)
+    across = room.choose(f"{prefix}rows", [n for n in most if n <= min(_MOST_ACROSS, rows)], usual.across)
+    limit_threads(room, [f"{prefix}threads", f"{prefix}rows"], 1)
     return replace(usual, along=along, across=across)
 
 
