@@ -12,6 +12,7 @@ from tensorlang.errors import ArgumentError
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
 from tensorlang.networks.model import Model, Step
+from tensorlang.networks.narrow import narrowed
 from tensorlang.networks.network import Network
 from tensorlang.networks.packing import packed
 from tensorlang.networks.scaling import scaled
@@ -51,6 +52,7 @@ def compile_network(
     program, weights = scaled(program, network.weights)
     if numerics != "strict":
         program, weights, algorithms = with_winograd(program, weights, machine)
+    program, weights = narrowed(program, weights, machine)
     program, weights = packed(program, weights, machine)
     parts = parts_of(program)
     kernels = _kernels(program, parts, machine, progress or (lambda done, count, stage: None))

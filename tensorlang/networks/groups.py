@@ -33,7 +33,7 @@ class Part:
 def parts_of(program: Program) -> tuple[Part, ...]:
     """The kernels of a program, in an order in which they can run."""
     home: dict[str, int] = {}
-    groups = groups_of(program)
+    groups = groups_of(program, words=True)
     for number, group in enumerate(groups):
         for stage in (group.main, group.output, *group.between, *group.parts, *group.producers):
             home[stage.name] = number

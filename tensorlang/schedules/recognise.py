@@ -203,6 +203,8 @@ def _row_parts(program: Program, stages: dict[str, Stage], output: Stage) -> tup
     All of it is a row only where there is no work for several threads.
     """
     for rows in _row_dimensions(program, stages, output):
+        if all(d in rows or output.extents[axis] == 1 for d, axis in enumerate(output.spatial)):
+            continue  # a row of one element is a value
         parts = _parts_of(program, stages, output, rows)
         small = rows or all(stage.points <= _ONE_ROW for stage in (output, *parts))
         if small and any(part.reduce for part in parts):

@@ -89,18 +89,18 @@ def _sums(node: Node, factors: Factors) -> Tensor:
 
 
 def _images_convolved(
-    node: Node, data: Tensor, weight: Value, dtype: str | None = None, padding: int | Tensor = 0
+    node: Node, data: Tensor, weight: Value, dtype: str | None = None, padding: int | Tensor | None = None
 ) -> Tensor:
     """The convolution of a node as images, with sums of a dtype, that of the data unless given.
 
-    A `padding` of 0 adds nothing to the sums; another number lies around the data.
+    With a number as `padding` that lies around the data; else padding adds nothing to the sums.
     """
     _, c, *spatial = shape_of(data)
     o, i, *kernel = shape_of(weight)
     groups = int(node.attrs.get("group", 1))
     steps, gaps, sides = _windows(node, spatial, kernel)
     images = _images(node, data, spatial)
-    if any(sides) and (isinstance(padding, Tensor) or padding):
+    if any(sides) and padding is not None:
         images, sides = _framed(node, images, sides, padding), [0] * 4
     high, wide = kernel if len(kernel) == 2 else (1, kernel[0])
     if groups == c and i == 1 and c > 1:

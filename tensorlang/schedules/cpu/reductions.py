@@ -59,13 +59,18 @@ def _rows(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
 def _columns(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
     tile = accumulator(s, anchor)
     out, made = s[anchor.output], s.program[anchor.output]
-    *outer, last = [axis.name for axis in made.axis]
-    width = _column_tile(made.axis[-1], anchor.target.lanes(widest(main)), anchor)
-    column, vector = out.split(last, factor=width, tail="peel")
+    along = max((d for d, axis in enumerate(made.axis) if extent_of(axis.extent) != 1), default=len(made.axis) - 1)
+    last = made.axis[along]
+    outer = [axis.name for axis in made.axis if axis is not last]
+    width = _column_tile(last, anchor.target.lanes(widest(main)), anchor)
+    column, vector = out.split(last.name, factor=width, tail="peel")
+    if last is not made.axis[-1]:
+        out.reorder(*outer, column, vector)
     out.vectorize(vector)
     loop = run_in_parallel(s, anchor.output, [*outer, column.name], anchor.target, work_of(main))
     s[tile].compute_at(out, loop)
-    *spatial, across = [axis.name for axis in s.program[tile].axis]
+    spatial = [axis.name for axis in s.program[tile].axis]
+    across = spatial.pop(along)
     *far, near = [axis.name for axis in s.program[tile].reduce_axis]
     rows, jam = s[tile].split(near, factor=_JAM, tail="peel")
     s[tile].reorder(*spatial, *far, rows, across, jam)

@@ -1,0 +1,186 @@
+"""Products and convolutions of bytes by known weights: these are laid out ahead, as dot instructions take them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tensorlang import te
+from tensorlang.ir.affine import Affine, affine
+from tensorlang.ir.expr import Const, Expr, Var
+from tensorlang.networks.network import Array
+from tensorlang.schedule.rewrites.narrow_product import SIGN, WORD, narrow_factors, product_of_panels
+from tensorlang.schedule.rewrites.windows_product import windows_of
+from tensorlang.schedules.cpu.narrow_product import operand_dtype, panel_of
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import extent_of
+from tensorlang.te.declared import declared, exchanged
+from tensorlang.te.operation import ComputeOp, Read, Tensor
+from tensorlang.te.program import Program, unique
+from tensorlang.topi.narrow_conv2d import conv2d_narrow
+from tensorlang.topi.narrow_filters import runs_of
+
+_GROUP = WORD // 8
+"""Terms of a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """New weights of a stage: placeholders with what they hold."""
+
+    taken: set[str]
+    arrays: dict[str, Array]
+
+    def tensor(self, name: str, array: Array) -> Tensor:
+        """A placeholder for an array, under a name that is free."""
+        free = unique(name, self.taken)
+        self.taken.add(free)
+        self.arrays[free] = array
+        return te.placeholder(array.shape, array.dtype, free)
+
+
+def narrowed(program: Program, weights: Mapping[str, Array], target: Target) -> tuple[Program, dict[str, Array]]:
+    """The program whose products of bytes are those of dot instructions, where a target has them, and its weights."""
+    held = _Held({op.name for op in program.ops}, dict(weights))
+    for op in program.ops:
+        if isinstance(op, ComputeOp) and op.dtype == "int32" and op.reduce_axes:
+            old = declared(program, op.name)
+            assert isinstance(old, ComputeOp)
+            made = _product(old, held, target) or _convolution(old, held, target)
+            program = program if made is None else exchanged(program, old, made)
+    left = {name: array for name, array in held.arrays.items() if program.consumers.get(name)}
+    ops = tuple(op for op in program.ops if op.name in left or op.name not in held.arrays)
+    return replace(program, ops=ops), left
+
+
+def _product(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None:
+    """A product by a known matrix, which lies in panels of words."""
+    factors = narrow_factors(op)
+    if factors is None or (known := held.arrays.get(factors.b.op.name)) is None:
+        return None
+    operand = operand_dtype(factors.a.dtype, factors.b.dtype, target)
+    if operand is None:
+        return None
+    weight = known if factors.transpose_b else known.T
+    panels = _panels(weight[:, None, None, :], panel_of(len(weight), target))[0, :, 0, 0]
+    zero = SIGN * (operand != factors.a.dtype)
+    packed = held.tensor(f"{op.name}_packed", panels)
+    offsets = held.tensor(f"{op.name}_offsets", _totals(panels, zero, (1, 3))) if zero else None
+    n, across = factors.extents[1], factors.transpose_a
+    made = product_of_panels(factors.a, packed, n, across, operand, zero, offsets, op.name)
+    assert isinstance(made.op, ComputeOp)
+    return made.op
+
+
+def _convolution(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None:
+    """A convolution without padding by known weights, in panels of words."""
+    window = _window(op)
+    known = None if window is None else held.arrays.get(window.weight.tensor.op.name)
+    operand = None if window is None else operand_dtype(window.data.dtype, window.weight.tensor.dtype, target)
+    if window is None or known is None or operand is None:
+        return None
+    weight = window.filters(known)
+    o, high, wide, depth = weight.shape
+    runs = runs_of(wide, window.gaps[1], depth, _GROUP)
+    panels = _panels(weight.reshape(o, high, runs.columns, runs.run), panel_of(o, target))
+    zero = SIGN * (operand != window.data.dtype)
+    made = conv2d_narrow(
+        window.data,
+        held.tensor(f"{op.name}_packed", panels),
+        o,
+        (high, wide),
+        window.steps,
+        0,
+        window.gaps,
+        "NHWC",
+        offsets=held.tensor(f"{op.name}_offsets", _totals(panels, zero, (2, 3, 4, 6))) if zero else None,
+        name=op.name,
+        target=target,
+    )
+    assert isinstance(made.op, ComputeOp)
+    return made.op if [extent_of(e) for e in made.shape] == [extent_of(e) for e in op.shape] else None
+
+
+def _panels(weight: Array, width: int) -> Array:
+    """Weights [o, rows, columns, terms] as [1, o / w, rows, columns, terms / g, w, g], with zeros behind the last."""
+    o, rows, columns, terms = weight.shape
+    whole = np.pad(weight, ((0, -o % width), (0, 0), (0, 0), (0, -terms % _GROUP)))
+    words = whole.reshape(-1, width, rows, columns, whole.shape[-1] // _GROUP, _GROUP)
+    return np.ascontiguousarray(words.transpose(0, 2, 3, 4, 1, 5)[None])
+
+
+def _totals(panels: Array, zero: int, axes: tuple[int, ...]) -> Array:
+    """What moving data by a number adds to the sums of each column."""
+    return np.asarray(zero * panels.sum(axes, dtype=np.int32), np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A window that slides over NHWC `data`: `steps` of results, `gaps` within it, down and to the right."""
+
+    data: Tensor
+    weight: Read
+    steps: tuple[int, int]
+    gaps: tuple[int, int]
+    places: tuple[str, str, str, str]
+
+    def filters(self, weight: Array) -> Array:
+        """Weights as [o, rows, columns, channels]; a dimension that no axis moves along has one index."""
+        names = [index.name if isinstance(index, Var) else "" for index in self.weight.index]
+        found = [names.index(place) for place in self.places if place in names]
+        rest = [d for d in range(weight.ndim) if d not in found]
+        shape = [weight.shape[names.index(place)] if place in names else 1 for place in self.places]
+        return weight.transpose(*found, *rest).reshape(shape)
+
+
+def _window(op: ComputeOp) -> _Window | None:
+    """A stage [n, y, x, o] as a convolution of bytes without padding; None for any other."""
+    if len(op.axes) != 4:
+        return None
+    (n, y, x, o), terms = (axis.name for axis in op.axes), [axis.name for axis in op.reduce_axes]
+    found = windows_of(op, (n, y, x), terms, 1)
+    if isinstance(found, str) or found.where is not None or len(found.data.index) != 4:
+        return None
+    moves = [affine(index) for index in found.data.index]
+    at = {name: d for d, move in enumerate(moves) if move is not None for name in move if name in (n, y, x)}
+    rest = sorted({0, 1, 2, 3} - set(at.values()))
+    if len(at) != 3 or len(rest) != 1 or not isinstance(found.data.index[rest[0]], Var):
+        return None
+    down, right = (_slide(moves[at[axis]], axis, terms) for axis in (y, x))
+    channel = found.data.index[rest[0]]
+    if down is None or right is None or not isinstance(channel, Var) or moves[at[n]] != {n: 1}:
+        return None
+    places = (o, down[2], right[2], channel.name)
+    read = {index.name for index in found.weight.index if isinstance(index, Var)}
+    others = [i for i in found.weight.index if not isinstance(i, Var | Const)]
+    if others or read != {place for place in places if place} or set(terms) != read - {o}:
+        return None
+    order = [at[n], at[y], at[x], rest[0]]
+    data = found.data.tensor
+    return _Window(_seen(data, order, op.name), found.weight, (down[0], right[0]), (down[1], right[1]), places)
+
+
+def _slide(move: Affine | None, axis: str, terms: list[str]) -> tuple[int, int, str] | None:
+    """The step of results, the gap of the window, and the axis along it, "" for one of a single row."""
+    if move is None or "" in move or move[axis] < 1 or len(move) > 2:
+        return None
+    (along,) = set(move) - {axis} or {""}
+    if along and (along not in terms or move[along] < 1):
+        return None
+    return move[axis], move.get(along, 1), along
+
+
+def _seen(data: Tensor, order: list[int], name: str) -> Tensor:
+    """Data with their dimensions in another order."""
+    if order == sorted(order):
+        return data
+
+    def element(*index: Expr) -> Expr:
+        at = dict(zip(order, index, strict=True))
+        value: Expr = data(*(at[d] for d in range(len(order))))
+        return value
+
+    made: Tensor = te.compute([data.shape[d] for d in order], element, name=f"{name}_images")
+    return made
