@@ -10,7 +10,7 @@ import click
 
 from tensorlang.cli.export import words
 from tensorlang.cli.inspect import read_shapes
-from tensorlang.cli.models import compiled_network, inputs_of, numerics_option
+from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
 
 
 @click.command("compile")
@@ -58,7 +58,7 @@ def compile_model(
     if "c" in chosen:
         inputs = inputs_of(network, files)
         check = [*inputs, *outputs_of(model, network, inputs)]
-    made = compiled_network(network, target, log, numerics=numerics)
+    made = compiled_model(network, target, log, numerics=numerics)
     click.echo(str(made))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoLinker)  # what is printed says it, too

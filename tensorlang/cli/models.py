@@ -28,28 +28,29 @@ numerics_option = click.option(
 )
 
 
-def compiled_network(
-    network: Network,
+def compiled_model(
+    model: Network | str,
     target: str | None = None,
     log: str | None = None,
     quiet: bool = False,
     numerics: str = "default",
+    shapes: tuple[str, ...] = (),
 ) -> Model:
-    """A network compiled, with a bar that tells how far it is; `log` has tuned records that come first."""
+    """A network or a file compiled, or started, with a bar that tells how far it is; records of `log` come first."""
     from tensorlang import autotune
-    from tensorlang.networks import compile_network
+    from tensorlang.networks import compile_model
 
     with click.progressbar(length=1, label="compiling", hidden=quiet) as bar:
 
         def progress(done: int, count: int, stage: str) -> None:
             bar.length = count
-            bar.update(1)
+            bar.update(done - bar.pos)
 
         with autotune.apply_history_best(log) if log is not None else nullcontext():
-            return compile_network(network, target, progress, numerics)
+            return compile_model(model, target, progress, read_shapes(shapes) or None, numerics)
 
 
-def inputs_of(network: Network, files: tuple[str, ...]) -> list[Any]:
+def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:
     """Arrays from files, by name or in order; random ones for what no file is given for."""
     given: dict[str, Any] = {}
     for number, word in enumerate(files):
@@ -76,16 +77,15 @@ def bench_model(
     model: str, shape: str | None, target: str, threads: int | None, log: str, peers: bool, as_json: bool
 ) -> None:
     """Time a model, and others that run it, by turns on the same random inputs."""
-    from tensorlang.networks import from_onnx
     from tensorlang.networks.onnx.peers import PEERS, compared, installed
     from tensorlang.runtime.threads import available_cores
 
     cores = threads or available_cores()
-    network = from_onnx(model, read_shapes(tuple((shape or "").split(";")) if shape else ()))
     machine = target if "-num-cores" in target else f"{target} -num-cores={cores}"
-    made = compiled_network(network, machine, log if Path(log).is_file() else None, as_json)
-    inputs = inputs_of(network, ())
-    named = dict(zip(network.input_names, inputs, strict=True))
+    shapes = tuple(shape.split(";")) if shape else ()
+    made = compiled_model(model, machine, log if Path(log).is_file() else None, as_json, shapes=shapes)
+    inputs = inputs_of(made, ())
+    named = dict(zip(made.input_names, inputs, strict=True))
 
     def own() -> list[Any]:
         found = made(*inputs)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from tensorlang.cli.inspect import read_shapes
-from tensorlang.cli.models import compiled_network, inputs_of, numerics_option
+from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
 
 if TYPE_CHECKING:
     from tensorlang.networks import Model
@@ -38,16 +37,13 @@ def run(
     as_json: bool,
 ) -> None:
     """Compile MODEL.onnx for this machine and run it."""
-    from tensorlang.networks import from_onnx
     from tensorlang.networks.onnx.comparing import errors_of
 
-    network = from_onnx(model, read_shapes(shapes))
-    inputs = inputs_of(network, files)
     start = time.perf_counter()
-    compiled = compiled_network(network, quiet=as_json, numerics=numerics)
+    compiled = compiled_model(model, quiet=as_json, numerics=numerics, shapes=shapes)
     facts: dict[str, Any] = {"model": str(compiled), "compiled_seconds": time.perf_counter() - start}
-    made = compiled(*inputs)
-    outputs = dict(zip(network.output_names, made if isinstance(made, tuple) else (made,), strict=True))
+    inputs = inputs_of(compiled, files)
+    outputs = dict(zip(compiled.output_names, compiled.run(inputs), strict=True))
     facts["outputs"] = {name: f"{array.dtype}{list(array.shape)}" for name, array in outputs.items()}
     facts["seconds"] = _fastest(compiled, inputs)
     if profile:
@@ -55,7 +51,7 @@ def run(
     if folder is not None:
         _write(folder, outputs)
     if check:
-        facts["errors"] = errors_of(model, network, inputs, outputs)
+        facts["errors"] = errors_of(model, compiled, inputs, outputs)
     _show(facts, as_json)
     if check and max(facts["errors"].values(), default=0.0) > _ALLOWED:
         ctx.exit(1)

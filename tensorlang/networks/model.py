@@ -126,6 +126,21 @@ class Model:
             for step, seconds in zip(self.steps, best, strict=True)
         )
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The model's names of its inputs, in order."""
+        return tuple(self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The model's names of its outputs, in order."""
+        return tuple(self.outputs)
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """Shape and NumPy dtype of each input, by the model's name for it."""
+        return {word: self._described(array) for word, array in self.inputs.items()}
+
     def memory(self) -> Memory:
         """Bytes that the network keeps."""
         return Memory(sum(w.nbytes for w in self.weights.values()), self.arena.size + self._inner)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorlang.errors import MissingDependency
+from tensorlang.networks.model import Model
 from tensorlang.networks.network import Array, Network
 from tensorlang.networks.onnx.peers import error_of
 
 
 def errors_of(
-    model: str | os.PathLike[str], network: Network, inputs: Sequence[Array], outputs: Mapping[str, Array]
+    model: str | os.PathLike[str], network: Network | Model, inputs: Sequence[Array], outputs: Mapping[str, Array]
 ) -> dict[str, float]:
     """By output the largest difference from onnxruntime's, over its largest value; infinite for another shape.
 
@@ -22,7 +23,7 @@ def errors_of(
     return {name: error_of([got], [want]) for (name, got), want in zip(outputs.items(), wanted, strict=True)}
 
 
-def outputs_of(model: str | os.PathLike[str], network: Network, inputs: Sequence[Array]) -> list[Array]:
+def outputs_of(model: str | os.PathLike[str], network: Network | Model, inputs: Sequence[Array]) -> list[Array]:
     """What onnxruntime makes of a model. MissingDependency without it."""
     try:
         import onnxruntime
