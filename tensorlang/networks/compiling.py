@@ -41,8 +41,8 @@ def compile_network(
 
     Every kernel takes the best tuned record of its program where there is one (`topi.schedule`), and is proven. Kernels
     of one program are built once. Convolutions of 3 * 3 in float32 are computed by Winograd's algorithm where that is
-    estimated to be faster, with an error of about 2e-6 of the largest value; `numerics="strict"` has sums over windows
-    only. Raises what `build` raises, and ArgumentError for other numerics.
+    estimated to be faster, with errors of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has plain sums only.
+    Raises what `build` raises, and ArgumentError for other numerics.
     """
     if numerics not in NUMERICS:
         raise ArgumentError(f"numerics are {' or '.join(NUMERICS)}, got {numerics!r}")

@@ -61,7 +61,7 @@ def compile_model(
     its program where there is one (`topi.schedule`), and is proven. Kernels of one program are built once. A file that
     was compiled before, on this machine, for the same shapes and target, starts from the cache of compiled kernels.
     Convolutions of 3 * 3 in float32 are computed by Winograd's algorithm where that is estimated to be faster, with an
-    error of about 2e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`
+    error of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`
     and `build` raise; ArgumentError for a network with shapes, and for other numerics.
     """
     machine = parse(target)

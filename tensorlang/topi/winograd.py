@@ -109,7 +109,7 @@ def conv2d_winograd(
     """Return the convolution, by steps of 1, of images with windows of 3 * 3 that `winograd_pack` has transformed.
 
     Tiles of m * m results (m as in the weights) take (m + 2)**2 products a channel in place of 9 * m**2. Sums are made
-    in the dtype of the data. The largest error, against the largest value, is about 2e-6 in float32 for m = 4 and 5e-7
+    in the dtype of the data. The largest error, by the largest value, is 2e-6 to 4e-6 in float32 for m = 4 and 5e-7
     for m = 2, where that of `conv2d` is about 1e-6; an element that is infinite or not a number reaches all results of
     its tile. Layouts, `padding` and `channels` are those of `conv2d`; NCHW16c makes outputs in the blocks of the
     weights. DefinitionError when the shapes do not fit, or are not numbers.
