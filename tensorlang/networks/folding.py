@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tensorlang.ir.affine import affine
-from tensorlang.ir.expr import Buffer, Expr, Load, Var, as_expr, binary, rewrite, substitute, walk
+from tensorlang.ir.expr import Buffer, Expr, Load, Var, as_expr, binary, rewrite, substitute, variables, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp, Operation, buffers, loads
 from tensorlang.te.program import Program
+from tensorlang.te.tags import ATTENTION
 
 Place = tuple[Expr, ...]
 Moved = tuple[Buffer, ComputeOp, Place]
@@ -40,7 +41,7 @@ def _without_moves(program: Program) -> Program:
         op = _reading(op, moved)
         if isinstance(op, ComputeOp) and op.name not in program.outputs and _only_computed(program, op.name):
             place = _move(op)
-            if place is not None:
+            if place is not None and (not _is_attended(program, op.name) or _keeps_rows(op, place[1])):
                 moved[op.name] = place[0], op, place[1]
                 continue
         ops.append(op)
@@ -49,6 +50,18 @@ def _without_moves(program: Program) -> Program:
 
 def _only_computed(program: Program, name: str) -> bool:
     return all(isinstance(program[reader], ComputeOp) for reader in program.consumers[name])
+
+
+def _is_attended(program: Program, name: str) -> bool:
+    """Whether an attention reads a stage, by its rows."""
+    readers = (program[reader] for reader in program.consumers[name])
+    return any(isinstance(op, ComputeOp) and op.tag.startswith(f"{ATTENTION}.") for op in readers)
+
+
+def _keeps_rows(op: ComputeOp, place: Place) -> bool:
+    """Whether rows of a stage lie in rows of the array that it moves elements of, as attentions want it."""
+    last = zip(op.axes[-2:], place[-2:], strict=False)
+    return len(op.axes) > 1 < len(place) and all(axis.name in variables(index) for axis, index in last)
 
 
 def _move(op: ComputeOp) -> tuple[Buffer, Place] | None:
@@ -103,7 +116,7 @@ def _following(program: Program) -> Program:
         if isinstance(op, ComputeOp):
             if op.name in program.outputs:
                 op = _renamed(op, done)
-            elif _only_computed(program, op.name):
+            elif _only_computed(program, op.name) and not _is_attended(program, op.name):
                 op = _follower(op, done, made)
             done[op.name] = op
         ops.append(op)

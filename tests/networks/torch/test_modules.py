@@ -71,6 +71,16 @@ def test_weights_are_those_of_the_module() -> None:
     assert {module.head.weight.data_ptr(), module.first.bias.data_ptr()} <= held
 
 
+def test_attention_over_heads_in_between() -> None:
+    class Heads(nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            h = x.transpose(1, 2)
+            return F.scaled_dot_product_attention(h, h, h), F.scaled_dot_product_attention(F.relu(h), h, h)
+
+    x = torch.randn(2, 6, 3, 4)
+    torch.testing.assert_close(compile_network(from_torch(Heads().eval(), x))(x), Heads()(x), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_other_floats(dtype: str) -> None:
     own = getattr(torch, dtype)
