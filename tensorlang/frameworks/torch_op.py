@@ -169,6 +169,8 @@ def _dtype(torch: Any, tensor: Tensor) -> Any:
 
 def _runners(torch: Any, program: Program) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """What runs the kernel on tensors, and on those of which none requires a gradient; both allocate what comes out."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
     dtypes = [_dtype(torch, t) for t in program.made]
     arrays = [n for n, a in enumerate(program.given) if isinstance(a, Tensor)]
     order = {place: n for n, place in enumerate((*program.inputs, *program.outputs))}
@@ -192,7 +194,8 @@ def _runners(torch: Any, program: Program) -> tuple[Callable[..., Any], Callable
 
     if single and in_order and not written and fixed is not None and len(arrays) == len(program.inputs):
         held = (1,) if math.prod(fixed[0]) > 1 else fixed[0]
-        return _simple_runners(torch, program, empty(held, dtype=dtypes[0], device="cpu").expand(fixed[0]))
+        with _disable_current_modes():  # compilers ask for operators with fake tensors in force
+            return _simple_runners(torch, program, empty(held, dtype=dtypes[0], device="cpu").expand(fixed[0]))
     return run, run
 
 
