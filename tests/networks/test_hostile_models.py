@@ -23,6 +23,7 @@ from tests.thoroughness import draws
 HUGE = np.array([2**40])
 ONE = np.zeros(1, np.float32)
 IMAGE = {"x": (1, 1, 4, 4)}
+BYTES = {"k": np.zeros((2, 3), np.int8), "s": np.ones(5, np.float32)}
 FILTER = {"w": drawn(1, 1, 3, 3)}
 
 
@@ -51,6 +52,8 @@ def little_memory() -> Iterator[None]:
         ([node("Add", "x b", "y"), node("Relu", "y", "b")], {"x": (4,)}, {}, "no node of the model makes its out"),
         ([node("Conv", "x w", "y", pads=[2**40] * 4)], IMAGE, FILTER, "does not fit int32"),
         ([node("Conv", "x w", "y", strides=[0, 0])], IMAGE, FILTER, "at least 1"),
+        ([node("DequantizeLinear", "k s", "c"), node("Add", "x c", "y")], {"x": (1,)}, BYTES, "cannot be evaluated"),
+        ([node("QuantizeLinear", "s s s", "c"), node("Add", "x c", "y")], {"x": (1,)}, BYTES, "cannot be evaluated"),
         ([node("MaxPool", "x", "y")], IMAGE, {}, "MaxPool is not as ONNX has it: .*kernel_shape"),
         ([node("Add", "x w", "y")], {"x": (2, 3)}, {"w": drawn(2, 4)}, "Add is not as ONNX has it: .*[Ii]ncompatible"),
     ],

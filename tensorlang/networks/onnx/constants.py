@@ -15,11 +15,10 @@ from tensorlang.networks.onnx.standard import alone, refuse_large_outputs
 
 def evaluated(proto: Any, inputs: Mapping[str, Array], opsets: Sequence[Any]) -> list[Array | None]:
     """The outputs of a node. DefinitionError when the reference cannot run it, or they do not fit into memory."""
-    if proto.op_type in _OWN:
-        attrs = {a.name: onnx_package().helper.get_attribute_value(a) for a in proto.attribute}
-        if not set(attrs) - {"axis"}:
-            return [_OWN[proto.op_type](*(inputs[name] if name else None for name in proto.input), **attrs)]
     try:
+        attrs = {a.name: onnx_package().helper.get_attribute_value(a) for a in proto.attribute}
+        if proto.op_type in _OWN and not set(attrs) - {"axis"}:
+            return [_OWN[proto.op_type](*(inputs[name] if name else None for name in proto.input), **attrs)]
         model = alone(proto, inputs, opsets)
         refuse_large_outputs(model)
         from onnx.reference import ReferenceEvaluator

@@ -193,8 +193,8 @@ def _note_meaning(proto: Any, reading: Reading) -> None:
     """Remember of which integers numbers are made, so that products are made of these."""
     data, scale, zero = [*(reading.values[name] if name else None for name in proto.input), None][:3]
     attrs = dict(_attributes(proto))
-    if data is not None and scale is not None and not attrs.get("block_size"):
-        axis = int(attrs.get("axis", 1))
+    axis = attrs.get("axis", 1)
+    if data is not None and scale is not None and isinstance(axis, int) and not attrs.get("block_size"):
         reading.meanings[proto.output[0]] = Quantized(data, scale, zero, axis % max(1, len(shape_of(data))))
 
 
