@@ -147,8 +147,9 @@ def test_wrong_metadata_are_refused(tmp_path: Path) -> None:
 def test_programs_as_data() -> None:
     data = to_data(layer().origin.schedule.original)  # type: ignore[union-attr]
     assert from_data(json.loads(json.dumps(data))).text == layer().origin.schedule.original.text  # type: ignore[union-attr]
-    for value in (float("nan"), -0.0, True, None, "a", (1, (2.5,)), {"k": 3}, frozenset({"b", "a"})):
+    for value in (float("nan"), -0.0, True, None, "a", (1, (2.5,)), {"k": 3}):
         assert str(from_data(json.loads(json.dumps(to_data((value,)))))) == str((value,))
+    assert from_data(json.loads(json.dumps(to_data(frozenset({"b", "a"}))))) == {"a", "b"}
     with pytest.raises(NotData, match="a function"):
         to_data((given,))
     wrong: Any
