@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +26,6 @@ from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Tensor
 
 Array = npt.NDArray[Any]
-ROOT = Path(__file__).parents[2]
 
 
 ZEN5 = replace(parse("llvm -mcpu=znver5"), caches=(48 << 10, 1 << 20, 32 << 20))
@@ -237,19 +233,8 @@ def test_symbolic_batches(transpose_b: bool) -> None:
     np.testing.assert_array_equal(made, x @ (y.transpose(0, 2, 1) if transpose_b else y))
 
 
-def test_what_follows_weights_in_place() -> None:
-    check_what_follows_weights_in_place(1)
-
-
-def test_what_follows_weights_in_place_on_two_cores() -> None:
-    """In a process of its own: behind thousands of other tests in one, it ended that process without a word."""
-    program = "from tests.topi.test_matmul import check_what_follows_weights_in_place as check; check(2)"
-    command = [sys.executable, "-X", "faulthandler", "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-
-
-def check_what_follows_weights_in_place(cores: int) -> None:
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_follows_weights_in_place(cores: int) -> None:
     m, n, k = 33, 401, 1501
     (a, x), (b, y), (skip, d) = factor("a", m, k), factor("b", k, n), factor("skip", m, n)
     product = topi.matmul(a, b)

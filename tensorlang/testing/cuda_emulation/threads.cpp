@@ -40,7 +40,6 @@ volatile sig_atomic_t in_kernel;
 char message[4096];
 bool failed;
 unsigned char* stacks;
-size_t stack_count;
 std::vector<ucontext_t> contexts;
 std::vector<uint32_t> ready;       // lanes of each warp that may go on
 std::vector<unsigned> warp_order;  // the first that has one does
@@ -138,13 +137,15 @@ void entry() {
   setcontext(&contexts[next]);
 }
 
-void make_stacks(size_t count) {
-  if (count <= stack_count) return;
-  if (stacks) munmap(stacks, stack_count * SLOT);
+// Given back after each launch: a fence makes two mappings of one, of which a process has 65,530 on Linux, and each
+// kernel that is loaded has stacks of its own.
+bool make_stacks(size_t count) {
   stacks = static_cast<unsigned char*>(
       mmap(nullptr, count * SLOT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  for (size_t i = 0; i < count; ++i) mprotect(stacks + i * SLOT, STACK_FENCE, PROT_NONE);
-  stack_count = count;
+  if (stacks == MAP_FAILED) return false;
+  for (size_t i = 0; i < count; ++i)
+    if (mprotect(stacks + i * SLOT, STACK_FENCE, PROT_NONE)) return munmap(stacks, count * SLOT), false;
+  return true;
 }
 
 void begin_block(uint3 at) {
@@ -298,9 +299,11 @@ const char* launch(const Settings& settings, Array* arrays, int array_count, Val
   size_t count = size_t(block_size.x) * block_size.y * block_size.z;
   machine.threads.assign(count, {});
   contexts.assign(count, {});
-  make_stacks(count);
-  if (const char* refused = place_memory(settings, arrays, array_count, values, value_count)) return refused;
+  if (const char* refused = place_memory(settings, arrays, array_count, values, value_count))
+    return release_memory(false), refused;
+  if (!make_stacks(count)) return release_memory(false), "not enough memory for the stacks of the threads";
   run_guarded();
+  munmap(stacks, count * SLOT);
   machine.bulk.clear();
   const char* broken = release_memory(!failed);
   return failed ? message : broken;
