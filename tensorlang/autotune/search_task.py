@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from tensorlang import topi
 from tensorlang.autotune.apply import apply_best, records_of
@@ -136,6 +136,13 @@ class SearchTask:
         if name in topi.OPERATORS:  # operators of the library have their own references, and are made again by name
             name = f"workload {name}"
         self.task: Task = task_of(function(*args), name, spelt(args), target, threads)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """The search task of a task that is there already."""
+        made = cls.__new__(cls)
+        made.task = task
+        return made
 
     def __repr__(self) -> str:
         return f"SearchTask({self.task})"

@@ -7,6 +7,7 @@ the next could bring at most, by its own history and by what similar tasks have 
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,15 +17,19 @@ from typing import Literal
 
 import numpy as np
 
+from tensorlang.autotune.apply import records_of
 from tensorlang.autotune.budget import check_budget
 from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import BATCH, Harness, Limits
+from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Result
 from tensorlang.autotune.search.sketch_search import SketchSearch
 from tensorlang.autotune.search_task import SearchTask, TuningOptions
 from tensorlang.errors import DefinitionError
 
 GOLDEN = 1.618
+_ROUND = 16  # trials
 Objective = Callable[[Sequence[float]], float]
 
 
@@ -99,7 +104,8 @@ class OpenMeasurers:
 class TaskScheduler:
     """Tunes several tasks in rounds. The objective is the sum of their times, each times its weight.
 
-    `objective_func` of the times replaces it. `strategy`: `gradient`, or `round-robin`.
+    `objective_func` of the times replaces it. `strategy`: `gradient`, or `round-robin`. `load_log_file`: tasks that
+    this log has records of count as begun, so that those it has none of come first.
     """
 
     def __init__(
@@ -111,6 +117,7 @@ class TaskScheduler:
         alpha: float = 0.2,
         beta: float = 2.0,
         backward_window_size: int = 3,
+        load_log_file: str | os.PathLike[str] | None = None,
     ) -> None:
         if not tasks:
             raise DefinitionError("TaskScheduler needs at least one task")
@@ -127,6 +134,9 @@ class TaskScheduler:
         self.gradient = Gradient(alpha, beta, backward_window_size)
         self.standings = [_standing(task) for task in tasks]
         self.results: list[Result | None] = [None] * len(tasks)
+        if load_log_file is not None:
+            for standing, task in zip(self.standings, self.tasks, strict=True):
+                _resume(standing, records_of(log_path(load_log_file), task.task))
 
     @property
     def best_costs(self) -> list[float]:
@@ -225,6 +235,13 @@ class TaskScheduler:
     def _print(self, n: int, spent: int, budget: int) -> None:
         name, best = self.tasks[n].task.workload, self.standings[n].best
         print(f"{spent}/{budget} trials: {name} {best * 1e3:.4g} ms; all {self.score * 1e3:.4g} ms", file=sys.stderr)
+
+
+def _resume(standing: Standing, records: Sequence[TuningRecord]) -> None:
+    """Count the records of a task as rounds, the last of which has brought the best of them."""
+    best = min((record.median for record in records if record.ok), default=math.inf)
+    standing.costs = [best] * -(-len(records) // _ROUND)
+    standing.trials = len(records)
 
 
 def _standing(task: SearchTask) -> Standing:

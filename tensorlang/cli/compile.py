@@ -11,6 +11,7 @@ import click
 from tensorlang.cli.export import words
 from tensorlang.cli.inspect import read_shapes
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
+from tensorlang.cli.network_tuning import STORE, tune_compiled
 
 
 @click.command("compile")
@@ -28,6 +29,9 @@ from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
     "--input", "files", multiple=True, metavar="[NAME=]FILE.npy", help="An input of the test; random without."
 )
 @numerics_option
+@click.option(
+    "--tune", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Tune the kernels before."
+)
 @click.option("--linker", help="cc, ld.lld or ziglang (default: the first that is there).")
 def compile_model(
     model: str,
@@ -42,12 +46,14 @@ def compile_model(
     embed: bool,
     files: tuple[str, ...],
     numerics: str,
+    seconds: float | None,
     linker: str | None,
 ) -> None:
     """Compile MODEL.onnx to a library that C, and whatever calls C, can use without Python.
 
     The format c writes a program that runs the library on the inputs, and compares what it makes with what
-    onnxruntime makes of them.
+    onnxruntime makes of them. --tune spends so many seconds on its kernels first, those that take most time before
+    others; records go to --log, or to the default store.
     """
     from tensorlang.export.writing import NoLinker
     from tensorlang.networks import from_onnx
@@ -60,6 +66,8 @@ def compile_model(
         check = [*inputs, *outputs_of(model, network, inputs)]
     made = compiled_model(network, target, log, numerics=numerics)
     click.echo(str(made))
+    if seconds is not None:
+        tune_compiled(made, seconds, None, log or STORE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoLinker)  # what is printed says it, too
         files_made = made.export(

@@ -164,16 +164,16 @@ class Screen:
         latest = self._latest
         if latest is None:
             words = f"{self._phase}: {PHASES[self._phase]}  {format_clock(self.clock() - self._start)}"
-            yield _line("now", Text(words), width)
+            yield line("now", Text(words), width)
             return
         elapsed = latest.elapsed + self.clock() - self._told
         left = max(0.0, time_left(latest, self.trials, self.seconds, self._first) - (elapsed - latest.elapsed))
-        yield _line("best", self._best_words(latest), width)
+        yield line("best", self._best_words(latest), width)
         if self._best and not options.ascii_only:
             yield from self._curve(elapsed, width)
-        yield _line("trials", self._trials_words(latest, elapsed, left, width, options.ascii_only), width)
-        yield _line("failed", Text(failures_text(latest), "bold red" if latest.failures else "dim"), width)
-        yield _line("now", self._now_words(latest), width)
+        yield line("trials", self._trials_words(latest, elapsed, left, width, options.ascii_only), width)
+        yield line("failed", Text(failures_text(latest), "bold red" if latest.failures else "dim"), width)
+        yield line("now", self._now_words(latest), width)
 
     def _best_words(self, latest: Progress) -> Text:
         best = latest.best
@@ -207,12 +207,7 @@ class Screen:
         resumed = f" ({latest.resumed} from the log)" if latest.resumed else ""
         rate = f", {60 / max(1e-3, pace(latest, self._first)):.0f} a minute"
         words = f"  {done}{resumed}{rate}, {format_clock(left)} left"
-        room = min(30, width - LABEL - len(words) - 1)
-        if room < 6:
-            return Text(words.strip())
-        full = round(room * min(1.0, elapsed / max(1e-9, elapsed + left)))
-        bar, rest = ("#", "-") if ascii_only else ("━", "─")
-        return Text.assemble((bar * full, "dark_orange3"), (rest * (room - full), "dim"), words)
+        return with_bar(words, elapsed / max(1e-9, elapsed + left), width, ascii_only)
 
     def _now_words(self, latest: Progress) -> Text:
         record = latest.record
@@ -226,7 +221,17 @@ class Screen:
         return Text.assemble(f"{self._phase}; ", (f"trial {latest.trials}: {printable(came)}", "dim"))
 
 
-def _line(name: str, words: Text, width: int) -> Text:
+def with_bar(words: str, share: float, width: int, ascii_only: bool) -> Text:
+    """Words behind a bar of which a share is full, where there is room for it."""
+    room = min(30, width - LABEL - len(words) - 1)
+    if room < 6:
+        return Text(words.strip())
+    full = round(room * min(1.0, share))
+    bar, rest = ("#", "-") if ascii_only else ("━", "─")
+    return Text.assemble((bar * full, "dark_orange3"), (rest * (room - full), "dim"), words)
+
+
+def line(name: str, words: Text, width: int) -> Text:
     """A named line that is cut at the terminal's edge."""
     line = Text.assemble((f"{name:>{LABEL - 1}} ", "dim"), " ", words, no_wrap=True, overflow="ellipsis")
     line.truncate(width, overflow="ellipsis")

@@ -16,9 +16,6 @@ from tensorlang.errors import ArgumentError
 if TYPE_CHECKING:
     from tensorlang.networks import Model, Network
 
-_SEED = 0
-
-
 numerics_option = click.option(
     "--numerics",
     type=click.Choice(("default", "strict")),
@@ -52,6 +49,8 @@ def compiled_model(
 
 def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:
     """Arrays from files, by name or in order; random ones for what no file is given for."""
+    from tensorlang.networks.drawing import drawn_inputs
+
     given: dict[str, Any] = {}
     for number, word in enumerate(files):
         name, _, path = word.rpartition("=")
@@ -62,15 +61,7 @@ def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:
             given[name] = np.load(path, allow_pickle=False)
         except (OSError, ValueError) as error:
             raise ArgumentError(f"{path} is no array of NumPy: {error}") from error
-    rng = np.random.default_rng(_SEED)
-    shapes = network.input_shapes
-    return [given[n] if n in given else _drawn(rng, *shapes[n]) for n in network.input_names]
-
-
-def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    if np.issubdtype(dtype, np.floating):
-        return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
+    return list(drawn_inputs(network, given))
 
 
 def bench_model(

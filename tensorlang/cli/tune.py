@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from tensorlang.cli.arguments import DEFAULT_LOG, UNLIMITED, make_task, parse_arguments, task_options
+from tensorlang.cli.network_tuning import STORE, tune_network
 from tensorlang.cli.worker import tls_options
 from tensorlang.errors import TensorlangError
 
 if TYPE_CHECKING:
-    from tensorlang.autotune import Limits, Result, Task
+    from tensorlang.autotune import Limits, Result, Task, TemplateTask
     from tensorlang.autotune.machines import Machines
 
 
@@ -65,9 +66,19 @@ def tune(
 
     Your function returns its tensors, inputs first; a template of yours (autotune.template) is tuned over its knobs.
     Run the same command again to go on where it stopped.
+
+    OPERATOR may be a MODEL.onnx: its kernels are tuned, those first that take most of the time of a run. Records go to
+    the default store, where `tensorlang compile`, `run` and `bench` find them, unless --log names a file. Shapes that
+    it leaves open are --shape 'x=1,3,224,224;mask=1,128'.
     """
+    if operator.endswith(".onnx"):
+        _refuse_for_models(
+            "arguments", "dtype", "options", "page", "runner", "flush", "tls_ca_file", "tls_cert", "tls_key"
+        )
+        log = log_file if _is_given("log_file") else STORE
+        tune_network(operator, shape, target, threads, trials, seconds, log, seed, as_json)
+        return
     from tensorlang import autotune
-    from tensorlang.cli.display import open_display
 
     tls = (tls_ca_file, tls_cert, tls_key)
     machines = click.get_current_context().with_resource(autotune.machines_of(runner, tls))
@@ -78,13 +89,7 @@ def tune(
     _check_page(page)
     limit = trials or (DEFAULT_TRIALS if seconds is None else UNLIMITED)
     try:
-        with open_display(task, limit, seconds, silent=as_json) as show:
-            if template is None:
-                result = autotune.tune(task, limit, seconds, log_file, seed, callbacks=[show], compare=True, **how)
-            else:
-                result = autotune.tune_template(
-                    template, limit, seconds, log_file, seed, callbacks=[show], compare=True, **how
-                )
+        result = _tuned(template or task, limit, seconds, log_file, seed, how, silent=as_json)
     except autotune.Interrupted as stop:
         measured = len(stop.result.records) - stop.result.resumed
         _tell(stop.result, task, log_file, page, as_json)
@@ -97,6 +102,35 @@ def tune(
         raise TensorlangError(
             f"tuning ended early, with all {len(result.records)} trials in {log_file}: {result.ended}"
         )
+
+
+def _tuned(
+    task: Task | TemplateTask, trials: int, seconds: float | None, log: str, seed: int, how: _Where, silent: bool
+) -> Result:
+    """Tune a task, by its template where it has one, with a display."""
+    from tensorlang import autotune
+    from tensorlang.cli.display import open_display
+
+    if isinstance(task, autotune.TemplateTask):
+        with open_display(task.task, trials, seconds, silent) as show:
+            return autotune.tune_template(task, trials, seconds, log, seed, callbacks=[show], compare=True, **how)
+    with open_display(task, trials, seconds, silent) as show:
+        return autotune.tune(task, trials, seconds, log, seed, callbacks=[show], compare=True, **how)
+
+
+def _refuse_for_models(*names: str) -> None:
+    """UsageError for options that are about one kernel."""
+    given = [n for n in names if _is_given(n)]
+    if given:
+        spelt = {p.name: p.opts[-1] for p in click.get_current_context().command.params}
+        wanted = "--shape, --target, --threads, --trials, --seconds, --log, --seed and --json"
+        raise click.UsageError(f"a model takes {wanted}, got {', '.join(spelt[n] for n in given)}")
+
+
+def _is_given(name: str) -> bool:
+    """Whether an option is on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _check_page(page: str | None) -> None:
@@ -125,9 +159,7 @@ def _command() -> str:
     words = [context.params["operator"]]
     for option in context.command.params:
         value = context.params[option.name or ""]
-        source = context.get_parameter_source(option.name or "")
-        given = source is not None and source.name == "COMMANDLINE"
-        if isinstance(option, click.Option) and given:
+        if isinstance(option, click.Option) and _is_given(option.name or ""):
             if option.is_flag:
                 words.append(option.opts[-1])
             else:

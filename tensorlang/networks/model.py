@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensorlang import dtypes
-from tensorlang.errors import ArgumentError
+from tensorlang.driver import Lowered
+from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.networks.arena import ALIGNMENT, Arena, Life, arena_of
 from tensorlang.networks.network import Array, Origin, Plain, Signature
 from tensorlang.runtime.executable import Executable
 
 if TYPE_CHECKING:
     from tensorlang.export.writing import Exported
+    from tensorlang.networks.tuning import NetworkProgress, TunedNetwork
 
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 
@@ -114,17 +117,76 @@ class Model:
 
     def profile(self, *inputs: Any, repeat: int = 5, **keywords: Any) -> tuple[KernelTime, ...]:
         """Time each kernel, in the order of a run: the fastest of some runs of the network."""
-        given, made = self._given(self.signature.flat(inputs, keywords)), self._made()
-        best = [float("inf")] * len(self.steps)
-        for _ in range(repeat):
-            for number, (run, arrays) in enumerate(self._filled(given | made)):
-                start = time.perf_counter()
-                run(*arrays)
-                best[number] = min(best[number], time.perf_counter() - start)
+        given = self.signature.flat(inputs, keywords)
+        runs = [self.timed(given) for _ in range(repeat)]
         return tuple(
-            KernelTime(step.stage, step.origin.node, step.origin.op, seconds, step.operations, step.algorithm)
-            for step, seconds in zip(self.steps, best, strict=True)
+            KernelTime(step.stage, step.origin.node, step.origin.op, min(seconds), step.operations, step.algorithm)
+            for step, *seconds in zip(self.steps, *runs, strict=True)
         )
+
+    def timed(self, inputs: Sequence[Any], instead: Mapping[Executable, Executable] | None = None) -> list[float]:
+        """Run the network once; the seconds of each kernel. `instead`: what runs in the places of kernels."""
+        given, made, found = self._given(inputs), self._made(), list[float]()
+        others = instead or {}
+        for run, arrays in self._filled(given | made):
+            kernel = others.get(run, run)
+            start = time.perf_counter()
+            kernel(*arrays)
+            found.append(time.perf_counter() - start)
+        return found
+
+    def tune(
+        self,
+        *inputs: Any,
+        seconds: float | None = None,
+        trials: int | None = None,
+        log: str | os.PathLike[str] = "default",
+        seed: int = 0,
+        progress: Callable[[NetworkProgress], None] | None = None,
+    ) -> TunedNetwork:
+        """Tune the kernels of the network, and take those that are faster in it than its own.
+
+        The budget, in seconds of wall time, trials, or both, goes where it lowers the time of a run most
+        (`autotune.TaskScheduler`): programs weigh as often as they are called, those without a record in the log
+        come first, those that take less than 0.2 % of a run are left as they are. Records are appended to `log`
+        (`default`: this machine's in the default store, from which `tensorlang.compile` takes the best from then on);
+        tuned again, the network goes on where it stopped. Then kernels and those of the best records run by turns in
+        the network, on `inputs` or random ones, and where a tuned one is faster, it gets the place. Outputs stay equal
+        up to rounding: each new best is compared with the unscheduled program. `progress` is told after each trial;
+        `autotune.on_phase` tells what tuning is at.
+
+        Ctrl-C raises tensorlang.networks.tuning.Interrupted when the kernels found so far are in their places; it
+        holds the result. ArgumentError without a budget, DefinitionError for one that is none, TargetError for models
+        that were loaded from a library, or whose target this machine cannot run, RecordError when the log cannot be
+        written.
+        """
+        from tensorlang.networks.tuning import tune_model
+
+        given = self.signature.flat(inputs, {}) if inputs else ()
+        return tune_model(self, seconds, trials, log, seed, progress, given)
+
+    def build_here(self) -> None:
+        """Have kernels with their schedules, where those of the cache have none.
+
+        TargetError where nobody knows these, as in a model that was loaded from a library.
+        """
+        if self.again is not None:
+            self._become(self.again())
+        if not all(isinstance(step.run.origin, Lowered) for step in self.steps):
+            raise TargetError(
+                f"the kernels of {self.name} were not built here; go on where tensorlang.compile makes it"
+            )
+
+    def exchange(self, kernels: Mapping[Executable, Executable]) -> None:
+        """Run other kernels in the places of some, from the next call on; they take the same arrays."""
+        self.steps = tuple(replace(step, run=kernels.get(step.run, step.run)) for step in self.steps)
+        self._bound = threading.local()
+
+    def _become(self, other: Model) -> None:
+        """Take over the kernels of another model of the same network, with all that belongs to them."""
+        self.steps, self.shapes, self.weights, self.arena = other.steps, other.shapes, other.weights, other.arena
+        self.inputs, self.outputs, self.again = other.inputs, other.outputs, None
+        self._bound = threading.local()
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -195,6 +195,9 @@ def test_real_tasks_share_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert sum(len(r.records) for r in results) == len(read_log(log).records) == 4
     assert [s.trials > 0 for s in made.standings] == [True, True]
     assert "4/4 trials: " in capsys.readouterr().err
+    later = TaskScheduler([*tasks, SearchTask(scaled, (8, 3.0), "llvm -num-cores=1")], load_log_file=log)
+    assert [s.trials for s in later.standings] == [*(s.trials for s in made.standings), 0]
+    assert later.best_costs == [*made.best_costs, math.inf] and later.choose(0) == 2
     without = TaskScheduler(tasks[:1])
     results = without.tune(TuningOptions(num_measure_trials=2, num_measures_per_round=1, verbose=0))
     assert sum(len(r.records) for r in results) == 2
