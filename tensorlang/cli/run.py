@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="The shape of an open input.")
 @click.option("--output", "folder", type=click.Path(file_okay=False), help="Write the outputs there, as .npy.")
 @click.option("--check", is_flag=True, help="Compare with onnxruntime; exit code 1 where outputs differ.")
-@click.option("--profile", is_flag=True, help="Time every kernel.")
+@click.option("--profile", is_flag=True, help="Time every kernel, and what it takes at least on this machine.")
+@click.option("--trace", type=click.Path(dir_okay=False), help="Write these times to a file for ui.perfetto.dev.")
 @numerics_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -33,11 +34,13 @@ def run(
     folder: str | None,
     check: bool,
     profile: bool,
+    trace: str | None,
     numerics: str,
     as_json: bool,
 ) -> None:
     """Compile MODEL.onnx for this machine and run it."""
     from tensorlang.networks.onnx.comparing import errors_of
+    from tensorlang.networks.profiling import profiled
 
     start = time.perf_counter()
     compiled = compiled_model(model, quiet=as_json, numerics=numerics, shapes=shapes)
@@ -46,8 +49,9 @@ def run(
     outputs = dict(zip(compiled.output_names, compiled.run(inputs), strict=True))
     facts["outputs"] = {name: f"{array.dtype}{list(array.shape)}" for name, array in outputs.items()}
     facts["seconds"] = _fastest(compiled, inputs)
-    if profile:
-        facts["kernels"] = [row.to_json() for row in compiled.profile(*inputs)]
+    if profile or trace is not None:
+        times = profiled(compiled, inputs, _REPEAT, True, trace)
+        facts["kernels"] = [row.to_json() for row in times]
     if folder is not None:
         _write(folder, outputs)
     if check:
@@ -59,11 +63,13 @@ def run(
 
 _ALLOWED = 1e-3
 """The largest error over the largest value of an output."""
+_REPEAT = 5
+"""Runs that are timed."""
 
 
 def _fastest(compiled: Model, inputs: list[Any]) -> float:
     found = []
-    for _ in range(5):
+    for _ in range(_REPEAT):
         start = time.perf_counter()
         compiled(*inputs)
         found.append(time.perf_counter() - start)
@@ -91,4 +97,6 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
         click.echo(f"output {name}  {text}{'' if error is None else f'  error {error:.1e}'}")
     for row in facts.get("kernels", ()):
         how = "" if row["algorithm"] == "direct" else f", {row['algorithm']}"
-        click.echo(f"{row['seconds'] * 1e6:>9.0f} us {row['gflops']:>7.1f} Gop/s  {row['op']:<20} {row['node']}{how}")
+        share = f"{row['share']:>5.2f} of {row['limit']['binds']:<8}" if "share" in row else ""
+        speed = f"{row['seconds'] * 1e6:>9.0f} us {row['gflops']:>7.1f} Gop/s {share}"
+        click.echo(f"{speed} {row['op']:<20} {row['node']}{how}")

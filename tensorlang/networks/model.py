@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tensorlang.runtime.executable import Executable
 
 if TYPE_CHECKING:
     from tensorlang.export.writing import Exported
+    from tensorlang.networks.profiling import KernelTime
     from tensorlang.networks.tuning import NetworkProgress, TunedNetwork
 
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
@@ -49,25 +50,16 @@ class Memory:
     arena: int
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTime:
-    """What a kernel takes in a run of its network: the stage and the node with most to do, and its operations.
+class Span(NamedTuple):
+    """When something began and ended, by `time.perf_counter`."""
 
-    `algorithm`: "direct", or the other way in which it computes what its node says, which `operations` are of.
-    """
+    begin: float
+    end: float
 
-    stage: str
-    node: str
-    op: str
-    seconds: float
-    operations: float
-    algorithm: str = "direct"
-
-    def to_json(self) -> dict[str, Any]:
-        """The time as plain data."""
-        gflops = self.operations / self.seconds / 1e9
-        names = {"stage": self.stage, "node": self.node, "op": self.op, "algorithm": self.algorithm}
-        return {**names, "seconds": self.seconds, "gflops": gflops}
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.begin
 
 
 class Model:
@@ -115,24 +107,33 @@ class Model:
             run(*arrays)
         return tuple(made[name] for name in self.outputs.values())
 
-    def profile(self, *inputs: Any, repeat: int = 5, **keywords: Any) -> tuple[KernelTime, ...]:
-        """Time each kernel, in the order of a run: the fastest of some runs of the network."""
-        given = self.signature.flat(inputs, keywords)
-        runs = [self.timed(given) for _ in range(repeat)]
-        return tuple(
-            KernelTime(step.stage, step.origin.node, step.origin.op, min(seconds), step.operations, step.algorithm)
-            for step, *seconds in zip(self.steps, *runs, strict=True)
-        )
+    def profile(
+        self,
+        *inputs: Any,
+        repeat: int = 5,
+        roofline: bool = False,
+        trace: str | os.PathLike[str] | None = None,
+        **keywords: Any,
+    ) -> tuple[KernelTime, ...]:
+        """Time each kernel, in the order of a run: the fastest of some runs of the network.
 
-    def timed(self, inputs: Sequence[Any], instead: Mapping[Executable, Executable] | None = None) -> list[float]:
-        """Run the network once; the seconds of each kernel. `instead`: what runs in the places of kernels."""
-        given, made, found = self._given(inputs), self._made(), list[float]()
-        others = instead or {}
+        `roofline`: also the time that each takes at least on this machine, which is measured for it in up to a few
+        seconds. `trace`: write these runs to a file that Perfetto (https://ui.perfetto.dev) and Chrome's
+        `chrome://tracing` show, in their JSON format: a slice for each kernel with all that is known of it.
+        """
+        from tensorlang.networks.profiling import profiled
+
+        return profiled(self, self.signature.flat(inputs, keywords), repeat, roofline, trace)
+
+    def timed(self, inputs: Sequence[Any], instead: Mapping[Executable, Executable] | None = None) -> list[Span]:
+        """Run the network once; when each kernel began and ended. `instead`: what runs in the places of kernels."""
+        given, made, found = self._given(inputs), self._made(), list[Span]()
+        others, clock = instead or {}, time.perf_counter
         for run, arrays in self._filled(given | made):
             kernel = others.get(run, run)
-            start = time.perf_counter()
+            begin = clock()
             kernel(*arrays)
-            found.append(time.perf_counter() - start)
+            found.append(Span(begin, clock()))
         return found
 
     def tune(

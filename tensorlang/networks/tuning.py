@@ -17,7 +17,7 @@ from tensorlang.autotune.task import task_of
 from tensorlang.driver import Lowered, build
 from tensorlang.errors import ArgumentError, ScheduleError, TargetError, TensorlangError
 from tensorlang.networks.drawing import drawn_inputs
-from tensorlang.networks.model import Model, Step
+from tensorlang.networks.model import Model, Span, Step
 from tensorlang.networks.network import Origin
 from tensorlang.runtime.executable import Executable
 from tensorlang.te.operation import PlaceholderOp
@@ -299,8 +299,8 @@ def _raced(
     return _fastest([old for old, _ in turns]), _fastest([new for _, new in turns])
 
 
-def _fastest(runs: Sequence[Sequence[float]]) -> list[float]:
-    return [min(times) for times in zip(*runs, strict=True)]
+def _fastest(runs: Sequence[Sequence[Span]]) -> list[float]:
+    return [min(span.seconds for span in spans) for spans in zip(*runs, strict=True)]
 
 
 def _spent(model: Model, subject: Subject, times: Sequence[float]) -> float:

@@ -186,7 +186,9 @@ def test_a_profile_names_the_nodes() -> None:
     rows = compiled.profile(drawn(1, 6, 8, 8), repeat=1)
     assert [row.node for row in rows if row.op == "Conv"] == ["the c1", "the c2"]
     assert rows[0].operations >= 2 * 64 * 10 * 6 * 9 and all(row.seconds > 0 for row in rows)
-    assert rows[0].to_json()["gflops"] > 0
+    assert rows[0].to_json()["gflops"] > 0 and rows[0].share is None
+    with pytest.raises(ArgumentError, match="repeat is a number of runs"):
+        compiled.profile(drawn(1, 6, 8, 8), repeat=0)
 
 
 def test_the_names_of_the_package() -> None:

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import DefinitionError
+from tensorlang.networks import roofline
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.onnx.rules import RULES
 from tensorlang.networks.refusal import UnsupportedModel
 from tensorlang.networks.report import inspect
 from tests.cli.test_cli import run
 from tests.networks.models import block, drawn, model, node, onnx
+from tests.networks.test_profiling import RATES
 
 UNKNOWN = [
     node("Relu", "x", "a"),
@@ -114,7 +116,8 @@ def test_the_page_names_the_operators() -> None:
     assert line.rstrip(".").split(", ") == sorted(RULES, key=str.lower)
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofline, "undisturbed_rates", lambda threads, kept: RATES)
     path = tmp_path / "block.onnx"
     path.write_bytes(block().SerializeToString())
     assert run(["inspect", str(path)]) == 0
@@ -126,6 +129,10 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     facts = json.loads(capsys.readouterr().out)
     assert facts["errors"]["y"] < 1e-5
     assert facts["outputs"] == {"y": "float32[1, 5]"} and len(facts["kernels"]) == 5
+    assert all(row["share"] == row["limit"]["seconds"] / row["seconds"] for row in facts["kernels"])
+    assert run(["run", str(path), "--trace", str(tmp_path / "trace.json")]) == 0
+    assert " of compute " in capsys.readouterr().out
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert np.load(tmp_path / "out" / "y.npy").sum() == pytest.approx(1.0, abs=1e-4)
     path.write_bytes(model(UNKNOWN, {"x": (3, 3)}, "y").SerializeToString())
     assert run(["inspect", str(path)]) == 1

@@ -1,0 +1,97 @@
+"""What each kernel of a network takes, beside what it would take at least; runs as a file for Perfetto."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tensorlang.errors import ArgumentError
+from tensorlang.networks.model import Model, Span
+from tensorlang.networks.roofline import Limit, limits_of, moved_bytes
+
+_MICROSECONDS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """What a kernel takes in a run of its network: the stage and the node with most to do, and its operations.
+
+    `algorithm`: "direct", or the other way in which it computes what its node says, which `operations` are of. `bytes`
+    of weights and of other arrays, those that are read and those that are written. `limit`: the seconds that it takes
+    at least on this machine, where that was asked for.
+    """
+
+    stage: str
+    node: str
+    op: str
+    seconds: float
+    operations: float
+    algorithm: str = "direct"
+    bytes: float = 0.0
+    limit: Limit | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Of the limit: 1 is as fast as the machine can be."""
+        return None if self.limit is None else self.limit.seconds / self.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """The time as plain data."""
+        gflops = self.operations / self.seconds / 1e9
+        names = {"stage": self.stage, "node": self.node, "op": self.op, "algorithm": self.algorithm}
+        found = {**names, "seconds": self.seconds, "gflops": gflops, "bytes": self.bytes}
+        return found if self.limit is None else {**found, "limit": asdict(self.limit), "share": self.share}
+
+
+def profiled(
+    model: Model, inputs: Sequence[Any], repeat: int, roofline: bool, trace: str | os.PathLike[str] | None
+) -> tuple[KernelTime, ...]:
+    """Time the kernels of a model as `Model.profile` says."""
+    if repeat < 1:
+        raise ArgumentError(f"repeat is a number of runs, got {repeat}")
+    limits = limits_of(model) if roofline else [None] * len(model.steps)
+    runs = [model.timed(inputs) for _ in range(repeat)]
+    found = tuple(
+        KernelTime(
+            step.stage,
+            step.origin.node,
+            step.origin.op,
+            min(span.seconds for span in spans),
+            step.operations,
+            step.algorithm,
+            sum(moved_bytes(step, model)),
+            limit,
+        )
+        for step, limit, *spans in zip(model.steps, limits, *runs, strict=True)
+    )
+    if trace is not None:
+        Path(trace).write_text(json.dumps(trace_of(model.name, found, runs)), encoding="utf-8")
+    return found
+
+
+def trace_of(name: str, kernels: Sequence[KernelTime], runs: Sequence[Sequence[Span]]) -> dict[str, Any]:
+    """Runs of a network in the JSON format of Chrome's tracing, which Perfetto reads.
+
+    Times are in microseconds from the begin of the first run. Source: Trace Event Format, Google, 2016.
+    """
+    names: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"network {name}"}}]
+    start = min((spans[0].begin for spans in runs if spans), default=0.0)
+    events = [event for number, spans in enumerate(runs) if spans for event in _run(number, spans, kernels, start)]
+    return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
+
+
+def _run(number: int, spans: Sequence[Span], kernels: Sequence[KernelTime], start: float) -> Iterator[dict[str, Any]]:
+    """A slice for a run, and inside of it one for each kernel."""
+    yield _slice(f"run {number + 1}", "run", Span(spans[0].begin, spans[-1].end), start, {})
+    for span, kernel in zip(spans, kernels, strict=True):
+        about = {"operations": kernel.operations, **replace(kernel, seconds=span.seconds).to_json()}
+        yield _slice(kernel.stage, kernel.op, span, start, about)
+
+
+def _slice(name: str, category: str, span: Span, start: float, about: dict[str, Any]) -> dict[str, Any]:
+    place = {"ts": (span.begin - start) * _MICROSECONDS, "dur": span.seconds * _MICROSECONDS, "pid": 1, "tid": 1}
+    return {"name": name, "cat": category, "ph": "X", **place, "args": about}

@@ -1,0 +1,110 @@
+"""The time that kernels of a network take at least: by arithmetic, and by the arrays that they read and write.
+
+Rates are those that this machine was measured to have (`tensorlang.target.measure_rates`). Source of the model:
+Williams, Waterman and Patterson, Roofline, CACM 2009, with a roof for each cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from tensorlang import config, dtypes
+from tensorlang.autotune.measuring.jobs import undisturbed_rates
+from tensorlang.runtime.threads import available_cores
+from tensorlang.target.rates import MEMORY, Rates, elements, levels
+from tensorlang.target.spec import Target
+
+if TYPE_CHECKING:
+    from tensorlang.networks.model import Model, Step
+
+_FMA = "fma float32"
+_INSTRUCTIONS = {"float64": "fma float64", "bfloat16": "dot bfloat16", "int8": "dot int8", "uint8": "dot int8"}
+"""The rates that count for kernels with arrays of a dtype; multiply-adds of float32 for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Seconds at least, and what binds: "compute", a cache ("L2") or "memory"."""
+
+    seconds: float
+    binds: str
+
+
+def limits_of(model: Model) -> list[Limit | None]:
+    """The limit of each kernel of a model; None for those that no CPU runs.
+
+    Weights are read from the level that all weights of the network fit in, other arrays from that of the kernel's own:
+    caches are as large as those of all threads together. An array counts with as many elements as there are operations
+    at most, since a kernel may read a part of it. Operations are those that the node says: a kernel of Winograd's
+    algorithm does fewer, and may take less than its limit.
+    """
+    targets = dict.fromkeys(step.run.target for step in model.steps)
+    machines = {t: Machine.of(t) if t.can.native else None for t in targets}
+    weights = sum(array.nbytes for array in model.weights.values())
+    return [
+        None if (machine := machines[step.run.target]) is None else machine.limit(step, model, weights)
+        for step in model.steps
+    ]
+
+
+def moved_bytes(step: Step, model: Model) -> tuple[float, float]:
+    """The bytes of weights, and those of other arrays, that a step reads or writes."""
+    found = [0.0, 0.0]
+    for name in step.arrays:
+        shape, dtype = model.shapes[name]
+        count = min(float(prod(shape)), max(step.operations, 1.0))
+        found[name not in model.weights] += count * dtypes.info(dtype).bytes
+    return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this machine does with the threads of a kernel; `caches`: levels with bytes, the nearest first."""
+
+    rates: Rates
+    caches: Sequence[tuple[str, float]]
+
+    @classmethod
+    def of(cls, target: Target) -> Machine:
+        """The machine as it was measured, now or before."""
+        threads = min(target.cores, available_cores())
+        sizes = [size * (1 if n == len(target.caches) - 1 else threads) for n, size in enumerate(target.caches)]
+        return cls(undisturbed_rates(threads, config.get("cache")), list(zip(levels(target), sizes, strict=False)))
+
+    def limit(self, step: Step, model: Model, weights: float) -> Limit:
+        """The limit of a step, of a network with so many bytes of weights."""
+        own, others = moved_bytes(step, model)
+        reads = Reads(self.rates.values, self.caches)
+        moved = [
+            (reads.seconds(own, weights), reads.level(weights)),
+            (reads.seconds(others, others), reads.level(others)),
+        ]
+        seconds = sum(time for time, _ in moved)
+        compute = step.operations / self.operations(str(model.shapes[name][1]) for name in step.arrays)
+        return Limit(compute, "compute") if compute >= seconds else Limit(seconds, max(moved)[1])
+
+    def operations(self, kinds: Iterable[str]) -> float:
+        """Operations a second, by the fastest instructions that arrays of some dtypes allow."""
+        wanted = tuple(_INSTRUCTIONS.get(kind, _FMA) for kind in kinds)
+        values = self.rates.values
+        named = [n for n in values if n.startswith(wanted)] or [n for n in values if n.startswith(_FMA)]
+        return 1e9 * max(2 * elements(name) * values[name] for name in named)
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Rates of reading, by level, and the caches."""
+
+    rates: Mapping[str, float]
+    caches: Sequence[tuple[str, float]]
+
+    def level(self, size: float) -> str:
+        """The nearest level that so many bytes fit in; the second at least, since a kernel is called once in a run."""
+        return next((name for name, room in self.caches[1:] if size <= room), MEMORY)
+
+    def seconds(self, amount: float, size: float) -> float:
+        """Seconds for an amount of bytes, of arrays of a size."""
+        return amount / (1e9 * self.rates[self.level(size)])
