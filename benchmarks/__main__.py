@@ -1,6 +1,7 @@
 """`python -m benchmarks [NAME ...]`: run benchmarks, print their figures, fail when a goal is missed.
 
-`python -m benchmarks cpu` runs kernels beside the libraries that are installed, `report` writes their page.
+`python -m benchmarks cpu` runs kernels beside the libraries that are installed, `report` writes their page; `networks`
+runs whole networks beside other runtimes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from benchmarks import (
     exports,
     frameworks,
     matmul,
+    networks,
     overheads,
     records,
     replay,
@@ -82,6 +84,7 @@ def figures(names: Sequence[str], seconds: float, as_json: bool, save: Path | No
 COMMANDS = (
     figures,
     cpu.command,
+    networks.command,
     report.command,
     tuning.command,
     tuning_report.command,

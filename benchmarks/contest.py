@@ -16,7 +16,7 @@ from benchmarks.limits import Machine, limit
 from benchmarks.operators import Array, Arrays
 from benchmarks.peers.libraries import OWN
 from benchmarks.peers.process import PeerError
-from benchmarks.workloads import Workload
+from benchmarks.workloads import Contested
 
 SETTLE = 0.002
 """Seconds between turns."""
@@ -67,7 +67,7 @@ class Outcome:
         return of_peak and (self.ratio is None or self.ratio >= self.goal)
 
 
-def compete(workload: Workload, contestants: Sequence[Contestant], rounds: int, machine: Machine, say: Say) -> Outcome:
+def compete(workload: Contested, contestants: Sequence[Contestant], rounds: int, machine: Machine, say: Say) -> Outcome:
     """Prepare and check every contestant, then let those with right results run in turn."""
     inputs = workload.inputs()
     exact = workload.reference(inputs)
@@ -120,7 +120,7 @@ class _Preparation:
     absent: dict[str, Absent]
     ready: list[Contestant]
 
-    def add(self, contestant: Contestant, workload: Workload, folder: Path, exact: Array) -> None:
+    def add(self, contestant: Contestant, workload: Contested, folder: Path, exact: Array) -> None:
         """Prepare a contestant and check its result."""
         name = contestant.name
         seconds = contestant.prepare(workload, folder)

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.operators import Array
 from benchmarks.peers.libraries import Library
 from benchmarks.peers.process import Peer, PeerError
-from benchmarks.workloads import Workload
+from benchmarks.workloads import Contested
 
 PREPARATION_LIMIT = 1800.0
 """Seconds that a library may take to build (tune) a workload."""
@@ -57,7 +57,7 @@ class Contestant:
             self._peer.close()
             self._peer = None
 
-    def prepare(self, workload: Workload, folder: Path) -> float | Absent:
+    def prepare(self, workload: Contested, folder: Path) -> float | Absent:
         """Build the workload whose inputs are in a folder: the seconds that it took, or why there is nothing to run."""
         try:
             answer = self._ask(
@@ -86,6 +86,10 @@ class Contestant:
     def time(self, samples: int = 3) -> float:
         """Seconds of a call: the best of some samples in a row."""
         return float(min(self._ask(ANSWER_LIMIT, do="time", samples=samples)["seconds"]))
+
+    def memory(self) -> int:
+        """The most bytes of memory that its process has had."""
+        return int(self._ask(ANSWER_LIMIT, do="memory")["bytes"])
 
     def _ask(self, limit: float, **request: Any) -> dict[str, Any]:
         if self._peer is None:

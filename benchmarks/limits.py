@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarks.workloads import Workload
+from benchmarks.workloads import Contested
 from tensorlang.target import TargetSpec, measure_peak
 from tensorlang.target.detect import target_cpu
 
@@ -33,7 +33,7 @@ class Limit:
     binds: str
 
 
-def limit(workload: Workload, rates: Mapping[str, float], machine: Machine) -> Limit:
+def limit(workload: Contested, rates: Mapping[str, float], machine: Machine) -> Limit:
     """The larger of the two times. Caches are warm: arrays that fit in one are read from there."""
     feature, factor = NARROW.get(workload.dtype, ("", 1.0))
     if feature and feature not in target_cpu(machine.target).features:

@@ -28,7 +28,7 @@ from benchmarks.peers.process import pinned
 from benchmarks.searches import TVM_SEARCH, Found, Search, first_picks, search_own, search_tvm
 from benchmarks.subjects import Subject
 from benchmarks.tuning_figures import LIBRARY, STORED, after_seconds, after_trials, figures, tvm_after
-from benchmarks.workloads import Workload
+from benchmarks.workloads import Contested
 from tensorlang.target import Target
 
 RESULTS = Path(__file__).parent / "results"
@@ -182,7 +182,7 @@ class _Told(Contestant):
         self._options = {"program": subject.operator, "sizes": list(subject.sizes), **options}
         self._subject = subject
 
-    def prepare(self, workload: Workload, folder: Path) -> Any:
+    def prepare(self, workload: Contested, folder: Path) -> Any:
         """As others do, of the kernel in question."""
         return super().prepare(self._subject.variant(self._options), folder)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.operators import OPERATORS, WIDTHS, Array, Operator, Shapes, draw
 
@@ -32,6 +32,33 @@ class Goal:
     def ratio(self, threads: int) -> float:
         """The one for so many threads."""
         return self.one if threads == 1 else self.more
+
+
+class Contested(Protocol):
+    """What contestants run: an operator with its options, inputs, and the result that is right."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def goal(self) -> Goal: ...
+    @property
+    def constant(self) -> tuple[str, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def all_options(self) -> dict[str, Any]: ...
+    @property
+    def operations(self) -> float: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def tolerance(self) -> float: ...
+    def inputs(self) -> dict[str, Array]: ...
+    def reference(self, inputs: Mapping[str, Array]) -> Array: ...
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,11 @@ class Given:
         return self.arrays[name]
 
     @property
+    def in_order(self) -> list[Array]:
+        """The inputs `x0`, `x1`, ..., `x10` by their numbers."""
+        return [self.arrays[name] for name in sorted(self.arrays, key=lambda name: int(name[1:]))]
+
+    @property
     def dtype(self) -> str:
         """The element type of the inputs."""
         return str(self.options.get("dtype", "float32"))
@@ -69,6 +74,7 @@ def serve(builders: Builders, to_numpy: Callable[[Any], Array], answer: TextIO) 
         "prepare": contestant.prepare,
         "result": contestant.result,
         "time": contestant.time,
+        "memory": contestant.memory,
     }
     for line in sys.stdin:
         request = json.loads(line)
@@ -130,6 +136,11 @@ class _Contestant:
         finally:
             gc.enable()
         return {"seconds": seconds[extra:]}
+
+    def memory(self) -> dict[str, Any]:
+        """The most bytes of memory that the process has had, libraries and all; what it was forked from is no part."""
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return {"bytes": next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))}
 
     def _sample(self, calls: int) -> float:
         call = self._call

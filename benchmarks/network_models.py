@@ -1,0 +1,207 @@
+"""The networks of the benchmark: models with random weights, and what each is to reach.
+
+Those of torchvision are exported by PyTorch where it is installed, the others are the light models in the onnx package,
+but for those with LRN, of which its reference and onnxruntime make results that differ by a thousandth.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.contestant import Absent
+from benchmarks.operators import Array
+from benchmarks.workloads import Goal
+
+TOLERANCE = 1e-4
+"""Largest error over largest value: that of 50 layers of Winograd's algorithm stays below a fifth of it."""
+_SEED = 0
+_OPSET = 17
+_OPEN = 4
+"""The version of the format from which initial values need not be inputs."""
+
+
+@dataclass(frozen=True)
+class NetworkWork:
+    """A model in a file, at batch 1, as the contest takes it; `operations` and `bytes` are those of its kernels.
+
+    `module`: its name in torchvision, where it is from there.
+    """
+
+    name: str
+    path: Path
+    goal: Goal
+    module: str = ""
+    operator: str = "network"
+    group: str = "network"
+    constant: tuple[str, ...] = ()
+    dtype: str = "float32"
+    tolerance: float = TOLERANCE
+
+    @property
+    def all_options(self) -> dict[str, Any]:
+        """What a contestant is told."""
+        return {"model": str(self.path), "module": self.module, "dtype": self.dtype}
+
+    @cached_property
+    def _report(self) -> Any:
+        from tensorlang.networks.report import inspect
+
+        return inspect(self.path)
+
+    @cached_property
+    def operations(self) -> float:
+        """Arithmetic operations of all nodes: two for each term of a sum."""
+        return float(sum(row.operations for row in self._report.rows))
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of weights, and of the inputs."""
+        return int(self._report.weights + sum(array.nbytes for array in self.inputs().values()))
+
+    def inputs(self) -> dict[str, Array]:
+        """Random inputs, in the order of the model: `x0`, `x1`, ..."""
+        import onnx
+
+        proto, rng = onnx.load(self.path), np.random.default_rng(_SEED)
+        held = {tensor.name for tensor in proto.graph.initializer}
+        shapes = [
+            [d.dim_value for d in given.type.tensor_type.shape.dim]
+            for given in proto.graph.input
+            if given.name not in held
+        ]
+        return {f"x{k}": rng.standard_normal(shape).astype(np.float32) for k, shape in enumerate(shapes)}
+
+    def reference(self, inputs: Mapping[str, Array]) -> Array:
+        """The first output, by the reference of the onnx package."""
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(str(self.path))
+        held = {tensor.name for tensor in evaluator.proto_.graph.initializer}
+        names = [name for name in evaluator.input_names if name not in held]
+        found = evaluator.run(None, dict(zip(names, inputs.values(), strict=True)))
+        return np.asarray(found[0], np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkModel:
+    """A network by name: `write` makes its model in a file, for which `needs` are installed.
+
+    `module`: its name in torchvision, where it is from there.
+    """
+
+    name: str
+    goal: Goal
+    write: Callable[[Path], None]
+    needs: tuple[str, ...] = ("onnx",)
+    module: str = ""
+
+    def made(self, folder: Path) -> NetworkWork | Absent:
+        """Write the model into a folder."""
+        missing = [package for package in self.needs if importlib.util.find_spec(package) is None]
+        if missing:
+            return Absent(f"not installed: {', '.join(missing)}")
+        path = folder / f"{self.name}.onnx"
+        self.write(path)
+        return NetworkWork(self.name, path, self.goal, self.module)
+
+
+def torchvision_module(name: str) -> Any:
+    """A module of torchvision with random weights, the same in every process."""
+    import torch
+    import torchvision  # type: ignore[import-not-found,unused-ignore]
+
+    torch.manual_seed(_SEED)
+    return torchvision.models.get_model(name, weights=None).eval()
+
+
+def _vision(name: str, goal: float) -> NetworkModel:
+    """A network of torchvision, on one image of 224 * 224 pixels."""
+
+    def write(path: Path) -> None:
+        import torch
+
+        image = (torch.zeros(1, 3, 224, 224),)
+        torch.onnx.export(torchvision_module(name), image, str(path), dynamo=False, input_names=["x"])
+
+    return NetworkModel(name, Goal(goal, goal), write, ("onnx", "torch", "torchvision"), name)
+
+
+def _light(name: str, goal: float) -> NetworkModel:
+    """A light model of the onnx package, with random weights in place of its equal ones."""
+
+    def write(path: Path) -> None:
+        import onnx
+
+        data = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+        onnx.save(randomized(onnx.load(data / f"light_{name}.onnx")), path)
+
+    return NetworkModel(name.replace("_", "-"), Goal(goal, goal), write)
+
+
+def randomized(proto: Any) -> Any:
+    """The model with random weights where nodes fill arrays with one number; variances stay positive.
+
+    Dropout becomes what it is in inference, a softmax at the end is left out, which would hide errors, and weights are
+    no inputs any more. The opset is one that the reference of the onnx package is exact for.
+    """
+    import onnx
+    import onnx.version_converter
+
+    rng, graph = np.random.default_rng(_SEED), proto.graph
+    shapes = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    places = {name: (node.op_type, k) for node in graph.node for k, name in enumerate(node.input)}
+    for node in [n for n in graph.node if n.op_type == "ConstantOfShape" and n.input[0] in shapes]:
+        shape = tuple(map(int, shapes[node.input[0]]))
+        array = _weights(rng, shape, *places.get(node.output[0], ("", 0)))
+        graph.initializer.append(onnx.numpy_helper.from_array(array, node.output[0]))
+        graph.node.remove(node)
+    for node in [n for n in graph.node if n.op_type == "Dropout"]:
+        node.CopyFrom(onnx.helper.make_node("Identity", node.input[:1], node.output[:1], node.name))
+    read = {name for node in graph.node for name in node.input}
+    for held in [t for t in graph.initializer if t.name not in read]:
+        graph.initializer.remove(held)
+    known = {t.name for t in graph.initializer} | shapes.keys()
+    for given in [i for i in graph.input if i.name in known]:
+        graph.input.remove(given)
+    last = graph.node[-1]
+    if last.op_type == "Softmax":
+        last.CopyFrom(onnx.helper.make_node("Identity", last.input, last.output, last.name))
+    proto.ir_version = max(proto.ir_version, _OPEN)
+    return onnx.version_converter.convert_version(proto, _OPSET)
+
+
+def _weights(rng: np.random.Generator, shape: tuple[int, ...], op: str, place: int) -> Array:
+    """Weights as they are before training (He et al., 2015), and norms that change little."""
+    if op == "BatchNormalization":
+        mean = 1.0 if place in (1, 4) else 0.0
+        return (mean + 0.1 * rng.uniform(-1, 1, shape)).astype(np.float32)
+    fan = int(np.prod(shape[1:])) if len(shape) > 1 else 100
+    return np.asarray(rng.standard_normal(shape) * np.sqrt(2 / max(fan, 1)), np.float32)
+
+
+MODELS = (
+    _vision("resnet18", 1.6),
+    _vision("resnet50", 1.15),
+    _vision("mobilenet_v2", 1.15),
+    _vision("mobilenet_v3_large", 1.15),
+    _vision("efficientnet_b0", 1.15),
+    _vision("vgg19", 2.5),
+    _vision("vit_b_16", 1.0),
+    _light("squeezenet", 1.0),
+    _light("shufflenet", 1.0),
+    _light("densenet121", 1.0),
+    _light("inception_v2", 1.0),
+)
+
+
+def chosen(pattern: str) -> list[NetworkModel]:
+    """Those with names like the pattern."""
+    return [m for m in MODELS if fnmatch.fnmatch(m.name, f"*{pattern}*")]

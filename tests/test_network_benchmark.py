@@ -1,0 +1,77 @@
+"""The benchmark of networks, on a tiny one beside onnxruntime, and the weights that its models get."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import network_models, networks
+from benchmarks.__main__ import main
+from benchmarks.contestant import Absent
+from benchmarks.network_models import NetworkModel, randomized
+from benchmarks.workloads import Goal
+from tests.networks.models import block, model, node, onnx
+
+
+def tiny(goal: float = 1e-9, needs: tuple[str, ...] = ()) -> NetworkModel:
+    return NetworkModel("tiny", Goal(goal, goal), lambda path: onnx.save(block(), path), needs)
+
+
+def test_a_network_beside_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(networks, "chosen", lambda pattern: [tiny(), tiny(needs=("no_such_package",))])
+    out = tmp_path / "result.json"
+    done = CliRunner().invoke(
+        main,
+        ["networks", "--threads", "1", "--peer", "onnxruntime", "--rounds", "1", "--json", str(out)],
+        catch_exceptions=False,
+    )
+    assert done.exit_code == 0, done.output
+    result = json.loads(out.read_text())
+    assert result["missing"] == {"tiny": "not installed: no_such_package"} and result["threads"] == 1
+    (found,) = result["networks"]
+    names = {"tensorlang", "onnxruntime"}
+    assert set(found["seconds"]) == set(found["starts"]) == set(found["memory"]) == names
+    assert found["met"] and result["met"] and found["best_peer"] == "onnxruntime" and found["ratio"] > 0
+    assert all(error < 1e-5 for error in found["errors"].values())
+    assert all(len(starts) == 2 and min(starts) > 0 for starts in found["starts"].values())
+    assert all(found["starts"][name][-1] >= found["prepared"][name] for name in names)
+    assert min(found["memory"].values()) > 10e6
+    assert f"{'onnxruntime':<18}" in done.output and result["cpu"]
+
+
+def test_peers_and_networks_are_named() -> None:
+    run: Any = CliRunner().invoke
+    assert "there are resnet18" in run(main, ["networks", "--only", "no such network"]).output
+    assert "wants PEER=PATH" in run(main, ["networks", "--python", "jax=python"]).output
+    assert len({m.name for m in network_models.MODELS}) == len(network_models.MODELS)
+
+
+def test_a_missing_package_is_said(tmp_path: Path) -> None:
+    assert tiny(needs=("no_such_package",)).made(tmp_path) == Absent("not installed: no_such_package")
+    made = tiny().made(tmp_path)
+    assert not isinstance(made, Absent)
+    assert made.operations > 2 * 64 * 10 * 6 * 9 and list(made.inputs()) == ["x0"]
+    assert made.reference(made.inputs()).shape == (1, 5)
+
+
+def test_weights_are_random_where_they_were_one_number() -> None:
+    nodes = [
+        node("ConstantOfShape", "s", "w"),
+        node("ConstantOfShape", "t", "v"),
+        node("Conv", "x w", "c"),
+        node("BatchNormalization", "c v v v v", "n"),
+        node("Dropout", "n", "d"),
+        node("Softmax", "d", "y"),
+    ]
+    shapes = {"s": np.array([3, 2, 1, 1]), "t": np.array([3]), "more": np.zeros(2, np.float32)}
+    proto = randomized(model(nodes, {"x": (1, 2, 4, 4)}, "y", shapes, opset=9))
+    held = {t.name: onnx.numpy_helper.to_array(t) for t in proto.graph.initializer}
+    assert set(held) == {"w", "v"} and len(np.unique(held["w"])) == 6 and held["v"].min() > 0
+    assert [n.op_type for n in proto.graph.node] == ["Conv", "BatchNormalization", "Identity", "Identity"]
+    assert proto.opset_import[0].version == 17 and [i.name for i in proto.graph.input] == ["x"]
