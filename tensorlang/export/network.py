@@ -12,9 +12,11 @@ from tensorlang.errors import TargetError
 from tensorlang.export.compiling import Call, Compiled, finished
 from tensorlang.export.metadata import FIRST_KEY, NETWORK, Variant, extents, machine_data, program_data, variant_data
 from tensorlang.ir.expr import Buffer, Const
+from tensorlang.target.llvm.library import chain
 from tensorlang.target.llvm.library.build import Wanted, draft_chain
 from tensorlang.target.llvm.library.chain import SEAL_BYTES, Chain, Place
 from tensorlang.target.llvm.library.front import ABI
+from tensorlang.te.branches import Guard
 from tensorlang.te.data import to_data
 from tensorlang.version import VERSION
 
@@ -36,10 +38,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A call of a kernel: its number, the arrays in the order of its parameters, and what is said of it."""
+    """A call of a kernel: its number, the arrays in the order of its parameters, and what is said of it.
+
+    It runs where all `guards` are as they say.
+    """
 
     kernel: int
     arrays: tuple[str, ...]
+    guards: tuple[Guard, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -88,19 +94,19 @@ def compiled_network(parts: Parts, threads: str, faces: tuple[str, ...]) -> Comp
         raise TargetError(
             f"weights of {len(parts.weights) / 1e9:.1f} GB are too large to be embedded; leave them in a file beside"
         )
-    chain = _chain(parts)
+    calls = _chain(parts)
     targets = [v.target for v in parts.kernels[0]] if parts.kernels else []
     if not targets:
         raise TargetError(f"{parts.name} has no kernel: its outputs are known without it")
     variants = [([kernel[k].kernel for kernel in parts.kernels], target) for k, target in enumerate(targets)]
-    made = draft_chain(chain, variants, Wanted(parts.name, chain.arrays, threads, faces))
+    made = draft_chain(calls, variants, Wanted(parts.name, calls.arrays, threads, faces))
     known = {
         FIRST_KEY: ABI,
         "name": parts.name,
         "version": VERSION,
         "arguments": [
-            {"name": b.name, "dtype": b.dtype, "shape": extents(b), "written": b.name in chain.outputs}
-            for b in chain.arrays
+            {"name": b.name, "dtype": b.dtype, "shape": extents(b), "written": b.name in calls.outputs}
+            for b in calls.arrays
         ],
         "sizes": {},
         "threads": threads,
@@ -109,7 +115,7 @@ def compiled_network(parts: Parts, threads: str, faces: tuple[str, ...]) -> Comp
         "externs": list(made.externs),
         "assumes": [],
         "messages": {str(code): text for code, text in made.messages.items()},
-        "call": to_data((chain.arrays, (), chain.arrays, chain.outputs)),
+        "call": to_data((calls.arrays, (), calls.arrays, calls.outputs)),
         "tests_facts": False,
         "facts": [],
         NETWORK: _network(parts),
@@ -117,7 +123,7 @@ def compiled_network(parts: Parts, threads: str, faces: tuple[str, ...]) -> Comp
     weightless = parts.embedded or not parts.weights
     beside = {} if weightless else {WEIGHTS: WEIGHTS}
     about = f"{parts.name}: a network of tensorlang, {len(parts.steps)} calls of kernels with fixed sizes."
-    call = Call(parts.name, chain.arrays, chain.kernel, beside)
+    call = Call(parts.name, calls.arrays, calls.kernel, beside)
     return finished(call, made, known, about, files={} if weightless else {WEIGHTS: parts.weights})
 
 
@@ -126,7 +132,14 @@ def _chain(parts: Parts) -> Chain:
     if parts.weights and not parts.embedded:
         shown.append(_buffer(WEIGHTS, "uint8", (len(parts.weights),)))
     written = tuple(name for name in parts.arguments if name in parts.outputs.values())
-    calls = tuple((use.kernel, tuple(parts.arrays[name].place for name in use.arrays)) for use in parts.steps)
+    calls = tuple(
+        chain.Call(
+            use.kernel,
+            tuple(parts.arrays[name].place for name in use.arrays),
+            tuple(chain.Test(parts.arrays[g.array].place, g.at, g.holds) for g in use.guards),
+        )
+        for use in parts.steps
+    )
     embedded = parts.weights if parts.embedded else b""
     return Chain(parts.name, tuple(shown), written, calls, parts.arena, parts.weights[:SEAL_BYTES], embedded)
 
@@ -154,5 +167,13 @@ def _network(parts: Parts) -> dict[str, Any]:
             }
             for variants in parts.kernels
         ],
-        "steps": [{"kernel": use.kernel, "arrays": list(use.arrays), **use.about} for use in parts.steps],
+        "steps": [
+            {
+                "kernel": use.kernel,
+                "arrays": list(use.arrays),
+                "guards": [[g.array, g.at, g.holds] for g in use.guards],
+                **use.about,
+            }
+            for use in parts.steps
+        ],
     }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from tensorlang import dtypes
 from tensorlang.errors import RecordError
 from tensorlang.te.axis import extent_of
+from tensorlang.te.branches import Guard, Guards, needed_under
 from tensorlang.te.program import Program
 
 
@@ -27,26 +28,46 @@ def check_steps(network: Mapping[str, Any], programs: Sequence[Program]) -> None
     """Look at the steps of a network, whose kernels have these programs; RecordError for what cannot be right.
 
     Every array has the dtype and the shape that its kernel wants, lies within its block, is written before it is read,
-    and shares no byte of the arena with another one that is in use then. Inputs and weights are never written.
+    and shares no byte of the arena with another one that is in use then. Inputs and weights are never written. What a
+    step that may be skipped writes is read where that step has run, or by choices that take something else then.
     """
     arrays = network["arrays"]
-    made = set(network["inputs"].values()) | {n for n, a in arrays.items() if a["in"] == "weights"}
-    given = frozenset(made)
+    given = {*network["inputs"].values(), *(n for n, a in arrays.items() if a["in"] == "weights")}
+    made: dict[str, Guards] = dict.fromkeys(given, frozenset())
     lives: dict[str, _Life] = {}
     for number, step in enumerate(network["steps"]):
         kernel, program = network["kernels"][step["kernel"]], programs[step["kernel"]]
-        for parameter, name in zip(kernel["parameters"], step["arrays"], strict=True):
+        guards = _guards(arrays, step, made, number)
+        names = dict(zip(kernel["parameters"], step["arrays"], strict=True))
+        choices = needed_under(program)
+        for parameter, name in names.items():
             _check_shape(name, arrays[name], program, parameter)
-            written = parameter in program.outputs or program.is_output(parameter)
-            if written and name in given:
-                raise RecordError(f"step {number} writes {name}, which is an input or a weight")
-            if not written and name not in made:
+            if parameter in program.outputs or program.is_output(parameter):
+                if name in given:
+                    raise RecordError(f"step {number} writes {name}, which is an input or a weight")
+                if name not in made or guards <= made[name]:
+                    made[name] = guards
+                continue
+            chosen = {replace(g, array=names.get(g.array, "")) for g in choices[program.producer[parameter]]}
+            if name not in made or not made[name] <= guards | chosen:
                 raise RecordError(f"step {number} reads {name} before it is written")
+        for name in (*step["arrays"], *(guard.array for guard in guards)):
             _live(lives, network, name, number)
-        made.update(step["arrays"])
-    if missing := set(network["outputs"].values()) - made:
-        raise RecordError(f"no step writes {', '.join(sorted(missing))}")
+    if missing := {name for name in network["outputs"].values() if made.get(name, True)}:
+        raise RecordError(f"no step writes {', '.join(sorted(missing))} in all calls")
     _check_apart(lives)
+
+
+def _guards(arrays: Mapping[str, Any], step: Mapping[str, Any], made: Mapping[str, Guards], number: int) -> Guards:
+    """What has to be so where a step runs, which was written before; of earlier versions nothing has to."""
+    guards = frozenset(Guard(*guard) for guard in step.get("guards", ()))
+    for guard in guards:
+        array = arrays[guard.array]
+        if array["dtype"] != "bool" or not 0 <= guard.at < prod(array["shape"]):
+            raise RecordError(f"step {number} depends on {guard.array}[{guard.at}], which is no truth value")
+        if guard.array not in made or not made[guard.array] <= guards:
+            raise RecordError(f"step {number} depends on {guard.array} before it is written")
+    return guards
 
 
 def _check_shape(name: str, array: Mapping[str, Any], program: Program, parameter: str) -> None:

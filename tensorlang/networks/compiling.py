@@ -64,6 +64,7 @@ def compile_network(
             network.origin(part.main),
             sum(map(operations, part.ops)),
             algorithms.get(part.main, "direct"),
+            part.guards,
         )
         for part, run in zip(parts, kernels, strict=True)
     ]
@@ -85,7 +86,9 @@ def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress:
         try:
             for number, part in enumerate(parts):
                 inputs, outputs = tensors_of(program, part)
-                text = canonical(outputs)[0].text + f"by {', '.join(t.name for t in inputs)}"
+                own, _ = canonical(outputs)
+                tags = (op.tag for op in own.ops if isinstance(op, ComputeOp))
+                text = f"{own.text} of {', '.join(tags)} by {', '.join(t.name for t in inputs)}"
                 if text not in found:
                     s = schedule(list(dict.fromkeys(outputs)), machine)
                     found[text] = beside.submit(build_later(s, [*inputs, *outputs], machine, "kernel"))

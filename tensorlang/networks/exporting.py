@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def export_model(
         refuse_target(kernel.target)
     words = [*model.inputs, *model.outputs]
     arrays = dict(zip([*model.inputs.values(), *model.outputs.values()], words, strict=True))
-    used = dict.fromkeys([*arrays, *(a for step in model.steps for a in step.arrays)])
+    used = dict.fromkeys([*arrays, *(a for step in model.steps for a in step.used)])
     spelt = dict(zip(used, c_names([arrays.get(a, a) for a in used], taken=(name, WEIGHTS)), strict=True))
     places, pieces = _placed(model, list(arrays), list(used))
     variants, left_out = _variants(lowered, isas)
@@ -93,10 +94,11 @@ def _placed(model: Model, arguments: Sequence[str], used: Sequence[str]) -> tupl
 def _use(step: Step, lowered: Sequence[Lowered], spelt: Mapping[str, str]) -> Use:
     """A step, with its arrays in the order of the kernel's own parameters."""
     given = {b.name: spelt[array] for b, array in zip(step.run.signature, step.arrays, strict=True)}
+    guards = tuple(replace(g, array=spelt[g.array]) for g in step.guards)
     number = next(k for k, kernel in enumerate(lowered) if kernel is step.run.origin)
     origin = {"stage": step.stage, "node": step.origin.node, "op": step.origin.op}
     about = {**origin, "operations": step.operations, "algorithm": step.algorithm}
-    return Use(number, tuple(given[p.name] for p in step.run.kernel.params), about)
+    return Use(number, tuple(given[p.name] for p in step.run.kernel.params), guards, about)
 
 
 def _variants(lowered: Sequence[Lowered], isas: Sequence[str]) -> tuple[list[list[Lowered]], dict[str, str]]:

@@ -10,6 +10,7 @@ from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Expr, Load, rewrite
 from tensorlang.ir.stmt import map_exprs
 from tensorlang.schedules.recognise import groups_of
+from tensorlang.te.branches import Guard, Guards, choices_before, needed_under
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
 from tensorlang.te.program import Program, read_buffers
 from tensorlang.te.tags import ATTENTION
@@ -17,11 +18,20 @@ from tensorlang.te.tags import ATTENTION
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Stages of a program that become one kernel: `inputs` are the arrays it reads, `outputs` those it makes."""
+    """Stages of a program that become one kernel: `inputs` are the arrays it reads, `outputs` those it makes.
+
+    It is needed where all `guards` are as they say.
+    """
 
     ops: tuple[Operation, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    guards: tuple[Guard, ...] = ()
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The arrays that are there before it runs."""
+        return (*self.inputs, *(guard.array for guard in self.guards))
 
     @property
     def main(self) -> str:
@@ -31,7 +41,32 @@ class Part:
 
 
 def parts_of(program: Program) -> tuple[Part, ...]:
-    """The kernels of a program, in an order in which they can run."""
+    """The kernels of a program, in an order in which they can run.
+
+    What is needed under other conditions is apart, and so is what comes behind a choice from what comes before it.
+    """
+    needed, choices = needed_under(program), choices_before(program)
+    scopes: dict[tuple[Guards, int], list[Operation]] = {}
+    for op in program.ops:
+        if not isinstance(op, PlaceholderOp):
+            scopes.setdefault((needed[op.name], choices[op.name]), []).append(op)
+    parts = []
+    for (guards, _), ops in scopes.items():
+        scope = program if len(scopes) == 1 else _scope(program, ops)
+        parts += [replace(_part(program, own), guards=tuple(sorted(guards))) for own in _members(scope)]
+    return _ordered(program, parts)
+
+
+def _scope(program: Program, ops: Sequence[Operation]) -> Program:
+    """Some stages as a program of their own."""
+    part = _part(program, ops)
+    arrays = program.buffers
+    given = [PlaceholderOp(name, arrays[name].shape, arrays[name].dtype) for name in part.inputs]
+    return Program((*given, *ops), tuple(dict.fromkeys(program.producer[name] for name in part.outputs)))
+
+
+def _members(program: Program) -> list[list[Operation]]:
+    """The stages of each kernel of a program."""
     home: dict[str, int] = {}
     groups = groups_of(program, words=True)
     for number, group in enumerate(groups):
@@ -45,7 +80,7 @@ def parts_of(program: Program) -> tuple[Part, ...]:
     for op in program.ops:
         if op.name in home:
             members.setdefault(home[op.name], []).append(op)
-    return _ordered(program, home, [_part(program, ops) for ops in members.values()])
+    return list(members.values())
 
 
 def _attentions(program: Program) -> Iterator[tuple[str, list[str]]]:
@@ -72,12 +107,14 @@ def _part(program: Program, ops: Sequence[Operation]) -> Part:
     return Part(tuple(ops), inputs, tuple(outputs))
 
 
-def _ordered(program: Program, home: Mapping[str, int], parts: Sequence[Part]) -> tuple[Part, ...]:
+def _ordered(program: Program, parts: Sequence[Part]) -> tuple[Part, ...]:
     """Parts behind all that they read."""
     made: set[str] = {b.name for op in program.ops if isinstance(op, PlaceholderOp) for b in buffers(op)}
     waiting, done = list(parts), list[Part]()
     while waiting:
-        ready = next((part for part in waiting if made.issuperset(part.inputs)), None)
+        ready = next(
+            (part for part in waiting if made.issuperset([*part.inputs, *(g.array for g in part.guards)])), None
+        )
         if ready is None:
             raise InternalError("the kernels of a network wait for each other")
         waiting.remove(ready)

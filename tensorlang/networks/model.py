@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.networks.arena import ALIGNMENT, Arena, Life, arena_of
 from tensorlang.networks.network import Array, Origin, Plain, Signature
 from tensorlang.runtime.executable import Executable
+from tensorlang.te.branches import Guard
 
 if TYPE_CHECKING:
     from tensorlang.export.writing import Exported
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
     from tensorlang.networks.tuning import NetworkProgress, TunedNetwork
 
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
+_Call: TypeAlias = tuple[Executable, list[Any], list[tuple[int, str]], tuple[Guard, ...]]
+"""A kernel with its arrays, the places of those that each call brings, and when it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """A kernel and the arrays that it is called with; `stage` is the one with most to do, `origin` its node.
 
-    `algorithm`: how it computes what its node says, where there are several ways.
+    `algorithm`: how it computes what its node says, where there are several ways. It runs where all `guards` are as
+    they say.
     """
 
     run: Executable
@@ -40,6 +44,12 @@ class Step:
     origin: Origin
     operations: float
     algorithm: str = "direct"
+    guards: tuple[Guard, ...] = ()
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The arrays that it reads and writes, and those that tell whether it runs."""
+        return (*self.arrays, *(guard.array for guard in self.guards))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,7 @@ class Model:
     def run(self, inputs: Sequence[Any]) -> tuple[Array, ...]:
         """Run the network on its inputs in order, and return its outputs."""
         given, made = self._given(inputs), self._made()
-        for run, arrays in self._filled(given | made):
+        for _, run, arrays in self._filled(given | made):
             run(*arrays)
         return tuple(made[name] for name in self.outputs.values())
 
@@ -115,7 +125,7 @@ class Model:
         trace: str | os.PathLike[str] | None = None,
         **keywords: Any,
     ) -> tuple[KernelTime, ...]:
-        """Time each kernel, in the order of a run: the fastest of some runs of the network.
+        """Time each kernel that runs, in the order of a run: the fastest of some runs of the network.
 
         `roofline`: also the time that each takes at least on this machine, which is measured for it in up to a few
         seconds. `trace`: write these runs to a file that Perfetto (https://ui.perfetto.dev) and Chrome's
@@ -126,14 +136,17 @@ class Model:
         return profiled(self, self.signature.flat(inputs, keywords), repeat, roofline, trace)
 
     def timed(self, inputs: Sequence[Any], instead: Mapping[Executable, Executable] | None = None) -> list[Span]:
-        """Run the network once; when each kernel began and ended. `instead`: what runs in the places of kernels."""
-        given, made, found = self._given(inputs), self._made(), list[Span]()
+        """Run the network once; when each kernel began and ended. `instead`: what runs in the places of kernels.
+
+        Kernels of branches that are not taken begin and end at 0.
+        """
+        given, made, found = self._given(inputs), self._made(), [Span(0.0, 0.0)] * len(self.steps)
         others, clock = instead or {}, time.perf_counter
-        for run, arrays in self._filled(given | made):
+        for number, run, arrays in self._filled(given | made):
             kernel = others.get(run, run)
             begin = clock()
             kernel(*arrays)
-            found.append(Span(begin, clock()))
+            found[number] = Span(begin, clock())
         return found
 
     def tune(
@@ -254,12 +267,18 @@ class Model:
     def _made(self) -> dict[str, Array]:
         return {name: np.empty(*self._described(name)) for name in self.outputs.values()}
 
-    def _filled(self, own: Mapping[str, Array]) -> Iterator[tuple[Executable, list[Any]]]:
-        """The kernels with all of their arrays, those of a call included."""
-        for run, arrays, open_places in self._calls():
+    def _filled(self, own: Mapping[str, Array]) -> Iterator[tuple[int, Executable, list[Any]]]:
+        """The kernels that are to run, by number, with all of their arrays, those of a call included.
+
+        Whether one runs is looked at when those before it have.
+        """
+        held, calls = self._calls()
+        for number, (run, arrays, open_places, guards) in enumerate(calls):
+            if guards and not all((own if g.array in own else held)[g.array].item(g.at) == g.holds for g in guards):
+                continue
             for place, name in open_places:
                 arrays[place] = own[name]
-            yield run, arrays
+            yield number, run, arrays
 
     def _described(self, name: str) -> tuple[tuple[int, ...], Any]:
         shape, dtype = self.shapes[name]
@@ -275,14 +294,14 @@ class Model:
             raise ArgumentError(f"{self.name}: the input {word} is {np.dtype(dtype)}{list(shape)}, got {got}")
         return np.require(array, requirements="C")
 
-    def _calls(self) -> list[tuple[Executable, list[Any], list[tuple[int, str]]]]:
-        """The kernels with their arrays in this thread's memory, and the places that each call fills."""
+    def _calls(self) -> tuple[dict[str, Array], list[_Call]]:
+        """The arrays in this thread's memory, and the kernels bound to them."""
         if not hasattr(self._bound, "calls"):
             self._bound.calls = self._bind()
-        calls: list[tuple[Executable, list[Any], list[tuple[int, str]]]] = self._bound.calls
+        calls: tuple[dict[str, Array], list[_Call]] = self._bound.calls
         return calls
 
-    def _bind(self) -> list[tuple[Executable, list[Any], list[tuple[int, str]]]]:
+    def _bind(self) -> tuple[dict[str, Array], list[_Call]]:
         block = np.empty(self.arena.size + ALIGNMENT, np.uint8)
         start = -block.ctypes.data % ALIGNMENT
         held: dict[str, Array] = dict(self.weights)
@@ -290,11 +309,12 @@ class Model:
             shape, dtype = self._described(name)
             size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
             held[name] = block[start + place : start + place + size].view(dtype).reshape(shape)
-        return [
+        return held, [
             (
                 step.run,
                 [held.get(name) for name in step.arrays],
                 [(k, name) for k, name in enumerate(step.arrays) if name not in held],
+                step.guards,
             )
             for step in self.steps
         ]
@@ -311,7 +331,7 @@ def _lives(steps: Sequence[Step], shapes: Shapes, given: set[str]) -> dict[str, 
     """From the kernel that makes an array to the last that reads it."""
     found: dict[str, Life] = {}
     for number, step in enumerate(steps):
-        for name in step.arrays:
+        for name in step.used:
             if name in given:
                 continue
             shape, dtype = shapes[name]

@@ -67,8 +67,10 @@ def profiled(
             limit,
         )
         for step, limit, *spans in zip(model.steps, limits, *runs, strict=True)
+        if spans[0].seconds
     )
     if trace is not None:
+        runs = [[span for span in spans if span.seconds] for spans in runs]
         Path(trace).write_text(json.dumps(trace_of(model.name, found, runs)), encoding="utf-8")
     return found
 

@@ -8,10 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy.typing as npt
+
 from tensorlang.networks.compiling import operations, program_of
 from tensorlang.networks.groups import parts_of
 from tensorlang.networks.node import shape_of
-from tensorlang.networks.onnx.reading import Reading, read_model
+from tensorlang.networks.onnx.graphs import graphs_of
+from tensorlang.networks.onnx.reading import read_model
+from tensorlang.networks.onnx.scopes import Reading
 from tensorlang.networks.refusal import Refusal
 from tensorlang.te.operation import Tensor
 
@@ -64,10 +68,14 @@ class Report:
         }
 
 
-def inspect(model: str | os.PathLike[str] | Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Report:
+def inspect(
+    model: str | os.PathLike[str] | Any,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    known: Mapping[str, npt.ArrayLike] | None = None,
+) -> Report:
     """Return what an ONNX model is made of; arguments and errors are those of `from_onnx`, but for refusals."""
-    reading = read_model(model, shapes)
-    nodes = Counter(node.op_type for node in reading.graph.node)
+    reading = read_model(model, shapes, known)
+    nodes = Counter(node.op_type for graph in graphs_of(reading.graph) for node in graph.node)
     computed, kernels = Counter[str](), None
     if not reading.refused:
         network = reading.network()

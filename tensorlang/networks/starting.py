@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tensorlang import config
 from tensorlang.errors import ArgumentError, DefinitionError
@@ -29,7 +30,7 @@ from tensorlang.export.network import is_whole, sealed
 from tensorlang.networks.arena import ALIGNMENT
 from tensorlang.networks.compiling import Progress, compile_network
 from tensorlang.networks.model import Model, Shapes, Step
-from tensorlang.networks.network import Array, Network, Origin
+from tensorlang.networks.network import Array, Network
 from tensorlang.networks.onnx.reading import from_onnx, has_external_data
 from tensorlang.runtime import cache
 from tensorlang.runtime.executable import Executable
@@ -54,24 +55,26 @@ def compile_model(
     progress: Progress | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     numerics: str = "default",
+    known: Mapping[str, npt.ArrayLike] | None = None,
 ) -> Model:
     """Return a network compiled for a target (this machine's CPU unless given).
 
-    `model` is a network, or what `from_onnx` reads, with `shapes` for it. Every kernel takes the best tuned record of
-    its program where there is one (`topi.schedule`), and is proven. Kernels of one program are built once. A file that
-    was compiled before, on this machine, for the same shapes and target, starts from the cache of compiled kernels.
+    `model` is a network, or what `from_onnx` reads, with `shapes` and `known` for it. Every kernel takes the best tuned
+    record of its program where there is one (`topi.schedule`), and is proven. Kernels of one program are built once. A
+    file that was compiled before, on this machine, for the same shapes and target, starts from the cache of compiled
+    kernels.
     Convolutions of 3 * 3 in float32 are computed by Winograd's algorithm where that is estimated to be faster, with an
     error of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`
     and `build` raise; ArgumentError for a network with shapes, and for other numerics.
     """
     machine = parse(target)
     if isinstance(model, Network):
-        if shapes is not None:
-            raise ArgumentError("a network has its shapes already; give them to from_onnx")
+        if shapes is not None or known is not None:
+            raise ArgumentError("a network has its shapes and what is known already; give them to from_onnx")
         return compile_network(model, machine, progress, numerics)
     if not isinstance(model, str | os.PathLike) or not _is_kept(machine):
-        return compile_network(from_onnx(model, shapes), machine, progress, numerics)
-    return _started(Path(model), machine, progress, shapes, numerics)
+        return compile_network(from_onnx(model, shapes, known), machine, progress, numerics)
+    return _started(_File(Path(model), _digest(Path(model)), shapes or {}, known or {}), machine, progress, numerics)
 
 
 def _is_kept(machine: Target) -> bool:
@@ -85,7 +88,7 @@ class _Kept:
 
     name: str
     kernels: tuple[bytes, ...]
-    steps: tuple[tuple[int, tuple[str, ...], str, Origin, float, str], ...]
+    steps: tuple[tuple[int, tuple[Any, ...]], ...]
     shapes: Shapes
     weights: Mapping[str, tuple[Any, tuple[int, ...], int]]
     inputs: Mapping[str, str]
@@ -93,17 +96,36 @@ class _Kept:
     seal: bytes
 
 
-def _started(
-    path: Path, machine: Target, progress: Progress | None, shapes: Mapping[str, Sequence[int]] | None, numerics: str
-) -> Model:
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A model in a file with its digest, and what `from_onnx` is told of it."""
+
+    path: Path
+    digest: str
+    shapes: Mapping[str, Sequence[int]]
+    known: Mapping[str, npt.ArrayLike]
+
+    def compiled(self, machine: Target, progress: Progress | None, numerics: str) -> Model:
+        """The model, read and compiled."""
+        return compile_network(from_onnx(self.path, self.shapes, self.known), machine, progress, numerics)
+
+    def to_json(self) -> list[Any]:
+        """What is told of it as plain data."""
+        arrays = {name: np.asarray(value) for name, value in self.known.items()}
+        return [
+            {name: [int(n) for n in shape] for name, shape in self.shapes.items()},
+            {name: [str(a.dtype), a.shape, a.tobytes().hex()] for name, a in arrays.items()},
+        ]
+
+
+def _started(file: _File, machine: Target, progress: Progress | None, numerics: str) -> Model:
     """A model from the cache; compiled, and kept there, where it is not."""
-    digest = _digest(path)
-    key = _key(digest, machine, shapes, numerics)
+    key = _key(file, machine, numerics)
 
     def anew() -> Model:
-        if _digest(path) != digest:
-            raise DefinitionError(f"{path} has changed since it was compiled")
-        return compile_network(from_onnx(path, shapes), machine, None, numerics)
+        if _digest(file.path) != file.digest:
+            raise DefinitionError(f"{file.path} has changed since it was compiled")
+        return file.compiled(machine, None, numerics)
 
     found = cache.find(key)
     if found is not None:
@@ -113,8 +135,8 @@ def _started(
             if progress is not None:
                 progress(len(made.steps), len(made.steps), "")
             return made
-    made = compile_network(from_onnx(path, shapes), machine, progress, numerics)
-    if not has_external_data(path):
+    made = file.compiled(machine, progress, numerics)
+    if not has_external_data(file.path):
         _keep(made, key)
     return made
 
@@ -132,13 +154,12 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _key(digest: str, machine: Target, shapes: Mapping[str, Sequence[int]] | None, numerics: str) -> tuple[str, ...]:
-    given = {name: [int(n) for n in shape] for name, shape in (shapes or {}).items()}
+def _key(file: _File, machine: Target, numerics: str) -> tuple[str, ...]:
     code = engine.fingerprint(engine.Machine(*machine_options(machine)))
-    parts = [numerics, given, machine.to_json(), {name: str(config.get(name)) for name in _SETTINGS}]  # type: ignore[call-overload]
+    parts = [numerics, file.to_json(), machine.to_json(), {name: str(config.get(name)) for name in _SETTINGS}]  # type: ignore[call-overload]
     store = _files(config.get("store"), ".jsonl")
     package = _files(Path(__file__).parents[1], ".py")
-    return ("model", digest, json.dumps(parts, sort_keys=True), code, sys.version, np.__version__, store, package)
+    return ("model", file.digest, json.dumps(parts, sort_keys=True), code, sys.version, np.__version__, store, package)
 
 
 def _files(folder: Path, ending: str) -> str:
@@ -160,7 +181,7 @@ def _keep(model: Model, key: tuple[str, ...]) -> None:
     runs = list(dict.fromkeys(step.run for step in model.steps))
     if any(run.packed is None or run.assumes for run in runs):
         return
-    used = dict.fromkeys(name for step in model.steps for name in step.arrays if name in model.weights)
+    used = dict.fromkeys(name for step in model.steps for name in step.used if name in model.weights)
     if sum(model.weights[name].nbytes for name in used) > _LARGEST:
         return
     pieces, places, end = list[bytes](), dict[str, tuple[Any, tuple[int, ...], int]](), SEAL_BYTES
@@ -175,7 +196,7 @@ def _keep(model: Model, key: tuple[str, ...]) -> None:
             _Kept(
                 model.name,
                 tuple(run.packed() for run in runs if run.packed is not None),
-                tuple((runs.index(s.run), s.arrays, s.stage, s.origin, s.operations, s.algorithm) for s in model.steps),
+                tuple((runs.index(s.run), _said(s)) for s in model.steps),
                 model.shapes,
                 places,
                 model.inputs,
@@ -187,6 +208,11 @@ def _keep(model: Model, key: tuple[str, ...]) -> None:
         return
     if cache.keep_file(key, _ENDING, weights):
         cache.keep(key, payload)
+
+
+def _said(step: Step) -> tuple[Any, ...]:
+    """A step without its kernel."""
+    return step.arrays, step.stage, step.origin, step.operations, step.algorithm, step.guards
 
 
 def _restored(found: bytes, key: tuple[str, ...], machine: Target) -> Model:
@@ -205,7 +231,7 @@ def _restored(found: bytes, key: tuple[str, ...], machine: Target) -> Model:
         raise
     except Exception as error:  # whatever is wrong with it, it can be made again
         raise _Unusable from error
-    steps = [Step(runs[k], names, stage, origin, work, how) for k, names, stage, origin, work, how in kept.steps]
+    steps = [Step(runs[k], *said) for k, said in kept.steps]
     weights = {name: _weight(mapped, *place) for name, place in kept.weights.items()}
     return Model(kept.name, steps, kept.shapes, weights, kept.inputs, kept.outputs)
 

@@ -39,6 +39,23 @@ def model(
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
 
 
+def graph(
+    nodes: Sequence[Any],
+    outputs: str,
+    inputs: Mapping[str, Any] | None = None,
+    weights: Mapping[str, Array] | None = None,
+) -> Any:
+    """A graph within a node; inputs by name with arrays like them."""
+    number = onnx.helper.np_dtype_to_tensor_dtype
+    given = [
+        onnx.helper.make_tensor_value_info(name, number(np.asarray(like).dtype), np.shape(like))
+        for name, like in (inputs or {}).items()
+    ]
+    made = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs.split()]
+    held = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()]
+    return onnx.helper.make_graph(nodes, "inner", given, made, held)
+
+
 def reference(proto: Any, *inputs: Array) -> list[Array]:
     """What the reference of the onnx package makes of inputs."""
     from onnx.reference import ReferenceEvaluator

@@ -15,9 +15,10 @@ import pytest
 import tensorlang
 from tensorlang.errors import DefinitionError, TensorlangError
 from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.networks.onnx.scopes import Allowance
 from tensorlang.networks.refusal import UnsupportedModel
 from tensorlang.networks.report import inspect
-from tests.networks.models import block, drawn, model, node
+from tests.networks.models import block, drawn, graph, model, node
 from tests.thoroughness import draws
 
 HUGE = np.array([2**40])
@@ -61,6 +62,56 @@ def little_memory() -> Iterator[None]:
 def test_what_a_model_cannot_have(nodes: list[Any], inputs: Any, weights: Any, why: str) -> None:
     with pytest.raises(DefinitionError, match=why):
         from_onnx(model(nodes, inputs, "y", weights))
+
+
+def endless(depth: int = 0) -> Any:
+    """A loop that nothing ends, around others like it."""
+    inner = [node("Add", "state one", "next")] if depth == 0 else [endless(depth - 1)]
+    body = graph([*inner, node("Identity", "before", "go")], "go next", {"i": 0, "before": True, "state": ONE})
+    return node("Loop", "- - one", "next", body=body)
+
+
+BRANCH = graph([node("Relu", "x", "a")], "a")
+COUNTED = graph([node("Identity", "b", "go")], "go s", {"i": 0, "b": True, "s": ONE})
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (endless(), "more than 300 nodes"),
+        (endless(3), "more than 300 nodes"),
+        (node("If", "yes", "y", then_branch=BRANCH), "no graph else_branch"),
+        (node("If", "yes", "y", then_branch=BRANCH, else_branch=1), "no graph else_branch"),
+        (node("If", "one", "y", then_branch=BRANCH, else_branch=BRANCH), "no single truth value"),
+        (node("If", "yes", "y z", then_branch=BRANCH, else_branch=BRANCH), "1 outputs; 0 and at least 2"),
+        (node("If", "yes", "y", then_branch=graph([], "q"), else_branch=BRANCH), "no node of its graph inner makes q"),
+        (node("Loop", "one yes x", "y", body=graph([], "x")), "0 inputs and 1 outputs; 3 and at least 2"),
+        (node("Loop", "huge yes x", "y", body=COUNTED), "more than 300 nodes"),
+        (node("Loop", "", "y", body=COUNTED), "3 inputs and 2 outputs|is not as ONNX has it"),
+        (node("Scan", "x", "y", body=COUNTED, num_scan_inputs=3), "3 of 1 inputs"),
+        (node("Scan", "x", "y", body=COUNTED), "is not as ONNX has it|of 1 inputs"),
+        (
+            node("Scan", "x", "y", body=graph([], "r", {"r": ONE}), num_scan_inputs=1, scan_input_axes=[3]),
+            "axis 3 of 1",
+        ),
+    ],
+)
+def test_control_flow_that_leads_nowhere(made: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Allowance, "most", 300)
+    weights = {"one": ONE, "yes": np.array(True), "huge": np.array(2**60)}
+    nodes = [made, node("Relu", made.output[0], "last")]
+    with pytest.raises(DefinitionError, match=why):
+        from_onnx(model(nodes, {"x": (1,)}, "last", weights))
+
+
+def test_branches_as_deep_as_files_have_them() -> None:
+    made = graph([node("Neg", "x", "y")], "y")
+    for depth in range(30):
+        asked = node("If", "yes" if depth % 2 else "asked", "y", then_branch=made, else_branch=graph([], "x"))
+        made = graph([asked], "y")
+    proto = model(list(made.node), {"x": (2,), "asked": ()}, "y", {"yes": np.array(True)}, dtypes={"asked": np.bool_})
+    small, x = tensorlang.compile(from_onnx(proto)), drawn(2)
+    assert (small(x, np.array(True)) == -x).all() and (small(x, np.array(False)) == x).all()
 
 
 def test_sums_that_double_are_not_written_out() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tensorlang.errors import DefinitionError
 from tensorlang.networks import roofline
+from tensorlang.networks.onnx.control import CONTROL
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.onnx.rules import RULES
 from tensorlang.networks.refusal import UnsupportedModel
@@ -113,7 +114,7 @@ def test_nodes_that_do_not_fit_are_refused_with_a_reason(nodes: list[Any], why: 
 def test_the_page_names_the_operators() -> None:
     page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if line.startswith("Abs, ")]
-    assert line.rstrip(".").split(", ") == sorted(RULES, key=str.lower)
+    assert line.rstrip(".").split(", ") == sorted({*RULES, *CONTROL}, key=str.lower)
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,92 +3,60 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError, InternalError, TensorlangError
 from tensorlang.networks.integers import Quantized
-from tensorlang.networks.network import Network, Origin, Value, Weights
-from tensorlang.networks.node import Node, own_stages, shape_of
+from tensorlang.networks.network import Array, Network, Value, Weights
+from tensorlang.networks.node import Node, shape_of
 from tensorlang.networks.onnx.constants import evaluated
+from tensorlang.networks.onnx.control import CONTROL
 from tensorlang.networks.onnx.elementwise import dtype_of
+from tensorlang.networks.onnx.graphs import graphs_of, weights_of
 from tensorlang.networks.onnx.package import onnx_package
 from tensorlang.networks.onnx.rules import RULES
+from tensorlang.networks.onnx.scopes import DOMAINS, NEWEST, OLDEST, Reading
 from tensorlang.networks.onnx.standard import fault
-from tensorlang.networks.refusal import Refusal, Unsupported, UnsupportedModel, refuse_large
-from tensorlang.te.operation import Tensor
+from tensorlang.networks.refusal import Refusal, Unsupported, refuse_large
 from tensorlang.words import printable
 
-_OLDEST, _NEWEST = 7, 26
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
-_DOMAINS = ("", "ai.onnx")
 
 
-@dataclass(slots=True)
-class Reading:
-    """A graph as far as it is read: its values by name, what was refused, and the stages that nodes made.
-
-    Nodes that are `skipped` need what a refused one would have made.
-    """
-
-    graph: Any
-    weights: Weights
-    opsets: Sequence[Any]
-    values: dict[str, Value] = field(default_factory=dict)
-    inputs: dict[str, Tensor] = field(default_factory=dict)
-    refused: list[Refusal] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    origins: dict[str, Origin] = field(default_factory=dict)
-    meanings: dict[str, Quantized] = field(default_factory=dict)
-
-    @property
-    def opset(self) -> int:
-        """The version of ONNX's own operators."""
-        return next((int(o.version) for o in self.opsets if o.domain in _DOMAINS), _OLDEST)
-
-    @property
-    def name(self) -> str:
-        """What the model calls itself."""
-        return printable(self.graph.name, 200) or "network"
-
-    def network(self) -> Network:
-        """The network; UnsupportedModel where nodes were refused, DefinitionError where outputs are not made."""
-        if self.refused:
-            raise UnsupportedModel(self.name, self.refused)
-        missing = [o.name for o in self.graph.output if o.name not in self.values]
-        if missing:
-            raise DefinitionError(f"no node of the model makes its outputs {', '.join(missing)}")
-        names = tuple(o.name for o in self.graph.output)
-        outputs = own_stages((self.values[name] for name in names), self.weights)
-        given, arrays = tuple(self.inputs.values()), self.weights.arrays
-        return Network(self.name, given, outputs, arrays, tuple(self.inputs), names, self.origins)
-
-
-def from_onnx(model: str | os.PathLike[str] | Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Network:
+def from_onnx(
+    model: str | os.PathLike[str] | Any,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    known: Mapping[str, npt.ArrayLike] | None = None,
+) -> Network:
     """Return the network of an ONNX model (a file, or a ModelProto).
 
-    `shapes`: by name those of inputs whose dimensions the model leaves open. Whatever can be known ahead is evaluated,
-    and weights are arrays of the network. Raises UnsupportedModel, which names every node that is not taken, and why;
-    DefinitionError for files that are no such model, for external data outside of the model's folder, and for shapes
-    that do not fit; MissingDependency without the onnx package.
+    `shapes`: by name those of inputs whose dimensions the model leaves open. `known`: by name what inputs are in all
+    calls, which then are no inputs of the network. Whatever can be known ahead is evaluated, and weights are arrays of
+    the network. Raises UnsupportedModel, which names every node that is not taken, and why; DefinitionError for files
+    that are no such model, for external data outside of the model's folder, and for shapes and values that do not fit;
+    MissingDependency without the onnx package.
     """
-    return read_model(model, shapes).network()
+    return read_model(model, shapes, known).network()
 
 
-def read_model(model: str | os.PathLike[str] | Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Reading:
+def read_model(
+    model: str | os.PathLike[str] | Any,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    known: Mapping[str, npt.ArrayLike] | None = None,
+) -> Reading:
     """A model as far as it can be read, with what is refused of it; raises as `from_onnx`, but for refusals."""
     proto = _loaded(model)
     _refuse_unreadable_names(proto.graph)
     reading = Reading(proto.graph, Weights(), proto.opset_import)
-    if not _OLDEST <= reading.opset <= _NEWEST:
-        raise DefinitionError(f"opset {reading.opset} of the model is not one of {_OLDEST} to {_NEWEST}")
-    _declare_inputs(reading, shapes or {})
+    if not OLDEST <= reading.opset <= NEWEST:
+        raise DefinitionError(f"opset {reading.opset} of the model is not one of {OLDEST} to {NEWEST}")
+    _declare_inputs(reading, shapes or {}, known or {})
     for node in proto.graph.node:
         _read(node, reading)
     return reading
@@ -117,45 +85,57 @@ def has_external_data(path: Path) -> bool:
     """Whether a model that was read has weights in other files."""
     onnx = onnx_package()
     proto = onnx.load(os.fspath(path), load_external_data=False)
-    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in proto.graph.initializer)
+    held = [tensor for graph in graphs_of(proto.graph) for tensor in graph.initializer]
+    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in held)
 
 
 def _refuse_unreadable_names(graph: Any) -> None:
     """DefinitionError for names that are no UTF-8, which protobuf hands out as bytes."""
-    named = [graph, *graph.input, *graph.output, *graph.initializer, *graph.node]
-    texts = [*(item.name for item in named)]
-    for node in graph.node:
-        texts += [node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)]
+    texts: list[Any] = []
+    for part in graphs_of(graph):
+        texts += (item.name for item in [part, *part.input, *part.output, *part.initializer, *part.node])
+        for node in part.node:
+            texts += [node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)]
     for text in texts:
         if not isinstance(text, str):
             raise DefinitionError(f"{text!r}, a name in the model, is no UTF-8")
 
 
-def _declare_inputs(reading: Reading, shapes: Mapping[str, Sequence[int]]) -> None:
-    onnx, found = onnx_package(), reading.inputs
-    for tensor in reading.graph.initializer:
-        try:
-            reading.values[tensor.name] = np.asarray(onnx.numpy_helper.to_array(tensor))
-        except Exception as error:  # whatever the package does with types, sizes and places of data that are none
-            raise DefinitionError(f"the weight {tensor.name} cannot be read: {error}") from error
+def _declare_inputs(reading: Reading, shapes: Mapping[str, Sequence[int]], known: Mapping[str, npt.ArrayLike]) -> None:
+    found = reading.inputs
+    reading.values |= weights_of(reading.graph)
     for given in reading.graph.input:
         if given.name in reading.values:
             continue
         if not given.type.HasField("tensor_type"):
             raise DefinitionError(f"the input {given.name} is no tensor")
         dtype = dtype_of(given.type.tensor_type.elem_type)
+        if given.name in known:
+            reading.values[given.name] = _fixed(given, known[given.name], dtype)
+            continue
         shape = _shape(given, shapes.get(given.name))
         refuse_large(f"the input {given.name}", shape, dtypes.info(dtype).bytes)
         tensor = te.placeholder(shape, dtype, f"input{len(found)}")
         found[given.name] = reading.values[given.name] = tensor
-    unknown = set(shapes) - set(found)
+    names = [given.name for given in reading.graph.input]
+    unknown = {*shapes, *known} - {*names}
     if unknown:
-        raise DefinitionError(f"the model has no inputs {', '.join(sorted(unknown))}; it has {', '.join(found)}")
+        raise DefinitionError(f"the model has no inputs {', '.join(sorted(unknown))}; it has {', '.join(names)}")
+
+
+def _fixed(given: Any, value: npt.ArrayLike, dtype: str) -> Array:
+    """What an input is in all calls, as an array of its dtype and of a shape that it may have."""
+    array = np.asarray(value)
+    made = array.astype(dtypes.info(dtype).numpy)
+    if not np.array_equal(made, array):
+        raise DefinitionError(f"the input {given.name} is {dtype}, which cannot hold the value that is known of it")
+    _shape(given, made.shape)
+    return made
 
 
 def _shape(given: Any, wanted: Sequence[int] | None) -> tuple[int, ...]:
     dims = given.type.tensor_type.shape.dim
-    declared = [d.dim_value if d.HasField("dim_value") else None for d in dims]
+    declared = [d.dim_value if d.HasField("dim_value") and d.dim_value != -1 else None for d in dims]
     if wanted is None:
         if None in declared:
             names = ", ".join(str(d.dim_param or n or "?") for d, n in zip(dims, declared, strict=True))
@@ -199,21 +179,18 @@ def _note_meaning(proto: Any, reading: Reading) -> None:
 
 
 def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
-    if proto.domain not in _DOMAINS:
+    if proto.domain not in DOMAINS:
         raise Unsupported(f"operators of the domain {proto.domain} are not known")
     inputs = tuple(reading.values[name] if name else None for name in proto.input)
     known = {n: v for n, v in zip(proto.input, inputs, strict=True) if isinstance(v, np.ndarray)}
-    if len(known) == len({n for n in proto.input if n}) and proto.op_type not in _RANDOM and not _has_graphs(proto):
+    if len(known) == len({n for n in proto.input if n}) and proto.op_type not in {*_RANDOM, *CONTROL}:
         return evaluated(proto, known, reading.opsets)
-    if proto.op_type not in RULES:
-        raise Unsupported("this operator is not known yet")
-    attrs = dict(_attributes(proto))
-    stage = f"{_word(proto.op_type)}{len(reading.origins)}"
-    reading.origins[stage] = Origin(label, proto.op_type)
-    meanings = tuple(map(reading.meanings.get, proto.input))
-    node = Node(proto.op_type, stage, attrs, reading.opset, inputs, len(proto.output), reading.weights, meanings)
     try:
-        made = RULES[proto.op_type](node)
+        made: Sequence[Value]
+        if proto.op_type in CONTROL:
+            made = CONTROL[proto.op_type](proto, label, reading, _read)
+        else:
+            made = _ruled(proto, label, inputs, reading)
     except TensorlangError:
         raise
     except Exception as error:
@@ -221,14 +198,20 @@ def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
         if (why := fault(proto, given, reading.opsets)) is None:
             raise InternalError(f"{label} ({proto.op_type}): {type(error).__name__}: {error}") from error
         raise Unsupported(why) from error
-    values = made if isinstance(made, tuple) else (made,)
-    for value in values:
+    for value in made:
         refuse_large("its output", shape_of(value), dtypes.info(str(value.dtype)).bytes)
-    return values
+    return made
 
 
-def _has_graphs(proto: Any) -> bool:
-    return any(a.HasField("g") or a.graphs for a in proto.attribute)
+def _ruled(proto: Any, label: str, inputs: tuple[Value | None, ...], reading: Reading) -> Sequence[Value]:
+    """What the rule of an operator makes."""
+    if proto.op_type not in RULES:
+        raise Unsupported("this operator is not known yet")
+    attrs = dict(_attributes(proto))
+    stage, meanings = reading.stage(label, proto.op_type), tuple(map(reading.meanings.get, proto.input))
+    node = Node(proto.op_type, stage, attrs, reading.opset, inputs, len(proto.output), reading.weights, meanings)
+    made = RULES[proto.op_type](node)
+    return made if isinstance(made, tuple) else (made,)
 
 
 def _attributes(proto: Any) -> Iterator[tuple[str, Any]]:
@@ -236,8 +219,3 @@ def _attributes(proto: Any) -> Iterator[tuple[str, Any]]:
     for attribute in proto.attribute:
         value = helper.get_attribute_value(attribute)
         yield attribute.name, value.decode() if isinstance(value, bytes) else value
-
-
-def _word(op: str) -> str:
-    """An operator's name as that of a stage."""
-    return re.sub(r"\W", "_", op.lower())

@@ -76,6 +76,8 @@ def _cell(node: Node, gates: int, peepholes: bool) -> _Cell:
     batch_first = bool(node.attrs.get("layout"))
     shape = node.shape(0)
     length, batch = (shape[1], shape[0]) if batch_first else shape[:2]
+    if shape[-1] != node.shape(1)[-1]:
+        raise Unsupported(f"{node.op} of inputs of {shape[-1]} elements with weights for {node.shape(1)[-1]}")
     if node.has(4) and not np.all(node.known(4, "the lengths of sequences") == length):
         raise Unsupported(f"{node.op} over sequences of different lengths")
     words = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}

@@ -6,6 +6,7 @@ pass on lies at the front of the workspace, their scratch memory behind it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -36,8 +37,26 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Test:
+    """Whether the byte at a place, counted from where an array is, is not 0 (`holds`), or is."""
+
+    array: Place
+    at: int
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel by its number, the places of its parameters, and what has to be so where it runs."""
+
+    kernel: int
+    places: tuple[Place, ...]
+    tests: tuple[Test, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
-    """Calls of kernels in order: the number of each, and the places of its parameters.
+    """Calls of kernels in order.
 
     `arrays` are the arguments, those that are written by name in `outputs`. Weights are the last of them, begin with
     `seal`, and are in the library itself where they are `embedded`. `arena`: the bytes of what kernels pass on.
@@ -46,7 +65,7 @@ class Chain:
     name: str
     arrays: tuple[Buffer, ...]
     outputs: tuple[str, ...]
-    calls: tuple[tuple[int, tuple[Place, ...]], ...]
+    calls: tuple[Call, ...]
     arena: int
     seal: bytes = b""
     embedded: bytes = b""
@@ -112,12 +131,21 @@ def _run(module: Module, chain: Chain, prefix: str, inner: Sequence[str]) -> Non
     if chain.seal and not chain.embedded:
         _check_seal(fn, weights, chain.seal)
     scratch = f"ptr {fn.field('%workspace', chain.arena)}"
-    for number, places in chain.calls:
-        given = [_pointer(fn, place, weights) for place in places]
-        code = fn.op(f"call i32 @{inner[number]}.run({', '.join([*given, *rest, scratch])})")
-        refuse(fn, compare(fn, "ne", "i32", code, "0"), f"i32 {code}")
+    for call in chain.calls:
+        with contextlib.ExitStack() as tests:
+            for test in call.tests:
+                tests.enter_context(fn.when(_tested(fn, test, weights)))
+            given = [_pointer(fn, place, weights) for place in call.places]
+            code = fn.op(f"call i32 @{inner[call.kernel]}.run({', '.join([*given, *rest, scratch])})")
+            refuse(fn, compare(fn, "ne", "i32", code, "0"), f"i32 {code}")
     fn.do("ret i32 0")
     fn.finish("i32")
+
+
+def _tested(fn: Function, test: Test, weights: str) -> Value:
+    array = _pointer(fn, test.array, weights).removeprefix("ptr ")
+    byte = fn.op(f"load i8, ptr {fn.field(array, test.at)}, align 1")
+    return compare(fn, "ne" if test.holds else "eq", "i8", byte, "0")
 
 
 def _pointer(fn: Function, place: Place, weights: str) -> str:

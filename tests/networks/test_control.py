@@ -1,0 +1,182 @@
+"""Control flow: what is known ahead is read in place, branches are chosen when the network runs, and run alone."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import config
+from tensorlang.errors import DefinitionError, RecordError
+from tensorlang.export.loading import prove
+from tensorlang.networks.onnx.reading import from_onnx, read_model
+from tensorlang.networks.refusal import UnsupportedModel
+from tests.networks.models import drawn, graph, model, node, onnx, reference
+from tests.thoroughness import draws
+
+ZERO = {"zero": np.float32(0)}
+
+
+def asked(value: str, name: str) -> list[Any]:
+    """Whether the sum of a value is greater than 0."""
+    return [node("ReduceSum", value, f"{name}_sum", keepdims=0), node("Greater", f"{name}_sum zero", name)]
+
+
+def chosen() -> Any:
+    """A product in one branch, and a tangent of what is around it in the other."""
+    then = graph([node("MatMul", "e w", "product"), node("Relu", "product", "a")], "a", weights={"w": drawn(4, 4)})
+    other = graph([node("Add", "e x", "sum"), node("Tanh", "sum", "b")], "b")
+    branches = node("If", "positive", "c", then_branch=then, else_branch=other)
+    nodes = [node("Exp", "x", "e"), *asked("x", "positive"), branches, node("Mul", "c e", "y")]
+    return model(nodes, {"x": (3, 4)}, "y", ZERO)
+
+
+def random_nodes(draw: random.Random, known: list[str], depth: int, name: str) -> tuple[list[Any], str]:
+    """Nodes over values of the shape (3,) that are known, of which some have branches, and the name of the last."""
+    nodes: list[Any] = []
+    for number in range(draw.randint(1, 4)):
+        made = f"{name}_{number}"
+        if depth and draw.random() < 0.5:
+            arms = [random_nodes(draw, list(known), depth - 1, f"{made}{arm}") for arm in "te"]
+            graphs = [graph(inner, last) for inner, last in arms]
+            nodes += asked(draw.choice(known), f"{made}_is")
+            nodes.append(node("If", f"{made}_is", made, then_branch=graphs[0], else_branch=graphs[1]))
+        else:
+            op, count = draw.choice([("Neg", 1), ("Tanh", 1), ("Add", 2), ("Sub", 2), ("MatMul", 1)])
+            read = " ".join(draw.choice(known) for _ in range(count)) + (" w" if op == "MatMul" else "")
+            nodes.append(node(op, read, made))
+        known.append(made)
+    return nodes, known[-1]
+
+
+@pytest.mark.parametrize("seed", range(draws(3, 200)))
+def test_random_branches(seed: int) -> None:
+    draw = random.Random(seed)
+    nodes, last = random_nodes(draw, ["x", "v"], 3, "n")
+    branches = node("If", "last", "y", then_branch=graph([node("Neg", last, "m")], "m"), else_branch=graph([], "x"))
+    proto = model([*nodes, *asked(last, "last"), branches], {"x": (3,), "v": (3,)}, "y", {**ZERO, "w": drawn(3, 3)})
+    made = tensorlang.compile(from_onnx(proto))
+    for number in range(6):
+        x, v = drawn(3, seed=number), drawn(3, seed=number + 10)
+        np.testing.assert_allclose(made(x, v), reference(proto, x, v)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_only_the_branch_that_is_taken_runs() -> None:
+    proto, x = chosen(), np.abs(drawn(3, 4))
+    made = tensorlang.compile(from_onnx(proto))
+    for given, node_name in ((x, "the product"), (-x, "the b")):
+        np.testing.assert_allclose(made(given), reference(proto, given)[0], rtol=1e-5)
+        ran = {kernel.node for kernel in made.profile(given)}
+        assert node_name in ran and len(ran & {"the product", "the b"}) == 1
+
+
+def test_a_library_runs_one_branch_and_is_proven(tmp_path: Path) -> None:
+    made = tensorlang.compile(from_onnx(chosen()))
+    made.export(tmp_path / "net", ("so",))
+    loaded, x = tensorlang.load(tmp_path / "net.so"), drawn(3, 4)
+    for given in (x, -x):
+        np.testing.assert_array_equal(loaded(given), made(given))
+    path = tmp_path / "net.json"
+    assert prove(path)
+    for wrong, why in (("x", "no truth value"), (None, "before it is written")):
+        known = json.loads(path.read_text(encoding="utf-8"))
+        for guard in (guard for step in known["network"]["steps"] for guard in step["guards"]):
+            guard[0], guard[2] = wrong or guard[0], not guard[2]
+        changed = tmp_path / "changed.json"
+        changed.write_text(json.dumps(known), encoding="utf-8")
+        with pytest.raises(RecordError, match=why):
+            prove(changed)
+
+
+def test_a_second_start_chooses_too(tmp_path: Path) -> None:
+    onnx.save(chosen(), tmp_path / "m.onnx")
+    with config.override(cache_dir=tmp_path / "cache"):
+        first, again = (tensorlang.compile(tmp_path / "m.onnx") for _ in range(2))
+    x = drawn(3, 4)
+    assert again.again is not None
+    for given in (x, -x):
+        np.testing.assert_array_equal(again(given), first(given))
+
+
+def test_what_is_known_of_inputs_decides() -> None:
+    small, large = graph([node("Slice", "x one two", "a")], "a"), graph([node("Neg", "x", "b")], "b")
+    weights = {"one": np.array([1]), "two": np.array([2])}
+    proto = model(
+        [node("If", "short", "y", then_branch=small, else_branch=large)],
+        {"x": (3,), "short": ()},
+        "y",
+        weights,
+        dtypes={"short": np.bool_},
+    )
+    with pytest.raises(UnsupportedModel, match=r"float32\[1\] and float32\[3\], of which .* known="):
+        from_onnx(proto)
+    x = drawn(3)
+    for short in (True, False):
+        network = from_onnx(proto, known={"short": short})
+        assert network.input_names == ("x",)
+        np.testing.assert_array_equal(tensorlang.compile(network)(x), reference(proto, x, np.array(short))[0])
+    for known, why in (({"short": 0.5}, "cannot hold"), ({"short": [True]}, "shape"), ({"no": 1}, "no inputs no")):
+        with pytest.raises(DefinitionError, match=why):
+            from_onnx(proto, known=known)
+
+
+def counted(trips: int | None, condition: bool | None, stop: int) -> Any:
+    """A loop that adds its number to its state, tells each state, and ends when its number is one to `stop` at."""
+    nodes = [
+        node("Cast", "i", "number", to=1),
+        node("Add", "state number", "next"),
+        node("Mul", "next x", "row"),
+        node("Less", "i stop", "go"),
+    ]
+    body = graph(nodes, "go next row", {"i": 0, "before": True, "state": drawn(3)}, {"stop": np.array(stop)})
+    weights: dict[str, Any] = {"start": np.ones(3, np.float32)}
+    weights |= {} if trips is None else {"trips": np.array(trips)}
+    weights |= {} if condition is None else {"first": np.array(condition)}
+    names = f"{'-' if trips is None else 'trips'} {'-' if condition is None else 'first'} start"
+    return model([node("Loop", names, "last rows", body=body)], {"x": (3,)}, "last rows", weights)
+
+
+@pytest.mark.parametrize(("trips", "condition", "stop"), [(4, None, 9), (9, True, 2), (None, True, 3), (1, None, 0)])
+def test_loops_that_are_known_ahead(trips: int | None, condition: bool | None, stop: int) -> None:
+    proto, x = counted(trips, condition, stop), drawn(3)
+    made = tensorlang.compile(from_onnx(proto))(x)
+    for got, want in zip(made, onnxruntime(proto, {"x": x}), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_scans(back: bool) -> None:
+    nodes = [node("MatMul", "h w", "p"), node("Add", "p x_t", "next"), node("Tanh", "next", "row")]
+    body = graph(nodes, "next row", {"h": drawn(3, 2), "x_t": drawn(3, 2)}, {"w": drawn(2, 2)})
+    turned: dict[str, Any] = {"scan_input_directions": [1], "scan_output_directions": [1]} if back else {}
+    scan = node(
+        "Scan", "h0 x", "h rows", body=body, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1], **turned
+    )
+    proto = model([scan], {"h0": (3, 2), "x": (3, 5, 2)}, "h rows")
+    h, x = drawn(3, 2), drawn(3, 5, 2, seed=1)
+    made = tensorlang.compile(from_onnx(proto))(h, x)
+    for got, want in zip(made, onnxruntime(proto, {"h0": h, "x": x}), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def onnxruntime(proto: Any, inputs: dict[str, Any]) -> list[Any]:
+    """What onnxruntime makes; the reference knows no other axes of scans, and no loops that nothing bounds."""
+    session = pytest.importorskip("onnxruntime").InferenceSession(
+        onnx.shape_inference.infer_shapes(proto).SerializeToString()
+    )
+    made: list[Any] = session.run(None, inputs)
+    return made
+
+
+def test_refusals_within_branches_are_told_with_their_nodes() -> None:
+    then, other = graph([node("Det", "x", "d")], "d"), graph([node("NonZero", "x", "n"), node("Neg", "n", "e")], "e")
+    nodes = [*asked("x", "positive"), node("If", "positive", "c", then_branch=then, else_branch=other)]
+    reading = read_model(model([*nodes, node("Neg", "c", "y")], {"x": (3, 3)}, "y", ZERO))
+    assert [(r.node, r.op) for r in reading.refused] == [("the d", "Det"), ("the n", "NonZero")]
+    assert all("in a branch of the c" in r.why for r in reading.refused)
+    assert reading.skipped == ["the e", "the y"]
