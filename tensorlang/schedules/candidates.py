@@ -41,6 +41,12 @@ def column_blocks(extent: int, lanes: int) -> tuple[int, ...]:
     return tuple(sorted({*powers(extent, lanes), *powers(extent, 3 * lanes)}))
 
 
+def around(number: int, most: int) -> tuple[int, ...]:
+    """Numbers near one, up to `most`: an eighth of it to eight times as much."""
+    near = {round(number * 2.0**n) for n in range(-3, 4)} | {round(number * 0.75), round(number * 1.5)}
+    return tuple(sorted(n for n in near if 1 <= n <= max(most, number)))
+
+
 def part_sizes(extent: int, least: int) -> tuple[int, ...]:
     """Sizes of the parts that an axis is cut into, two or more: equal ones, or almost, of at least so many elements."""
     counts = range(2, extent // max(1, least) + 1)

@@ -11,9 +11,10 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
-from tensorlang.schedules.gpu.moves import schedule_elements
+from tensorlang.schedules.gpu.elements import schedule_elements
+from tensorlang.schedules.moves import joins, near_axis
 from tensorlang.schedules.prepare import prepare
-from tensorlang.schedules.recognise import WRITTEN_OUT, axes_read, groups_of, ordered_stages, reads_of
+from tensorlang.schedules.recognise import WRITTEN_OUT, axes_read, groups_of, ordered_stages, reads_of, stage_of
 from tensorlang.schedules.room import Form, Room, Rooms
 from tensorlang.schedules.table import rule_of
 from tensorlang.schedules.words import is_word_layout
@@ -35,6 +36,7 @@ def apply_forms(s: Schedule, machine: Target, rooms: Rooms | None = None) -> Non
     with s.proven_together("topi.schedule(...)"):
         prepare(s, machine)
         program, taken = s.program, set[str]()
+        rooms = rooms or (lambda stage: Room(s, machine, stage, closed=True))
         tagged = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp)}
         rules = {name: rule for name, tag in tagged.items() if (rule := rule_of(tag, machine)) is not None}
         for main, rule in rules.items():
@@ -42,7 +44,7 @@ def apply_forms(s: Schedule, machine: Target, rooms: Rooms | None = None) -> Non
             for name in chain[1:-1]:
                 s[name].compute_inline()
             taken.update(chain)
-            rule(s, Anchor(main, chain[-1], machine))
+            rule(rooms(main), Anchor(main, chain[-1], machine))
             s.forms = (*s.forms, FormNote(main, tagged[main], "the library's rule of the operator"))
         schedule_others(s, taken, machine, program, rooms)
 
@@ -66,7 +68,7 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
             if _is_inlined(s, program, op):
                 s[op.name].compute_inline()
             else:
-                schedule_elements(s, op.name, machine)
+                schedule_elements(rooms(op.name), op.name)
 
 
 def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
@@ -77,12 +79,8 @@ def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: T
             continue
         if not group.main.points:
             s.forms = (*s.forms, FormNote(name, "as declared", "it has no iterations"))
-        elif not is_elementwise(op) or group.parts:
+        elif not (is_elementwise(op) and _is_inlined(s, program, op) and s.attempt(s[name].compute_inline)):
             _first_legal(s, name, forms_of(machine, group), rooms)
-        elif not (_is_inlined(s, program, op) and s.attempt(s[name].compute_inline)):
-            form = forms_of(machine, group)[0]
-            form.apply(rooms(name))
-            s.forms = (*s.forms, FormNote(name, form.name, form.why))
     for ordered in ordered_stages(program):
         _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], rooms)
 
@@ -113,7 +111,9 @@ def _is_inlined(s: Schedule, program: Program, op: ComputeOp) -> bool:
         return False
     if any(isinstance(stage, ComputeOp) and is_word_layout(stage) for stage in (op, *readers)):
         return False
-    return in_values and not _is_read_often(program, op) and not _is_long(program, op)
+    moved = joins(op) or near_axis(stage_of(op)) is not None
+    kept = moved and not all(isinstance(reader, ComputeOp) and is_elementwise(reader) for reader in readers)
+    return in_values and not kept and not _is_read_often(program, op) and not _is_long(program, op)
 
 
 def _is_long(program: Program, op: ComputeOp) -> bool:

@@ -10,7 +10,7 @@ from tensorlang.schedules.cpu.dots import dot_forms, sums_lie_apart, uses_few
 from tensorlang.schedules.cpu.elements import elementwise_forms
 from tensorlang.schedules.cpu.ordered import ordered_forms
 from tensorlang.schedules.cpu.product import product_forms
-from tensorlang.schedules.cpu.reductions import lane_forms
+from tensorlang.schedules.cpu.reductions import lane_forms, runs_along_rows
 from tensorlang.schedules.cpu.reuse import is_used_again, reuse_forms
 from tensorlang.schedules.cpu.rows import row_forms
 from tensorlang.schedules.cpu.windows import rows_come_first, window_forms
@@ -31,7 +31,7 @@ from tensorlang.target.spec import Target
 from tensorlang.te.operation import HybridOp
 
 _TERMS = 64
-"""Terms of a sum that are worth several threads."""
+"""Terms of a sum that are worth several threads, where neighbours do not lie in one row."""
 _GPU = (block_row_forms, tensor_core_forms, tile_forms, sum_forms, element_forms)
 """On a GPU. Of these all that have forms for a group give them, the first ones first."""
 
@@ -79,7 +79,8 @@ def usual_forms_of_gpu(target: Target, group: Group) -> tuple[Form, ...]:
         return tuple(block_row_forms(target, group))
     found = [Form("points", _by(group, schedule_points), why="a thread for each result")]
     results = prod(main.extents[axis] for axis in main.spatial)
-    if op.num_outputs == 1 and not is_used_again(main, 1) and main.points >= _TERMS * results:
+    apart = main.points >= _TERMS * results or runs_along_rows(op)
+    if op.reduce_axes and apart and not is_used_again(main, 1):
         found.insert(0, Form("sums", _by(group, schedule_reduction), why="threads sum what is read once together"))
     if is_product(op):
         found.insert(0, Form("product", _by(group, schedule_product), why="a product of matrices"))

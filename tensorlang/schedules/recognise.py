@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tensorlang import dtypes
 from tensorlang.ir.expr import Call, Var, walk
 from tensorlang.ir.traverse import operations
-from tensorlang.schedules.accesses import Access, about, accesses_of, cost_of_point
+from tensorlang.schedules.accesses import Access, about, accesses_of, cost_of_point, operations_of_point
 from tensorlang.schedules.winograd import Winograd, winograd_of
 from tensorlang.schedules.words import panel_read
 from tensorlang.te.operation import ComputeOp, HybridOp, buffers, loads
@@ -97,7 +97,7 @@ class Group:
 
 def stages_of(program: Program) -> tuple[Stage, ...]:
     """The compute stages of a program, producers first."""
-    return tuple(_stage(op) for op in program.ops if isinstance(op, ComputeOp))
+    return tuple(stage_of(op) for op in program.ops if isinstance(op, ComputeOp))
 
 
 def ordered_stages(program: Program) -> tuple[HybridOp, ...]:
@@ -149,6 +149,13 @@ def is_read_often(group: Group, producer: Stage) -> bool:
     """Whether the group reads the elements of a producer several times each."""
     readers = [s for s in (group.main, *group.parts) if s.reads_of(producer.name)]
     return any(r.reduce and r.points > _FEW * producer.points for r in readers)
+
+
+def is_made_often(group: Group, producer: Stage) -> bool:
+    """Whether elements that are computed would be computed again for each of many results that are no sums."""
+    stages = (group.main, *group.between, group.output, *group.parts, *group.producers)
+    readers = [s for s in stages if s.reads_of(producer.name) and not s.reduce]
+    return bool(operations_of_point(producer.op)) and any(r.points > _FEW * producer.points for r in readers)
 
 
 def _feeds(program: Program, stage: Stage, group: Group) -> bool:
@@ -273,7 +280,8 @@ def _is_part(reader: Stage, stage: Stage, output: Stage, rows: tuple[int, ...]) 
     return all([index[d] for d in own] == wanted for index in axes_read(reader.op, made))
 
 
-def _stage(op: ComputeOp) -> Stage:
+def stage_of(op: ComputeOp) -> Stage:
+    """Its axes and accesses."""
     reduction = op.reduction
     reduce_axes = () if reduction is None else reduction.axes
     extents = {a.name: about(a.extent) for a in (*op.axes, *reduce_axes)}

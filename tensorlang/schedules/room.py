@@ -112,11 +112,10 @@ Rooms: TypeAlias = Callable[[str], Room]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One shape of schedule that a rule proposes for a group, and `why`; `opens`: it writes numbers to be opened."""
+    """One shape of schedule that a rule proposes for a group, and `why`."""
 
     name: str
     apply: Callable[[Room], None]
-    opens: bool = False
     why: str = ""
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-ATTENTION, BATCH_NORM, POOL, REDUCTION = "attention", "batch_norm", "pool2d", "reduction"
+ATTENTION = "attention"
 CONV2D, NARROW_CHANNELS, DEPTHWISE = "conv2d", "conv2d_narrow", "depthwise_conv2d"
 CONV2D_PRODUCT = "conv2d_product"
 """Takes the pixels of a convolution from a product before it."""
-PIECES, TRANSPOSE = "pieces", "transpose"
-CUTS, FROM = "cuts", "from"
-"""Attributes: of pieces, where along the last axis they change; of a transpose, the axis along which its input lies."""
 KEYS, SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED, MERGED = (
     ".keys", ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed", ".merged"
 )  # fmt: skip

@@ -92,7 +92,7 @@ def dense_packed(
     def element(i: Expr, j: Expr) -> Expr:
         return te.sum(cast(data[i, k], dtype) * cast(packed[j // width, k, j % width], dtype), axis=k)
 
-    product: Tensor = te.compute((data.shape[0], n), element, name=_product_name(name, bias), tag="matmul")
+    product: Tensor = te.compute((data.shape[0], n), element, name=_product_name(name, bias))
     return _with_bias(product, bias, name)
 
 

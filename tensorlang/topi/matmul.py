@@ -53,7 +53,7 @@ def matmul(
         right = b[j, k] if transpose_b else b[k, j]
         return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
 
-    made: Tensor = te.compute(shape, element, name=name, tag="matmul", attrs=attrs)
+    made: Tensor = te.compute(shape, element, name=name, attrs=attrs)
     return made
 
 
@@ -89,7 +89,7 @@ def batch_matmul(
 
     attrs, batch = _precision(precision, {a.dtype, b.dtype, dtype}), b.shape[0] if shared_a else a.shape[0]
     shape = (batch, a.shape[1 + transpose_a], b.shape[1 + (not transpose_b)])
-    made: Tensor = te.compute(shape, element, name=name, tag="batch_matmul", attrs=attrs)
+    made: Tensor = te.compute(shape, element, name=name, attrs=attrs)
     return made
 
 

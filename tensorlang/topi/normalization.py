@@ -35,8 +35,7 @@ def layer_norm(
     `gamma` and `beta` have the shape of these axes; without them they are 1 and 0. Half precision is computed in
     float32. DefinitionError for wrong axes, shapes or dtypes.
     """
-    tag = "layer_norm"
-    axes = _checked(tag, data, axis, gamma, beta)
+    axes = _checked("layer_norm", data, axis, gamma, beta)
     rest = _rest(data, axes)
     mean = _mean_over(data, axes, lambda value, _: value, f"{name}_mean")
     variance = _mean_over(data, axes, lambda value, i: (value - mean(*i)) * (value - mean(*i)), f"{name}_var")
@@ -51,7 +50,7 @@ def layer_norm(
         made = (_wide(data(*i)) - mean(*outside)) * scale(*outside)
         return _affine(made, gamma, beta, [i[d] for d in axes]).astype(data.dtype)
 
-    made = te.compute(data.shape, element, name=name, tag=tag)
+    made = te.compute(data.shape, element, name=name)
     assert isinstance(made, Tensor)
     return made
 
@@ -69,8 +68,7 @@ def rms_norm(
     `weight` has the shape of these axes; without it, it is 1. Half precision is computed in float32.
     DefinitionError for wrong axes, shapes or dtypes.
     """
-    tag = "rms_norm"
-    axes = _checked(tag, data, axis, weight)
+    axes = _checked("rms_norm", data, axis, weight)
     rest = _rest(data, axes)
     square = _mean_over(data, axes, lambda value, _: value * value, f"{name}_square")
     scale = te.compute(
@@ -83,7 +81,7 @@ def rms_norm(
         made = _wide(data(*i)) * scale(*[i[d] for d in rest])
         return _affine(made, weight, None, [i[d] for d in axes]).astype(data.dtype)
 
-    made = te.compute(data.shape, element, name=name, tag=tag)
+    made = te.compute(data.shape, element, name=name)
     assert isinstance(made, Tensor)
     return made
 
@@ -106,21 +104,21 @@ def batch_norm(
     `center` and `scale` say whether `beta` and `gamma` take part. The four have one element per channel.
     Half precision is computed in float32. DefinitionError for a wrong axis, shape or dtype.
     """
-    tag, where = "batch_norm", normalized("batch_norm", data, axis)
-    _checked(tag, data, where, gamma, beta, moving_mean, moving_var)
+    where = normalized("batch_norm", data, axis)
+    _checked("batch_norm", data, where, gamma, beta, moving_mean, moving_var)
     channels = (data.shape[where],)
 
     def factor(c: Expr) -> Expr:
         inverse: Expr = te.rsqrt(_wide(moving_var(c)) + epsilon)
         return _wide(gamma(c)) * inverse if scale else inverse
 
-    slope = te.compute(channels, factor, name=f"{name}_slope", tag=tag)
+    slope = te.compute(channels, factor, name=f"{name}_slope")
 
     def offset(c: Expr) -> Expr:
         shift: Expr = -_wide(moving_mean(c)) * slope(c)
         return shift + _wide(beta(c)) if center else shift
 
-    start = te.compute(channels, offset, name=f"{name}_start", tag=tag)
+    start = te.compute(channels, offset, name=f"{name}_start")
     made = te.compute(
         data.shape,
         lambda *i: (_wide(data(*i)) * slope(i[where]) + start(i[where])).astype(data.dtype),

@@ -12,7 +12,6 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, binary, cast
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import POOL
 from tensorlang.topi import layouts, reduction
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import Blocked, Layout, Place
@@ -60,7 +59,7 @@ def pool2d(
     shape = [{"H": slide.rows, "W": slide.columns}.get(k, n) for k, n in zip(images.letters, data.shape, strict=True)]
     names = [OUTPUT_AXES[letter] for letter in images.letters]
     pooled = name if pool_type == "max" else f"{name}_sum"
-    made: Tensor = te.compute(shape, body, name=pooled, tag=POOL, varargs_names=names)
+    made: Tensor = te.compute(shape, body, name=pooled, varargs_names=names)
     if pool_type == "max":
         return made
 

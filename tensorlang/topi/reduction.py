@@ -15,7 +15,6 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import REDUCTION
 from tensorlang.topi.axes import normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
@@ -91,7 +90,7 @@ def _reduced(
         value = data(*_index(data, axes, keepdims, i, inner))
         return reducer(value.astype("float32") if widened else value, axis=inner) if inner else value
 
-    made = te.compute(_shape(data, axes, keepdims), element, name=name, tag=REDUCTION if inner else "")
+    made = te.compute(_shape(data, axes, keepdims), element, name=name)
     assert isinstance(made, Tensor)
     return made
 
@@ -113,7 +112,7 @@ def _place(data: Tensor, axis: int | None, keepdims: bool, name: str, largest: b
         flat = reduce(lambda outer, k: outer * k.extent + k, inner, as_expr(0))
         return found((flat.astype("int32"), data(*_index(data, axes, keepdims, i, inner))), axis=inner)
 
-    where, _ = te.compute(_shape(data, axes, keepdims), element, name=f"{name}_pair", tag=REDUCTION)
+    where, _ = te.compute(_shape(data, axes, keepdims), element, name=f"{name}_pair")
     made = te.compute(where.shape, where, name=name)
     assert isinstance(made, Tensor)
     return made

@@ -29,7 +29,7 @@ def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
 
     Half precision is computed in float32. A row that holds NaN or infinity gives NaN. DefinitionError for a wrong axis.
     """
-    where, tag = _checked("softmax", x, axis), "softmax"
+    where = _checked("softmax", x, axis)
     greatest = _greatest(x, where, name)
     exps = te.compute(
         x.shape,
@@ -44,7 +44,6 @@ def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
         x.shape,
         lambda *i: (exps(*i) * scale(*without(i, where))).astype(x.dtype),
         name=name,
-        tag=tag,
     )
     assert isinstance(made, Tensor)
     return made
@@ -56,7 +55,7 @@ def log_softmax(x: Tensor, axis: int = -1, name: str = "log_softmax") -> Tensor:
 
     Half precision is computed in float32. A row that holds NaN or infinity gives NaN. DefinitionError for a wrong axis.
     """
-    where, tag = _checked("log_softmax", x, axis), "log_softmax"
+    where = _checked("log_softmax", x, axis)
     greatest = _greatest(x, where, name)
     k = te.reduce_axis((0, x.shape[where]), name="k")
     rest = tuple(without(x.shape, where))
@@ -70,7 +69,6 @@ def log_softmax(x: Tensor, axis: int = -1, name: str = "log_softmax") -> Tensor:
         x.shape,
         lambda *i: (_wide(x(*i)) - greatest(*without(i, where)) - log(*without(i, where))).astype(x.dtype),
         name=name,
-        tag=tag,
     )
     assert isinstance(made, Tensor)
     return made

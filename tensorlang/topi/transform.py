@@ -16,7 +16,6 @@ from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import CUTS, FROM, PIECES, TRANSPOSE
 from tensorlang.topi.axes import normalized, normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import layout
@@ -35,8 +34,6 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None, name: str = "transpo
         tuple(a.shape[d] for d in order),
         lambda *i: a(*[i[order.index(d)] for d in range(a.ndim)]),
         name=name,
-        tag=TRANSPOSE,
-        attrs={FROM: order.index(a.ndim - 1) if a.ndim else 0},
     )
     assert isinstance(made, Tensor)
     return made
@@ -125,8 +122,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "concatena
         return made
 
     shape = (*first.shape[:where], ends[-1], *first.shape[where + 1 :])
-    cuts = tuple(ends[:-1]) if where == first.ndim - 1 else ()
-    made = te.compute(shape, element, name=name, tag=PIECES, attrs={CUTS: cuts})
+    made = te.compute(shape, element, name=name)
     assert isinstance(made, Tensor)
     return made
 
@@ -157,8 +153,7 @@ def pad(
         return te.select(te.all(*inside) if len(inside) > 1 else inside[0], read, value) if inside else read
 
     shape = tuple(simplify(end + more) for end, more in zip(ends, after, strict=True))
-    cuts = tuple(cut for cut, wanted in ((as_expr(pad_before[-1]), pad_before[-1]), (ends[-1], after[-1])) if wanted)
-    made = te.compute(shape, element, name=name, tag=PIECES, attrs={CUTS: cuts})
+    made = te.compute(shape, element, name=name)
     assert isinstance(made, Tensor)
     return made
 

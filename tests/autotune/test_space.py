@@ -21,7 +21,6 @@ from tensorlang.autotune.model.features import feature_names, features
 from tensorlang.autotune.model.nest import Nest, register_tile
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space import sketches_of
-from tensorlang.autotune.space.opened import opened
 from tensorlang.autotune.space.seeds import SEED
 from tensorlang.autotune.task import Task, create_task
 from tensorlang.schedule import Trace, create_schedule
@@ -314,21 +313,6 @@ def test_the_library_schedule_is_a_sketch_that_is_measured_first() -> None:
     assert row is not None
     assert seed.allowed(np.array([row])).all()
     assert _run(task, seed.trace.with_decisions(seed.start).to_json()) == ""
-
-
-def test_an_opened_schedule_keeps_its_layouts_in_step() -> None:
-    task = _task("matmul", 1)
-    s = create_schedule([t.op for t in task.outputs])
-    packed = s.cache_read("B", "global", ["C"])
-    s[packed].transform_layout(lambda k, j: (j // 16, k, j % 16))
-    s["C"].split("j", factor=16)
-    draft, start = opened(task, s.trace)
-    assert start == {"C_j": 16}
-    steps = draft.trace.with_decisions({"C_j": 8}).to_python()
-    assert "// C_j" in steps
-    assert "% C_j" in steps
-    again = draft.trace.with_decisions({"C_j": 8}).apply(create_schedule([t.op for t in task.outputs]))
-    assert str(again.program.buffers["B.global"].shape[-1]) == "8"
 
 
 def test_estimates_and_features_of_whole_spaces_are_finite() -> None:

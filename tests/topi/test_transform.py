@@ -113,3 +113,44 @@ def test_refusals() -> None:
         topi.squeeze(x, 0)
     with pytest.raises(DefinitionError, match="no blocks of 16"):
         topi.layout_transform(te.placeholder((1, 8, 2, 2), name="z"), "NCHW", "NCHW16c")
+
+
+def _joined(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    """Two matrices side by side, written by hand."""
+    rows, first, second = a.shape[0], 9, 20
+    shape = (rows, first + second)
+    made = te.compute(shape, lambda i, j: te.select(j < first, a[i, j], b[i, j - first]), name="joined")
+    assert isinstance(made, te.Tensor)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["joined", "turned", "scaled"])
+def test_what_users_move_is_told_by_what_it_reads(kind: str) -> None:
+    a, b = given("a", 40, 9), given("b", 40, 20)
+    if kind == "joined":
+        out, wanted = _joined(a[0], b[0]), np.concatenate([a[1], b[1]], axis=1)
+    elif kind == "turned":
+        turned = te.compute((20, 40), lambda i, j: b[0][j, i], name="turned")
+        out, wanted = (
+            te.compute((20, 40), lambda i, j: te.maximum(turned[i, j], 0.0), name="out"),
+            np.maximum(b[1].T, 0),
+        )
+    else:
+        factors = te.compute((40,), lambda i: te.exp(a[0][i, 0]), name="factors")
+        out = te.compute((40, 20), lambda i, j: b[0][i, j] * factors[i], name="out")
+        wanted = b[1] * np.exp(a[1][:, :1])
+    s = topi.schedule(out, "llvm", tuned=False)
+    forms = {"joined": {"pieces"}, "turned": {"turned"}, "scaled": {"along"}}
+    assert {note.form for note in s.forms} == forms[kind]
+    assert set(s.state.stages) == ({"out", "factors"} if kind == "scaled" else {out.op.name})
+    inputs = {"joined": (a, b), "turned": (b,), "scaled": (a, b)}[kind]
+    np.testing.assert_allclose(run(out, *inputs), wanted, rtol=1e-6)
+
+
+def test_rows_of_what_is_turned_around_are_turned_ahead() -> None:
+    x = given("x", 300, 200)
+    out = topi.softmax(topi.transpose(x[0]))
+    s = topi.schedule(out, "llvm", tuned=False)
+    assert "s['transpose'].split('i0', factor=" in s.trace.to_python()
+    e = np.exp(x[1].T - x[1].T.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(run(out, x), e / e.sum(axis=1, keepdims=True), rtol=1e-5)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.draft import Draft, sketch_of
-from tensorlang.autotune.space.opened import device_limits, opened
 from tensorlang.autotune.space.seeds import has_rules, library_sketch
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
@@ -35,7 +34,7 @@ class _Unit:
 
 
 def sketches_of(task: Task) -> list[Sketch]:
-    """The search space of a task: sketches by the rules, and the library's own schedule, opened, last.
+    """The search space of a task: sketches by the rules, and the library's own schedule, its sizes open, last.
 
     ScheduleError when no rule makes a legal schedule, or there is nothing to compute.
     """
@@ -112,7 +111,4 @@ def _sketch(task: Task, units: Sequence[_Unit], forms: Sequence[Form]) -> Sketch
         form.apply(room)
         constraints += room.constraints
     name = "+".join(form.name for form in forms)
-    if any(form.opens for form in forms):
-        draft, start = opened(task, draft.prove().trace)
-        constraints += device_limits(task, draft.scheduled, start)
     return sketch_of(name, draft, constraints)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.draft import Draft, sketch_of
-from tensorlang.autotune.space.opened import device_limits, opened
 from tensorlang.autotune.task import Task
 from tensorlang.errors import TensorlangError
 from tensorlang.schedules.default import apply_forms
@@ -24,8 +23,8 @@ SEED = "library"
 def library_sketch(task: Task) -> Sketch | None:
     """`topi.schedule` of the task, which tuning measures first; None where it gives none.
 
-    The sizes of its forms are open, and so are, on CPUs, the factors of the splits that rules by tags make. On a GPU
-    these belong together: threads, tiles, layouts of copies.
+    The sizes of its forms are open, and so are those of attention on CPUs. The other rules by tags have none: threads,
+    tiles and layouts of copies belong together.
     """
     try:
         return _with_open_sizes(task)
@@ -54,7 +53,4 @@ def _with_open_sizes(task: Task) -> Sketch:
     apply_forms(draft, task.target, room)
     limits = [limit for room in rooms for limit in room.constraints]
     start: Mapping[str, int] = {name: draft.trace.decisions[name] for name in draft.trace.open}
-    if has_rules(draft.program, task.target) and not task.target.can.device:
-        draft, start = opened(task, draft.trace)
-        limits += device_limits(task, draft.scheduled, start)
     return sketch_of(SEED, draft, limits, start)

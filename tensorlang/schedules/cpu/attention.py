@@ -7,16 +7,18 @@ once per head in panels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorlang import dtypes, te
 from tensorlang.ir.expr import Buffer, Expr, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.rewrites.attention import is_whole, last_seen
 from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.candidates import ROWS, around, up_to
 from tensorlang.schedules.cpu.points import GRAIN
 from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, register_tile
 from tensorlang.schedules.cpu.rows import fused, reduce_in_lanes
+from tensorlang.schedules.room import Room
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, loads
@@ -118,8 +120,9 @@ def parts_of(s: Schedule, main: str) -> list[str]:
     return [op.name for op in program.ops if op.name in found - {main}]
 
 
-def schedule_attention(s: Schedule, anchor: Anchor) -> None:
+def schedule_attention(room: Room, anchor: Anchor) -> None:
     """Rows of queries outside, in parallel; inside them one part after the other, for one block of keys at a time."""
+    s = room.s
     part = {_tag(s, name).removeprefix("attention"): name for name in parts_of(s, anchor.main)}
     bits = dtypes.info(s.program.buffers[part[SCORE]].dtype).bits
     for word in (w for w in (QUERIES, VALUES, ROUNDED) if w in part):
@@ -127,7 +130,7 @@ def schedule_attention(s: Schedule, anchor: Anchor) -> None:
     n, kept = (extent_of(s.program[part[SCALED]].axis[d].extent) for d in (-2, -1))
     keys = keys_read(s, part).shape[-2]
     width = extent_of(s.program[anchor.main].axis[-1].extent)
-    plan = plan_of(n, kept, width, bits, anchor.target)
+    plan = _decide(room, plan_of(n, kept, width, bits, anchor.target), n or MANY, bits)
     if anchor.main != anchor.output:
         s[anchor.main].compute_inline()
     heads, block, tile = _output_loops(s, anchor.output, plan)
@@ -160,6 +163,18 @@ def schedule_attention(s: Schedule, anchor: Anchor) -> None:
     work = (n or MANY) * (extent_of(keys) or MANY)
     if anchor.target.cores > 1 and work >= GRAIN // 8:
         s[anchor.output].parallel(heads if heads and _are_many(s, anchor, heads) else block)
+
+
+def _decide(room: Room, plan: Plan, queries: int, bits: int) -> Plan:
+    """The sizes of an attention: in an open room, candidates around those of the plan. Panels of keys stay as wide."""
+
+    def tile(name: str, usual: RegisterTile) -> RegisterTile:
+        vectors = -(-usual.width // room.target.lanes(bits))
+        fitting = (room.target.vector_registers - 1) // vectors - 1
+        return replace(usual, rows=room.choose(name, up_to(ROWS, min(queries, fitting)), usual.rows))
+
+    together = room.choose("together", around(plan.rows, queries), plan.rows)
+    return Plan(tile("rows", plan.scores), tile("mixed", plan.mixing), together)
 
 
 def _are_many(s: Schedule, anchor: Anchor, heads: str) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tensorlang.ir.expr import Select, walk
-from tensorlang.schedules.cpu.moves import turn_around
+from tensorlang.schedules.candidates import UNROLLS, up_to
+from tensorlang.schedules.cpu.moves import schedule_pieces, schedule_turned
 from tensorlang.schedules.cpu.panels import schedule_panels
 from tensorlang.schedules.cpu.points import schedule_elementwise
 from tensorlang.schedules.cpu.producers import place_producers
+from tensorlang.schedules.moves import chooses, cuts_of, near_axis
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room
 from tensorlang.schedules.words import is_word_layout
@@ -16,36 +17,26 @@ from tensorlang.target.spec import Target
 
 
 def elementwise_forms(target: Target, group: Group) -> list[Form]:
-    """Along memory; and for a stage that reads across its vectors, square tiles turned around in registers."""
+    """Along memory; in pieces, where a row comes from several places; in tiles, where it reads across its vectors.
+
+    Vectors that are put together by a choice, as where a last panel is filled up, are not turned around.
+    """
     if not group.main.spatial:
-        return [Form("scalar", partial(_schedule_scalar, group=group), True, "a single element")]
+        return [Form("scalar", partial(_schedule_scalar, group=group), "a single element")]
     found = [
-        Form("along", partial(_schedule_along, group=group), True, "element by element, along memory"),
-        Form("plain", partial(_schedule_plain, group=group), True, "scalar code, always legal"),
+        Form("along", partial(_schedule_along, group=group), "element by element, along memory"),
+        Form("plain", partial(_schedule_plain, group=group), "scalar code, always legal"),
     ]
     if is_word_layout(group.main.op):
-        return [Form("panels", partial(_schedule_panels, group=group), why="narrow numbers in panels of words"), *found]
-    near = _near_axis(group)
-    if near is not None:
-        body = partial(_schedule_turned, group=group, near=near)
-        turned = Form("turned", body, True, f"reads lie along {near}: turned in tiles")
-        found.insert(int(_chooses(group)), turned)
+        return [Form("panels", partial(_schedule_panels, group=group), "narrow numbers in panels of words"), *found]
+    moved = (group.main, *group.producers)  # the latter are computed where they are read
+    if any(near_axis(stage) for stage in moved):
+        turned = Form("turned", partial(_schedule_turned, group=group), "reads lie across its vectors: turned in tiles")
+        found.insert(int(any(chooses(stage.op) for stage in moved)), turned)
+    if any(cuts_of(stage.op) for stage in moved):
+        pieces = Form("pieces", partial(_schedule_pieces, group=group), "rows come from several places, piece by piece")
+        found.insert(0, pieces)
     return found
-
-
-def _near_axis(group: Group) -> str | None:
-    """The axis along which a read lies in memory, where that is not the axis of the vectors."""
-    stage = group.main
-    for access in stage.reads:
-        for axis in stage.spatial[:-1]:
-            if access.stride_one(axis) and stage.spatial[-1] in access.axes:
-                return axis
-    return None
-
-
-def _chooses(group: Group) -> bool:
-    """Whether vectors are put together by a choice, as where a last panel is filled up: those are not turned around."""
-    return any(isinstance(node, Select) for value in group.main.op.body for node in walk(value))
 
 
 def _schedule_scalar(room: Room, group: Group) -> None:
@@ -54,7 +45,12 @@ def _schedule_scalar(room: Room, group: Group) -> None:
 
 def _schedule_along(room: Room, group: Group) -> None:
     place_producers(room, group, inline=True)
-    schedule_elementwise(room.s, group.main.name, room.target)
+    schedule_elementwise(room, group.main.name)
+
+
+def _schedule_pieces(room: Room, group: Group) -> None:
+    place_producers(room, group, inline=True)
+    schedule_pieces(room, group.main.name)
 
 
 def _schedule_panels(room: Room, group: Group) -> None:
@@ -66,12 +62,14 @@ def _schedule_plain(room: Room, group: Group) -> None:
     """Scalar code, its outermost loop in parallel: what is always legal."""
     place_producers(room, group, inline=False)
     stage = room.s[group.main.name]
-    _, inner = stage.split(group.main.spatial[-1], factor=min(8, group.main.extents[group.main.spatial[-1]]))
+    last = group.main.spatial[-1]
+    usual = min(UNROLLS[-1], group.main.extents[last])
+    _, inner = stage.split(last, factor=room.choose("unroll", up_to(UNROLLS, usual), usual))
     stage.unroll(inner)
     if room.target.cores > 1:
         room.s.attempt(lambda: stage.parallel(stage.leaf_iter_vars[0]))
 
 
-def _schedule_turned(room: Room, group: Group, near: str) -> None:
+def _schedule_turned(room: Room, group: Group) -> None:
     place_producers(room, group, inline=True)
-    turn_around(room.s, group.main.name, near, group.main.bits, room.target)
+    schedule_turned(room, group.main.name)

@@ -3,56 +3,67 @@
 from __future__ import annotations
 
 from tensorlang import dtypes
-from tensorlang.schedule import Schedule
-from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.anchor import axes_of, compute_op
+from tensorlang.schedules.candidates import vector_widths
+from tensorlang.schedules.cpu.panels import schedule_panels
 from tensorlang.schedules.cpu.points import run_in_parallel, schedule_elementwise
-from tensorlang.target.spec import Target
-from tensorlang.te.operation import ComputeOp
-from tensorlang.te.tags import CUTS, FROM
+from tensorlang.schedules.moves import chooses, cuts_of, near_axis
+from tensorlang.schedules.recognise import Stage, stage_of
+from tensorlang.schedules.room import Room
+from tensorlang.schedules.words import is_word_layout
+from tensorlang.te.axis import extent_of
 
 _TILE = 4
 """Vectors along the side of a tile that is turned around."""
 
 
-def schedule_pieces(s: Schedule, anchor: Anchor) -> None:
+def schedule_alone(room: Room, stage: Stage) -> None:
+    """Run an elementwise stage on its own, by what it moves, where that is legal."""
+    if is_word_layout(stage.op):
+        room.s.attempt(lambda: schedule_panels(room.s, stage.name, room.target))
+        return
+    body = schedule_pieces if cuts_of(stage.op) or chooses(stage.op) else schedule_turned
+    room.s.attempt(lambda: body(room, stage.name))
+
+
+def schedule_pieces(room: Room, name: str) -> None:
     """Run along memory piece by piece: where a row comes from elsewhere, its loop is cut."""
-    main = s.program[anchor.main]
-    assert isinstance(main, ComputeOp)
-    cuts = list(main.attrs[CUTS])
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
+    cuts = cuts_of(compute_op(room.s, name))
     if not cuts:
-        schedule_elementwise(s, anchor.output, anchor.target)
+        schedule_elementwise(room, name)
         return
-    *outer, last = [axis.name for axis in s.program[anchor.output].axis]
-    run_in_parallel(s, anchor.output, outer, anchor.target)
-    for piece in s[anchor.output].partition(last, cuts):
-        s[anchor.output].vectorize(piece)
+    *outer, last = axes_of(room.s, name)
+    run_in_parallel(room.s, name, outer, room.target)
+    for piece in room.s[name].partition(last, cuts):
+        room.s[name].vectorize(piece)
 
 
-def schedule_transpose(s: Schedule, anchor: Anchor) -> None:
-    """Square tiles, one row of tiles of the input after the other: they touch few pages of memory at a time."""
-    main = s.program[anchor.main]
-    assert isinstance(main, ComputeOp)
-    near = main.attrs[FROM]
-    if anchor.main != anchor.output:
-        s[anchor.main].compute_inline()
-    op = s.program[anchor.output]
-    names = [axis.name for axis in op.axis]
-    if not names or near == len(names) - 1:
-        schedule_elementwise(s, anchor.output, anchor.target)
-        return
-    turn_around(s, anchor.output, names[near], dtypes.info(op.dtype).bits, anchor.target)
+def schedule_turned(room: Room, name: str) -> None:
+    """Turn a stage around in tiles where it reads across its vectors."""
+    near = near_axis(stage_of(compute_op(room.s, name)))
+    if near is None:
+        schedule_elementwise(room, name)
+    else:
+        turn_around(room, name, near)
 
 
-def turn_around(s: Schedule, stage: str, near: str, bits: int, target: Target) -> None:
-    """Make tiles of a stage that reads along its axis `near`, which are turned around in registers."""
-    out, lanes = s[stage], target.lanes(bits)
-    names = [axis.name for axis in out.op.axis]
-    across, j = out.split(names[-1], factor=_TILE * lanes, tail="peel")
-    down, i = out.split(near, factor=_TILE * lanes, tail="peel")
+def turn_around(room: Room, name: str, near: str, bits: int | None = None) -> None:
+    """Make tiles of a stage that reads along its axis `near`, which are turned around in registers.
+
+    Square tiles, one row of tiles of the input after the other, touch few pages of memory at a time.
+    """
+    out, op = room.s[name], compute_op(room.s, name)
+    lanes = room.target.lanes(bits or dtypes.info(op.dtype).bits)
+    names = axes_of(room.s, name)
+    sides = [_TILE * lanes, _TILE * lanes]
+    if name == room.stage:
+        extents = {axis.name: extent_of(axis.extent) or _TILE * lanes for axis in op.axes}
+        across_down = (("across", names[-1]), ("down", near))
+        sides = [room.choose(side, vector_widths(extents[n], lanes), _TILE * lanes) for side, n in across_down]
+    across, j = out.split(names[-1], factor=sides[0], tail="peel")
+    down, i = out.split(near, factor=sides[1], tail="peel")
     row, vector = out.split(j, factor=lanes, tail="peel")
-    outer = [name for name in names[:-1] if name != near]
+    outer = [axis for axis in names[:-1] if axis != near]
     out.reorder(*outer, across, down, row, i, vector)
     out.vectorize(vector)
-    run_in_parallel(s, stage, [*outer, across.name], target)
+    run_in_parallel(room.s, name, [*outer, across.name], room.target)

@@ -1,4 +1,4 @@
-"""The schedule of stages that compute element by element, or that have no rule of their own."""
+"""What the schedules of stages share that compute element by element: threads, vectors along memory, streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tensorlang.ir.expr import Buffer, Load, variables, walk
 from tensorlang.ir.flat import flat_offset, row_major
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import Schedule
-from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.candidates import around
+from tensorlang.schedules.room import Room
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp
@@ -21,8 +22,9 @@ _SHARES = 4
 """Pieces of work per thread, so that a thread that is held up does not hold up all."""
 
 
-def schedule_elementwise(s: Schedule, name: str, target: Target) -> None:
+def schedule_elementwise(room: Room, name: str) -> None:
     """Run along memory in vectors, over as many dimensions at once as lie side by side; the outer ones in parallel."""
+    s, target = room.s, room.target
     op = s.program[name]
     if not isinstance(op, ComputeOp) or not op.axes:
         return
@@ -35,18 +37,15 @@ def schedule_elementwise(s: Schedule, name: str, target: Target) -> None:
     along = stage.fuse(*inner).name if together > 1 else inner[0]
     extents = [extent_of(axis.extent) for axis in op.axes]
     rows = prod(n or _SHARES for n in extents[:-together])
-    chunk = _chunk(prod(n or GRAIN for n in extents[-together:]), rows, dtypes.info(op.dtype).bits, target)
+    length = prod(n or GRAIN for n in extents[-together:])
+    chunk = _chunk(length, rows, dtypes.info(op.dtype).bits, target)
     if chunk is not None:
+        chunk = room.choose("chunk", around(chunk, length), chunk) if name == room.stage else chunk
         first, vector = stage.split(along, factor=chunk)
         outer, along = [*outer, first.name], vector.name
     stage.vectorize(along)
     stream_out(s, name, along, target)
     run_in_parallel(s, name, outer, target)
-
-
-def schedule_channels(s: Schedule, anchor: Anchor) -> None:
-    """Make what batch norm needs of each channel ahead, once; its elements are like any others."""
-    schedule_elementwise(s, anchor.output, anchor.target)
 
 
 def contiguous_axes(op: ComputeOp) -> int:

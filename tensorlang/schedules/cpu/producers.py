@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from tensorlang.ir.traverse import operations
 from tensorlang.schedules.anchor import Anchor
-from tensorlang.schedules.cpu.panels import schedule_panels
-from tensorlang.schedules.cpu.points import schedule_elementwise
-from tensorlang.schedules.recognise import WRITTEN_OUT, Group, Stage, is_read_often, reads_of
+from tensorlang.schedules.cpu.moves import schedule_alone
+from tensorlang.schedules.moves import joins, near_axis
+from tensorlang.schedules.recognise import WRITTEN_OUT, Group, Stage, is_made_often, is_read_often, reads_of
 from tensorlang.schedules.room import Room
 from tensorlang.schedules.words import is_word_layout
 from tensorlang.te.operation import ComputeOp
 
 
 def place_producers(room: Room, group: Group, inline: bool) -> None:
-    """Inline the group's producers, but for words and what would be written out over and over again.
+    """Inline the group's producers, but for words and what would be made over and over again.
 
-    Those that are read often are inlined only if `inline` says so; what is not inlined runs alone.
+    Those that are read often, and those that move data, are inlined only if `inline` says so; the others run alone.
     """
     for stage in group.producers:
-        wanted = (inline or not is_read_often(group, stage)) and not _is_of_words(group, stage)
+        wanted = inline or not (is_read_often(group, stage) or joins(stage.op) or near_axis(stage) is not None)
+        wanted = wanted and not _is_of_words(group, stage) and not is_made_often(group, stage)
         wanted = wanted and _repeated(room, stage) <= WRITTEN_OUT
         if not (wanted and room.s.attempt(room.s[stage.name].compute_inline)):
             schedule_alone(room, stage)
@@ -39,12 +40,6 @@ def _is_of_words(group: Group, stage: Stage) -> bool:
     """Whether a stage lays words out, or is copied from by one that does."""
     readers = (reader for reader in (group.main, *group.producers) if reader.reads_of(stage.name))
     return is_word_layout(stage.op) or any(is_word_layout(reader.op) for reader in readers)
-
-
-def schedule_alone(room: Room, stage: Stage) -> None:
-    """Run a stage on its own: vectors along memory, the outer loops in parallel, where that is legal."""
-    rule = schedule_panels if is_word_layout(stage.op) else schedule_elementwise
-    room.s.attempt(lambda: rule(room.s, stage.name, room.target))
 
 
 def anchor_of(room: Room, group: Group) -> Anchor:

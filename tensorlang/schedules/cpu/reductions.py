@@ -9,9 +9,11 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Load, variables, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor, accumulator
+from tensorlang.schedules.candidates import UNROLLS, column_blocks, up_to
 from tensorlang.schedules.cpu.points import GRAIN, run_in_parallel, work_of
-from tensorlang.schedules.cpu.producers import place_producers
-from tensorlang.schedules.cpu.rows import fused, partial_results, reduce_in_lanes
+from tensorlang.schedules.cpu.producers import anchor_of, place_producers
+from tensorlang.schedules.cpu.register_tile import MANY
+from tensorlang.schedules.cpu.rows import chosen_width, first_width, fused, partial_results, reduce_in_lanes
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room
 from tensorlang.target.spec import Target
@@ -20,21 +22,25 @@ from tensorlang.te.operation import ComputeOp
 
 _JAM = 4
 """Rows that are added to an accumulator at a time when columns are reduced."""
+_JAMS = (1, 2, 4, 8)
 
 
-def schedule_reduction(s: Schedule, anchor: Anchor) -> None:
+def _schedule_lanes(room: Room, group: Group) -> None:
     """Vectors of partial results along rows, or across columns; too few rows for the threads are cut in pieces."""
+    place_producers(room, group, inline=True)
+    s, anchor = room.s, anchor_of(room, group)
     pieces = _pieces(s, anchor)
     if pieces:
         op = s.program[anchor.main]
         along = fused(s[anchor.main], [axis.name for axis in op.reduce_axis])
         outer, _ = s[anchor.main].split(along, nparts=pieces)
         part = partial_results(s, anchor.main, outer.name, 0)
-        _schedule(s, Anchor(part, part, anchor.target))
-    _schedule(s, anchor)
+        _schedule(room, Anchor(part, part, anchor.target), "part_")
+    _schedule(room, anchor)
 
 
-def _schedule(s: Schedule, anchor: Anchor) -> None:
+def _schedule(room: Room, anchor: Anchor, prefix: str = "") -> None:
+    s = room.s
     main, out = s.program[anchor.main], s.program[anchor.output]
     assert isinstance(main, ComputeOp) and isinstance(out, ComputeOp)
     if not out.axes:
@@ -42,13 +48,15 @@ def _schedule(s: Schedule, anchor: Anchor) -> None:
             s[anchor.main].set_scope("local")
         return
     if runs_along_rows(main):
-        _rows(s, anchor, main)
+        _rows(room, anchor, main, prefix)
     else:
-        _columns(s, anchor, main)
+        _columns(room, anchor, main, prefix)
 
 
-def _rows(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
-    steps = reduce_in_lanes(s, anchor.main, anchor.target.lanes(widest(main)))
+def _rows(room: Room, anchor: Anchor, main: ComputeOp, prefix: str) -> None:
+    s, lanes = room.s, anchor.target.lanes(widest(main))
+    length = product(extent_of(axis.extent) or MANY for axis in main.reduce_axes)
+    steps = reduce_in_lanes(s, anchor.main, lanes, chosen_width(room, first_width(length, lanes), lanes, prefix))
     out = s.program[anchor.output]
     loop = run_in_parallel(s, anchor.output, [a.name for a in out.axis], anchor.target, work_of(main))
     for name in ([anchor.main] if anchor.main != anchor.output else []) + steps:
@@ -56,13 +64,15 @@ def _rows(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
         s[name].set_scope("local")
 
 
-def _columns(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
+def _columns(room: Room, anchor: Anchor, main: ComputeOp, prefix: str) -> None:
+    s, lanes = room.s, anchor.target.lanes(widest(main))
     tile = accumulator(s, anchor)
     out, made = s[anchor.output], s.program[anchor.output]
     along = max((d for d, axis in enumerate(made.axis) if extent_of(axis.extent) != 1), default=len(made.axis) - 1)
     last = made.axis[along]
     outer = [axis.name for axis in made.axis if axis is not last]
-    width = _column_tile(last, anchor.target.lanes(widest(main)), anchor)
+    usual = _column_tile(last, lanes, anchor)
+    width = room.choose(f"{prefix}width", column_blocks(extent_of(last.extent) or MANY, lanes), usual)
     column, vector = out.split(last.name, factor=width, tail="peel")
     if last is not made.axis[-1]:
         out.reorder(*outer, column, vector)
@@ -72,7 +82,7 @@ def _columns(s: Schedule, anchor: Anchor, main: ComputeOp) -> None:
     spatial = [axis.name for axis in s.program[tile].axis]
     across = spatial.pop(along)
     *far, near = [axis.name for axis in s.program[tile].reduce_axis]
-    rows, jam = s[tile].split(near, factor=_JAM, tail="peel")
+    rows, jam = s[tile].split(near, factor=room.choose(f"{prefix}jam", _JAMS, _JAM), tail="peel")
     s[tile].reorder(*spatial, *far, rows, across, jam)
     s[tile].unroll(jam)
     s[tile].vectorize(across)
@@ -123,29 +133,19 @@ def lane_forms(target: Target, group: Group) -> list[Form]:
     """Forms for any reduction: lanes of partial results, or its loops as declared."""
     if not group.main.reduce:
         return []
+    lanes = "what it reads is used once or twice: vectors of sums"
     return [
-        Form(
-            "lanes", partial(_schedule_lanes, group=group), True, "what it reads is used once or twice: vectors of sums"
-        ),
-        Form("declared", partial(_schedule_declared, group=group), True, "as declared, the innermost loop written out"),
+        Form("lanes", partial(_schedule_lanes, group=group), lanes),
+        Form("declared", partial(_schedule_declared, group=group), "as declared, the innermost loop written out"),
     ]
 
 
-def _schedule_lanes(room: Room, group: Group) -> None:
-    s = room.s
-    place_producers(room, group, inline=True)
-    for stage in group.between:
-        s[stage.name].compute_inline()
-    schedule_reduction(s, Anchor(group.main.name, group.output.name, room.target))
-
-
 def _schedule_declared(room: Room, group: Group) -> None:
-    s = room.s
     place_producers(room, group, inline=True)
-    for stage in group.between:
-        s[stage.name].compute_inline()
-    main, loops = group.main, s[group.main.name]
-    _, inner = loops.split(main.reduce[-1], factor=min(8, main.extents[main.reduce[-1]]))
+    s, main = room.s, group.main
+    loops = s[anchor_of(room, group).main]
+    usual = min(UNROLLS[-1], main.extents[main.reduce[-1]])
+    _, inner = loops.split(main.reduce[-1], factor=room.choose("unroll", up_to(UNROLLS, usual), usual))
     loops.unroll(inner)
     if room.target.cores > 1 and main.spatial:
         s.attempt(lambda: loops.parallel(main.spatial[0]))

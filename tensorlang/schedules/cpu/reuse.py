@@ -27,7 +27,8 @@ from tensorlang.schedules.candidates import (
     up_to,
     vector_widths,
 )
-from tensorlang.schedules.cpu.producers import place_producers, schedule_alone
+from tensorlang.schedules.cpu.moves import schedule_alone
+from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.cpu.product_plan import shares
 from tensorlang.schedules.cpu.register_tile import register_tile
 from tensorlang.schedules.cpu.rows import partial_results

@@ -193,6 +193,11 @@ def first_width(extent: int | None, lanes: int, chains: int = _CHAINS) -> int:
     return lanes * (most // lanes) if most >= lanes else 1 << most.bit_length() - 1 if most else 1
 
 
+def chosen_width(room: Room, usual: int, lanes: int, prefix: str = "") -> int:
+    """How many partial results there are at first: several vectors, left open; or what a short row leaves."""
+    return room.choose(f"{prefix}width", [lanes * n for n in (2, 3, 4, 6, 8)], usual) if usual > lanes else usual
+
+
 def _widths(first: int, lanes: int) -> list[int]:
     """How many partial results there are after each step: one vector, then fewer lanes."""
     found = [first]
@@ -241,8 +246,7 @@ def _rows_of(room: Room, group: Group) -> Rows:
     count = _rows_together(room, group, outside[-1], inside[-1])
     innermost = inside[-1]
     width = first_width(extent_of(s.state.axis(op.name, innermost).extent), lanes, max(_CHAINS // count, 2))
-    if width > lanes:
-        width = room.choose("width", [lanes * n for n in (2, 3, 4, 6, 8)], width)
+    width = chosen_width(room, width, lanes)
     if count > 1:
         tile, row = out.split(outside.pop(), factor=count)
         step, lane = out.split(innermost, factor=lanes, tail="peel")

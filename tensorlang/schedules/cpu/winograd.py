@@ -20,8 +20,8 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of
 from tensorlang.schedules.candidates import ROWS, powers, up_to
-from tensorlang.schedules.cpu.moves import turn_around
-from tensorlang.schedules.cpu.producers import place_producers, schedule_alone
+from tensorlang.schedules.cpu.moves import schedule_alone, turn_around
+from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
 from tensorlang.schedules.cpu.shares import computed_bits, share_out, worth_threads
 from tensorlang.schedules.recognise import Group
@@ -256,7 +256,7 @@ def _turn_data(room: Room, found: Winograd) -> None:
     apart = [n for n, index in enumerate(found.data.index) if variables(index) & {*columns.channels}]
     places = [n for n in range(len(found.data.index)) if n not in apart]
     axes = copied.transform_layout(lambda *at: [at[n] for n in (*places, *apart)])
-    turn_around(s, copied.name, axes[len(places) - 1].name, computed_bits(columns.op.dtype), room.target)
+    turn_around(room, copied.name, axes[len(places) - 1].name, computed_bits(columns.op.dtype))
 
 
 def _copy_and_vectorize(stage: Stage, copied: Sequence[str], vector: str) -> None:

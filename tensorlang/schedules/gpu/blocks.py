@@ -8,6 +8,7 @@ from math import prod
 from tensorlang import dtypes
 from tensorlang.ir.expr import Load, variables, walk
 from tensorlang.schedule import Decision, Schedule
+from tensorlang.schedules.room import is_several
 from tensorlang.target.spec import GpuLimits, Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp
@@ -110,9 +111,9 @@ def on_threads(
     if not isinstance(threads, Decision):
         most = min(threads, limits(target).max_threads)
         threads = most if extent is None else min(most, whole_warps(extent))
-    block, inner = s[stage].split(last, factor=threads * steps)
-    if steps > 1:
-        step, inner = s[stage].split(inner, factor=threads)
+    block, inner = s[stage].split(last, factor=threads)
+    if is_several(steps):
+        block, step = s[stage].split(block, factor=steps)
         s[stage].unroll(step)
     on_blocks(s, stage, [*outer, block.name])
     s[stage].bind(inner, "threadIdx.x")

@@ -176,7 +176,7 @@ def _place_producers(room: Room, group: Group, shape: Shape) -> set[str]:
             s[stage.name].set_scope("shared")
             staged.add(stage.name)
         elif not room.s.attempt(s[stage.name].compute_inline):
-            schedule_elements(room, stage)
+            schedule_elements(room, stage.name)
     return staged
 
 

@@ -1,0 +1,78 @@
+"""Stages that move data, read off their accesses: what is turned around, and what comes from one place or another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorlang.ir.expr import Binary, Expr, Load, Select, Var, variables, walk
+from tensorlang.ir.simplify import simplify
+from tensorlang.schedules.recognise import Stage
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp
+
+
+def near_axis(stage: Stage) -> str | None:
+    """The axis along which a read lies in memory, where that is not the last axis of the stage."""
+    if stage.reduce:
+        return None
+    for access in stage.reads:
+        for axis in stage.spatial[:-1]:
+            if access.stride_one(axis) and stage.spatial[-1] in access.axes and stage.extents[axis] > 1:
+                return axis
+    return None
+
+
+def chooses(op: ComputeOp) -> bool:
+    """Whether elements come from one place or another."""
+    return any(isinstance(node, Select) for value in op.body for node in walk(value))
+
+
+def joins(op: ComputeOp) -> bool:
+    """Whether the place of an element says which of several arrays it comes from, or which part of a row."""
+    if op.reduce_axes:
+        return False
+    both = (all(map(_reads, (choice.then, choice.orelse))) for choice in _choices(op))
+    return any(both) or bool(cuts_of(op))
+
+
+def cuts_of(op: ComputeOp) -> list[Expr]:
+    """Where along its last axis a stage begins to take its elements from elsewhere; rising, where they are known."""
+    if not op.axes or op.reduce_axes:
+        return []
+    own, last = {axis.name for axis in op.axes}, op.axes[-1]
+    found: dict[str, Expr] = {}
+    for condition in _conditions(op):
+        match condition:
+            case Binary(op="lt" | "ge", a=Var(name=last.name), b=bound) if not variables(bound) & own:
+                found.setdefault(str(bound), bound)
+            case Binary(op="le" | "gt", a=Var(name=last.name), b=bound) if not variables(bound) & own:
+                above = simplify(bound + 1)
+                found.setdefault(str(above), above)
+    known = {text: extent_of(bound) for text, bound in found.items()}
+    most = extent_of(last.extent)
+    inside = [t for t, n in known.items() if n is None or (n > 0 and (most is None or n < most))]
+    return [found[t] for t in (inside if None in known.values() else sorted(inside, key=lambda t: known[t] or 0))]
+
+
+def _reads(value: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(value))
+
+
+def _choices(op: ComputeOp) -> Iterator[Select]:
+    """The choices by places of elements, not by values."""
+    own = {axis.name for axis in op.axes}
+    for choice in (node for value in op.body for node in walk(value) if isinstance(node, Select)):
+        if not _reads(choice.cond) and variables(choice.cond) & own:
+            yield choice
+
+
+def _conditions(op: ComputeOp) -> Iterator[Expr]:
+    """What a stage asks of the place of an element, one condition after the other."""
+    for choice in _choices(op):
+        waiting = [choice.cond]
+        while waiting:
+            match waiting.pop():
+                case Binary(op="and", a=a, b=b):
+                    waiting += [b, a]
+                case condition:
+                    yield condition
