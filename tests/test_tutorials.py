@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -126,10 +127,22 @@ SHOWN = {
         "layer: argument 4 (relu): expected 96 in dimension 1, got 64",
     ),
     "12_torch_and_jax": ("NumPy: right: True",),
+    "13_networks": (
+        "small_cnn, opset 17: 11 nodes, 5 kernels; not taken: ()",
+        "Memory(weights=",
+        ": True\nConv               stem ",
+        "small_cnn.json has 25 slices",
+        "4 trials of 4 kernels\nnot slower than before: True\nstill equal: True",
+        "small_cnn.a small_cnn.h small_cnn.json small_cnn.so small_cnn.weights small_cnn_test.c",
+        "int32_t small_cnn_run(const float *TL_RESTRICT image, ",
+        "loaded: True",
+    )
+    if find_spec("onnx")
+    else ("onnx: not installed",),
 }
 """What a tutorial must print, besides coming to its end."""
 
-TUNING = ("02_autotune_matmul", "06_templates", "07_template_free", "11_ship_it")
+TUNING = ("02_autotune_matmul", "06_templates", "07_template_free", "11_ship_it", "13_networks")
 """Those with many workers, each of which would take a second to begin."""
 
 DRAWN = {"04_time_tiling": "time_tiling.svg"}
