@@ -20,6 +20,7 @@ offer(
         "__version__": "tensorlang.version:VERSION",
         "build": "tensorlang.driver:build",
         "compile": "tensorlang.networks.starting:compile_model",
+        "compile_dynamic": "tensorlang.networks.dynamic:compile_dynamic",
         "from_onnx": "tensorlang.networks.onnx.reading:from_onnx",
         "from_torch": "tensorlang.networks.torch.modules:from_torch",
         "inspect": "tensorlang.networks.report:inspect",

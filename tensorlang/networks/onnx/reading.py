@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ from tensorlang.networks.onnx.standard import fault
 from tensorlang.networks.refusal import Refusal, Unsupported, refuse_large
 from tensorlang.words import printable
 
+Declared: TypeAlias = tuple[int | str | None, ...]
+"""The dimensions of an input: numbers, names of open ones, and None for open ones without a name."""
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
 
 
@@ -60,6 +62,23 @@ def read_model(
     for node in proto.graph.node:
         _read(node, reading)
     return reading
+
+
+def declared_inputs(model: str | os.PathLike[str] | Any) -> tuple[str, dict[str, Declared]]:
+    """The name of a model, and its inputs with their dimensions. Raises as `from_onnx`."""
+    proto = _loaded(model)
+    _refuse_unreadable_names(proto.graph)
+    held = {tensor.name for tensor in proto.graph.initializer}
+    reading = Reading(proto.graph, Weights(), proto.opset_import)
+    return reading.name, {given.name: _declared(given) for given in proto.graph.input if given.name not in held}
+
+
+def _declared(given: Any) -> Declared:
+    dims = given.type.tensor_type.shape.dim
+    return tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value != -1 else printable(d.dim_param, 200) or None
+        for d in dims
+    )
 
 
 def _loaded(model: Any) -> Any:
@@ -134,11 +153,11 @@ def _fixed(given: Any, value: npt.ArrayLike, dtype: str) -> Array:
 
 
 def _shape(given: Any, wanted: Sequence[int] | None) -> tuple[int, ...]:
-    dims = given.type.tensor_type.shape.dim
-    declared = [d.dim_value if d.HasField("dim_value") and d.dim_value != -1 else None for d in dims]
+    dims = _declared(given)
+    declared = [n if isinstance(n, int) else None for n in dims]
     if wanted is None:
         if None in declared:
-            names = ", ".join(str(d.dim_param or n or "?") for d, n in zip(dims, declared, strict=True))
+            names = ", ".join("?" if d is None else str(d) for d in dims)
             raise DefinitionError(
                 f"the input {given.name} has the shape ({names}); give its numbers: shapes={{{given.name!r}: (...)}}"
             )
