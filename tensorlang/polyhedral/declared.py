@@ -95,7 +95,7 @@ def declared(op: HybridOp, sizes: frozenset[str], strict: bool, facts: tuple[Fac
     families: list[Family] = []
     for array in dict.fromkeys(t.array for t in touches if t.writes):
         families += reader.families(array, [t for t in touches if t.array == array])
-    ordered = isl.union([f.pairs for f in families if f.kind != "reduction"]).coalesce()
+    ordered = isl.coalesced(isl.union([f.pairs for f in families if f.kind != "reduction"]))
     direct = _without_detours(ordered)
     return Declared(tuple(families), _by_statements(direct), reader.namer.parameters, op, strict, facts)
 
@@ -104,7 +104,7 @@ def _without_detours(pairs: isl.UnionMap) -> isl.UnionMap:
     """The pairs that no two others of them imply; all pairs when finding those takes long."""
     if _joints(pairs) > JOINTS:
         return pairs
-    direct = isl.attempt(DETOURS, lambda: pairs.subtract(pairs.apply_range(pairs)).coalesce())
+    direct = isl.attempt(DETOURS, lambda: isl.coalesced(pairs.subtract(pairs.apply_range(pairs))))
     return pairs if direct is None else direct
 
 
@@ -200,7 +200,7 @@ class _Reader:
         parts = [self._meet(array, a, b, later) for a in _alike(first) for b in _alike(then)]
         pairs = isl.union(parts)
         if not pairs.is_empty():
-            pairs = pairs.coalesce()
+            pairs = isl.coalesced(pairs)
             yield Family(kind, array, pairs, _by_statements(pairs))
 
     def _meet(self, array: str, first: Sequence[_Touch], then: Sequence[_Touch], later: bool) -> isl.UnionMap:

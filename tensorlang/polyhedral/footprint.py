@@ -90,7 +90,7 @@ def placed(
 
 def _box(need: isl.Set, prefix: Sequence[tuple[str, Expr, Expr]], namer: Namer) -> Box | None:
     """The box around a set of integers, where it moves with the tile and its size does not depend on it."""
-    hull = isl.as_set(need.coalesce().simple_hull())
+    hull = isl.as_set(isl.coalesced(need).simple_hull())
     if not hull.is_bounded():
         return None
     low, high = hull.dim_min(0), hull.dim_max(0)
@@ -100,7 +100,7 @@ def _box(need: isl.Set, prefix: Sequence[tuple[str, Expr, Expr]], namer: Namer) 
     if prefix:
         tile = Rows({}, namer)
         tile.require(_within((Var(name, INDEX), lower, upper) for name, lower, upper in prefix))
-        span = span.intersect_params(tile.points().params()).coalesce()
+        span = isl.coalesced(span.intersect_params(tile.points().params()))
     if not span.n_piece():  # the tile never runs
         return None
     span = span.gist_params(span.domain().params()) if prefix else span

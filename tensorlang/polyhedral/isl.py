@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import islpy
 
@@ -139,6 +139,20 @@ def parts_of(points: Set) -> list[Any]:
     """The basic sets of a set."""
     found = points.get_basic_set_list()
     return [found.get_at(k) for k in range(found.n_basic_set())]
+
+
+def coalesced(points: T) -> T:
+    """The same points, or pairs, in fewer parts where isl finds them; as they are where it fails by a fault of its own.
+
+    "original tableau does not correspond to original basic map" is what it says of a few.
+    """
+    whole: Any = points
+    try:
+        return cast("T", whole.coalesce())
+    except islpy.Error:
+        if _exhausted():
+            raise
+        return points
 
 
 def parted(points: Set, first: int) -> Map:

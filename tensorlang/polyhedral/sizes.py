@@ -38,7 +38,7 @@ def sizes_text(found: Iterable[isl.Set], space: TimeSpace) -> str:
     total = isl.make_set(f"{prefix}{{ : 0 = 1 }}")
     for part in found:
         total = total.union(part)
-    total = total.coalesce().gist(known).remove_redundancies()
+    total = isl.coalesced(total).gist(known).remove_redundancies()
     if known.is_subset(total):
         return "all"
     _, _, body = str(total).partition(": ")

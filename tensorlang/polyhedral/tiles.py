@@ -32,7 +32,7 @@ def isolate_option(
             full = whole if full is None else full.intersect(whole)
     if full is None or full.is_empty():
         return None
-    full = full.coalesce().remove_redundancies()
+    full = isl.coalesced(full).remove_redundancies()
     if full.n_basic_set() != 1:
         return None
     bands = [f"b{k}" for k in range(len(path))]

@@ -49,7 +49,7 @@ def check_instances(statement: Statement, runs: Sequence[Run], scop: Scop) -> No
     instances = made.range()
     if threads:
         instances = instances.project_out(isl.DIM.set, instances.dim(isl.DIM.set) - len(threads), len(threads))
-    instances = instances.coalesce()
+    instances = isl.coalesced(instances)
     for word, these, those in (("runs", instances, wanted), ("does not run", wanted, instances)):
         if not these.is_subset(those):
             found = these.subtract(those).sample_point()
