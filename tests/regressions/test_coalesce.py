@@ -9,7 +9,7 @@ from tensorlang.polyhedral import isl
 
 
 class Faulty:
-    """A set on which coalesce fails as isl's does; the set itself comes from long sums, and is another from its text."""
+    """Fails as isl does of sets that come from long sums; read from its text such a set is another, and coalesces."""
 
     def coalesce(self) -> Faulty:
         isl.make_set("{ [i] : 0 <= i < 10 }").lexmin()  # counted by the budget
