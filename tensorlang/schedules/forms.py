@@ -16,6 +16,8 @@ from tensorlang.schedules.cpu.rows import row_forms
 from tensorlang.schedules.cpu.windows import rows_come_first, window_forms
 from tensorlang.schedules.cpu.winograd import winograd_forms
 from tensorlang.schedules.cpu.words import word_forms
+from tensorlang.schedules.gpu.convolution import schedule_conv2d
+from tensorlang.schedules.gpu.depthwise import schedule_depthwise
 from tensorlang.schedules.gpu.elements import element_forms
 from tensorlang.schedules.gpu.ordered import bound_forms
 from tensorlang.schedules.gpu.points import schedule_points
@@ -27,6 +29,7 @@ from tensorlang.schedules.gpu.tiles import tile_forms
 from tensorlang.schedules.product import is_product
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room
+from tensorlang.schedules.windows import window_sum
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import HybridOp
 
@@ -82,6 +85,13 @@ def usual_forms_of_gpu(target: Target, group: Group) -> tuple[Form, ...]:
     apart = main.points >= _TERMS * results or runs_along_rows(op)
     if op.reduce_axes and apart and not is_used_again(main, 1):
         found.insert(0, Form("sums", _by(group, schedule_reduction), why="threads sum what is read once together"))
+    windows = window_sum(op)
+    if windows is not None and windows.is_convolution:
+        found.insert(
+            0, Form("windows.pixels", _by(group, schedule_conv2d), why="pixels of some channels share windows")
+        )
+    if windows is not None and windows.is_depthwise:
+        found.insert(0, Form("windows.channels", _by(group, schedule_depthwise), why="windows over each channel"))
     if is_product(op):
         found.insert(0, Form("product", _by(group, schedule_product), why="a product of matrices"))
     return tuple(found)

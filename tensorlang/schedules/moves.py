@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tensorlang.ir.expr import Binary, Expr, Load, Select, Var, variables, walk
 from tensorlang.ir.simplify import simplify
@@ -15,7 +16,9 @@ def near_axis(stage: Stage) -> str | None:
     """The axis along which a read lies in memory, where that is not the last axis of the stage."""
     if stage.reduce:
         return None
-    for access in stage.reads:
+    for read in stage.reads:
+        rank = max((d for d, size in enumerate(read.shape, 1) if size != 1), default=0)
+        access = replace(read, shape=read.shape[:rank], dims=read.dims[:rank])
         for axis in stage.spatial[:-1]:
             if access.stride_one(axis) and stage.spatial[-1] in access.axes and stage.extents[axis] > 1:
                 return axis
@@ -28,11 +31,13 @@ def chooses(op: ComputeOp) -> bool:
 
 
 def joins(op: ComputeOp) -> bool:
-    """Whether the place of an element says which of several arrays it comes from, or which part of a row."""
-    if op.reduce_axes:
+    """Whether the place of an element says which of several arrays it comes from, or where an array begins in a row."""
+    if op.reduce_axes or not op.axes:
         return False
     both = (all(map(_reads, (choice.then, choice.orelse))) for choice in _choices(op))
-    return any(both) or bool(cuts_of(op))
+    last, conditions = op.axes[-1].name, (c for c in _conditions(op) if isinstance(c, Binary))
+    after = (c.op in ("ge", "gt") and isinstance(c.a, Var) and c.a.name == last for c in conditions)
+    return any(both) or any(after)
 
 
 def cuts_of(op: ComputeOp) -> list[Expr]:

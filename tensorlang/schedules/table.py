@@ -9,8 +9,7 @@ from typing import TypeAlias
 from tensorlang.schedules.anchor import Anchor, Rule
 from tensorlang.schedules.cpu import attention, narrow_convolution
 from tensorlang.schedules.gpu import attention as gpu_attention
-from tensorlang.schedules.gpu import convolution as gpu_convolution
-from tensorlang.schedules.gpu import convolution_tensor_cores, depthwise
+from tensorlang.schedules.gpu import convolution_tensor_cores
 from tensorlang.schedules.gpu import points as gpu_points
 from tensorlang.schedules.room import Room
 from tensorlang.target.spec import Target
@@ -34,10 +33,7 @@ CPU_RULES: Mapping[str, OpenRule] = {
 COPIES = frozenset({"narrow_conv2d_rows", "narrow_conv2d_pixels", "narrow_conv2d_windows"})
 """Tags of stages beside a sum, whose numbers are those of the machine: there is nothing to tune."""
 GPU_RULES: Mapping[str, Rule] = {
-    tags.CONV2D: gpu_convolution.schedule_conv2d,
-    tags.NARROW_CHANNELS: gpu_convolution.schedule_conv2d,
     tags.CONV2D_PRODUCT: convolution_tensor_cores.schedule_conv2d_product,
-    tags.DEPTHWISE: depthwise.schedule_depthwise,
     tags.ATTENTION: gpu_attention.schedule_attention,
 }
 """Where a tag of the others has none here, a thread computes each element."""

@@ -57,6 +57,17 @@ class WindowSum:
         return single and last in self.outputs and last in variables(self.data.index[-1])
 
     @property
+    def is_convolution(self) -> bool:
+        """Whether windows of several inputs in both directions are multiplied with weights of each output."""
+        return self.factor is not None and bool(self.y and self.outputs and self.inputs)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether windows in both directions of one channel each are multiplied with weights of that."""
+        own = len(self.outputs) == 1 and self.outputs[0] in _moved([self.data])
+        return self.factor is not None and bool(self.y) and own and not self.inputs
+
+    @property
     def stored_block(self) -> int | None:
         """Neighbouring output channels that the weights hold side by side, 0 for all; None: they hold none."""
         match self.weight.index[-1]:
@@ -75,10 +86,10 @@ class WindowSum:
 
 
 def convolution(op: ComputeOp) -> WindowSum:
-    """The windows of a convolution of the library."""
+    """The windows of a stage that has some."""
     found = window_sum(op)
     if found is None:
-        raise InternalError(f"{op.name} is tagged as a convolution, and is none")
+        raise InternalError(f"{op.name} is no sum over windows")
     return found
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 ATTENTION = "attention"
-CONV2D, NARROW_CHANNELS, DEPTHWISE = "conv2d", "conv2d_narrow", "depthwise_conv2d"
-CONV2D_PRODUCT = "conv2d_product"
-"""Takes the pixels of a convolution from a product before it."""
+CONV2D, CONV2D_PRODUCT = "conv2d", "conv2d_product"
+"""The latter takes the pixels of a convolution from a product before it."""
 KEYS, SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED, MERGED = (
     ".keys", ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed", ".merged"
 )  # fmt: skip

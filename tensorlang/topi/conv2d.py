@@ -16,7 +16,7 @@ from tensorlang.ir.expr import Const, Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import CONV2D, NARROW_CHANNELS
+from tensorlang.te.tags import CONV2D
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
 from tensorlang.topi.operator import Operator
@@ -82,7 +82,7 @@ def conv2d(
     extents = {"N": images.extent(data, "N"), "H": slide.rows, "W": slide.columns, "C": features}
     shape = [made.dimension(letter, extents) for letter in made.letters]
     names = [OUTPUT_AXES[letter] for letter in made.letters]
-    tag = NARROW_CHANNELS if narrow else CONV2D
+    tag = "" if narrow else CONV2D
     result: Tensor = te.compute(shape, body, name=name, tag=tag, attrs={"groups": groups}, varargs_names=names)
     sizes = *(images.extent(data, letter) for letter in "HWC"), features
     tile = tile_of(algorithm, down, right, sizes, groups, (data.dtype, weight.dtype, dtype))

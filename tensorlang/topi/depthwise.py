@@ -13,7 +13,6 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import DEPTHWISE
 from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import layout
@@ -107,7 +106,7 @@ def _depthwise(
     channels = simplify(images.extent(data, "C") * times)
     extents = {"N": images.extent(data, "N"), "C": channels, "H": slide.rows, "W": slide.columns}
     shape, names = zip(*((extents[letter], OUTPUT_AXES[letter]) for letter in images.letters), strict=True)
-    made: Tensor = te.compute(shape, body, name=name, tag=DEPTHWISE, varargs_names=names)
+    made: Tensor = te.compute(shape, body, name=name, varargs_names=names)
     return made
 
 

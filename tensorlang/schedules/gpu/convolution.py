@@ -58,9 +58,10 @@ class ConvolutionTile:
     depth: int
     stages: int
 
-    def sides(self, feature: str) -> dict[str, Side]:
-        """The sides by axes of the output; `feature` is that of channels."""
-        return {feature: self.channels, "yy": self.rows, "xx": self.columns}
+    def sides(self, conv: WindowSum) -> dict[str, Side]:
+        """The sides by axes of the output, in their order."""
+        found = {conv.outputs[-1]: self.channels, conv.y: self.rows, conv.x: self.columns}
+        return {name: found[name] for name in conv.axes if name in found}
 
     @property
     def threads(self) -> int:
@@ -94,19 +95,17 @@ def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:
     tile = tile_of(conv, anchor.target)
     local, out = accumulator(s, anchor), s[anchor.output]
     names = dict(zip(conv.axes, axes_of(s, anchor.output), strict=True))
-    feature = "fi" if "fi" in conv.axes else "ff"
     pixels = str(s.name_of(s.cache_read(conv.data.buffer.name, "shared", [local])))
     weights = str(s.name_of(s.cache_read(conv.weight.buffer.name, "shared", [local])))
-    _pad_weights(s, weights, conv, feature, tile.channels.extent)
+    _pad_weights(s, weights, conv, tile.channels.extent)
     _pad_pixels(s, local, pixels, conv, tile)
-    orders = _channels_first(s, pixels, conv), _features_last(s, weights, conv, feature)
+    orders = _channels_first(s, pixels, conv), _features_last(s, weights, conv)
     fragment = s.cache_read(weights, "local", [local])
     compact(s[fragment], {len(s[fragment].op.axis) - 1: tile.channels})
-    sides = {name: side for name, side in tile.sides(feature).items() if name in conv.axes}
-    sides = {name: sides[name] for name in conv.axes if name in sides}
+    sides = tile.sides(conv)
     where = compact(s[local], {conv.axes.index(name): side for name, side in sides.items()})
-    channels = [names[name] for name in conv.axes if name in ("ff", "fi")]
-    grid = [("blockIdx.z", [names["nn"], names["yy"]]), ("blockIdx.y", channels), ("blockIdx.x", [names["xx"]])]
+    kinds = (("blockIdx.z", (*conv.batch, conv.y)), ("blockIdx.y", conv.outputs), ("blockIdx.x", (conv.x,)))
+    grid = [(tag, [names[name] for name in axes]) for tag, axes in kinds]
     threads = tiled(out, {names[name]: side for name, side in sides.items()}, grid)
     s[local].compute_at(out, threads.loop)
     step, term = _summed(s[local], conv, [where[conv.axes.index(name)] for name in sides], tile)
@@ -132,7 +131,7 @@ def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:
 def _pad_pixels(s: Schedule, local: str, pixels: str, conv: WindowSum, tile: ConvolutionTile) -> None:
     """Let tiles reach beyond the last pixel, where data are zeros or left out."""
     windows = windows_of(conv)
-    for k, (name, side) in enumerate((("yy", tile.rows), ("xx", tile.columns))):
+    for k, (name, side) in enumerate(((conv.y, tile.rows), (conv.x, tile.columns))):
         count = conv.extents.get(name)
         (place,) = (d for d, e in enumerate(conv.data.index) if name in variables(e))
         extent = extent_of(conv.data.buffer.shape[place])
@@ -144,10 +143,10 @@ def _pad_pixels(s: Schedule, local: str, pixels: str, conv: WindowSum, tile: Con
         s[local].pad(name, side.extent)
 
 
-def _pad_weights(s: Schedule, weights: str, conv: WindowSum, feature: str, extent: int) -> None:
+def _pad_weights(s: Schedule, weights: str, conv: WindowSum, extent: int) -> None:
     """Let weights be zeros after the last channel, up to the end of its tile."""
-    own = [d for d, e in enumerate(conv.weight.index) if feature in variables(e)]
-    if feature == "ff":
+    own = [d for d, e in enumerate(conv.weight.index) if conv.outputs[-1] in variables(e)]
+    if len(conv.outputs) == 1:
         inside = prod(extent_of(conv.weight.buffer.shape[d]) or 1 for d in own[1:])
         s[weights].pad(s[weights].op.axis[own[0]], extent // gcd(extent, inside))
 
@@ -155,17 +154,17 @@ def _pad_weights(s: Schedule, weights: str, conv: WindowSum, feature: str, exten
 def _channels_first(s: Schedule, pixels: str, conv: WindowSum) -> list[int]:
     """Keep pixels of one channel together; returns the dimensions of the copy in the order of the data."""
     index = conv.data.index
-    spatial = [d for d, e in enumerate(index) if {"yy", "xx"} & set(variables(e))]
+    spatial = [d for d, e in enumerate(index) if {conv.y, conv.x} & set(variables(e))]
     order = [*(d for d in range(len(index)) if d not in spatial), *spatial]
     if order != sorted(order):
         s[pixels].transform_layout(lambda *at: [at[d] for d in order])
     return [order.index(d) for d in range(len(index))]
 
 
-def _features_last(s: Schedule, weights: str, conv: WindowSum, feature: str) -> list[int]:
+def _features_last(s: Schedule, weights: str, conv: WindowSum) -> list[int]:
     """Keep weights of neighbouring output channels together; returns the dimensions in the order of the weights."""
     index = conv.weight.index
-    own = [d for d, e in enumerate(index) if feature in variables(e)]
+    own = [d for d, e in enumerate(index) if conv.outputs[-1] in variables(e)]
     rest = [d for d in range(len(index)) if d not in own]
     last = len(rest)
     if own != [own[0]] or own == [last]:  # blocks of channels have their innermost in place
@@ -177,12 +176,13 @@ def _features_last(s: Schedule, weights: str, conv: WindowSum, feature: str) -> 
 def _summed(stage: Stage, conv: WindowSum, held: Sequence[tuple[int, ...]], tile: ConvolutionTile) -> tuple[Axis, Axis]:
     """Sum a tile in registers; returns the loops over steps of input channels, and over the terms of a step."""
     axes = list(stage.op.axis)
-    *channels, y, x = stage.op.reduce_axis
-    step, channel = stage.split(channels[-1], factor=tile.depth)
+    *others, last = conv.inputs
+    step, channel = stage.split(last, factor=tile.depth)
     kept = [d for dims in held for d in dims]
     rest = [axis for d, axis in enumerate(axes) if d not in kept]
-    stage.reorder(*rest, *channels[:-1], step, channel, y, x, *(axes[d] for d in kept))
-    high, wide = conv.extents["ry"], conv.extents["rx"]
+    y, x = (next(axis for axis in stage.op.reduce_axis if axis.name == name) for name in (conv.down, conv.right))
+    stage.reorder(*rest, *others, step, channel, y, x, *(axes[d] for d in kept))
+    high, wide = conv.extents[conv.down], conv.extents[conv.right]
     if wide * tile.held <= _WRITTEN_OUT:
         stage.unroll(x)
         if high * wide * tile.held <= _WRITTEN_OUT:
@@ -195,7 +195,7 @@ def _summed(stage: Stage, conv: WindowSum, held: Sequence[tuple[int, ...]], tile
 def windows_of(conv: WindowSum) -> Windows:
     """Read strides and dilations off the places of the data that are read."""
     found = []
-    for out, window in (("yy", "ry"), ("xx", "rx")):
+    for out, window in ((conv.y, conv.down), (conv.x, conv.right)):
         index = next(e for e in conv.data.index if out in variables(e))
         zero = dict.fromkeys(variables(index), as_expr(0))
         start, *ends = (
@@ -212,13 +212,13 @@ def windows_of(conv: WindowSum) -> Windows:
 def tile_of(conv: WindowSum, target: Target) -> ConvolutionTile:
     """The tile that is done first: see `product_tile`. Its data and weights fit into shared memory."""
     windows, cores = windows_of(conv), cores_of(target)
-    features = conv.extents.get("fi") or conv.features or MANY
-    high, wide = conv.extents.get("yy", MANY), conv.extents.get("xx", MANY)
-    count = conv.extents.get("nn", 1) * (conv.extents.get("ff", 1) if "fi" in conv.axes else _groups(conv))
+    *blocks_of_channels, feature = conv.outputs
+    features = (conv.extents.get(feature) if blocks_of_channels else conv.features) or MANY
+    high, wide = conv.extents.get(conv.y, MANY), conv.extents.get(conv.x, MANY)
+    count = conv.extent(*conv.batch) * (conv.extent(*blocks_of_channels) if blocks_of_channels else _groups(conv))
     data, weight = (dtypes.info(load.dtype).bytes for load in (conv.data, conv.weight))
     most = min(_SHARED, target.gpu.shared_bytes if target.gpu else _SHARED)
-    terms = conv.extents.get("ri", conv.extents.get("rc", _MOST_CHANNELS))
-
+    terms = conv.extents.get(conv.inputs[-1], _MOST_CHANNELS)
     stages = stages_of(target) if min(data, weight) * 8 >= LEAST_COPY else 1
 
     def cost(tile: ConvolutionTile) -> tuple[float, int]:
@@ -248,7 +248,7 @@ def _fits(tile: ConvolutionTile) -> bool:
 
 
 def _groups(conv: WindowSum) -> int:
-    return conv.extents["ff"] // conv.features if conv.features else 1
+    return conv.extents[conv.outputs[-1]] // conv.features if conv.features else 1
 
 
 def _candidates(features: int) -> Iterator[tuple[Side, Side, Side]]:

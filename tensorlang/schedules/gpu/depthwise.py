@@ -14,8 +14,7 @@ from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
 from tensorlang.schedules.gpu.block_tile import Threads, compact, tiled
 from tensorlang.schedules.gpu.blocks import ACCESS_BITS
 from tensorlang.schedules.gpu.product_plan import MANY, Side
-from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import ComputeOp, loads
+from tensorlang.schedules.windows import WindowSum, convolution
 
 _ROW = 32
 """Threads along a row of pixels, or of channels, at most."""
@@ -28,46 +27,47 @@ _WRITTEN_OUT = 25
 
 def schedule_depthwise(s: Schedule, anchor: Anchor) -> None:
     """Schedule a depthwise convolution and what follows it."""
-    op = compute_op(s, anchor.main)
-    extents = {axis.name: extent_of(axis.extent) or MANY for axis in (*op.axes, *op.reduce_axes)}
-    names = [axis.name for axis in op.axes]
-    in_rows = names[-1] == "xx"
-    width = 1 if in_rows else _together(op)
-    sides = _rectangle(extents["yy"], extents["xx"]) if in_rows else _columns(extents["xx"], extents["ff"], width)
-    data, weight = _read(op, "yy"), _read(op, "ry", without="yy")
+    conv, names = convolution(compute_op(s, anchor.main)), axes_of(s, anchor.main)
+    high, wide, channels = (conv.extents.get(name, MANY) for name in (conv.y, conv.x, conv.outputs[-1]))
+    in_rows = names[-1] == conv.x
+    width = 1 if in_rows else _together(conv)
+    sides = _rectangle(conv, high, wide) if in_rows else _columns(conv, wide, channels, width)
     local, out = accumulator(s, anchor), s[anchor.output]
-    pixels = str(s.name_of(s.cache_read(data, "shared", [local]))) if in_rows else None
-    vectors = [str(s.name_of(s.cache_read(name, "local", [local]))) for name in (data, weight)] if width > 1 else []
+    pixels = str(s.name_of(s.cache_read(conv.data.buffer.name, "shared", [local]))) if in_rows else None
+    reads = (conv.data, conv.weight) if width > 1 else ()
+    vectors = [str(s.name_of(s.cache_read(read.buffer.name, "local", [local]))) for read in reads]
     own = dict(zip(names, axes_of(s, anchor.output), strict=True))
     where = compact(s[local], {names.index(name): side for name, side in sides.items()})
-    rows = [("blockIdx.x", ["nn", "ff"]), ("blockIdx.z", ["yy"]), ("blockIdx.y", ["xx"])]
-    grid = rows if in_rows else [("blockIdx.x", ["nn", "yy"]), ("blockIdx.y", ["xx"]), ("blockIdx.z", ["ff"])]
+    rows = [("blockIdx.x", [*conv.batch, *conv.outputs]), ("blockIdx.z", [conv.y]), ("blockIdx.y", [conv.x])]
+    apart = [("blockIdx.x", [*conv.batch, conv.y]), ("blockIdx.y", [conv.x]), ("blockIdx.z", [*conv.outputs])]
+    grid = rows if in_rows else apart
     threads = tiled(
         out, {own[n]: side for n, side in sides.items()}, [(tag, [own[n] for n in loops]) for tag, loops in grid]
     )
     s[local].compute_at(out, threads.loop)
     kept = [axis for name in sides for axis in (s[local].op.axis[d] for d in where[names.index(name)])]
     s[local].reorder(*s[local].op.reduce_axis, *kept)
-    windows = list(s[local].op.reduce_axis) if extents["ry"] * extents["rx"] <= _WRITTEN_OUT else []
+    windows = list(s[local].op.reduce_axis) if conv.extent(conv.down, conv.right) <= _WRITTEN_OUT else []
     for axis in (*windows, *kept):
         s[local].unroll(axis)
-    for vector, at, channel in zip(vectors, (kept[0], s[local].op.reduce_axis[1]), (3, 2), strict=False):
+    for vector, at, read in zip(vectors, (kept[0], conv.right), reads, strict=False):
         s[vector].compute_at(s[local], at)
+        (channel,) = (d for d, index in enumerate(read.index) if conv.outputs[-1] in variables(index))
         s[vector].vectorize(s[vector].op.axis[channel])
     if pixels is not None:
         s[pixels].compute_at(out, threads.blocks["blockIdx.y"])
         _filled(s, pixels, threads)
 
 
-def _rectangle(high: int, wide: int) -> dict[str, Side]:
+def _rectangle(conv: WindowSum, high: int, wide: int) -> dict[str, Side]:
     """Rows and columns of pixels of a block: whole rows if they are short, and neighbouring threads side by side."""
     lanes = next((n for n in (8, 14, 16, 28, _ROW) if n >= wide), _ROW)
     columns = Side(1, min(2, -(-wide // lanes)), lanes, 1)
     down = max(1, min(_THREADS // lanes, high))
-    return {"yy": Side(1, max(1, min(_EACH // columns.quads, high // down)), down, 1), "xx": columns}
+    return {conv.y: Side(1, max(1, min(_EACH // columns.quads, high // down)), down, 1), conv.x: columns}
 
 
-def _columns(wide: int, channels: int, width: int) -> dict[str, Side]:
+def _columns(conv: WindowSum, wide: int, channels: int, width: int) -> dict[str, Side]:
     """Columns of pixels and channels of a block: neighbouring threads have neighbouring channels, `width` each.
 
     A thread of vectors has neighbouring pixels, whose windows overlap in its registers.
@@ -76,25 +76,21 @@ def _columns(wide: int, channels: int, width: int) -> dict[str, Side]:
     if width == 1:
         lanes = next((n for n in (1, 2, 4, 8, 16, _ROW) if n >= count), _ROW)
         across = max(1, min(_THREADS // lanes, wide))
-        return {"xx": Side(1, max(1, min(_EACH, wide // across)), across, 1), "ff": Side(1, 1, lanes, 1)}
+        threads = Side(1, max(1, min(_EACH, wide // across)), across, 1), Side(1, 1, lanes, 1)
+        return dict(zip((conv.x, conv.outputs[-1]), threads, strict=True))
     lanes = max(n for n in range(1, _ROW + 1) if count % n == 0)
     each = min(_EACH, wide)
     blocks = -(-wide // (each * max(1, _THREADS // lanes)))
-    return {"xx": Side(1, 1, -(-wide // (each * blocks)), each), "ff": Side(1, 1, lanes, width)}
+    return {conv.x: Side(1, 1, -(-wide // (each * blocks)), each), conv.outputs[-1]: Side(1, 1, lanes, width)}
 
 
-def _together(op: ComputeOp) -> int:
+def _together(conv: WindowSum) -> int:
     """The channels of 16 bytes, where each output channel has data of its own; else 1."""
-    width = ACCESS_BITS // max(dtypes.info(read.dtype).bits for read in loads(op))
-    own = all(any(same(index, Var("ff", index.dtype)) for index in read.index) for read in loads(op))
-    channels = extent_of(next(axis.extent for axis in op.axes if axis.name == "ff"))
+    reads, channel = (conv.data, conv.weight), conv.outputs[-1]
+    width = ACCESS_BITS // max(dtypes.info(read.dtype).bits for read in reads)
+    own = all(any(same(index, Var(channel, index.dtype)) for index in read.index) for read in reads)
+    channels = conv.extents.get(channel)
     return width if own and channels is not None and channels % width == 0 else 1
-
-
-def _read(op: ComputeOp, axis: str, without: str = "") -> str:
-    """The array that is read at an axis, and not at another."""
-    found = ((read.buffer.name, {name for index in read.index for name in variables(index)}) for read in loads(op))
-    return next(name for name, names in found if axis in names and without not in names)
 
 
 def _filled(s: Schedule, pixels: str, threads: Threads) -> None:

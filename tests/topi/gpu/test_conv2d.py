@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tensorlang import config, te, topi
@@ -13,8 +15,10 @@ from tensorlang.schedules.windows import convolution
 from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.testing import check_schedule
-from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, rules_for, scheduled
-from tests.topi.images import relu_of
+from tests.topi.gpu.device_runs import TARGETS, compiled, each_architecture, needs_nvrtc, rules_for, run_on, scheduled
+from tests.topi.images import given, relu_of
+from tests.topi.test_windows import CASES as WINDOWS
+from tests.topi.test_windows import Case
 
 targets = pytest.mark.parametrize("target", TARGETS)
 
@@ -61,6 +65,35 @@ CASES: dict[str, tuple[tuple[int, int, tuple[int, int], int, int], dict[str, Any
 def test_values(case: str, target: str) -> None:
     sizes, options = CASES[case]
     check(target, layer(*sizes, **options))
+
+
+def _by_channels() -> Case:
+    """Windows over each channel, three pixels apart, axes in an order of their own."""
+    D, W = given("D", 20, 33, 6), given("W", 3, 3, 6)
+    v, u = te.reduce_axis((0, 3), "v"), te.reduce_axis((0, 3), "u")
+    made = te.compute(
+        (6, 31, 6),
+        lambda y, x, q: te.sum(D[0][y * 3 + v, x + u, q] * W[0][v, u, q], axis=[v, u]),
+        name="out",
+    )
+    windows = np.lib.stride_tricks.sliding_window_view(D[1], (3, 3), axis=(0, 1))[::3, :, :, :, :]
+    return made, [D, W], np.einsum("yxqvu,vuq->yxq", windows, W[1])
+
+
+USERS: dict[str, tuple[Callable[[], Case], str]] = {
+    "dilated": (WINDOWS["dilated"][0], "windows.pixels"),
+    "channels last": (WINDOWS["channels last"][0], "windows.pixels"),
+    "by channels": (_by_channels, "windows.channels"),
+}
+
+
+@targets
+@pytest.mark.parametrize("name", USERS)
+def test_windows_of_users(name: str, target: str) -> None:
+    make, form = USERS[name]
+    output, inputs, wanted = make()
+    assert [note.form for note in scheduled(output).forms] == [form]
+    np.testing.assert_array_equal(run_on(target, output, wanted.shape, *inputs), wanted)
 
 
 @pytest.mark.sampled(1)
