@@ -15,13 +15,14 @@ from tensorlang.networks.model import Model, Step
 from tensorlang.networks.narrow import narrowed
 from tensorlang.networks.network import Network
 from tensorlang.networks.packing import packed
+from tensorlang.networks.repeating import with_models
 from tensorlang.networks.scaling import scaled
 from tensorlang.networks.winograd import with_winograd
 from tensorlang.runtime.executable import Executable
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import ComputeOp, Operation, buffers
+from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, buffers
 from tensorlang.te.program import Program, canonical
 from tensorlang.topi.dispatch import schedule
 
@@ -54,6 +55,7 @@ def compile_network(
         program, weights, algorithms = with_winograd(program, weights, machine)
     program, weights = narrowed(program, weights, machine)
     program, weights = packed(program, weights, machine)
+    program, inner = with_models(program, lambda body: compile_network(body, machine, None, numerics))
     parts = parts_of(program)
     kernels = _kernels(program, parts, machine, progress or (lambda done, count, stage: None))
     steps = [
@@ -72,7 +74,9 @@ def compile_network(
     shapes = {name: (tuple(extent_of(e) or 0 for e in b.shape), b.dtype) for name, b in arrays.items()}
     inputs = {word: t.name for word, t in zip(network.input_names, network.inputs, strict=True)}
     outputs = dict(zip(network.output_names, wanted, strict=True))
-    return Model(network.name, steps, shapes, weights, inputs, outputs, signature=network.signature)
+    used = {name for step in steps for name in step.used}
+    weights = {name: array for name, array in weights.items() if name in used}
+    return Model(network.name, steps, shapes, weights, inputs, outputs, inner, network.signature)
 
 
 def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress: Progress) -> list[Executable]:
@@ -87,8 +91,8 @@ def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress:
             for number, part in enumerate(parts):
                 inputs, outputs = tensors_of(program, part)
                 own, _ = canonical(outputs)
-                tags = (op.tag for op in own.ops if isinstance(op, ComputeOp))
-                text = f"{own.text} of {', '.join(tags)} by {', '.join(t.name for t in inputs)}"
+                kinds = (_kind(op) for op in own.ops)
+                text = f"{own.text} of {', '.join(kinds)} by {', '.join(t.name for t in inputs)}"
                 if text not in found:
                     s = schedule(list(dict.fromkeys(outputs)), machine)
                     found[text] = beside.submit(build_later(s, [*inputs, *outputs], machine, "kernel"))
@@ -102,6 +106,11 @@ def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress:
         if isinstance(kernel.origin, Lowered):  # another machine gets the library's schedule, not these steps
             kernel.origin = replace(kernel.origin, library=True)
     return kernels
+
+
+def _kind(op: Operation) -> str:
+    """What tells a stage from others with the same text."""
+    return str(id(op.function)) if isinstance(op, ExternOp) else "" if isinstance(op, PlaceholderOp) else op.tag
 
 
 def program_of(network: Network) -> tuple[Program, tuple[str, ...]]:

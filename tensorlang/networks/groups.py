@@ -10,8 +10,8 @@ from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Expr, Load, rewrite
 from tensorlang.ir.stmt import map_exprs
 from tensorlang.schedules.recognise import groups_of
-from tensorlang.te.branches import Guard, Guards, choices_before, needed_under
-from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
+from tensorlang.te.branches import Guard, Guards, needed_under, turns_of
+from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
 from tensorlang.te.program import Program, read_buffers
 from tensorlang.te.tags import ATTENTION
 
@@ -43,13 +43,14 @@ class Part:
 def parts_of(program: Program) -> tuple[Part, ...]:
     """The kernels of a program, in an order in which they can run.
 
-    What is needed under other conditions is apart, and so is what comes behind a choice from what comes before it.
+    What is needed under other conditions is apart, and so is what comes behind a choice, or behind a loop, from what
+    comes before it.
     """
-    needed, choices = needed_under(program), choices_before(program)
+    needed, turns = needed_under(program), turns_of(program)
     scopes: dict[tuple[Guards, int], list[Operation]] = {}
     for op in program.ops:
         if not isinstance(op, PlaceholderOp):
-            scopes.setdefault((needed[op.name], choices[op.name]), []).append(op)
+            scopes.setdefault((needed[op.name], turns[op.name]), []).append(op)
     parts = []
     for (guards, _), ops in scopes.items():
         scope = program if len(scopes) == 1 else _scope(program, ops)
@@ -149,6 +150,8 @@ def _named(op: Operation, name: str, made: Mapping[str, Tensor]) -> Operation:
         case ComputeOp():
             body = tuple(rewrite(b, rule) for b in op.body)
             return ComputeOp(name, op.axes, op.reduce_axes, body, op.where, op.tag, op.attrs)
+        case ExternOp():
+            return replace(op, name=name, inputs=tuple(made[t.name] for t in op.inputs))
         case HybridOp() if not any(op.updates):
             return replace(op, name=name, body=map_exprs(op.body, lambda e: rewrite(e, rule)))
     raise InternalError(f"{op.name} is no stage that a kernel of a network can be made of")

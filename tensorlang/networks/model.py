@@ -87,12 +87,12 @@ class Model:
         weights: Mapping[str, Array],
         inputs: Mapping[str, str],
         outputs: Mapping[str, str],
-        inner: int = 0,
+        inner: Memory = Memory(0, 0),
         signature: Signature | None = None,
     ) -> None:
         """`shapes` of all arrays; `inputs` and `outputs` give the arrays of the model's names.
 
-        `inner`: the bytes of what passes between kernels that are in one step. `signature`: how it is called, plainly
+        `inner`: what is kept within steps that are networks themselves. `signature`: how it is called, plainly
         unless given.
         """
         self.name = name
@@ -219,7 +219,8 @@ class Model:
 
     def memory(self) -> Memory:
         """Bytes that the network keeps."""
-        return Memory(sum(w.nbytes for w in self.weights.values()), self.arena.size + self._inner)
+        weights = sum(w.nbytes for w in self.weights.values())
+        return Memory(weights + self._inner.weights, self.arena.size + self._inner.arena)
 
     def export(
         self,

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeGuard
 
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Select, walk
 from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import ComputeOp, Operation
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp
 from tensorlang.te.program import Program, read_buffers
 
 BRANCH = "branch"
@@ -41,12 +41,16 @@ def needed_under(program: Program) -> dict[str, Guards]:
     return found
 
 
-def choices_before(program: Program) -> dict[str, int]:
-    """By operation how many choices follow each other up to it, itself included."""
+def turns_of(program: Program) -> dict[str, int]:
+    """By operation how many choices and kernels of other kinds follow each other up to it, itself included.
+
+    What such a one stands between is no kernel together.
+    """
     found: dict[str, int] = {}
     for op in program.ops:
         before = max((found[program.producer[buffer]] for buffer in read_buffers(op)), default=0)
-        found[op.name] = before + (isinstance(op, ComputeOp) and op.tag == BRANCH)
+        is_turn = op.tag == BRANCH if isinstance(op, ComputeOp) else not isinstance(op, PlaceholderOp)
+        found[op.name] = before + is_turn
     return found
 
 

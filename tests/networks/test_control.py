@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import tensorlang
 from tensorlang import config
-from tensorlang.errors import DefinitionError, RecordError
+from tensorlang.errors import DefinitionError, RecordError, TargetError
 from tensorlang.export.loading import prove
 from tensorlang.networks.onnx.reading import from_onnx, read_model
 from tensorlang.networks.refusal import UnsupportedModel
@@ -125,15 +126,15 @@ def test_what_is_known_of_inputs_decides() -> None:
             from_onnx(proto, known=known)
 
 
-def counted(trips: int | None, condition: bool | None, stop: int) -> Any:
-    """A loop that adds its number to its state, tells each state, and ends when its number is one to `stop` at."""
+def counted(trips: int | None, condition: bool | None, stop: int | None) -> Any:
+    """A loop that adds its number to its state, tells each state, and ends when its number is one to stop at."""
     nodes = [
         node("Cast", "i", "number", to=1),
         node("Add", "state number", "next"),
         node("Mul", "next x", "row"),
-        node("Less", "i stop", "go"),
+        node("Identity", "before", "go") if stop is None else node("Less", "i stop", "go"),
     ]
-    body = graph(nodes, "go next row", {"i": 0, "before": True, "state": drawn(3)}, {"stop": np.array(stop)})
+    body = graph(nodes, "go next row", {"i": 0, "before": True, "state": drawn(3)}, {"stop": np.array(stop or 0)})
     weights: dict[str, Any] = {"start": np.ones(3, np.float32)}
     weights |= {} if trips is None else {"trips": np.array(trips)}
     weights |= {} if condition is None else {"first": np.array(condition)}
@@ -149,16 +150,110 @@ def test_loops_that_are_known_ahead(trips: int | None, condition: bool | None, s
         np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
+def newton() -> Any:
+    """Square roots by Newton's iteration, as often as the network is told or until all are near: x and guesses."""
+    nodes = [
+        node("Div", "x guess", "ratio"),
+        node("Add", "guess ratio", "twice"),
+        node("Mul", "twice half", "better"),
+        node("Sub", "better guess", "change"),
+        node("Abs", "change", "size"),
+        node("ReduceMax", "size", "largest", keepdims=0),
+        node("Greater", "largest near", "go"),
+        node("Add", "count one", "counted"),
+    ]
+    weights = {"half": np.full(5, 0.5, np.float32), "near": np.float32(1e-3), "one": np.array(1)}
+    body = graph(nodes, "go better counted", {"i": 0, "before": True, "guess": drawn(5), "count": 0}, weights)
+    start = {"zero": np.float32(0), "none": np.array(0)}
+    nodes = [
+        node("Relu", "x", "guess0"),
+        *asked("x", "is"),
+        node("Loop", "most is guess0 none", "root n", body=body),
+        node("Add", "root guess0", "y"),
+    ]
+    return model(nodes, {"x": (5,), "most": ()}, "y n", start, dtypes={"most": np.int64})
+
+
+@pytest.mark.parametrize(("most", "sign"), [(50, 1), (2, 1), (0, 1), (50, -1)])
+def test_loops_that_the_network_ends(most: int, sign: int) -> None:
+    """Ended by their condition, by their number, before they begin by either."""
+    proto, x = newton(), sign * (np.abs(drawn(5)) + 1)
+    made = repeated_newton()(x, np.array(most))
+    wanted = onnxruntime(proto, {"x": x, "most": np.array(most)})
+    np.testing.assert_allclose(made[0], wanted[0], rtol=1e-5)
+    assert made[1] == wanted[1] and (2 < made[1] < 50) == (most * sign == 50)
+
+
+@cache
+def repeated_newton() -> Any:
+    return tensorlang.compile(from_onnx(newton()))
+
+
+def test_what_a_loop_that_runs_can_and_cannot(tmp_path: Path) -> None:
+    made = repeated_newton()
+    assert made.memory().weights == 5 * 4 + sum(w.nbytes for w in made.weights.values())
+    (kernel,) = (k for k in made.profile(np.ones(5, np.float32), np.array(3)) if k.op == "Loop")
+    assert kernel.node == "the root"
+    with pytest.raises(TargetError, match="Python"):
+        made.export(tmp_path / "net", ("so",))
+    onnx.save(newton(), tmp_path / "m.onnx")
+    with config.override(cache_dir=tmp_path / "cache"):
+        x = np.full(5, 2.0, np.float32)
+        for _ in range(2):
+            assert tensorlang.compile(tmp_path / "m.onnx")(x, np.array(9))[0] == pytest.approx(2 + 2**0.5, abs=1e-4)
+
+
+def test_long_loops_are_run_and_collect_rows() -> None:
+    """A body of four nodes, 300 times, within a branch that may be skipped."""
+    (loop,), x = counted(300, None, None).graph.node, drawn(3)
+    inner = graph([loop], "last rows", weights={"start": np.ones(3, np.float32), "trips": np.array(300)})
+    zeros = {"s": np.zeros(3, np.float32), "r": np.zeros((300, 3), np.float32)}
+    nodes = [*asked("x", "is"), node("If", "is", "y z", then_branch=inner, else_branch=graph([], "s r", weights=zeros))]
+    whole = model(nodes, {"x": (3,)}, "y z", ZERO)
+    made = tensorlang.compile(from_onnx(whole))
+    for given in (x, -x):
+        for got, want in zip(made(given), onnxruntime(whole, {"x": given}), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+        ran = {kernel.op for kernel in made.profile(given)}
+        assert ("Loop" in ran) == (given.sum() > 0)
+
+
+@pytest.mark.parametrize(
+    ("made", "state", "why"),
+    [
+        (
+            graph([node("Concat", "s s", "t", axis=0)], "b t", {"i": 0, "b": True, "s": drawn(3)}),
+            "x",
+            r"float32\[6\] after",
+        ),
+        (graph([], "b s s", {"i": 0, "b": True, "s": drawn(3)}), "x", "of unknown number"),
+        (graph([], "s s", {"i": 0, "b": True, "s": drawn(3)}), "x", "no single truth value"),
+        (
+            graph([node("Slice", "x i n", "t")], "b t", {"i": 0, "b": True, "s": drawn(3)}),
+            "x",
+            "computed by the network",
+        ),
+    ],
+)
+def test_loops_that_cannot_run(made: Any, state: str, why: str) -> None:
+    outputs = "y z" if len(made.output) == 3 else "y"
+    nodes = [node("Unsqueeze", "k zero", "n"), node("Loop", f"k - {state}", outputs, body=made)]
+    proto = model(nodes, {"x": (3,), "k": ()}, "y", {"zero": np.array([0])}, dtypes={"k": np.int64})
+    with pytest.raises(UnsupportedModel, match=why):
+        from_onnx(proto)
+
+
+@pytest.mark.parametrize("length", [5, 300])
 @pytest.mark.parametrize("back", [False, True])
-def test_scans(back: bool) -> None:
+def test_scans(back: bool, length: int) -> None:
     nodes = [node("MatMul", "h w", "p"), node("Add", "p x_t", "next"), node("Tanh", "next", "row")]
     body = graph(nodes, "next row", {"h": drawn(3, 2), "x_t": drawn(3, 2)}, {"w": drawn(2, 2)})
     turned: dict[str, Any] = {"scan_input_directions": [1], "scan_output_directions": [1]} if back else {}
     scan = node(
         "Scan", "h0 x", "h rows", body=body, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1], **turned
     )
-    proto = model([scan], {"h0": (3, 2), "x": (3, 5, 2)}, "h rows")
-    h, x = drawn(3, 2), drawn(3, 5, 2, seed=1)
+    proto = model([scan], {"h0": (3, 2), "x": (3, length, 2)}, "h rows")
+    h, x = drawn(3, 2), drawn(3, length, 2, seed=1)
     made = tensorlang.compile(from_onnx(proto))(h, x)
     for got, want in zip(made, onnxruntime(proto, {"h0": h, "x": x}), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
