@@ -82,7 +82,7 @@ def _iterated(loop: Iterations, trips: Value | None, condition: Value | None, re
             raise Unsupported(f"its number of iterations or its condition has the shape {shape_of(value)}")
     most = None if trips is None or isinstance(trips, Tensor) else int(trips.item())
     if not isinstance(trips, Tensor) and not isinstance(condition, Tensor):
-        nodes = sum(len(graph.node) for graph in graphs_of(loop.graph))
+        nodes = sum(1 + len(graph.node) for graph in graphs_of(loop.graph))
         if most is None or most * nodes <= _WRITTEN_OUT or _is_known(loop, reading):
             made = _written_out(loop, most, condition is None or bool(condition.any()), reading, read)
             if made is not None:
