@@ -32,6 +32,7 @@ def compiled_model(
     quiet: bool = False,
     numerics: str = "default",
     shapes: tuple[str, ...] = (),
+    fallback: str | None = None,
 ) -> Model:
     """A network or a file compiled, or started, with a bar that tells how far it is; records of `log` come first."""
     from tensorlang import autotune
@@ -44,7 +45,7 @@ def compiled_model(
             bar.update(done - bar.pos)
 
         with autotune.apply_history_best(log) if log is not None else nullcontext():
-            return compile_model(model, target, progress, read_shapes(shapes) or None, numerics)
+            return compile_model(model, target, progress, read_shapes(shapes) or None, numerics, None, fallback)
 
 
 def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Compare with onnxruntime; exit code 1 where outputs differ.")
 @click.option("--profile", is_flag=True, help="Time every kernel, and what it takes at least on this machine.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write these times to a file for ui.perfetto.dev.")
+@click.option("--fallback", type=click.Choice(["onnxruntime"]), help="Run nodes there that are not taken.")
 @numerics_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -35,6 +36,7 @@ def run(
     check: bool,
     profile: bool,
     trace: str | None,
+    fallback: str | None,
     numerics: str,
     as_json: bool,
 ) -> None:
@@ -43,8 +45,9 @@ def run(
     from tensorlang.networks.profiling import profiled
 
     start = time.perf_counter()
-    compiled = compiled_model(model, quiet=as_json, numerics=numerics, shapes=shapes)
+    compiled = compiled_model(model, quiet=as_json, numerics=numerics, shapes=shapes, fallback=fallback)
     facts: dict[str, Any] = {"model": str(compiled), "compiled_seconds": time.perf_counter() - start}
+    facts["fallback"] = [str(refusal) for refusal in compiled.fallback]
     inputs = inputs_of(compiled, files)
     outputs = dict(zip(compiled.output_names, compiled.run(inputs), strict=True))
     facts["outputs"] = {name: f"{array.dtype}{list(array.shape)}" for name, array in outputs.items()}
@@ -92,6 +95,8 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
         return
     click.echo(facts["model"])
     click.echo(f"compiled in {facts['compiled_seconds']:.1f} s; a call takes {facts['seconds'] * 1e3:.2f} ms")
+    for refusal in facts["fallback"]:
+        click.echo(f"by onnxruntime: {refusal}")
     for name, text in facts["outputs"].items():
         error = facts.get("errors", {}).get(name)
         click.echo(f"output {name}  {text}{'' if error is None else f'  error {error:.1e}'}")

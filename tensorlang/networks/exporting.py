@@ -33,6 +33,9 @@ def export_model(
 ) -> Exported:
     """Write a model as `Model.export` says."""
     name = name_of(path)
+    if model.fallback:
+        nodes = "".join(f"\n  {refusal}" for refusal in model.fallback)
+        raise TargetError(f"{model.name} has nodes that run in onnxruntime, which a library does without:{nodes}")
     model = model if model.again is None else model.again()
     lowered = _lowered(model.steps)
     for kernel in lowered:

@@ -17,6 +17,7 @@ from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.networks.arena import ALIGNMENT, Arena, Life, arena_of
 from tensorlang.networks.network import Array, Origin, Plain, Signature
+from tensorlang.networks.refusal import Refusal
 from tensorlang.runtime.executable import Executable
 from tensorlang.te.branches import Guard
 
@@ -89,16 +90,18 @@ class Model:
         outputs: Mapping[str, str],
         inner: Memory = Memory(0, 0),
         signature: Signature | None = None,
+        fallback: Sequence[Refusal] = (),
     ) -> None:
         """`shapes` of all arrays; `inputs` and `outputs` give the arrays of the model's names.
 
         `inner`: what is kept within steps that are networks themselves. `signature`: how it is called, plainly
-        unless given.
+        unless given. `fallback`: the nodes that onnxruntime is called for, and why.
         """
         self.name = name
         self.steps = tuple(steps)
         self.inputs, self.outputs = dict(inputs), dict(outputs)
         self.signature = signature or Plain(name)
+        self.fallback = tuple(fallback)
         self.shapes, self.weights = dict(shapes), dict(weights)
         given = {*self.inputs.values(), *self.outputs.values(), *self.weights}
         self.arena: Arena = arena_of(_lives(self.steps, self.shapes, given))
@@ -322,8 +325,9 @@ class Model:
 
     def __repr__(self) -> str:
         memory = self.memory()
+        others = f", {len(self.fallback)} nodes by onnxruntime" if self.fallback else ""
         return (
-            f"Model({self.name}: {len(self.steps)} kernels, weights {memory.weights / 1e6:.1f} MB, "
+            f"Model({self.name}: {len(self.steps)} kernels{others}, weights {memory.weights / 1e6:.1f} MB, "
             f"arena {memory.arena / 1e6:.1f} MB)"
         )
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import ArgumentError
+from tensorlang.networks.refusal import Refusal
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 
@@ -59,7 +60,7 @@ class Network:
     """`inputs` are given at each call, in order; `weights` by the name of their placeholder; `outputs` are made.
 
     `input_names` and `output_names` are those of the model; `origins` tells which node of it made a stage. `signature`
-    is how it is called, plainly unless given.
+    is how it is called, plainly unless given. `fallback`: the nodes that another runtime is called for, and why.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Network:
     output_names: tuple[str, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
     signature: Signature | None = None
+    fallback: tuple[Refusal, ...] = ()
 
     @property
     def input_shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:

@@ -34,7 +34,7 @@ class Limit:
 
 
 def limits_of(model: Model) -> list[Limit | None]:
-    """The limit of each kernel of a model; None for those that no CPU runs.
+    """The limit of each kernel of a model; None for those that no CPU runs, and for calls of another runtime.
 
     Weights are read from the level that all weights of the network fit in, other arrays from that of the kernel's own:
     caches are as large as those of all threads together. An array counts with as many elements as there are operations
@@ -45,17 +45,21 @@ def limits_of(model: Model) -> list[Limit | None]:
     machines = {t: Machine.of(t) if t.can.native else None for t in targets}
     weights = sum(array.nbytes for array in model.weights.values())
     return [
-        None if (machine := machines[step.run.target]) is None else machine.limit(step, model, weights)
+        None if machine is None or step.run.kernel.callbacks else machine.limit(step, model, weights)
         for step in model.steps
+        for machine in [machines[step.run.target]]
     ]
 
 
 def moved_bytes(step: Step, model: Model) -> tuple[float, float]:
-    """The bytes of weights, and those of other arrays, that a step reads or writes."""
+    """The bytes of weights, and those of other arrays, that a step reads or writes.
+
+    Of an array so many elements count as there are operations, where these are counted.
+    """
     found = [0.0, 0.0]
     for name in step.arrays:
         shape, dtype = model.shapes[name]
-        count = min(float(prod(shape)), max(step.operations, 1.0))
+        count = min(float(prod(shape)), step.operations or float("inf"))
         found[name not in model.weights] += count * dtypes.info(dtype).bytes
     return found[0], found[1]
 

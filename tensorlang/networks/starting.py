@@ -31,6 +31,7 @@ from tensorlang.networks.arena import ALIGNMENT
 from tensorlang.networks.compiling import Progress, compile_network
 from tensorlang.networks.model import Model, Shapes, Step
 from tensorlang.networks.network import Array, Network
+from tensorlang.networks.onnx.fallback import check_fallback
 from tensorlang.networks.onnx.reading import from_onnx, has_external_data
 from tensorlang.runtime import cache
 from tensorlang.runtime.executable import Executable
@@ -56,13 +57,14 @@ def compile_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     numerics: str = "default",
     known: Mapping[str, npt.ArrayLike] | None = None,
+    fallback: str | None = None,
 ) -> Model:
     """Return a network compiled for a target (this machine's CPU unless given).
 
-    `model` is a network, or what `from_onnx` reads, with `shapes` and `known` for it. Every kernel takes the best tuned
-    record of its program where there is one (`topi.schedule`), and is proven. Kernels of one program are built once. A
-    file that was compiled before, on this machine, for the same shapes and target, starts from the cache of compiled
-    kernels.
+    `model` is a network, or what `from_onnx` reads, with `shapes`, `known` and `fallback` for it. Every kernel takes
+    the best tuned record of its program where there is one (`topi.schedule`), and is proven. Kernels of one program are
+    built once. A file that was compiled before, on this machine, for the same shapes and target, starts from the cache
+    of compiled kernels, but for models with nodes that onnxruntime runs.
     Convolutions of 3 * 3 in float32 are computed by Winograd's algorithm where that is estimated to be faster, with an
     error of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`
     and `build` raise; ArgumentError for a network with shapes, and for other numerics.
@@ -71,10 +73,14 @@ def compile_model(
     if isinstance(model, Network):
         if shapes is not None or known is not None:
             raise ArgumentError("a network has its shapes and what is known already; give them to from_onnx")
+        if fallback is not None:
+            raise ArgumentError("a network is read already; give fallback to from_onnx")
         return compile_network(model, machine, progress, numerics)
     if not isinstance(model, str | os.PathLike) or not _is_kept(machine):
-        return compile_network(from_onnx(model, shapes, known), machine, progress, numerics)
-    return _started(_File(Path(model), _digest(Path(model)), shapes or {}, known or {}), machine, progress, numerics)
+        return compile_network(from_onnx(model, shapes, known, fallback), machine, progress, numerics)
+    check_fallback(fallback)
+    file = _File(Path(model), _digest(Path(model)), shapes or {}, known or {}, fallback)
+    return _started(file, machine, progress, numerics)
 
 
 def _is_kept(machine: Target) -> bool:
@@ -104,13 +110,16 @@ class _File:
     digest: str
     shapes: Mapping[str, Sequence[int]]
     known: Mapping[str, npt.ArrayLike]
+    fallback: str | None
 
     def compiled(self, machine: Target, progress: Progress | None, numerics: str) -> Model:
         """The model, read and compiled."""
-        return compile_network(from_onnx(self.path, self.shapes, self.known), machine, progress, numerics)
+        return compile_network(
+            from_onnx(self.path, self.shapes, self.known, self.fallback), machine, progress, numerics
+        )
 
     def to_json(self) -> list[Any]:
-        """What is told of it as plain data."""
+        """What is told of it as plain data; models that need another runtime are not kept."""
         arrays = {name: np.asarray(value) for name, value in self.known.items()}
         return [
             {name: [int(n) for n in shape] for name, shape in self.shapes.items()},
@@ -136,7 +145,7 @@ def _started(file: _File, machine: Target, progress: Progress | None, numerics: 
                 progress(len(made.steps), len(made.steps), "")
             return made
     made = file.compiled(machine, progress, numerics)
-    if not has_external_data(file.path):
+    if not made.fallback and not has_external_data(file.path):
         _keep(made, key)
     return made
 

@@ -10,6 +10,22 @@ import numpy as np
 from tensorlang.errors import DefinitionError
 from tensorlang.networks.network import Array
 from tensorlang.networks.onnx.package import onnx_package
+from tensorlang.words import printable
+
+RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
+"""Operators that make something else at each call."""
+
+
+def label_of(node: Any) -> str:
+    """How a node is called: by its name, or by what it makes."""
+    return printable(node.name or f"the node that makes {next(iter(node.output), '?')}", 200)
+
+
+def reads_of(node: Any) -> Iterator[str]:
+    """The names that a node reads, with those that its own graphs take from around it."""
+    yield from filter(None, node.input)
+    for graph in inner_graphs(node).values():
+        yield from sorted(free_names(graph))
 
 
 def graphs_of(graph: Any) -> Iterator[Any]:

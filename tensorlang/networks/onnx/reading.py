@@ -18,7 +18,8 @@ from tensorlang.networks.node import Node, shape_of
 from tensorlang.networks.onnx.constants import evaluated
 from tensorlang.networks.onnx.control import CONTROL
 from tensorlang.networks.onnx.elementwise import dtype_of
-from tensorlang.networks.onnx.graphs import graphs_of, weights_of
+from tensorlang.networks.onnx.fallback import check_fallback, read_with_fallback
+from tensorlang.networks.onnx.graphs import RANDOM, graphs_of, label_of, weights_of
 from tensorlang.networks.onnx.package import onnx_package
 from tensorlang.networks.onnx.rules import RULES
 from tensorlang.networks.onnx.scopes import DOMAINS, NEWEST, OLDEST, Reading
@@ -28,40 +29,52 @@ from tensorlang.words import printable
 
 Declared: TypeAlias = tuple[int | str | None, ...]
 """The dimensions of an input: numbers, names of open ones, and None for open ones without a name."""
-_RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
 
 
 def from_onnx(
     model: str | os.PathLike[str] | Any,
     shapes: Mapping[str, Sequence[int]] | None = None,
     known: Mapping[str, npt.ArrayLike] | None = None,
+    fallback: str | None = None,
 ) -> Network:
     """Return the network of an ONNX model (a file, or a ModelProto).
 
     `shapes`: by name those of inputs whose dimensions the model leaves open. `known`: by name what inputs are in all
     calls, which then are no inputs of the network. Whatever can be known ahead is evaluated, and weights are arrays of
-    the network. Raises UnsupportedModel, which names every node that is not taken, and why; DefinitionError for files
+    the network. `fallback="onnxruntime"`: nodes that are not taken run there, in the largest parts that can be, and
+    `network.fallback` tells which, and why; what passes between them and the network has a fixed shape. Raises
+    UnsupportedModel, which names every node that is not taken, and why; DefinitionError for files
     that are no such model, for external data outside of the model's folder, and for shapes and values that do not fit;
-    MissingDependency without the onnx package.
+    ArgumentError for another fallback; MissingDependency without the onnx package, or without onnxruntime where nodes
+    are to run there.
     """
-    return read_model(model, shapes, known).network()
+    return read_model(model, shapes, known, fallback).network()
 
 
 def read_model(
     model: str | os.PathLike[str] | Any,
     shapes: Mapping[str, Sequence[int]] | None = None,
     known: Mapping[str, npt.ArrayLike] | None = None,
+    fallback: str | None = None,
 ) -> Reading:
     """A model as far as it can be read, with what is refused of it; raises as `from_onnx`, but for refusals."""
+    check_fallback(fallback)
     proto = _loaded(model)
     _refuse_unreadable_names(proto.graph)
-    reading = Reading(proto.graph, Weights(), proto.opset_import)
-    if not OLDEST <= reading.opset <= NEWEST:
-        raise DefinitionError(f"opset {reading.opset} of the model is not one of {OLDEST} to {NEWEST}")
-    _declare_inputs(reading, shapes or {}, known or {})
+
+    def fresh() -> Reading:
+        made = Reading(proto.graph, Weights(), proto.opset_import)
+        if not OLDEST <= made.opset <= NEWEST:
+            raise DefinitionError(f"opset {made.opset} of the model is not one of {OLDEST} to {NEWEST}")
+        _declare_inputs(made, shapes or {}, known or {})
+        return made
+
+    reading = fresh()
     for node in proto.graph.node:
         _read(node, reading)
-    return reading
+    if fallback is None or not reading.refused:
+        return reading
+    return read_with_fallback(proto, fresh, _read, reading.refused)
 
 
 def declared_inputs(model: str | os.PathLike[str] | Any) -> tuple[str, dict[str, Declared]]:
@@ -171,7 +184,7 @@ def _shape(given: Any, wanted: Sequence[int] | None) -> tuple[int, ...]:
 
 def _read(proto: Any, reading: Reading) -> None:
     """Add what a node makes to the values; what cannot be made is refused, and so is not what needs it."""
-    label = printable(proto.name or f"the node that makes {next(iter(proto.output), '?')}", 200)
+    label = label_of(proto)
     if any(name and name not in reading.values for name in proto.input):
         reading.skipped.append(label)
         return
@@ -202,7 +215,7 @@ def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
         raise Unsupported(f"operators of the domain {proto.domain} are not known")
     inputs = tuple(reading.values[name] if name else None for name in proto.input)
     known = {n: v for n, v in zip(proto.input, inputs, strict=True) if isinstance(v, np.ndarray)}
-    if len(known) == len({n for n in proto.input if n}) and proto.op_type not in {*_RANDOM, *CONTROL}:
+    if len(known) == len({n for n in proto.input if n}) and proto.op_type not in {*RANDOM, *CONTROL}:
         return evaluated(proto, known, reading.opsets)
     try:
         made: Sequence[Value]

@@ -38,7 +38,7 @@ class Allowance:
 class Reading:
     """A graph as far as it is read: its values by name, what was refused, and the stages that nodes made.
 
-    Nodes that are `skipped` need what a refused one would have made.
+    Nodes that are `skipped` need what a refused one would have made; `fallen` are those that onnxruntime runs.
     """
 
     graph: Any
@@ -48,6 +48,7 @@ class Reading:
     inputs: dict[str, Tensor] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    fallen: list[Refusal] = field(default_factory=list)
     origins: dict[str, Origin] = field(default_factory=dict)
     meanings: dict[str, Quantized] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
@@ -85,7 +86,9 @@ class Reading:
         names = tuple(o.name for o in self.graph.output)
         outputs = own_stages((self.values[name] for name in names), self.weights)
         given, arrays = tuple(self.inputs.values()), self.weights.arrays
-        return Network(self.name, given, outputs, arrays, tuple(self.inputs), names, self.origins)
+        return Network(
+            self.name, given, outputs, arrays, tuple(self.inputs), names, self.origins, fallback=tuple(self.fallen)
+        )
 
 
 Read: TypeAlias = Callable[[Any, Reading], None]

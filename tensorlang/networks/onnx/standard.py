@@ -20,7 +20,7 @@ _FEW = 1024
 def alone(proto: Any, inputs: Mapping[str, Value], opsets: Sequence[Any]) -> Any:
     """A model of one node, in which small arrays are constants, since shapes depend on them."""
     onnx = onnx_package()
-    given = [_described(name, value) for name, value in inputs.items()]
+    given = [described(name, value) for name, value in inputs.items()]
     held = [
         onnx.numpy_helper.from_array(value, name)
         for name, value in inputs.items()
@@ -57,7 +57,7 @@ def refuse_large_outputs(model: Any) -> None:
         refuse_large(output.name, extents, 8)
 
 
-def _described(name: str, value: Value) -> Any:
+def described(name: str, value: Value) -> Any:
     onnx = onnx_package()
     dtype = dtypes.info(value.dtype).numpy if isinstance(value.dtype, str) else value.dtype
     number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
