@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorlang.cli.models import compiled_model
-from tensorlang.words import format_seconds, printable
+from tensorlang.words import format_count, format_seconds, printable
 
 if TYPE_CHECKING:
     from tensorlang.networks import Model
@@ -69,6 +69,6 @@ def _tell(result: TunedNetwork, log: str, as_json: bool) -> None:
         click.echo(f"not tuned: {stage}: {printable(' '.join(why.split()), 300)}")
     where = "the default store" if log == STORE else log
     click.echo(
-        f"{result.trials} trials in {result.elapsed:.0f} s, kept in {where}; all kernels of a run take "
+        f"{format_count(result.trials, 'trial')} in {result.elapsed:.0f} s, kept in {where}; all kernels of a run take "
         f"{format_seconds(result.after)}, before {format_seconds(result.before)}"
     )

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.model import Model
 from tensorlang.networks.network import Array, Plain
+from tensorlang.networks.onnx.fallback import check_fallback
 from tensorlang.networks.onnx.reading import declared_inputs
 from tensorlang.networks.starting import compile_model
 from tensorlang.target import parse
@@ -34,18 +35,20 @@ def compile_dynamic(
     kept: int = 8,
     numerics: str = "default",
     known: Mapping[str, npt.ArrayLike] | None = None,
+    fallback: str | None = None,
 ) -> DynamicModel:
     """Return a model that takes inputs of all shapes that an ONNX model (a file, or a ModelProto) leaves open.
 
     A call with shapes that were not met before compiles kernels for exactly these, or starts them from the cache of
     compiled models (files only), as `tensorlang.compile` does, and those of the last `kept` shapes stay in memory;
-    `numerics` and `known` are as there. `for_shapes` compiles ahead. Calls raise what `compile` raises, ArgumentError
-    for inputs that do not fit the model; this raises DefinitionError for what is no model, and ArgumentError when none
-    is kept.
+    `numerics`, `known` and `fallback` are as there. `for_shapes` compiles ahead. Calls raise what `compile` raises,
+    ArgumentError for inputs that do not fit the model; this raises DefinitionError for what is no model, and
+    ArgumentError when none is kept.
     """
     if kept < 1:
         raise ArgumentError(f"at least one set of kernels is kept, got {kept}")
-    return DynamicModel(model, parse(target), kept, numerics, known or {})
+    check_fallback(fallback)
+    return DynamicModel(model, parse(target), kept, numerics, known or {}, fallback)
 
 
 class DynamicModel:
@@ -56,13 +59,20 @@ class DynamicModel:
     """
 
     def __init__(
-        self, model: Any, target: Target, kept: int, numerics: str, known: Mapping[str, npt.ArrayLike]
+        self,
+        model: Any,
+        target: Target,
+        kept: int,
+        numerics: str,
+        known: Mapping[str, npt.ArrayLike],
+        fallback: str | None,
     ) -> None:
         """See `compile_dynamic`."""
         self.name, declared = declared_inputs(model)
         self.inputs = {name: dims for name, dims in declared.items() if name not in known}
         self._model, self._stamp = model, _stamp(model)
         self._target, self._kept, self._numerics, self._known = target, kept, numerics, known
+        self._fallback = fallback
         self._models: OrderedDict[Shapes, Future[Model]] = OrderedDict()
         self._weights: WeakValueDictionary[tuple[Any, ...], Array] = WeakValueDictionary()
         self._lock = threading.Lock()
@@ -107,7 +117,8 @@ class DynamicModel:
             with _compiling:
                 if _stamp(self._model) != self._stamp:
                     raise DefinitionError(f"{self._model} has changed since it was opened")
-                model = compile_model(self._model, self._target, None, named, self._numerics, self._known)
+                how = self._numerics, self._known, self._fallback
+                model = compile_model(self._model, self._target, None, named, *how)
             model.weights = {name: self._shared(array) for name, array in model.weights.items()}
         except BaseException as error:
             with self._lock:

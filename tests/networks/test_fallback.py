@@ -205,6 +205,15 @@ def test_what_cannot_run_there_is_refused() -> None:
         tensorlang.compile(from_onnx(model([node("Relu", "x", "y")], {"x": (4,)}, "y")), fallback="onnxruntime")
 
 
+def test_in_a_model_of_open_sizes() -> None:
+    proto = model([node("Det", "x", "d"), node("Relu", "d", "y")], {"x": ("n", 3, 3)}, "y")
+    compiled = tensorlang.compile_dynamic(proto, fallback="onnxruntime")
+    for rows in (2, 5):
+        np.testing.assert_allclose(
+            compiled(drawn(rows, 3, 3)), wanted(proto, x=drawn(rows, 3, 3))[0], rtol=1e-5, atol=1e-6
+        )
+
+
 def test_without_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingDependency, match=r"pip install(.|\n)*the nz \(NonZero\)"):

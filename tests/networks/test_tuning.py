@@ -171,7 +171,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert told["trials"] == 3 == len(read_log(default_store()).records) and len(told["kernels"]) == 3
         assert run(["tune", path, "--trials", "1", "--threads", "1", "--log", f"{tmp_path / 'other.jsonl'}"]) == 0
         out, err = capsys.readouterr()
-        assert "1 trials in " in out and "network " in err and "timing: " in err
+        assert "1 trial in " in out and "network " in err and "timing: " in err
         assert len(read_log(tmp_path / "other.jsonl").records) == 1
         assert run(["compile", path, "-o", f"{tmp_path / 'out'}/", "--formats", "h", "--tune", "0.01"]) == 0
         assert "kept in the default store" in capsys.readouterr().out
