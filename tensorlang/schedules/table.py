@@ -30,8 +30,6 @@ CPU_RULES: Mapping[str, OpenRule] = {
     "narrow_conv2d_pixels": partial(_closed, rule=narrow_convolution.schedule_pixels),
     "narrow_conv2d_windows": partial(_closed, rule=narrow_convolution.schedule_pixels),
 }
-COPIES = frozenset({"narrow_conv2d_rows", "narrow_conv2d_pixels", "narrow_conv2d_windows"})
-"""Tags of stages beside a sum, whose numbers are those of the machine: there is nothing to tune."""
 GPU_RULES: Mapping[str, Rule] = {
     tags.CONV2D_PRODUCT: convolution_tensor_cores.schedule_conv2d_product,
     tags.ATTENTION: gpu_attention.schedule_attention,

@@ -154,3 +154,13 @@ def test_rows_of_what_is_turned_around_are_turned_ahead() -> None:
     assert "s['transpose'].split('i0', factor=" in s.trace.to_python()
     e = np.exp(x[1].T - x[1].T.max(axis=1, keepdims=True))
     np.testing.assert_allclose(run(out, x), e / e.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_what_is_joined_in_front_of_a_product_is_computed_with_what_follows() -> None:
+    a, b, w = given("a", 40, 9), given("b", 40, 20), given("w", 29, 64)
+    out = topi.matmul(topi.relu(topi.concatenate([a[0], b[0]], 1)), w[0])
+    s = topi.schedule(out, "llvm", tuned=False)
+    assert "s['relu'].partition(" in s.trace.to_python()
+    assert "concatenate" not in s.state.stages
+    wanted = np.maximum(np.concatenate([a[1], b[1]], 1), 0) @ w[1]
+    np.testing.assert_allclose(run(out, a, b, w), wanted, rtol=1e-5)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.draft import Draft, sketch_of
-from tensorlang.autotune.space.seeds import has_rules, library_sketch
+from tensorlang.autotune.space.seeds import library_sketch
 from tensorlang.autotune.task import Task, count_operations
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
@@ -43,10 +43,10 @@ def sketches_of(task: Task) -> list[Sketch]:
 
 
 def each_sketch(task: Task, library: Sketch | None) -> Iterator[Sketch]:
-    """The same, one after the other. On a CPU a library without open sizes or a rule by a tag adds nothing."""
+    """The same, one after the other. On a CPU a library without open sizes adds nothing."""
     units = _units(task)
     refused: ScheduleError | None = None
-    own = library is not None and (library.knobs or task.target.can.device or has_rules(task.program, task.target))
+    own = library is not None and (library.knobs or task.target.can.device)
     found = [library] if library is not None and own else []
     none = not found
     for forms in _combinations(units):

@@ -12,10 +12,6 @@ from tensorlang.schedules.default import apply_forms
 from tensorlang.schedules.prepare import prepare
 from tensorlang.schedules.recognise import groups_of, ordered_stages
 from tensorlang.schedules.room import Room, prefix_of
-from tensorlang.schedules.table import COPIES, rule_of
-from tensorlang.target.spec import Target
-from tensorlang.te.operation import ComputeOp
-from tensorlang.te.program import Program
 
 SEED = "library"
 
@@ -30,12 +26,6 @@ def library_sketch(task: Task) -> Sketch | None:
         return _with_open_sizes(task)
     except TensorlangError:
         return None
-
-
-def has_rules(program: Program, target: Target) -> bool:
-    """Whether a program has an operator that the library has a rule for, by its tag, with numbers to be tuned."""
-    tags = {op.tag for op in program.ops if isinstance(op, ComputeOp)}
-    return any(rule_of(tag, target) is not None for tag in tags - COPIES)
 
 
 def _with_open_sizes(task: Task) -> Sketch:

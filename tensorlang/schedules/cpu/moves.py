@@ -12,6 +12,7 @@ from tensorlang.schedules.recognise import Stage, stage_of
 from tensorlang.schedules.room import Room
 from tensorlang.schedules.words import is_word_layout
 from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp
 
 _TILE = 4
 """Vectors along the side of a tile that is turned around."""
@@ -19,10 +20,11 @@ _TILE = 4
 
 def schedule_alone(room: Room, stage: Stage) -> None:
     """Run an elementwise stage on its own, by what it moves, where that is legal."""
+    op = room.s.program[stage.name]
     if is_word_layout(stage.op):
         room.s.attempt(lambda: schedule_panels(room.s, stage.name, room.target))
         return
-    body = schedule_pieces if cuts_of(stage.op) or chooses(stage.op) else schedule_turned
+    body = schedule_pieces if isinstance(op, ComputeOp) and chooses(op) else schedule_turned
     room.s.attempt(lambda: body(room, stage.name))
 
 

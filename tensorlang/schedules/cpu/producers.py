@@ -15,14 +15,21 @@ from tensorlang.te.operation import ComputeOp
 def place_producers(room: Room, group: Group, inline: bool) -> None:
     """Inline the group's producers, but for words and what would be made over and over again.
 
-    Those that are read often, and those that move data, are inlined only if `inline` says so; the others run alone.
+    Those that are read often, and what moves data for a sum or a row, are inlined only if `inline` says so; the others
+    run alone.
     """
     for stage in group.producers:
-        wanted = inline or not (is_read_often(group, stage) or joins(stage.op) or near_axis(stage) is not None)
+        wanted = inline or not (is_read_often(group, stage) or _is_moved(group, stage))
         wanted = wanted and not _is_of_words(group, stage) and not is_made_often(group, stage)
         wanted = wanted and _repeated(room, stage) <= WRITTEN_OUT
         if not (wanted and room.s.attempt(room.s[stage.name].compute_inline)):
             schedule_alone(room, stage)
+
+
+def _is_moved(group: Group, stage: Stage) -> bool:
+    """Whether a sum or a part of a row reads what a stage takes from elsewhere."""
+    moves = joins(stage.op) or near_axis(stage) is not None
+    return moves and any(reader.reads_of(stage.name) for reader in (group.main, *group.parts))
 
 
 def _repeated(room: Room, stage: Stage) -> int:

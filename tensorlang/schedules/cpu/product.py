@@ -250,12 +250,3 @@ def _panels(packed: Stage, k_last: bool, width: int) -> tuple[Axis, Axis, Axis]:
 
     panel, k, lane = packed.transform_layout(of_rows if k_last else of_columns)[-3:]
     return panel, k, lane
-
-
-def schedule_packing(s: Schedule, anchor: Anchor) -> None:
-    """Lay weights out ahead: panel by panel, in parallel."""
-    out = s[anchor.output]
-    panel, _, lane = axes_of(s, anchor.output)
-    out.vectorize(lane)
-    if anchor.target.cores > 1:
-        out.parallel(panel)
