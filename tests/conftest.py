@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _TESTS = Path(__file__).parent
 _PACKAGES = ("tensorlang", "examples", "benchmarks")
 _ELSEWHERE = re.compile(r".*\.__main__|benchmarks\.peers\..*")  # scripts; those of peers run beside other libraries
+_OF_MACHINE_CODE = ("target/llvm", "export", "test_llvm_builds.py")
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile(
@@ -130,6 +131,17 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         for name in ("TENSORLANG_DUMP", "TENSORLANG_LOG", "TENSORLANG_BUDGET", "TENSORLANG_CACHE"):
             patch.delenv(name, raising=False)
         build_quickly(patch)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_builds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave out the optimisations of LLVM, mostly, but where its code is what tests are about."""
+    from tests.llvm_builds import build_quickly
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(request.path.is_relative_to(_TESTS / place) for place in _OF_MACHINE_CODE):
+            build_quickly(patch)
         yield
 
 

@@ -49,7 +49,7 @@ def given(workload: Workload) -> Given:
     return Given(workload.inputs(), workload.constant, workload.all_options, 1)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workload", TINY, ids=lambda w: w.name)
 def test_our_kernel_is_right(workload: Workload) -> None:
     result = OWN_BUILDERS[workload.operator](given(workload))()

@@ -77,7 +77,7 @@ def printed(case: Case) -> str:
     return module_source(device_kernels(tvm.lower(case.s, case.args, target="cuda").kernel), CUDA).text
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str, target: str) -> None:
     s, args = case_of(name)

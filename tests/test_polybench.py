@@ -92,28 +92,28 @@ def test_the_reference_is_the_plain_python_run(case: Case) -> None:
         np.testing.assert_array_equal(array, wanted)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @targets  # in turn, of one schedule
 @kernels
 def test_declared_order_for_all_sizes(case: Case, target: str) -> None:
     check(case, target, [case.sizes, tiny(case, 1), tiny(case, 2), tiny(case, 3)])
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @targets  # in turn, of one schedule
 @kernels
 def test_declared_order_for_constant_sizes(case: Case, target: str) -> None:
     check(case, target, [case.sizes], constant=True)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @targets  # in turn, of one schedule
 @kernels
 def test_schedule_for_all_sizes(case: Case, target: str) -> None:
     check(case, target, [case.sizes, tiny(case, 1), tiny(case, 2), tiny(case, 5)], by_hand=True)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @targets  # in turn, of one schedule
 @kernels
 def test_schedule_for_constant_sizes(case: Case, target: str) -> None:

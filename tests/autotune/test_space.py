@@ -123,7 +123,7 @@ def _chosen(sketches: list[Sketch], count: int = 3) -> list[Sketch]:
     return [sketches[int(n)] for n in places]
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", TASKS)
 def test_candidates_are_legal_and_right(name: str, threads: int) -> None:
@@ -153,7 +153,7 @@ def test_register_tiles_stay_within_the_registers(name: str) -> None:
     assert seen
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", TASKS)
 def test_nests_walk_the_loops_of_their_schedules(name: str) -> None:
     """The nests of a population against the extents in the state of each candidate's own schedule."""

@@ -74,6 +74,7 @@ def test_gives_the_bits_of_the_process(name: str, libraries: dict[str, Loaded]) 
         np.testing.assert_array_equal(given[-1], wanted)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("order", [range, lambda n: reversed(range(n))], ids=["forwards", "backwards"])
 @pytest.mark.parametrize("name", MAKE)
 def test_a_host_may_run_tasks_in_any_order(name: str, order: Any, libraries: dict[str, Loaded]) -> None:

@@ -50,6 +50,7 @@ def _arrays(kernel: Executable) -> list[Any]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", _names(["embedding", "gelu", "layer_norm", "max", "softmax"]))
 def test_in_pytorch(torch: Any, name: str) -> None:
     kernel = _kernel(name, "float64")

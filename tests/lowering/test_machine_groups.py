@@ -120,6 +120,7 @@ def lowered(made: tuple[Schedule, list[Tensor]]) -> Kernel:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("stages", "ahead", "pending"), [(2, 1, [0]), (3, 2, [0]), (3, 1, [1]), (4, 3, [0]), (4, 2, [1]), (5, 2, [2])]
 )

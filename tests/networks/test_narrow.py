@@ -36,6 +36,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize(("op", "inputs", "weight", "attrs"), CASES)
 def test_narrow_products_are_the_plain_ones(op: str, inputs: Any, weight: Any, attrs: Any, dtype: str) -> None:

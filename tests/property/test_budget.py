@@ -76,6 +76,7 @@ PROGRAMS: dict[str, Callable[[], tuple[Schedule, Any, list[Any]]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_request_ends(name: str) -> None:
     with in_time():

@@ -59,7 +59,7 @@ def test_rows_summed_by_two_threads() -> None:
     check_schedule(s, args)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("combine", [te.sum, te.prod, te.min, te.max], ids=lambda f: f.__name__)
 def test_every_dtype_and_operator(dtype: str, combine: Any) -> None:

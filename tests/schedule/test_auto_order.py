@@ -143,7 +143,7 @@ def test_an_annotated_stage_is_left_out() -> None:
     assert made.left_out == ("C: it is annotated, or computed inside another stage",)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("case", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "symbolic"])

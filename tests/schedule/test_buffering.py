@@ -50,7 +50,7 @@ def test_tiles_that_outlive_an_iteration_equal_the_reference(
     check_schedule(s, args)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("stages", [2, 3, 4, 7])
 @pytest.mark.parametrize("factors", [(4, 8), (1, 3), (5, 1)])
@@ -143,7 +143,7 @@ def test_a_producer_of_a_double_buffer_must_be_there_one_tile_earlier() -> None:
     check_schedule(s, [a, c])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("k, tile", [(16, 8), (7, 8), (9, 4), (5, 1)])
 @pytest.mark.parametrize("stages", [(1, 2), (3, 2), (2, 4)])
 def test_tiles_ahead_of_tiles_find_their_elements(k: int, tile: int, stages: tuple[int, int]) -> None:
@@ -293,7 +293,7 @@ def test_a_tile_ends_where_its_array_ends() -> None:
     check_schedule(s, args)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("factor", [1, 2, 4, 5])
 @pytest.mark.parametrize("axis", ["i", "j_o", "c"])

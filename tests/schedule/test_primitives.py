@@ -263,7 +263,7 @@ def test_example(name: str, golden: Callable[[str], None]) -> None:
         check_schedule(case.s, case.args, sizes_of(case, values), targets)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("values", [(0, 5), (5, 0), (0, 0), (1, 1), (2, 3)])
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if scheduled(name).s.original.sizes])
 def test_no_elements_and_fewer_than_a_tile(name: str, values: tuple[int, int]) -> None:

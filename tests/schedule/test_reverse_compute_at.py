@@ -54,7 +54,7 @@ def test_an_activation_in_the_tiles_of_a_product() -> None:
     check_schedule(s, [*args, d])
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 @pytest.mark.parametrize("sizes", [(0, 5), (1, 1), (8, 16), (9, 19)])
 def test_every_loop_and_size(axis: int, sizes: tuple[int, int]) -> None:
@@ -78,7 +78,7 @@ def test_a_chain_of_consumers_and_an_output_among_them() -> None:
     check_schedule(s, [*args, c, e])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("window", "stride", "extent"), [(2, 2, 8), (3, 2, 7), (3, 1, 14), (1, 3, 6)])
 @pytest.mark.parametrize("tile", [(4, 8), (3, 5), (1, 1), (16, 16)])
 def test_a_window_waits_for_its_last_input(window: int, stride: int, extent: int, tile: tuple[int, int]) -> None:

@@ -273,7 +273,7 @@ def test_every_step_here_has_an_example() -> None:
     assert used >= set(FAVOURED)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_trace_replays_and_reads_as_python(name: str) -> None:
     case = scheduled(name)

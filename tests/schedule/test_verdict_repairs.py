@@ -38,7 +38,7 @@ def refusal(name: str) -> ScheduleError:
     return caught.value
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_every_repair_is_legal_and_right(name: str) -> None:
     error = refusal(name)
@@ -113,7 +113,7 @@ def test_a_lost_shift_gets_the_nearest_that_works() -> None:
     assert caught.value.legal == ("s['pipeline'].shift('i_fused', 1, statement='S1')",)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in CASES if "tiles" in name])
 def test_the_search_is_quick(name: str) -> None:
     """Seconds are far more than it takes: distances between parts of loops would take those."""

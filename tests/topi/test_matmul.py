@@ -93,7 +93,7 @@ def test_threads_share_the_longer_side(m: int, n: int, k: int, shared: str, tran
     np.testing.assert_array_equal(run(c, (a, x), (b, y), target=machine), exact)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("transpose_a", [False, True])
@@ -294,7 +294,7 @@ def innermost(kernel: Executable, multiply: str) -> list[str]:
     return max(found, key=lambda body: sum(multiply in inner for inner in body))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize(("target", "multiply"), CPUS)
 @pytest.mark.parametrize("transpose_b", [False, True])

@@ -78,7 +78,7 @@ SIDE_BY_SIDE: list[tuple[tuple[int, ...], Axes, str]] = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shape", "axes", "dtype"), SIDE_BY_SIDE)
 @pytest.mark.parametrize("cores", [1, 2])
 def test_rows_side_by_side(shape: tuple[int, ...], axes: Axes, dtype: str, cores: int) -> None:

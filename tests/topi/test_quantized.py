@@ -69,7 +69,7 @@ def check(
     np.testing.assert_array_equal(narrow_matmul(a, b, transpose_a, transpose_b), exact(x, y))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize(("dtype", "weight"), PAIRS)
 @pytest.mark.parametrize("transpose_a", [False, True])
@@ -164,7 +164,7 @@ def packed_product(dtype: str, weight: str, target: str) -> tuple[Tensor, tuple[
     return C, ((A, x), (B, y)), exact(x, y.T)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", PLAIN)
 @pytest.mark.parametrize(("dtype", "weight"), PAIRS)
 def test_other_machines(dtype: str, weight: str, target: str) -> None:

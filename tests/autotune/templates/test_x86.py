@@ -42,7 +42,7 @@ CASES: list[tuple[str, tuple[Any, ...], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "args", "shape"), CASES)
 def test_configurations_compute_what_the_program_does(name: str, args: Any, shape: tuple[int, ...]) -> None:
     task = create(name, args, "llvm -num-cores=2")
@@ -53,7 +53,7 @@ def test_configurations_compute_what_the_program_does(name: str, args: Any, shap
         check_schedule(s, tensors, targets=["llvm"])
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "args", "shape"), CASES)
 def test_a_plain_call_gives_a_schedule(name: str, args: Any, shape: tuple[int, ...]) -> None:
     s, tensors = find_template(name)(*args)

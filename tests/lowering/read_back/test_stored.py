@@ -44,7 +44,7 @@ def who(name: str, word: str, place: int) -> str | None:
     return "" if sower.sown else None
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{name}-{word}" for name, word in CASES])
 def test_a_store_beside_its_element_is_noticed(number: int) -> None:
     name, word = CASES[number]

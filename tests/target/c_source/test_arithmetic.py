@@ -138,7 +138,7 @@ def test_floats_become_the_nearest_integers(run: Run, source: str) -> None:
 FUNCTIONS = [r for r in intrinsics.TABLE.values() if r.family == "float"]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_functions(run: Run, dtype: str) -> None:
     rng = np.random.default_rng(0)

@@ -31,7 +31,7 @@ def needs_gpu(test: Callable[..., None]) -> Callable[..., None]:
     return test
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "float8_e5m2"]
 )

@@ -22,7 +22,7 @@ EMULATED = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", EMULATED)
 def test_the_text_computes_what_the_program_says(name: str, emulated_cuda: EmulatedCupy) -> None:
     s, args = PROGRAMS[name]()

@@ -65,7 +65,7 @@ def large(p: Product | GroupProduct) -> Kernel:
     return kernel(replace(p, m=LARGE, n=LARGE, k=LARGE))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("name", "arch"),
@@ -135,7 +135,7 @@ def check(p: Product | GroupProduct, got: Array, wanted: Array) -> None:
     np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=1.01 * half, atol=atol)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @emulated
 @CASE
 def test_programs_compute_what_they_say(name: str) -> None:

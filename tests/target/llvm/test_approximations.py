@@ -178,7 +178,7 @@ def _bits(compiled: Compile, place: int, dtype: str, vector: bool, target: str) 
     return _run_all(compiled, EVERY[place : place + TOGETHER], inputs, vector, target)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", UNFUSED])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", EVERY)
@@ -189,7 +189,7 @@ def test_scalar_and_vector_code_give_the_same_bits(compiled: Compile, name: str,
     np.testing.assert_array_equal(_bits(compiled, place, dtype, False, same)[name], vectors)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [*FUNCTIONS, *LONG])
 def test_cpus_without_fused_multiply_add_lose_little(compiled: Compile, name: str) -> None:
     thin = SWEEP[::61] if name != "erf" else np.linspace(-4.5, 4.5, 4001, dtype=np.float32)
@@ -210,7 +210,7 @@ def test_exact_powers_of_two(compiled: Compile) -> None:
         np.testing.assert_array_equal(_run(compiled, "log2", (powers,)), whole)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "target", ["llvm -mcpu=skylake-avx512", "llvm -mcpu=haswell", "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"]
 )

@@ -112,7 +112,7 @@ def _binary(op: str, dtype: str) -> Callable[[Expr, Expr], Expr]:
     return lambda x, y: Binary(op, x, y, "bool" if op in _TESTS else dtype)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(compiled: Compile, dtype: str, kind: LoopKind) -> None:
@@ -123,7 +123,7 @@ def test_integers(compiled: Compile, dtype: str, kind: LoopKind) -> None:
             _assert_equal(actual, _numpy_binary(op, *pairs), err_msg=op)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_floats(compiled: Compile, dtype: str, kind: LoopKind) -> None:
@@ -141,7 +141,7 @@ def _float_reference(op: str, a: Array, b: Array) -> Array:
     return _numpy_binary(op, a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("divisor", [1, -1, 2, -2, 3, -3, 8, 64, 100, -128])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
 def test_division_by_constants(compiled: Compile, dtype: str, divisor: int) -> None:
@@ -194,7 +194,7 @@ def test_bools(compiled: Compile, kind: LoopKind) -> None:
         _assert_equal(found[op], function(a, b), err_msg=op)
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", list(dtypes.TABLE))
 def test_casts(compiled: Compile, source: str, kind: LoopKind) -> None:

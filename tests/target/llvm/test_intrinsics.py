@@ -84,7 +84,7 @@ def _allowed(name: str, dtype: str) -> float:
     return 2.5 if dtype == "float64" else STATED.get((name, dtype), 1.5)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", FLOAT_ROWS)

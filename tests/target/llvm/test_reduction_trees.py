@@ -46,7 +46,7 @@ def _check(run: Any, reducer: str, dtype: str, extent: int) -> None:
     np.testing.assert_array_equal(out, expected, err_msg=f"{reducer} of {extent} {dtype}")
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("target", ["llvm", AVX2])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint16", "int32", "int64"])
 @pytest.mark.parametrize("reducer", REDUCERS)
@@ -56,7 +56,7 @@ def test_any_extent(reducer: str, dtype: str, target: str) -> None:
         _check(run, reducer, dtype, extent)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("extent", [1, 2, 5, 12, 16, 23, 64, 100, 300])
 @pytest.mark.parametrize("target", ["llvm", AVX2])
 def test_known_extents(extent: int, target: str) -> None:

@@ -66,6 +66,7 @@ def exact(values: Sequence[Array], is_causal: bool = False) -> Array:
     return attention_reference(q, k, v, is_causal)[0]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("case", CASES)
 def test_the_text_computes_attention(case: str) -> None:
@@ -87,6 +88,7 @@ def test_threads_do_not_race() -> None:
     close(values[-1], wanted)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES)
 def test_scores_and_weights_stay_in_registers(case: str) -> None:
     text = str(lowered(case)[2])

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[tuple[int, int, tuple[int, int], int, int], dict[str, Any
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize("case", CASES)

@@ -114,7 +114,7 @@ def lowered(name: str) -> Kernel:
     return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_interpreter_finds_the_values_and_no_race(name: str) -> None:
     args, s = CASES[name][0], case(name)
@@ -141,6 +141,7 @@ def test_terms_in_parts() -> None:
     check_schedule(s, args, targets=("interpreter",))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("mode", ["late", "at_once"])
 @pytest.mark.parametrize(

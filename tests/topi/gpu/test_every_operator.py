@@ -32,7 +32,7 @@ def small(name: str) -> list[Tensor]:
     return operator.tensors([SIZES[size] for size in operator.sizes], "int8" if name in NARROW else "float32")
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("target", [on_opencl, on_cuda])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_values(name: str, target: str) -> None:

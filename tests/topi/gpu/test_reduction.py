@@ -27,7 +27,7 @@ CASES: list[tuple[str, tuple[int, ...], Any, str]] = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("name", "shape", "axis", "dtype"), CASES)
