@@ -1,7 +1,7 @@
 """The networks of the benchmark: models with random weights, and what each is to reach.
 
-Those of torchvision are exported by PyTorch where it is installed, the others are the light models in the onnx package,
-but for those with LRN, of which its reference and onnxruntime make results that differ by a thousandth.
+Those of PyTorch and torchvision are exported where they are installed, the others are the light models in the onnx
+package, but for those with LRN, of which its reference and onnxruntime make results that differ by a thousandth.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPEN = 4
 class NetworkWork:
     """A model in a file, at batch 1, as the contest takes it; `operations` and `bytes` are those of its kernels.
 
-    `module`: its name in torchvision, where it is from there.
+    `module`: its name among those of PyTorch, where it is from there.
     """
 
     name: str
@@ -94,7 +94,7 @@ class NetworkWork:
 class NetworkModel:
     """A network by name: `write` makes its model in a file, for which `needs` are installed.
 
-    `module`: its name in torchvision, where it is from there.
+    `module`: its name among those of PyTorch, where it is from there.
     """
 
     name: str
@@ -113,25 +113,27 @@ class NetworkModel:
         return NetworkWork(self.name, path, self.goal, self.module)
 
 
-def torchvision_module(name: str) -> Any:
-    """A module of torchvision with random weights, the same in every process."""
-    import torch
-    import torchvision  # type: ignore[import-not-found,unused-ignore]
-
-    torch.manual_seed(_SEED)
-    return torchvision.models.get_model(name, weights=None).eval()
-
-
-def _vision(name: str, goal: float) -> NetworkModel:
-    """A network of torchvision, on one image of 224 * 224 pixels."""
+def _torch(name: str, goal: float, shape: tuple[int, ...], *needs: str) -> NetworkModel:
+    """A module of PyTorch on one input, exported."""
 
     def write(path: Path) -> None:
         import torch
 
-        image = (torch.zeros(1, 3, 224, 224),)
-        torch.onnx.export(torchvision_module(name), image, str(path), dynamo=False, input_names=["x"])
+        from benchmarks.peers.torch_modules import module_of
 
-    return NetworkModel(name, Goal(goal, goal), write, ("onnx", "torch", "torchvision"), name)
+        torch.onnx.export(module_of(name), (torch.zeros(shape),), str(path), dynamo=False, input_names=["x"])
+
+    return NetworkModel(name, Goal(goal, goal), write, ("onnx", "torch", *needs), name)
+
+
+def _vision(name: str, goal: float) -> NetworkModel:
+    """A network of torchvision, on one image of 224 * 224 pixels."""
+    return _torch(name, goal, (1, 3, 224, 224), "torchvision")
+
+
+def _text(name: str, goal: float) -> NetworkModel:
+    """The layers of a transformer, on the states of 128 tokens."""
+    return _torch(name, goal, (1, 128, 768))
 
 
 def _light(name: str, goal: float) -> NetworkModel:
@@ -195,6 +197,8 @@ MODELS = (
     _vision("efficientnet_b0", 1.15),
     _vision("vgg19", 2.5),
     _vision("vit_b_16", 1.0),
+    _text("bert_base", 1.0),
+    _text("gpt2_small", 1.0),
     _light("squeezenet", 1.0),
     _light("shufflenet", 1.0),
     _light("densenet121", 1.0),

@@ -31,7 +31,7 @@ OWN_NETWORKS = replace(OWN, module="benchmarks.own_networks", environment={"TENS
 LIBRARIES = (
     Library("onnxruntime", "onnxruntime", "benchmarks.peers.onnx_runtime_networks", ("onnxruntime",)),
     Library("openvino", "OpenVINO", "benchmarks.peers.openvino_networks", ("openvino",)),
-    Library("torch", "PyTorch compiled", "benchmarks.peers.torch_networks", ("torch", "torchvision")),
+    Library("torch", "PyTorch compiled", "benchmarks.peers.torch_networks", ("torch",)),
 )
 BY_KEY = {library.key: library for library in LIBRARIES}
 STARTS = 2

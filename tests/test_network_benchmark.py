@@ -75,3 +75,18 @@ def test_weights_are_random_where_they_were_one_number() -> None:
     assert set(held) == {"w", "v"} and len(np.unique(held["w"])) == 6 and held["v"].min() > 0
     assert [n.op_type for n in proto.graph.node] == ["Conv", "BatchNormalization", "Identity", "Identity"]
     assert proto.opset_import[0].version == 17 and [i.name for i in proto.graph.input] == ["x"]
+
+
+@pytest.mark.parametrize("name", ["bert_base", "gpt2_small"])
+def test_transformers_are_the_same_in_every_process(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch: Any = pytest.importorskip("torch")
+    from benchmarks.peers import torch_modules
+
+    monkeypatch.setattr(torch_modules, "LAYERS", 1)
+    x = torch.randn(1, 5, torch_modules.WIDTH)
+    with torch.inference_mode():
+        found, again, changed = (
+            torch_modules.module_of(name)(states) for states in (x, x, x + torch.eye(5)[4].reshape(1, 5, 1))
+        )
+    assert torch.equal(found, again) and found.shape == x.shape
+    assert torch.allclose(found[:, 0], changed[:, 0], atol=1e-5) is (name == "gpt2_small")

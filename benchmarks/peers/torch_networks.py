@@ -1,4 +1,4 @@
-"""PyTorch's compiler (Inductor) on modules of torchvision, frozen, with the weights that their models have."""
+"""PyTorch's compiler (Inductor) on modules of its own and of torchvision, frozen, with the weights of their models."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import torch
 import torch._inductor.config
 
-from benchmarks.network_models import torchvision_module
 from benchmarks.peers.serve import Array, Call, Given, Unsupported
+from benchmarks.peers.torch_modules import module_of
 
 
 def network(given: Given) -> Call:
@@ -18,7 +18,7 @@ def network(given: Given) -> Call:
         raise Unsupported("no module of PyTorch")
     torch.set_num_threads(given.threads)
     torch._inductor.config.freezing = True
-    module = torch.compile(torchvision_module(given.options["module"]))
+    module = torch.compile(module_of(given.options["module"]))
     inputs = [torch.from_numpy(array) for array in given.in_order]
 
     def call() -> Any:
