@@ -14,6 +14,13 @@ from tensorlang.networks.network import Array, Value
 from tensorlang.te.operation import Tensor
 
 
+def along(numbers: Array, axis: int, rank: int) -> Array:
+    """One number, or one for each index of an axis of arrays of so many dimensions."""
+    if numbers.size == 1:
+        return numbers.reshape(())
+    return numbers.reshape([-1 if d == axis % rank else 1 for d in range(rank)])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantized:
     """What numbers stand for: `(data - zero) * scale`. Scale and zero are one number, or one for each of an axis."""
@@ -47,8 +54,7 @@ class Quantized:
         if self.zero is not None:
             if self.zero.size > 1 and self.axis != axis:
                 return None
-            shape = [-1 if d == axis else 1 for d in range(whole.ndim)]
-            whole = whole - self.zero.astype(np.int32).reshape(shape if self.zero.size > 1 else [1] * whole.ndim)
+            whole = whole - along(self.zero.astype(np.int32), axis, whole.ndim)
         fits = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
         return whole.astype(np.int8) if fits else None
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import DefinitionError
+from tensorlang.networks.integers import along
 from tensorlang.networks.network import Array
 from tensorlang.networks.onnx.package import onnx_package
 from tensorlang.networks.onnx.standard import alone, refuse_large_outputs
@@ -35,23 +36,16 @@ def evaluated(proto: Any, inputs: Mapping[str, Array], opsets: Sequence[Any]) ->
 def _dequantized(data: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
     whole = data.astype(np.int32)
     if zero is not None:
-        whole = whole - _along(zero, axis, data.ndim).astype(np.int32)
-    return np.asarray(whole.astype(scale.dtype) * _along(scale, axis, data.ndim))
+        whole = whole - along(zero, axis, data.ndim).astype(np.int32)
+    return np.asarray(whole.astype(scale.dtype) * along(scale, axis, data.ndim))
 
 
 def _quantized(data: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
     kind = np.dtype(np.uint8) if zero is None else zero.dtype
-    whole = np.rint(data / _along(scale, axis, data.ndim))
+    whole = np.rint(data / along(scale, axis, data.ndim))
     if zero is not None:
-        whole = whole + _along(zero, axis, data.ndim)
+        whole = whole + along(zero, axis, data.ndim)
     return np.asarray(np.clip(whole, np.iinfo(kind).min, np.iinfo(kind).max).astype(kind))
-
-
-def _along(numbers: Array, axis: int, rank: int) -> Array:
-    """One number, or one for each index of an axis of arrays of so many dimensions."""
-    if numbers.size == 1:
-        return numbers.reshape(())
-    return numbers.reshape([-1 if d == axis % rank else 1 for d in range(rank)])
 
 
 _OWN: Mapping[str, Callable[..., Array]] = {"DequantizeLinear": _dequantized, "QuantizeLinear": _quantized}
