@@ -68,3 +68,6 @@ def _show(report: Report) -> None:
             click.echo(f"  {refusal}")
         if report.skipped:
             click.echo(f"not looked at, as they need these: {len(report.skipped)} nodes")
+        click.echo(
+            "`tensorlang run --fallback onnxruntime` runs them there, as from_onnx(..., fallback='onnxruntime') does"
+        )

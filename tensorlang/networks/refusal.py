@@ -27,11 +27,14 @@ class Refusal:
 
 
 class UnsupportedModel(DefinitionError):
-    """A model with nodes that are not taken: `refusals` are all of them that could be looked at."""
+    """A model with nodes that are not taken: `refusals` are all of them that could be looked at.
 
-    def __init__(self, name: str, refusals: Sequence[Refusal]) -> None:
+    `advice`: what can be done about it.
+    """
+
+    def __init__(self, name: str, refusals: Sequence[Refusal], advice: str = "") -> None:
         self.refusals = tuple(refusals)
-        lines = "".join(f"\n  {refusal}" for refusal in refusals)
+        lines = "".join(f"\n  {refusal}" for refusal in refusals) + (advice and f"\n{advice}")
         super().__init__(f"the model {name} has {len(refusals)} nodes that are not taken:{lines}")
 
 

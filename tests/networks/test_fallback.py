@@ -93,7 +93,7 @@ def test_on_the_command_line_and_never_from_the_cache(tmp_path: Path, capsys: py
         for _ in range(2):
             assert run(["run", str(path), "--fallback", "onnxruntime", "--check"]) == 0
             assert "by onnxruntime: the nz (NonZero): this operator is not known yet" in capsys.readouterr().out
-        with pytest.raises(UnsupportedModel):
+        with pytest.raises(UnsupportedModel, match='onnxruntime may run them: fallback="onnxruntime"'):
             tensorlang.compile(path)
 
 

@@ -48,7 +48,8 @@ def from_onnx(
     ArgumentError for another fallback; MissingDependency without the onnx package, or without onnxruntime where nodes
     are to run there.
     """
-    return read_model(model, shapes, known, fallback).network()
+    advice = 'onnxruntime may run them: fallback="onnxruntime"' if fallback is None else ""
+    return read_model(model, shapes, known, fallback).network(advice)
 
 
 def read_model(

@@ -76,10 +76,10 @@ class Reading:
         own = dict(zip((i.name for i in graph.input), given, strict=True))
         return replace(self, graph=graph, values=self.values | weights_of(graph) | own, meanings=dict(self.meanings))
 
-    def network(self) -> Network:
+    def network(self, advice: str = "") -> Network:
         """The network; UnsupportedModel where nodes were refused, DefinitionError where outputs are not made."""
         if self.refused:
-            raise UnsupportedModel(self.name, self.refused)
+            raise UnsupportedModel(self.name, self.refused, advice)
         missing = [o.name for o in self.graph.output if o.name not in self.values]
         if missing:
             raise DefinitionError(f"no node of the model makes its outputs {', '.join(missing)}")
