@@ -26,7 +26,7 @@ def reshaped(tensor: Tensor, shape: Sequence[int], name: str) -> Tensor:
         place: list[Expr] = []
         for dims, news in parts:
             flat: Expr = as_expr(0)
-            for d in news:
+            for d in [d for d in news if shape[d] != 1] or news:  # the index of one element is 0
                 flat = flat * shape[d] + index[d]
             rest = [flat]
             for d in reversed(dims[1:]):

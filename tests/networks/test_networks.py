@@ -205,9 +205,10 @@ def test_parts_read_what_other_parts_make() -> None:
     assert made.issuperset(wanted)
 
 
+@pytest.mark.parametrize("length", [5, 1])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", ["LSTM", "GRU"])
-def test_recurrent_cells(op: str, direction: str) -> None:
+def test_recurrent_cells(op: str, direction: str, length: int) -> None:
     gates, turns = {"LSTM": 4, "GRU": 3}[op], 1 + (direction == "bidirectional")
     weights = {
         "w": drawn(turns, gates * 4, 3, seed=1),
@@ -216,7 +217,7 @@ def test_recurrent_cells(op: str, direction: str) -> None:
     }
     states, made = ("h c", "y yh yc") if op == "LSTM" else ("h", "y yh")
     nodes = [node(op, f"x w r b - {states}", made, hidden_size=4, direction=direction)]
-    inputs: dict[str, Any] = {"x": (5, 2, 3), **dict.fromkeys(states.split(), (turns, 2, 4))}
+    inputs: dict[str, Any] = {"x": (length, 2, 3), **dict.fromkeys(states.split(), (turns, 2, 4))}
     given = [drawn(*shape, seed=9 + k) for k, shape in enumerate(inputs.values())]
     proto = model(nodes, inputs, made, weights)
     results = compile_network(from_onnx(proto), "interpreter")(*given)

@@ -57,6 +57,26 @@ def test_a_sum_of_everything_has_a_part_for_each_thread() -> None:
     assert parallel == "sum.rf"
 
 
+def test_few_results_are_summed_across_the_weights() -> None:
+    """A window around a ring of four reads few data and many weights in panels; what is before it is made once."""
+    x, w = te.placeholder((4, 96), name="x"), te.placeholder((2, 3, 96, 32), name="w")
+    root = te.compute(x.shape, lambda *i: te.sqrt(x(*i)), name="root")
+    r, c = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 96), "c")
+    made = te.compute(
+        (4, 64), lambda i, f: te.sum(root[(i + r) % 4, c] * w[f // 32, r, c, f % 32], axis=[r, c]), name="made"
+    )
+    steps = topi.schedule(made, "llvm -num-cores=1").trace.to_python()
+    assert "vectorize('f" in steps and "rfactor" not in steps and "s['root'].compute_inline" not in steps
+
+
+def test_sums_over_panels_are_as_wide_as_registers_take() -> None:
+    x, panels = te.placeholder((128,), name="x"), te.placeholder((16, 128, 32), name="panels")
+    k = te.reduce_axis((0, 128), "k")
+    made = te.compute((512,), lambda j: te.sum(x[k] * panels[j // 32, k, j % 32], axis=k), name="made")
+    s = topi.schedule(made, "llvm -mcpu=skylake-avx512 -num-cores=1")
+    assert "split('j', factor=128" in s.trace.to_python()
+
+
 @drawn(st.lists(st.integers(1, 70), min_size=1, max_size=3), st.integers(0, 2), st.sampled_from(NAMES[2:]))
 @settings(max_examples=8)
 def test_odd_shapes(shape: list[int], axis: int, name: str) -> None:

@@ -16,8 +16,8 @@ from tensorlang.networks.places import reshaped
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
 
-Gate: TypeAlias = Callable[[Expr, Expr, int, Expr], Expr]
-"""The sum for a gate at a time, of a row of the batch and an element: of the input, of the state, and of biases."""
+Gated: TypeAlias = Callable[[Expr, Expr, int, Expr], Expr]
+"""What a state adds to a gate at a time, for a row of the batch and an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,29 @@ class _Cell:
     gates: int
     directions: tuple[_Direction, ...]
     batch_first: bool
+
+    @property
+    def is_step(self) -> bool:
+        """Whether there is one time only, as in streams: then states are stages, and no scan."""
+        return self.length == 1
+
+    @property
+    def back(self) -> int:
+        """How far before a state the last one is: in the same array, or in that of the first states."""
+        return 0 if self.is_step else 1
+
+    @property
+    def states(self) -> tuple[int, int, int]:
+        """The shape of the states; those of a scan have the first one in front."""
+        return (self.length + self.back, self.batch, self.hidden)
+
+    def before(self, start: Tensor, name: str) -> Tensor:
+        """The states as the next ones read them."""
+        return start if self.is_step else te.placeholder(self.states, start.dtype, name)
+
+    def place(self, time: Any, direction: _Direction) -> Any:
+        """The row of the product of all inputs where those of a state begin."""
+        return direction.at(time - self.back, self.length) * self.batch
 
     def weights(self, place: int) -> list[Array]:
         """The weights of an input, one array for each direction."""
@@ -101,23 +124,28 @@ def _inputs(cell: _Cell, direction: _Direction, weight: Array, bias: Array | Non
     return made
 
 
-def _states(
-    cell: _Cell, direction: _Direction, recurrent: Array, name: str
-) -> tuple[Tensor, Tensor, Callable[[Any], Any]]:
-    """The state over time, the weights that multiply it, and the place in a product of inputs of a time and a row."""
-    shape = (cell.length + 1, cell.batch, cell.hidden)
-    state = te.placeholder(shape, cell.node.tensor(0).dtype, f"{name}_state")
-    laid = np.ascontiguousarray(recurrent.reshape(cell.gates, cell.hidden, cell.hidden).transpose(2, 0, 1))
-    place = lambda time: direction.at(time - 1, cell.length) * cell.batch  # noqa: E731
-    return state, cell.node.weights.tensor(laid), place
+def _laid(cell: _Cell, recurrent: Array) -> Array:
+    """The weights of the state: [element of the state, gate, element]."""
+    return np.ascontiguousarray(recurrent.reshape(cell.gates, cell.hidden, cell.hidden).transpose(2, 0, 1))
 
 
-def _products(cell: _Cell, state: Tensor, weights: Tensor, gates: Sequence[int], name: str) -> Tensor:
-    """What the last state makes of some gates."""
-    k, first = te.reduce_axis((0, cell.hidden), "k"), gates[0]
-    shape = (cell.length + 1, cell.batch, len(gates), cell.hidden)
+def _product(cell: _Cell, factor: Tensor, back: int, weights: Array, gates: slice, name: str) -> Gated:
+    """What a state, so many times back, makes of some gates: a product for one time, and a sum in each step of a scan.
+
+    A scan has the sum over all gates of its weights, in which those that are wanted are read.
+    """
+    node, taken = cell.node, weights[:, gates]
+    count = taken.shape[1]
+    if cell.is_step:
+        held = node.weights.tensor(np.ascontiguousarray(taken.reshape(cell.hidden, count * cell.hidden)))
+        product = topi.matmul(reshaped(factor, (cell.batch, cell.hidden), f"{name}_state"), held, name=name)
+        return lambda t, b, g, j: product(b, j + g * cell.hidden)
+    k, held = te.reduce_axis((0, cell.hidden), "k"), node.weights.tensor(weights)
+    first = gates.start or 0
     made: Tensor = te.compute(
-        shape, lambda t, b, g, j: te.sum(state(t - 1, b, k) * weights(k, g + first, j), axis=k), name=name
+        (*cell.states[:2], count, cell.hidden),
+        lambda t, b, g, j: te.sum(factor(t - back, b, k) * held(k, g + first, j), axis=k),
+        name=name,
     )
     return made
 
@@ -136,22 +164,21 @@ def _lstm_states(
 ) -> list[Tensor]:
     """The states h and c over time; gates are in the order of ONNX: input, output, forget, cell."""
     name = f"{cell.node.stage}_{direction.number}"
-    inputs = _inputs(cell, direction, weight, bias)
-    state, laid, place = _states(cell, direction, recurrent, name)
-    memory = te.placeholder(state.shape, state.dtype, f"{name}_memory")
-    products = _products(cell, state, laid, range(4), f"{name}_gates")
+    inputs, back = _inputs(cell, direction, weight, bias), cell.back
+    starts = [cell.start(5, direction, f"{name}_h0"), cell.start(6, direction, f"{name}_c0")]
+    state, memory = cell.before(starts[0], f"{name}_state"), cell.before(starts[1], f"{name}_memory")
+    products = _product(cell, state, back, _laid(cell, recurrent), slice(0, 4), f"{name}_gates")
 
     def gate(t: Expr, b: Expr, g: int, j: Expr) -> Expr:
-        return products(t, b, g, j) + inputs(place(t) + b, j + g * cell.hidden)
+        return products(t, b, g, j) + inputs(cell.place(t, direction) + b, j + g * cell.hidden)
 
     def remembered(t: Expr, b: Expr, j: Expr) -> Expr:
-        kept = te.sigmoid(gate(t, b, 2, j)) * memory(t - 1, b, j)
+        kept = te.sigmoid(gate(t, b, 2, j)) * memory(t - back, b, j)
         return kept + te.sigmoid(gate(t, b, 0, j)) * te.tanh(gate(t, b, 3, j))
 
-    c = te.compute(state.shape, remembered, name=f"{name}_c")
-    h = te.compute(state.shape, lambda t, b, j: te.sigmoid(gate(t, b, 1, j)) * te.tanh(c(t, b, j)), name=f"{name}_h")
-    starts = [cell.start(5, direction, f"{name}_h0"), cell.start(6, direction, f"{name}_c0")]
-    return list(te.scan(starts, [h, c], [state, memory], name=name))
+    c = te.compute(cell.states, remembered, name=f"{name}_c")
+    h = te.compute(cell.states, lambda t, b, j: te.sigmoid(gate(t, b, 1, j)) * te.tanh(c(t, b, j)), name=f"{name}_h")
+    return [h, c] if cell.is_step else list(te.scan(starts, [h, c], [state, memory], name=name))
 
 
 def _gru(node: Node) -> tuple[Value, ...]:
@@ -175,38 +202,39 @@ def _gru_state(cell: _Cell, direction: _Direction, weight: Array, recurrent: Arr
     if not linear:
         ahead[2 * n :] += behind[2 * n :]
     last = node.weights.tensor(np.ascontiguousarray(behind[2 * n :]))
-    inputs = _inputs(cell, direction, weight, ahead)
-    state, laid, place = _states(cell, direction, recurrent, name)
-    products = _products(cell, state, laid, range(3 if linear else 2), f"{name}_gates")
+    inputs, back, laid = _inputs(cell, direction, weight, ahead), cell.back, _laid(cell, recurrent)
+    start = cell.start(5, direction, f"{name}_h0")
+    state = cell.before(start, f"{name}_state")
+    products = _product(cell, state, back, laid, slice(0, 3 if linear else 2), f"{name}_gates")
+
+    def given(t: Expr, b: Expr, g: int, j: Expr) -> Expr:
+        made: Expr = inputs(cell.place(t, direction) + b, j + g * n)
+        return made
 
     def gate(t: Expr, b: Expr, g: int, j: Expr) -> Expr:
-        return products(t, b, g, j) + inputs(place(t) + b, j + g * n)
+        return products(t, b, g, j) + given(t, b, g, j)
 
     if linear:
 
         def candidate(t: Expr, b: Expr, j: Expr) -> Expr:
             fresh = te.sigmoid(gate(t, b, 1, j)) * (products(t, b, 2, j) + last(j))
-            return te.tanh(fresh + inputs(place(t) + b, j + 2 * n))
+            return te.tanh(fresh + given(t, b, 2, j))
 
     else:
         reset = te.compute(
-            state.shape, lambda t, b, j: te.sigmoid(gate(t, b, 1, j)) * state(t - 1, b, j), name=f"{name}_reset"
+            cell.states, lambda t, b, j: te.sigmoid(gate(t, b, 1, j)) * state(t - back, b, j), name=f"{name}_reset"
         )
-        k = te.reduce_axis((0, n), "k")
-        mixed = te.compute(
-            state.shape, lambda t, b, j: te.sum(reset(t, b, k) * laid(k, 2, j), axis=k), name=f"{name}_mixed"
-        )
+        mixed = _product(cell, reset, 0, laid, slice(2, 3), f"{name}_mixed")
 
         def candidate(t: Expr, b: Expr, j: Expr) -> Expr:
-            return te.tanh(mixed(t, b, j) + inputs(place(t) + b, j + 2 * n))
+            return te.tanh(mixed(t, b, 0, j) + given(t, b, 2, j))
 
     def updated(t: Expr, b: Expr, j: Expr) -> Expr:
         share = te.sigmoid(gate(t, b, 0, j))
-        return share * state(t - 1, b, j) + (te.const(1, state.dtype) - share) * candidate(t, b, j)
+        return share * state(t - back, b, j) + (te.const(1, state.dtype) - share) * candidate(t, b, j)
 
-    h = te.compute(state.shape, updated, name=f"{name}_h")
-    made: Tensor = te.scan(cell.start(5, direction, f"{name}_h0"), h, state, name=name)
-    return made
+    h: Tensor = te.compute(cell.states, updated, name=f"{name}_h")
+    return h if cell.is_step else te.scan(start, h, state, name=name)
 
 
 def _outputs(cell: _Cell, states: Sequence[Sequence[Tensor]]) -> tuple[Value, ...]:
@@ -214,12 +242,13 @@ def _outputs(cell: _Cell, states: Sequence[Sequence[Tensor]]) -> tuple[Value, ..
     node, length, count = cell.node, cell.length, len(states)
 
     def whole(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        found = [s[0](direction.at(t, length) + 1, b, j) for s, direction in zip(states, cell.directions, strict=True)]
+        places = [direction.at(t, length) + cell.back for direction in cell.directions]
+        found = [s[0](place, b, j) for s, place in zip(states, places, strict=True)]
         return found[0] if count == 1 else te.select(d < 1, found[0], found[1])
 
     def last(place: int) -> Callable[[Expr, Expr, Expr], Expr]:
         def element(d: Expr, b: Expr, j: Expr) -> Expr:
-            found = [s[place](length, b, j) for s in states]
+            found = [s[place](length - 1 + cell.back, b, j) for s in states]
             return found[0] if count == 1 else te.select(d < 1, found[0], found[1])
 
         return element

@@ -6,15 +6,16 @@ from functools import partial
 from math import prod as product
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Load, variables, walk
+from tensorlang.ir.expr import Binary, Const, Load, Var, variables, walk
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.accesses import operations_of_point
 from tensorlang.schedules.anchor import Anchor, accumulator
 from tensorlang.schedules.candidates import UNROLLS, column_blocks, up_to
 from tensorlang.schedules.cpu.points import GRAIN, run_in_parallel, work_of
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import MANY
 from tensorlang.schedules.cpu.rows import chosen_width, first_width, fused, partial_results, reduce_in_lanes
-from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.recognise import Group, is_read_often
 from tensorlang.schedules.room import Form, Room
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
@@ -22,12 +23,15 @@ from tensorlang.te.operation import ComputeOp
 
 _JAM = 4
 """Rows that are added to an accumulator at a time when columns are reduced."""
+_SUMS = 8
+"""Vectors of sums over panels, which stay in registers."""
 _JAMS = (1, 2, 4, 8)
 
 
 def _schedule_lanes(room: Room, group: Group) -> None:
     """Vectors of partial results along rows, or across columns; too few rows for the threads are cut in pieces."""
-    place_producers(room, group, inline=True)
+    again = any(operations_of_point(p.op) and is_read_often(group, p) for p in group.producers)
+    place_producers(room, group, inline=not again)
     s, anchor = room.s, anchor_of(room, group)
     pieces = _pieces(s, anchor)
     if pieces:
@@ -71,7 +75,11 @@ def _columns(room: Room, anchor: Anchor, main: ComputeOp, prefix: str) -> None:
     along = max((d for d, axis in enumerate(made.axis) if extent_of(axis.extent) != 1), default=len(made.axis) - 1)
     last = made.axis[along]
     outer = [axis.name for axis in made.axis if axis is not last]
+    summed = s.program[tile]
+    assert isinstance(summed, ComputeOp)
     usual = _column_tile(last, lanes, anchor)
+    if panel := _panel(summed, summed.axes[-1].name):
+        usual = min(usual, max(1, _SUMS * lanes // panel) * panel)
     width = room.choose(f"{prefix}width", column_blocks(extent_of(last.extent) or MANY, lanes), usual)
     column, vector = out.split(last.name, factor=width, tail="peel")
     if last is not made.axis[-1]:
@@ -106,6 +114,16 @@ def _pieces(s: Schedule, anchor: Anchor) -> int:
     return min(2 * anchor.target.cores, length)
 
 
+def _panel(op: ComputeOp, column: str) -> int:
+    """How wide the panels are in which columns were laid out ahead, whose rows lie apart; 0 where there are none."""
+    loads = [node for body in op.body for node in walk(body) if isinstance(node, Load)]
+    for part in (index for load in loads for index in load.index):
+        match part:
+            case Binary(op="floordiv", a=Var(name), b=Const(width)) if name == column:
+                return int(width)
+    return 0
+
+
 def _column_tile(column: Axis, lanes: int, anchor: Anchor) -> int:
     """Columns that are reduced together: their sums stay in the L1 cache, and every thread has some."""
     extent = extent_of(column.extent)
@@ -119,8 +137,9 @@ def _column_tile(column: Axis, lanes: int, anchor: Anchor) -> int:
 def runs_along_rows(op: ComputeOp) -> bool:
     """Whether neighbouring elements in memory belong to one result, of what is read most of."""
     inside = {axis.name for axis in op.reduce_axes}
+    extents = {axis.name: extent_of(axis.extent) or MANY for axis in (*op.axes, *op.reduce_axes)}
     loads = [node for body in op.body for node in walk(body) if isinstance(node, Load) and node.index]
-    moved = [len(set().union(*map(variables, load.index))) for load in loads]
+    moved = [product(extents.get(name, 1) for name in set().union(*map(variables, load.index))) for load in loads]
     return any(variables(load.index[-1]) & inside for load, n in zip(loads, moved, strict=True) if n == max(moved))
 
 
