@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tensorlang.cli.network_display import NetworkScreen, describe, time_left
 from tensorlang.errors import ArgumentError, DefinitionError, TargetError
 from tensorlang.networks import Model, from_onnx, tuning
 from tensorlang.networks.compiling import compile_network
-from tensorlang.networks.tuning import NetworkProgress
+from tensorlang.networks.tuning import NetworkProgress, TunedNetwork
 from tests.cli.test_cli import run
 from tests.networks.models import drawn, model, node, onnx, reference
 
@@ -49,42 +49,54 @@ def compiled(tmp_path: Path) -> Any:
         yield compile_network(from_onnx(chain()), TARGET)
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """A network that was tuned by a few trials of each kernel, what was told, the records, and the network again."""
+
+    network: Model
+    result: TunedNetwork
+    told: list[NetworkProgress]
+    records: Sequence[TuningRecord]
+    again: Model
+
+
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of a few trials of every kernel, of which the last of each program is the fastest."""
-    folder = tmp_path_factory.mktemp("tuned")
-    with config.override(store=folder / "store"):
-        compile_network(from_onnx(chain()), TARGET).tune(trials=6, log=folder / "measured.jsonl")
-    last: dict[str, TuningRecord] = {}
-    for record in read_log(folder / "measured.jsonl").records:
-        last |= {record.workload.key: record} if record.ok else {}
-    with LogWriter(folder / "chosen.jsonl") as log:
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+    """Two trials of each kernel: the library's schedule, and another one."""
+    with config.override(store=tmp_path_factory.mktemp("tuned") / "store"):
+        network, told = compile_network(from_onnx(chain()), TARGET), list[NetworkProgress]()
+        result = network.tune(trials=6, progress=told.append)
+        again = compile_network(from_onnx(chain()), TARGET)
+        return Tuned(network, result, told, read_log(default_store()).records, again)
+
+
+@pytest.fixture
+def trials(tuned: Tuned, tmp_path: Path) -> Path:
+    """A log in which the last record of each program is the fastest."""
+    last = {record.workload.key: record for record in tuned.records if record.ok}
+    with LogWriter(tmp_path / "chosen.jsonl") as log:
         for record in last.values():
             log.append(replace(record, seconds=(1e-9,)))
-    return folder / "chosen.jsonl"
+    return tmp_path / "chosen.jsonl"
 
 
 def equal(network: Model) -> None:
     np.testing.assert_allclose(network(INPUT), reference(chain(), INPUT)[0], rtol=1e-4, atol=1e-6)
 
 
-def test_each_program_is_tuned_once_and_its_records_are_in_the_store(compiled: Model) -> None:
-    told: list[NetworkProgress] = []
-    result = compiled.tune(trials=6, progress=told.append)
-    records = read_log(default_store()).records
+def test_each_program_is_tuned_once_and_its_records_are_in_the_store(tuned: Tuned) -> None:
+    result, told, records = tuned.result, tuned.told, tuned.records
     assert result.trials == len(records) == len(told) == 6
     assert Counter(k.calls for k in result.kernels) == {2: 1, 1: 2} and not result.left
     assert Counter(r.workload.name for r in records) == {"network MatMul": 4, "network Softmax": 2}
     assert [(p.begun, p.kernels, p.trials) for p in told] == [(1 + n // 2, 3, n + 1) for n in range(6)]
-    assert all(0 < p.expected <= p.before for p in told) and {p.trial.record.trace_key for p in told} == {
-        r.trace_key for r in records
-    }
+    assert all(0 < p.expected <= p.before for p in told)
+    assert {p.trial.record.trace_key for p in told} == {r.trace_key for r in records}
     assert 0 < result.after <= result.before * 1.001
-    equal(compiled)
-    again = compile_network(from_onnx(chain()), TARGET)
-    origins = [step.run.origin.schedule.origin for step in again.steps]  # type: ignore[union-attr]
+    origins = [step.run.origin.schedule.origin for step in tuned.again.steps]  # type: ignore[union-attr]
     assert all("the record of " in origin for origin in origins)
-    equal(again)
+    equal(tuned.network)
+    equal(tuned.again)
 
 
 @pytest.mark.parametrize("faster", [True, False])
@@ -163,18 +175,17 @@ def test_a_budget_is_needed(compiled: Model) -> None:
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(tmp_path / "chain.onnx")
+    path, log = str(tmp_path / "chain.onnx"), tmp_path / "other.jsonl"
     onnx.save(chain(), path)
     with config.override(store=tmp_path / "store", cache_dir=tmp_path / "cache"):
-        assert run(["tune", path, "--trials", "3", "--threads", "1", "--json"]) == 0
+        assert run(["tune", path, "--trials", "1", "--threads", "1", "--log", str(log), "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
-        assert told["trials"] == 3 == len(read_log(default_store()).records) and len(told["kernels"]) == 3
-        assert run(["tune", path, "--trials", "1", "--threads", "1", "--log", f"{tmp_path / 'other.jsonl'}"]) == 0
+        assert told["trials"] == len(read_log(log).records) == len(told["kernels"]) == 1
+        made = ["compile", path, "-o", f"{tmp_path / 'out'}/", "--formats", "h", "--tune", "0.01"]
+        assert run([*made, "--target", TARGET]) == 0
         out, err = capsys.readouterr()
-        assert "1 trial in " in out and "network " in err and "timing: " in err
-        assert len(read_log(tmp_path / "other.jsonl").records) == 1
-        assert run(["compile", path, "-o", f"{tmp_path / 'out'}/", "--formats", "h", "--tune", "0.01"]) == 0
-        assert "kept in the default store" in capsys.readouterr().out
+        assert "1 trial in " in out and "kept in the default store" in out
+        assert "network " in err and "timing: " in err and len(read_log(default_store()).records) == 1
     assert run(["tune", path]) == 2
     assert run(["tune", path, "--trials", "1", "--dtype", "float32", "--flush"]) == 2
     assert "got --dtype, --flush" in capsys.readouterr().err
@@ -187,10 +198,8 @@ def shown(screen: Any) -> Sequence[str]:
     return capture.get().splitlines()
 
 
-def test_what_the_screen_shows(compiled: Model) -> None:
-    told: list[NetworkProgress] = []
-    compiled.tune(trials=1, progress=told.append)
-    progress = replace(told[0], before=2e-3, expected=1.5e-3, elapsed=10.0, trials=5, failures=Counter(crash=2))
+def test_what_the_screen_shows(tuned: Tuned) -> None:
+    progress = replace(tuned.told[0], before=2e-3, expected=1.5e-3, elapsed=10.0, trials=5, failures=Counter(crash=2))
     assert time_left(progress, 20, None) == 30 and time_left(progress, 20, 12.0) == 2
     cells = dict(describe(progress, 20, None))
     assert (cells["network"], cells["trials"], cells["failures"]) == ("2 ms, 1.5 ms expected", "5/20", "2 crash")
