@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tensorlang.cli.export import words
-from tensorlang.cli.inspect import read_shapes
+from tensorlang.cli.inspect import known_option, read_known, read_shapes
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
 from tensorlang.cli.network_tuning import STORE, tune_compiled
 
@@ -18,6 +18,7 @@ from tensorlang.cli.network_tuning import STORE, tune_compiled
 @click.argument("model", metavar="MODEL.onnx")
 @click.option("-o", "--out", "out", required=True, help="A folder (out/), or the files' path without their ending.")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="The shape of an open input.")
+@known_option
 @click.option("--log", type=click.Path(dir_okay=False, exists=True), help="Take the best records of this log.")
 @click.option("--target", help="The CPU: 'llvm -mcpu=haswell' (default: this machine's).")
 @click.option("--formats", default="so,o,a,h", show_default=True, help="Which files to write; also cmake, c.")
@@ -37,6 +38,7 @@ def compile_model(
     model: str,
     out: str,
     shapes: tuple[str, ...],
+    known: tuple[str, ...],
     log: str | None,
     target: str | None,
     formats: str,
@@ -59,11 +61,11 @@ def compile_model(
     from tensorlang.networks import from_onnx
     from tensorlang.networks.onnx.comparing import outputs_of
 
-    network = from_onnx(model, read_shapes(shapes))
+    network = from_onnx(model, read_shapes(shapes), read_known(known))
     chosen, check = words(formats), None
     if "c" in chosen:
         inputs = inputs_of(network, files)
-        check = [*inputs, *outputs_of(model, network, inputs)]
+        check = [*inputs, *outputs_of(model, network, inputs, read_known(known))]
     made = compiled_model(network, target, log, numerics=numerics)
     click.echo(str(made))
     if seconds is not None:

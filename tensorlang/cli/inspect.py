@@ -11,21 +11,27 @@ if TYPE_CHECKING:
     from tensorlang.networks.report import Report
 
 
+known_option = click.option(
+    "--known", multiple=True, metavar="NAME=16000", help="What an input is in all calls: a number, or several (1,2)."
+)
+
+
 @click.command("inspect")
 @click.argument("model", metavar="MODEL.onnx")
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="The shape of an input that leaves it open."
 )
+@known_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def inspect(ctx: click.Context, model: str, shapes: tuple[str, ...], as_json: bool) -> None:
+def inspect(ctx: click.Context, model: str, shapes: tuple[str, ...], known: tuple[str, ...], as_json: bool) -> None:
     """Show operators, operations and weights of MODEL.onnx; exit code 1 where nodes of it are not taken.
 
     Nothing is compiled. Each node that is not taken is named, with the reason.
     """
     from tensorlang.networks.report import inspect as inspected
 
-    report = inspected(model, read_shapes(shapes))
+    report = inspected(model, read_shapes(shapes), read_known(known))
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=2))
     else:
@@ -45,6 +51,21 @@ def read_shapes(words: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
             name = ""
         if not name:
             raise click.BadParameter(f"a shape is written NAME=1,3,224,224, got {word!r}")
+    return found
+
+
+def read_known(words: tuple[str, ...]) -> dict[str, float | list[float]]:
+    """Numbers by name, as they are written: `rate=16000`, or several of them, `axes=1,2`."""
+    found: dict[str, float | list[float]] = {}
+    for word in words:
+        name, _, text = word.rpartition("=")
+        try:
+            numbers = [json.loads(n.lower()) for n in text.split(",") if n]
+        except ValueError:
+            numbers = []
+        if not name or not all(isinstance(n, int | float) for n in numbers) or not numbers:
+            raise click.BadParameter(f"what is known of an input is written NAME=16000, got {word!r}")
+        found[name] = numbers if "," in text else numbers[0]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from tensorlang.cli.inspect import read_shapes
+from tensorlang.cli.inspect import read_known, read_shapes
 from tensorlang.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def compiled_model(
     numerics: str = "default",
     shapes: tuple[str, ...] = (),
     fallback: str | None = None,
+    known: tuple[str, ...] = (),
 ) -> Model:
     """A network or a file compiled, or started, with a bar that tells how far it is; records of `log` come first."""
     from tensorlang import autotune
@@ -44,8 +45,9 @@ def compiled_model(
             bar.length = count
             bar.update(done - bar.pos)
 
+        given = read_shapes(shapes) or None
         with autotune.apply_history_best(log) if log is not None else nullcontext():
-            return compile_model(model, target, progress, read_shapes(shapes) or None, numerics, None, fallback)
+            return compile_model(model, target, progress, given, numerics, read_known(known) or None, fallback)
 
 
 def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:

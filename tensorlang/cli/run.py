@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from tensorlang.cli.inspect import known_option, read_known
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="MODEL.onnx")
 @click.option("--input", "files", multiple=True, metavar="[NAME=]FILE.npy", help="An input; random without.")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="The shape of an open input.")
+@known_option
 @click.option("--output", "folder", type=click.Path(file_okay=False), help="Write the outputs there, as .npy.")
 @click.option("--check", is_flag=True, help="Compare with onnxruntime; exit code 1 where outputs differ.")
 @click.option("--profile", is_flag=True, help="Time every kernel, and what it takes at least on this machine.")
@@ -32,6 +34,7 @@ def run(
     model: str,
     files: tuple[str, ...],
     shapes: tuple[str, ...],
+    known: tuple[str, ...],
     folder: str | None,
     check: bool,
     profile: bool,
@@ -45,7 +48,7 @@ def run(
     from tensorlang.networks.profiling import profiled
 
     start = time.perf_counter()
-    compiled = compiled_model(model, quiet=as_json, numerics=numerics, shapes=shapes, fallback=fallback)
+    compiled = compiled_model(model, quiet=as_json, numerics=numerics, shapes=shapes, fallback=fallback, known=known)
     facts: dict[str, Any] = {"model": str(compiled), "compiled_seconds": time.perf_counter() - start}
     facts["fallback"] = [str(refusal) for refusal in compiled.fallback]
     inputs = inputs_of(compiled, files)
@@ -58,7 +61,7 @@ def run(
     if folder is not None:
         _write(folder, outputs)
     if check:
-        facts["errors"] = errors_of(model, compiled, inputs, outputs)
+        facts["errors"] = errors_of(model, compiled, inputs, outputs, read_known(known))
     _show(facts, as_json)
     if check and max(facts["errors"].values(), default=0.0) > _ALLOWED:
         ctx.exit(1)

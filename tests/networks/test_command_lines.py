@@ -13,7 +13,7 @@ import pytest
 
 from tensorlang.networks.onnx import peers
 from tests.cli.test_cli import run
-from tests.networks.models import block, drawn, onnx
+from tests.networks.models import block, drawn, graph, model, node, onnx
 
 CC = shutil.which("cc")
 
@@ -36,6 +36,25 @@ def test_compile_makes_a_library_that_does_what_onnxruntime_does(saved: str, tmp
     assert told == "small_net: as expected\n"
     assert run(["compile", saved, "-o", f"{out}/other", "--formats", "h", "--embed"]) == 0
     assert sorted(p.name for p in out.glob("other*")) == ["other.h", "other.json"]
+
+
+def test_what_is_known_of_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    short, long = graph([node("Slice", "x one two", "a")], "a"), graph([node("Neg", "x", "b")], "b")
+    weights = {"one": np.array([1]), "two": np.array([2]), "rate": np.array(8.0)}
+    nodes = [node("Less", "r rate", "c"), node("If", "c", "y", then_branch=short, else_branch=long)]
+    path = str(tmp_path / "m.onnx")
+    proto = model(nodes, {"x": (3,), "r": ()}, "y", weights, dtypes={"r": np.float64})
+    onnx.save(onnx.shape_inference.infer_shapes(proto), path)
+    assert run(["inspect", path]) == 1 and "known={name: value}" in capsys.readouterr().out
+    for rate, shape in (("4", [1]), ("16.5", [3])):
+        assert run(["inspect", path, "--known", f"r={rate}"]) == 0
+        capsys.readouterr()
+        assert run(["run", path, "--known", f"r={rate}", "--check", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["outputs"] == {"y": f"float32{shape}"} and told["errors"]["y"] == 0
+    assert run(["compile", path, "-o", f"{tmp_path}/out", "--formats", "h,c", "--known", "r=4"]) == 0
+    assert run(["run", path, "--known", "r=fast"]) == 2
 
 
 def test_bench_takes_turns(saved: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
