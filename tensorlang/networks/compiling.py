@@ -76,7 +76,9 @@ def compile_network(
     outputs = dict(zip(network.output_names, wanted, strict=True))
     used = {name for step in steps for name in step.used}
     weights = {name: array for name, array in weights.items() if name in used}
-    return Model(network.name, steps, shapes, weights, inputs, outputs, inner, network.signature, network.fallback)
+    return Model(
+        network.name, steps, shapes, weights, inputs, outputs, inner, network.signature, network.fallback, network.tail
+    )
 
 
 def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress: Progress) -> list[Executable]:

@@ -16,7 +16,7 @@ from tensorlang import dtypes
 from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.networks.arena import ALIGNMENT, Arena, Life, arena_of
-from tensorlang.networks.network import Array, Origin, Plain, Signature
+from tensorlang.networks.network import Array, Origin, Plain, Signature, Tail
 from tensorlang.networks.refusal import Refusal
 from tensorlang.runtime.executable import Executable
 from tensorlang.te.branches import Guard
@@ -91,17 +91,20 @@ class Model:
         inner: Memory = Memory(0, 0),
         signature: Signature | None = None,
         fallback: Sequence[Refusal] = (),
+        tail: Tail | None = None,
     ) -> None:
         """`shapes` of all arrays; `inputs` and `outputs` give the arrays of the model's names.
 
         `inner`: what is kept within steps that are networks themselves. `signature`: how it is called, plainly
-        unless given. `fallback`: the nodes that onnxruntime is called for, and why.
+        unless given. `fallback`: the nodes that onnxruntime is called for, and why; `tail` those of them that
+        run behind all kernels.
         """
         self.name = name
         self.steps = tuple(steps)
         self.inputs, self.outputs = dict(inputs), dict(outputs)
         self.signature = signature or Plain(name)
         self.fallback = tuple(fallback)
+        self.tail = tail
         self.shapes, self.weights = dict(shapes), dict(weights)
         given = {*self.inputs.values(), *self.outputs.values(), *self.weights}
         self.arena: Arena = arena_of(_lives(self.steps, self.shapes, given))
@@ -118,7 +121,8 @@ class Model:
         given, made = self._given(inputs), self._made()
         for _, run, arrays in self._filled(given | made):
             run(*arrays)
-        return tuple(made[name] for name in self.outputs.values())
+        found = {word: made[name] for word, name in self.outputs.items()}
+        return tuple(found.values()) if self.tail is None else self.tail.results(found)
 
     def profile(
         self,
@@ -213,7 +217,7 @@ class Model:
     @property
     def output_names(self) -> tuple[str, ...]:
         """The model's names of its outputs, in order."""
-        return tuple(self.outputs)
+        return tuple(self.outputs) if self.tail is None else self.tail.names
 
     @property
     def input_shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -56,11 +56,31 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Tail:
+    """What another runtime makes of outputs of a network, by their names, behind it: arrays of any shape.
+
+    `names` are those of all results in order: of what the network makes, and of what is `made` of what is `taken`.
+    """
+
+    names: tuple[str, ...]
+    taken: tuple[str, ...]
+    made: tuple[str, ...]
+    call: Callable[[Sequence[Array]], Sequence[Array]]
+
+    def results(self, found: Mapping[str, Array]) -> tuple[Array, ...]:
+        """All results, by what the network made."""
+        made = self.call([found[name] for name in self.taken])
+        known = {**found, **dict(zip(self.made, made, strict=True))}
+        return tuple(known[name] for name in self.names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Network:
     """`inputs` are given at each call, in order; `weights` by the name of their placeholder; `outputs` are made.
 
     `input_names` and `output_names` are those of the model; `origins` tells which node of it made a stage. `signature`
-    is how it is called, plainly unless given. `fallback`: the nodes that another runtime is called for, and why.
+    is how it is called, plainly unless given. `fallback`: the nodes that another runtime is called for, and why; some
+    of them are the `tail`, which makes the model's results of the outputs here.
     """
 
     name: str
@@ -72,6 +92,7 @@ class Network:
     origins: Mapping[str, Origin] = field(default_factory=dict)
     signature: Signature | None = None
     fallback: tuple[Refusal, ...] = ()
+    tail: Tail | None = None
 
     @property
     def input_shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:

@@ -2,7 +2,8 @@
 
 A model is read twice. The first time tells which nodes are not taken, what they make stands in its place where its
 shape is known, and reading goes on. The second time each part is one stage that calls onnxruntime (`te.extern`), and
-so a kernel like others: what it reads and makes has places in the network's memory.
+so a kernel like others: what it reads and makes has places in the network's memory. Outputs without a fixed shape are
+made at the end, of outputs of the network.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import config, te
 from tensorlang.errors import ArgumentError, DefinitionError
-from tensorlang.networks.network import Array, Value
+from tensorlang.networks.network import Array, Tail, Value
 from tensorlang.networks.node import shape_of
 from tensorlang.networks.onnx.foreign import (
     caller_of,
@@ -67,20 +68,28 @@ def read_with_fallback(model: Any, fresh: Callable[[], Reading], read: Read, ref
     said = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
     first = fresh()
     found = _foreign(model, first, read, said, package)
+    results = [output.name for output in model.graph.output]
+    last = _last(nodes, found, results)
     stages = _stages(nodes, found, first.values)
     reading = fresh()
     reading.values |= found.made
     reading.fallen += [refusal for refusals in found.ahead.values() for refusal in refusals]
+
+    def part_of(numbers: Sequence[int]) -> _Part:
+        others = {name for n, node in enumerate(nodes) if n not in numbers for name in reads_of(node)}
+        return _Part(model, [nodes[n] for n in numbers], {*others, *results}, found.kinds)
+
     for stage in range(max(stages, default=0) + 1):
         part = [n for n in found.nodes if stages[n] == stage]
         if part:
-            others = {name for n, node in enumerate(nodes) if n not in part for name in reads_of(node)}
-            others |= {output.name for output in model.graph.output}
             refusals = [refusal for n in part for refusal in found.nodes[n]]
-            _add_part(_Part(model, [nodes[n] for n in part], others, found.kinds), refusals, reading, package)
+            _add_part(part_of(part), refusals, reading, package, _call)
         for number, node in enumerate(nodes):
-            if stages[number] == stage and number not in {*found.nodes, *found.ahead}:
+            if stages[number] == stage and number not in {*found.nodes, *found.ahead, *last}:
                 read(node, reading)
+    if last:
+        refusals = [refusal for refusals in last.values() for refusal in refusals]
+        _add_part(part_of(list(last)), refusals, reading, package, _end)
     if "networks" in config.get("log"):
         lines = "".join(f"\n  {refusal}" for refusal in reading.fallen)
         print(f"networks: onnxruntime runs {len(reading.fallen)} nodes of {reading.name}:{lines}", file=sys.stderr)
@@ -136,6 +145,25 @@ def _made_ahead(model: Any, node: Any, reading: Reading, package: Any) -> dict[s
 
 def _refusal(node: Any, why: str) -> Refusal:
     return Refusal(label_of(node), printable(node.op_type, 200), printable(why))
+
+
+def _last(nodes: Sequence[Any], found: _Foreign, results: Sequence[str]) -> dict[int, tuple[Refusal, ...]]:
+    """The nodes that run at the end, taken out of the others: whatever makes, or is made of, results of no fixed shape.
+
+    They get values that have one.
+    """
+    makers = {name: n for n, node in enumerate(nodes) for name in node.output}
+    last, more = set[int](), {makers[name] for name in results if name in found.loose}
+    while more:
+        last |= more
+        made = {name for n in last for name in nodes[n].output}
+        more = {makers[name] for n in last for name in reads_of(nodes[n]) if name in found.loose}
+        more |= {n for n, node in enumerate(nodes) if made & set(reads_of(node))}
+        more -= last
+    return {n: found.nodes.pop(n, (_refusal(nodes[n], _BEHIND),)) for n in sorted(last)}
+
+
+_BEHIND = "it is behind a value whose shape is known only when the network runs"
 
 
 def _stages(nodes: Sequence[Any], found: _Foreign, values: Mapping[str, Value]) -> list[int]:
@@ -213,13 +241,17 @@ class _Part:
         return ", ".join(map(label_of, self.nodes[:_SHOWN])) + more
 
 
-def _add_part(part: _Part, refusals: Sequence[Refusal], reading: Reading, package: Any) -> None:
-    """Add what a part makes to the values; refuse its nodes where it cannot be called."""
+Add: TypeAlias = Callable[[_Part, Mapping[str, Value], Reading, Any], None]
+"""Adds the call of a part, on values by name, to what is read."""
+
+
+def _add_part(part: _Part, refusals: Sequence[Refusal], reading: Reading, package: Any, add: Add) -> None:
+    """Add a part to what is read; refuse its nodes where it cannot be called."""
     missing = [name for name in part.inputs if name not in reading.values]
     try:
         if missing:
             raise DefinitionError(f"nothing makes its input {', '.join(missing)}")
-        _call(part, {name: reading.values[name] for name in part.inputs}, reading, package)
+        add(part, {name: reading.values[name] for name in part.inputs}, reading, package)
     except DefinitionError as error:
         reading.refused += [replace(r, why=f"{r.why}; {error.message}") for r in refusals]
         return
@@ -239,3 +271,18 @@ def _call(part: _Part, inputs: Mapping[str, Value], reading: Reading, package: A
     stage = reading.stage(part.label, RUNTIME)
     found = te.extern(shapes, tensors, caller_of(session, data, names, outputs), stage, dtypes)
     reading.values |= dict(zip(outputs, found if isinstance(found, tuple) else (found,), strict=True))
+
+
+def _end(part: _Part, inputs: Mapping[str, Value], reading: Reading, package: Any) -> None:
+    """A call of a part in onnxruntime behind the network."""
+    outputs = part.outputs
+    data, names = part_of_model(part.nodes, inputs, outputs, part.model)
+    session = session_of(package, data)
+    if not names:
+        raise DefinitionError("nothing that it reads is computed by the network")
+
+    def call(arrays: Sequence[Array]) -> Sequence[Array]:
+        return [np.asarray(made) for made in session.run(outputs, dict(zip(names, arrays, strict=True)))]
+
+    results = tuple(output.name for output in part.model.graph.output)
+    reading.tail = Tail(results, tuple(names), tuple(outputs), call)

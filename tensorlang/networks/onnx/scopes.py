@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tensorlang.errors import DefinitionError
 from tensorlang.networks.integers import Quantized
-from tensorlang.networks.network import Network, Origin, Value, Weights
+from tensorlang.networks.network import Network, Origin, Tail, Value, Weights
 from tensorlang.networks.node import own_stages
 from tensorlang.networks.onnx.graphs import weights_of
 from tensorlang.networks.refusal import Refusal, Unsupported, UnsupportedModel
@@ -38,7 +38,8 @@ class Allowance:
 class Reading:
     """A graph as far as it is read: its values by name, what was refused, and the stages that nodes made.
 
-    Nodes that are `skipped` need what a refused one would have made; `fallen` are those that onnxruntime runs.
+    Nodes that are `skipped` need what a refused one would have made; `fallen` are those that onnxruntime runs,
+    the last of them as a `tail`.
     """
 
     graph: Any
@@ -49,6 +50,7 @@ class Reading:
     refused: list[Refusal] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     fallen: list[Refusal] = field(default_factory=list)
+    tail: Tail | None = None
     origins: dict[str, Origin] = field(default_factory=dict)
     meanings: dict[str, Quantized] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
@@ -80,15 +82,15 @@ class Reading:
         """The network; UnsupportedModel where nodes were refused, DefinitionError where outputs are not made."""
         if self.refused:
             raise UnsupportedModel(self.name, self.refused, advice)
-        missing = [o.name for o in self.graph.output if o.name not in self.values]
+        last = ((), ()) if self.tail is None else (self.tail.made, self.tail.taken)
+        names = tuple(dict.fromkeys([*(o.name for o in self.graph.output if o.name not in last[0]), *last[1]]))
+        missing = [name for name in names if name not in self.values]
         if missing:
             raise DefinitionError(f"no node of the model makes its outputs {', '.join(missing)}")
-        names = tuple(o.name for o in self.graph.output)
         outputs = own_stages((self.values[name] for name in names), self.weights)
         given, arrays = tuple(self.inputs.values()), self.weights.arrays
-        return Network(
-            self.name, given, outputs, arrays, tuple(self.inputs), names, self.origins, fallback=tuple(self.fallen)
-        )
+        named = tuple(self.inputs), names, self.origins
+        return Network(self.name, given, outputs, arrays, *named, fallback=tuple(self.fallen), tail=self.tail)
 
 
 Read: TypeAlias = Callable[[Any, Reading], None]
