@@ -76,9 +76,7 @@ onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], 
 # small_cnn.onnx` prints it.
 
 # %%
-from tensorlang.networks.report import inspect
-
-report = inspect("small_cnn.onnx")
+report = tensorlang.inspect("small_cnn.onnx")
 print(
     f"{report.name}, opset {report.opset}: {len(nodes)} nodes, {report.kernels} kernels; not taken: {report.refusals}"
 )
