@@ -11,7 +11,7 @@ import numpy as np
 from tensorlang.errors import RecordError
 from tensorlang.export.network import WEIGHTS, is_whole
 from tensorlang.networks.model import Memory, Model, Step
-from tensorlang.networks.network import Array, Origin
+from tensorlang.networks.network import LIBRARY, Array, Origin
 from tensorlang.runtime.executable import Executable
 
 
@@ -28,7 +28,7 @@ def network_of_library(kernel: Executable, known: Mapping[str, Any], path: Path)
         shapes[WEIGHTS] = weights[WEIGHTS].shape, "uint8"
     operations = sum(step["operations"] for step in known["steps"])
     name = kernel.entry_name
-    step = Step(kernel, tuple(arguments), name, Origin(name, "library"), operations)
+    step = Step(kernel, tuple(arguments), name, Origin(name, LIBRARY), operations)
     return Model(name, [step], shapes, weights, known["inputs"], known["outputs"], inner=Memory(0, known["arena"]))
 
 

@@ -20,6 +20,10 @@ Value: TypeAlias = Tensor | Array
 """What a node reads or makes: a tensor of the program, or an array that is known before it runs."""
 
 
+LIBRARY = "library"
+"""The operator of the one step of an exported network."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The node of a model that made a stage, and its operator."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tensorlang import config, dtypes
 from tensorlang.autotune.measuring.jobs import undisturbed_rates
+from tensorlang.networks.network import LIBRARY
 from tensorlang.runtime.threads import available_cores
 from tensorlang.target.rates import MEMORY, Rates, elements, levels
 from tensorlang.target.spec import Target
@@ -87,7 +88,9 @@ class Machine:
             (reads.seconds(others, others), reads.level(others)),
         ]
         seconds = sum(time for time, _ in moved)
-        compute = step.operations / self.operations(str(model.shapes[name][1]) for name in step.arrays)
+        opaque = model.weights.keys() if step.origin.op == LIBRARY else ()  # bytes, whatever they hold
+        kinds = (str(model.shapes[name][1]) for name in step.arrays if name not in opaque)
+        compute = step.operations / self.operations(kinds)
         return Limit(compute, "compute") if compute >= seconds else Limit(seconds, max(moved)[1])
 
     def operations(self, kinds: Iterable[str]) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tensorlang
 from tensorlang.networks import from_onnx, roofline
 from tensorlang.networks.compiling import compile_network
 from tensorlang.networks.model import Model
@@ -45,6 +46,13 @@ def test_arithmetic_or_what_is_read_binds() -> None:
     assert pool.limit is not None and pool.limit.binds == "L2"
     assert pool.bytes == 4 * 6 * (64 + 16) and pool.limit.seconds == pytest.approx(pool.bytes / 200e9)
     assert second.to_json()["limit"]["binds"] in ("compute", "L2")
+
+
+def test_a_library_is_one_kernel_of_floats(tmp_path: Path) -> None:
+    network = compiled(block())
+    made = network.export(tmp_path / "net", formats=("so",))
+    (row,) = tensorlang.load(made.files["so"]).profile(drawn(1, 6, 8, 8), repeat=1, roofline=True)
+    assert row.limit == roofline.Limit(sum(step.operations for step in network.steps) / PEAK, "compute")
 
 
 def test_of_a_table_only_the_rows_count_that_are_read() -> None:
