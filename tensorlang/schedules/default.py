@@ -17,7 +17,7 @@ from tensorlang.schedules.prepare import prepare
 from tensorlang.schedules.recognise import WRITTEN_OUT, axes_read, groups_of, ordered_stages, reads_of, stage_of
 from tensorlang.schedules.room import Form, Room, Rooms
 from tensorlang.schedules.table import rule_of
-from tensorlang.schedules.words import is_word_layout
+from tensorlang.schedules.words import is_word_layout, word_sum
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp
@@ -109,7 +109,8 @@ def _is_inlined(s: Schedule, program: Program, op: ComputeOp) -> bool:
     in_values = all(isinstance(reader, ComputeOp) for reader in readers)  # others need it in memory
     if not is_elementwise(op) or op.name in s.original.outputs:
         return False
-    if any(isinstance(stage, ComputeOp) and is_word_layout(stage) for stage in (op, *readers)):
+    of_words = (is_word_layout(r) or word_sum(r) is not None for r in readers if isinstance(r, ComputeOp))
+    if is_word_layout(op) or any(of_words):
         return False
     moved = joins(op) or near_axis(stage_of(op)) is not None
     kept = moved and not all(isinstance(reader, ComputeOp) and is_elementwise(reader) for reader in readers)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tensorlang.ir.expr import Binary, Expr, Load, Select, Var, variables, walk
+from tensorlang.ir.expr import Binary, Expr, Load, Select, Var, const, substitute, variables, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedules.recognise import Stage
-from tensorlang.te.axis import extent_of
+from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp
 
 
@@ -40,11 +40,11 @@ def joins(op: ComputeOp) -> bool:
     return any(both) or any(after)
 
 
-def cuts_of(op: ComputeOp) -> list[Expr]:
-    """Where along its last axis a stage begins to take its elements from elsewhere; rising, where they are known."""
+def cuts_of(op: ComputeOp, along: int = -1) -> list[Expr]:
+    """Where along its last axis, or another, a stage begins to take its elements from elsewhere; rising, if known."""
     if not op.axes or op.reduce_axes:
         return []
-    own, last = {axis.name for axis in op.axes}, op.axes[-1]
+    own, last = {axis.name for axis in op.axes}, op.axes[along]
     found: dict[str, Expr] = {}
     for condition in _conditions(op):
         match condition:
@@ -53,10 +53,26 @@ def cuts_of(op: ComputeOp) -> list[Expr]:
             case Binary(op="le" | "gt", a=Var(name=last.name), b=bound) if not variables(bound) & own:
                 above = simplify(bound + 1)
                 found.setdefault(str(above), above)
+            case _ if variables(condition) == {last.name} and (turn := _turn_of(condition, last)):
+                found.setdefault(str(turn), const(turn))
     known = {text: extent_of(bound) for text, bound in found.items()}
     most = extent_of(last.extent)
     inside = [t for t, n in known.items() if n is None or (n > 0 and (most is None or n < most))]
     return [found[t] for t in (inside if None in known.values() else sorted(inside, key=lambda t: known[t] or 0))]
+
+
+def _turn_of(condition: Expr, axis: Axis) -> int:
+    """The first place along an axis where a condition that changes once is what it is at the end; 0 where none is."""
+    low, high = 0, (extent_of(axis.extent) or 1) - 1
+
+    def at(place: int) -> str:
+        return str(simplify(substitute(condition, {axis.name: const(place, axis.var.dtype)})))
+
+    first, last = at(low), at(high)
+    while first != last and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if at(middle) == last else (middle, high)
+    return high if first != last else 0
 
 
 def _reads(value: Expr) -> bool:

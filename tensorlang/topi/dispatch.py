@@ -16,16 +16,16 @@ from tensorlang.topi.checked import checked
 
 @checked
 def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = None, *, tuned: bool = True) -> Schedule:
-    """Return a schedule for a program made of the library's operators (and of te.compute of your own).
+    """Return a schedule for a program made of the library's operators, of te.compute and te.hybrid of your own.
 
-    Every operator is scheduled by the rule of its family; elementwise stages that follow it (bias, activation,
-    residual) are computed in its tile, other elementwise stages are inlined into their readers, unless a sum would then
-    compute them again and again, and what is left gets parallel outer and vectorized inner loops. Computations of your
-    own (te.compute, te.hybrid) are read by what they access: reductions that use elements several times get register
-    tiles and packed operands, others vectors of partial results, chains over rows one pass a row. `target` gives vector
-    width, caches and cores: this machine's by default. For a GPU (`"cuda"`, `"opencl"`) loops are bound to blocks and
-    threads, by rules of their own (docs/design/022-gpu-operators.md); what has none there is computed by a thread for
-    each element. `s.explain()` tells which form each stage has, and what was left as declared, and why.
+    Both are told by what they access (docs/design/026-forms.md): reductions that use elements several times get
+    register tiles and packed operands, others vectors of partial results, chains over rows one pass a row. Elementwise
+    stages that follow (bias, activation, residual) are computed in their tile; others are inlined into their readers,
+    unless a sum would then compute them again and again; and what is left gets parallel outer and vectorized inner
+    loops. `target` gives vector width, caches and cores: this machine's by default. For a GPU (`"cuda"`, `"opencl"`)
+    loops are bound to blocks and threads, by forms of their own (docs/design/022-gpu-operators.md); what has none there
+    is computed by a thread for each element. `s.explain()` tells which form each stage has, and what was left as
+    declared, and why.
 
     The rules give way to a tuned record of this program, or of its main group, for this target and number of threads,
     if there is one where records are in use (`autotune.apply_history_best`) or in the default store: the `origin` of

@@ -159,15 +159,7 @@ def _rows(p: _Problem) -> Read:
         return te.if_then_else(te.all(*tests), value, te.const(p.shift, p.operand)) if tests else value
 
     shape = (p.extent("N"), p.groups, tall, reach * depth + slack)
-    top, left, step = p.down.before, p.right.before, p.step
-    flat = p.images.letters == "NHWC" and p.groups == step == 1
-    attrs = {
-        "depth": depth,
-        "rows": [top, top + h],
-        "columns": [-(-left // step), -(-(left + w) // step)],
-        "order": "flat" if flat else "pixels" if p.images.letters[-1] == "C" else "planes",
-    }
-    made: Tensor = te.compute(shape, element, name=f"{p.name}_rows", tag="narrow_conv2d_rows", attrs=attrs)
+    made: Tensor = te.compute(shape, element, name=f"{p.name}_rows")
     return lambda n, g, y, x, k: made[n, g, y, x * depth + k]
 
 
@@ -199,7 +191,6 @@ def _data_sums(p: _Problem, read: Read) -> Tensor:
         (p.extent("N"), p.groups, tall, reach),
         lambda n, g, y, x: te.sum(cast(read(n, g, y, x, c.var), "int32") - p.shift, axis=c),
         name=f"{p.name}_pixels",
-        tag="narrow_conv2d_pixels",
     )
     y, x = te.reduce_axis((0, p.down.size), "ry"), te.reduce_axis((0, p.right.size), "rx")
 
@@ -207,9 +198,7 @@ def _data_sums(p: _Problem, read: Read) -> Tensor:
         row = yy * p.down.stride + y * p.down.dilation
         return te.sum(pixels[n, g, row, xx * stride + x * p.right.dilation], axis=[y, x])
 
-    made: Tensor = te.compute(
-        (p.extent("N"), p.groups, high, wide), element, name=f"{p.name}_windows", tag="narrow_conv2d_windows"
-    )
+    made: Tensor = te.compute((p.extent("N"), p.groups, high, wide), element, name=f"{p.name}_windows")
     return made
 
 

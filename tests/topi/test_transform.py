@@ -164,3 +164,21 @@ def test_what_is_joined_in_front_of_a_product_is_computed_with_what_follows() ->
     assert "concatenate" not in s.state.stages
     wanted = np.maximum(np.concatenate([a[1], b[1]], 1), 0) @ w[1]
     np.testing.assert_allclose(run(out, a, b, w), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("border", [0, 2])
+def test_pixels_that_users_put_into_rows_are_turned_around(border: int) -> None:
+    """Channels that lie apart, side by side in a copy, with and without a border."""
+    x, channels, wide = given("x", 6, 20, 33), 6, 33 + 2 * border
+
+    def element(y: te.Expr, j: te.Expr) -> te.Expr:
+        column = j // channels - border
+        read = x[0][j % channels, y, column]
+        return te.select(te.all(column >= 0, column < 33), read, 0.0) if border else read
+
+    out = te.compute((20, wide * channels), element, name="rows")
+    s = topi.schedule(out, "llvm", tuned=False)
+    assert [note.form for note in s.forms] == ["pieces"]
+    assert "factor=6)" in s.trace.to_python()
+    padded = np.pad(x[1], ((0, 0), (0, 0), (border, border)))
+    np.testing.assert_array_equal(run(out, x), padded.transpose(1, 2, 0).reshape(20, -1))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from tensorlang.schedules.candidates import UNROLLS, up_to
-from tensorlang.schedules.cpu.moves import schedule_pieces, schedule_turned
+from tensorlang.schedules.cpu.moves import comes_in_pieces, schedule_pieces, schedule_turned
 from tensorlang.schedules.cpu.panels import schedule_panels
 from tensorlang.schedules.cpu.points import schedule_elementwise
 from tensorlang.schedules.cpu.producers import place_producers
-from tensorlang.schedules.moves import chooses, cuts_of, near_axis
+from tensorlang.schedules.moves import chooses, near_axis
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room
 from tensorlang.schedules.words import is_word_layout
@@ -33,7 +33,7 @@ def elementwise_forms(target: Target, group: Group) -> list[Form]:
     if any(near_axis(stage) for stage in moved):
         turned = Form("turned", partial(_schedule_turned, group=group), "reads lie across its vectors: turned in tiles")
         found.insert(int(any(chooses(stage.op) for stage in moved)), turned)
-    if any(cuts_of(stage.op) for stage in moved):
+    if any(comes_in_pieces(stage.op) for stage in moved):
         pieces = Form("pieces", partial(_schedule_pieces, group=group), "rows come from several places, piece by piece")
         found.insert(0, pieces)
     return found

@@ -12,11 +12,9 @@ from math import ceil, prod
 from tensorlang import dtypes
 from tensorlang.ir.expr import variables
 from tensorlang.schedule import Schedule
-from tensorlang.schedule.stage import Stage
-from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
+from tensorlang.schedules.anchor import Anchor, axes_of
 from tensorlang.schedules.candidates import ROWS, powers, up_to
 from tensorlang.schedules.cpu.narrow_product import fit_registers, sum_words
-from tensorlang.schedules.cpu.points import GRAIN, run_in_parallel, work_of
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
 from tensorlang.schedules.cpu.shares import worth_threads
@@ -130,42 +128,3 @@ def _schedule_output(s: Schedule, anchor: Anchor, reader: ComputeOp, sums: Compu
         y, x, o = (next(iter(variables(read.index[n])), "") for n in (-3, -2, -1))
         out.reorder(*(axis[name] for name in (y, x, o) if name))
     out.vectorize(axis[names[-1]])
-
-
-def schedule_rows(s: Schedule, anchor: Anchor) -> None:
-    """Copy data: what is padding has loops of its own, so that those over the image have no conditions.
-
-    Where pixels follow each other in the data as they do in the copy, whole rows are copied. Otherwise vectors run over
-    channels; those of NCHW are apart, so that squares of pixels and channels are turned around in registers.
-    """
-    op, stage = compute_op(s, anchor.output), s[anchor.output]
-    n, _, y, along = axes_of(s, anchor.output)
-    depth, (top, bottom), (left, right) = (op.attrs[name] for name in ("depth", "rows", "columns"))
-    image, around = _cut(stage, along, left * depth, right * depth, extent_of(op.axes[-1].extent) or 0)
-    for part in [*around, image] if op.attrs["order"] == "flat" else around:
-        stage.vectorize(part)
-    if op.attrs["order"] != "flat":
-        pixel, channel = stage.split(image, factor=depth)
-        block, lane = stage.split(channel, factor=2 * anchor.target.lanes(32), tail="peel")
-        stage.reorder(*([block, lane, pixel] if op.attrs["order"] == "planes" else [pixel, block, lane]))
-        stage.vectorize(lane)
-    rows, _ = _cut(stage, y, top, bottom, extent_of(op.axes[2].extent) or 0)
-    if anchor.target.cores > 1 and work_of(op) >= GRAIN:
-        stage.parallel(n if (extent_of(op.axes[0].extent) or 1) >= anchor.target.cores else rows)
-
-
-def _cut(stage: Stage, axis: str, low: int, high: int, extent: int) -> tuple[str, list[str]]:
-    """Cut a loop around a range, as far as that lies inside it; returns the loop of the range, and the others."""
-    points = sorted({point for point in (low, high) if 0 < point < extent})
-    parts = [part.name for part in stage.partition(axis, points)] if points else [axis]
-    image = parts.pop(1 if 0 < low < extent else 0)
-    return image, parts
-
-
-def schedule_pixels(s: Schedule, anchor: Anchor) -> None:
-    """Sum the terms of a vector of pixels."""
-    stage = s[anchor.output]
-    *outer, along = axes_of(s, anchor.output)
-    stage.reorder(*outer, *stage.op.reduce_axis, along)
-    stage.vectorize(along)
-    run_in_parallel(s, anchor.output, outer, anchor.target)

@@ -10,10 +10,11 @@ from tensorlang.ir.expr import Buffer, Load, variables, walk
 from tensorlang.ir.flat import flat_offset, row_major
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.anchor import compute_op
 from tensorlang.schedules.candidates import around
 from tensorlang.schedules.room import Room
 from tensorlang.target.spec import Target
-from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp
 
 GRAIN = 32768
@@ -51,7 +52,7 @@ def schedule_elementwise(room: Room, name: str) -> None:
 def contiguous_axes(op: ComputeOp) -> int:
     """How many of the last axes every access runs along as along one row of memory (or does not depend on)."""
     for count in range(len(op.axes), 1, -1):
-        if all(_is_one_row(load, op.axes[-count:]) for load in _loads(op)):
+        if all(is_one_row(load, op, count) for load in _loads(op)):
             return count
     return 1
 
@@ -61,15 +62,14 @@ def run_in_parallel(s: Schedule, name: str, outer: Sequence[str], target: Target
 
     `work`: elements that are computed in the loops, those of the stage unless given.
     """
-    op, stage = s.program[name], s[name]
-    assert isinstance(op, ComputeOp)
+    stage = s[name]
     if not outer:
         return ""
     shared = list(outer)
     while len(shared) > 1 and any(extent_of(s.state.axis(name, a).extent) is None for a in shared[1:]):
         shared.pop()
     loop = stage.fuse(*shared).name if len(shared) > 1 else shared[0]
-    enough = (work_of(op) if work is None else work) >= GRAIN
+    enough = (work_of(compute_op(s, name)) if work is None else work) >= GRAIN
     if target.cores > 1 and enough and extent_of(s.state.axis(name, loop).extent) != 1:
         stage.parallel(loop)
     return outer[-1] if len(shared) < len(outer) else loop
@@ -107,15 +107,16 @@ def _loads(op: ComputeOp) -> Iterator[Load]:
     return (node for body in op.body for node in walk(body) if isinstance(node, Load))
 
 
-def _is_one_row(load: Load, axes: Sequence[Axis]) -> bool:
-    """Whether an access is one row over the last axes of a stage: along memory as they are, or independent of them."""
-    names = {axis.name for axis in axes}
+def is_one_row(load: Load, op: ComputeOp, count: int) -> bool:
+    """Whether an access is one row over so many last axes: along memory as they are, or independent of them."""
+    axes, names = op.axes[-count:], {axis.name for axis in op.axes[-count:]}
     if not any(variables(i) & names for i in load.index):
         return True
     shape, extents = [extent_of(n) for n in load.buffer.shape], [extent_of(a.extent) for a in axes]
     if None in shape or None in extents:
         return False
     own = flat_offset([axis.as_expr() for axis in axes], row_major([n or 0 for n in extents]), {})
-    ranges = {axis.name: (0, (n or 1) - 1) for axis, n in zip(axes, extents, strict=True)}
+    known = {axis.name: extent_of(axis.extent) for axis in op.axes}
+    ranges = {name: (0, max(n, 1) - 1) for name, n in known.items() if n is not None}
     offset = flat_offset(load.index, row_major([n or 0 for n in shape]), ranges)
     return not variables(simplify(offset - own, ranges)) & names

@@ -8,7 +8,7 @@ from tensorlang.schedules.cpu.moves import schedule_alone
 from tensorlang.schedules.moves import joins, near_axis
 from tensorlang.schedules.recognise import WRITTEN_OUT, Group, Stage, is_made_often, is_read_often, reads_of
 from tensorlang.schedules.room import Room
-from tensorlang.schedules.words import is_word_layout
+from tensorlang.schedules.words import is_word_layout, word_sum
 from tensorlang.te.operation import ComputeOp
 
 
@@ -44,9 +44,9 @@ def _repeated(room: Room, stage: Stage) -> int:
 
 
 def _is_of_words(group: Group, stage: Stage) -> bool:
-    """Whether a stage lays words out, or is copied from by one that does."""
-    readers = (reader for reader in (group.main, *group.producers) if reader.reads_of(stage.name))
-    return is_word_layout(stage.op) or any(is_word_layout(reader.op) for reader in readers)
+    """Whether a stage lays words out, or is copied from by one that does, or read by a sum over words."""
+    readers = (reader.op for reader in (group.main, *group.producers) if reader.reads_of(stage.name))
+    return is_word_layout(stage.op) or any(is_word_layout(op) or word_sum(op) is not None for op in readers)
 
 
 def anchor_of(room: Room, group: Group) -> Anchor:

@@ -26,6 +26,8 @@ _JAM = 4
 _SUMS = 8
 """Vectors of sums over panels, which stay in registers."""
 _JAMS = (1, 2, 4, 8)
+_SHORT = 4
+"""Terms that are too few for vectors along them."""
 
 
 def _schedule_lanes(room: Room, group: Group) -> None:
@@ -51,15 +53,15 @@ def _schedule(room: Room, anchor: Anchor, prefix: str = "") -> None:
         if anchor.main != anchor.output:
             s[anchor.main].set_scope("local")
         return
-    if runs_along_rows(main):
-        _rows(room, anchor, main, prefix)
+    length = product(extent_of(axis.extent) or MANY for axis in main.reduce_axes)
+    if runs_along_rows(main) and length > _SHORT:
+        _rows(room, anchor, main, length, prefix)
     else:
         _columns(room, anchor, main, prefix)
 
 
-def _rows(room: Room, anchor: Anchor, main: ComputeOp, prefix: str) -> None:
+def _rows(room: Room, anchor: Anchor, main: ComputeOp, length: int, prefix: str) -> None:
     s, lanes = room.s, anchor.target.lanes(widest(main))
-    length = product(extent_of(axis.extent) or MANY for axis in main.reduce_axes)
     steps = reduce_in_lanes(s, anchor.main, lanes, chosen_width(room, first_width(length, lanes), lanes, prefix))
     out = s.program[anchor.output]
     loop = run_in_parallel(s, anchor.output, [a.name for a in out.axis], anchor.target, work_of(main))

@@ -19,6 +19,7 @@ from tensorlang.schedules.gpu.attention_tensor_cores import schedule_on_tensor_c
 from tensorlang.schedules.gpu.block_tile import Threads, tiled
 from tensorlang.schedules.gpu.product import filled, shared_factor, summed
 from tensorlang.schedules.gpu.product_plan import MANY, ProductTile, Side, stages_of
+from tensorlang.schedules.room import Room
 from tensorlang.target.spec import GpuLimits, Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import loads
@@ -68,8 +69,9 @@ _ROWS = (Side(1, 1, 8, 4), Side(1, 1, 4, 4), Side(1, 1, 4, 2), Side(1, 1, 4, 1),
 """Rows of queries, of up to eight warps."""
 
 
-def schedule_attention(s: Schedule, anchor: Anchor) -> None:
+def schedule_attention(room: Room, anchor: Anchor) -> None:
     """Schedule an attention and what follows it."""
+    s = room.s
     part = {compute_op(s, name).tag.removeprefix("attention"): name for name in parts_of(s, anchor.main)}
     if takes(s, anchor, part):
         schedule_on_tensor_cores(s, anchor, part)

@@ -15,6 +15,7 @@ from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
 from tensorlang.schedules.gpu.points import schedule_points
 from tensorlang.schedules.gpu.product import schedule_product
 from tensorlang.schedules.gpu.tensor_cores import WarpTile, fragment_tile, multiplies, schedule_fragments
+from tensorlang.schedules.room import Room
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import loads
@@ -58,12 +59,12 @@ def product_before(s: Schedule, output: str) -> str:
     return s.program.producer[read.buffer.name]
 
 
-def schedule_conv2d_product(s: Schedule, anchor: Anchor) -> None:
+def schedule_conv2d_product(room: Room, anchor: Anchor) -> None:
     """Schedule a convolution that was made a product, and what follows it.
 
     Without tensor cores, or where the windows do not suit them, they are laid out in global memory first.
     """
-    main = product_before(s, anchor.main)
+    s, main = room.s, product_before(room.s, anchor.main)
     in_groups_of_channels = len(axes_of(s, main)) > 2  # whose ends tiles of warp groups would have to be cut at
     tile = fragment_tile(s, Anchor(main, main, anchor.target), by_warps=in_groups_of_channels)
     if tile is None:
