@@ -11,6 +11,10 @@ from tensorlang.schedules.recognise import Stage
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp
 
+_MOST_CUTS = 64
+"""Each is a loop of its own."""
+_UNEVEN = ("floormod", "truncmod", "bitand", "bitor", "bitxor")
+
 
 def near_axis(stage: Stage) -> str | None:
     """The axis along which a read lies in memory, where that is not the last axis of the stage."""
@@ -53,8 +57,10 @@ def cuts_of(op: ComputeOp, along: int = -1) -> list[Expr]:
             case Binary(op="le" | "gt", a=Var(name=last.name), b=bound) if not variables(bound) & own:
                 above = simplify(bound + 1)
                 found.setdefault(str(above), above)
-            case _ if variables(condition) == {last.name} and (turn := _turn_of(condition, last)):
+            case Binary(op="lt" | "ge" | "le" | "gt") if turn := _turn_of(condition, last):
                 found.setdefault(str(turn), const(turn))
+    if len(found) > _MOST_CUTS:
+        return []
     known = {text: extent_of(bound) for text, bound in found.items()}
     most = extent_of(last.extent)
     inside = [t for t, n in known.items() if n is None or (n > 0 and (most is None or n < most))]
@@ -62,8 +68,13 @@ def cuts_of(op: ComputeOp, along: int = -1) -> list[Expr]:
 
 
 def _turn_of(condition: Expr, axis: Axis) -> int:
-    """The first place along an axis where a condition that changes once is what it is at the end; 0 where none is."""
+    """The first place along an axis where a comparison with nothing else is what it is at the end; 0 where none is.
+
+    It changes once: quotients rise with the axis, remainders do not.
+    """
     low, high = 0, (extent_of(axis.extent) or 1) - 1
+    if variables(condition) != {axis.name} or any(isinstance(n, Binary) and n.op in _UNEVEN for n in walk(condition)):
+        return 0
 
     def at(place: int) -> str:
         return str(simplify(substitute(condition, {axis.name: const(place, axis.var.dtype)})))

@@ -30,7 +30,8 @@ def schedule_alone(room: Room, stage: Stage) -> None:
         room.s.attempt(lambda: schedule_panels(room.s, stage.name, room.target))
         return
     body = schedule_pieces if isinstance(op, ComputeOp) and (chooses(op) or comes_in_pieces(op)) else schedule_turned
-    room.s.attempt(lambda: body(room, stage.name))
+    if not room.s.attempt(lambda: body(room, stage.name)):
+        room.s.attempt(lambda: schedule_elementwise(room, stage.name))
 
 
 @dataclass(frozen=True, slots=True)
