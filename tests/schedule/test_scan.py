@@ -361,3 +361,23 @@ def test_a_stage_of_a_time_step_where_its_consumer_needs_other_elements() -> Non
     with pytest.raises(IllegalOrder, match=r"s\['rnn.both'\].compute_at|fuse_with"):  # before `keep`, which it needs
         s[both].compute_at(s[update], update.op.axis[1])
     assert str(s) == ""
+
+
+def test_sums_over_rows_of_a_matrix_make_vectors() -> None:
+    """A state times a matrix in each step: rows of the matrix are added to all results, some at a time."""
+    steps, n = 5, 37
+    state, w = te.placeholder((steps, n), name="state"), te.placeholder((n, n), name="w")
+    first = te.compute((1, n), lambda _, j: te.const(1.0), name="first")
+    k = te.reduce_axis((0, n), "k")
+    product = te.compute((steps, n), lambda t, j: te.sum(state[t - 1, k] * w[k, j], axis=k), name="product")
+    update = te.compute((steps, n), lambda t, j: te.tanh(product[t, j]), name="update")
+    result = te.scan(first, update, state, name="states")
+    s = tvm.topi.schedule(result, "llvm -num-cores=1", tuned=False)
+    text = s.trace.to_python()
+    assert ".fission('j'" in text and "factor=4, tail='peel'" in text and ".unroll(" in text
+    matrix = np.random.default_rng(0).normal(0, 0.3, (n, n)).astype(np.float32)
+    wanted, made = np.ones((steps, n)), np.zeros((steps, n), np.float32)
+    for t in range(1, steps):
+        wanted[t] = np.tanh(wanted[t - 1] @ matrix)
+    tvm.build(s, [w, result], "llvm -num-cores=1")(matrix, made)
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)

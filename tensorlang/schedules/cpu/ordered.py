@@ -5,16 +5,22 @@ from __future__ import annotations
 from functools import partial
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.expr import Load, variables
+from tensorlang.ir.expr import walk as walk_expr
+from tensorlang.ir.stmt import For, stmt_exprs, walk
 from tensorlang.polyhedral.ordered import shared_prefix
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.primitive import Primitive
 from tensorlang.schedule.proposals.auto_order import auto_order
+from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.room import Form, Room
 from tensorlang.te.operation import HybridOp
 
 _TILES = (8, 16, 32, 64, 128, 256)  # the smallest first: what is legal for many tiles is legal for few
 _TIME = (2, 4, 8, 16, 32)
+_JAM = 4
+"""Rows that are added to results at a time."""
 _BESIDE = 8
 """Rows side by side: operations that wait take four cycles or so, and two begin in each."""
 
@@ -71,12 +77,49 @@ def _apply(room: Room, steps: tuple[Primitive, ...]) -> None:
 
 
 def _declared(room: Room, op: HybridOp) -> None:
-    """The loops as they are, in vectors and in parallel where that is legal; without vectors some rows side by side."""
+    """The loops as they are, in vectors and in parallel where that is legal; without vectors some rows side by side.
+
+    Sums over the rows of a matrix take row by row, so that their results make vectors.
+    """
+    _sum_by_rows(room, op)
     _vectorize(room, op)
     _run_beside(room, op)
     leaves = room.s.state.stages[op.name].leaves
     if room.target.cores > 1 and leaves:  # statements need no loop
         room.s.attempt(lambda: room.s[op.name].parallel(leaves[0]))
+
+
+def _sum_by_rows(room: Room, op: HybridOp) -> None:
+    """Take the loops apart that start a result and sum it up, and add some rows to all results in turn."""
+    places = dict(room.s.state.stages[op.name].places)
+    sums = [
+        (starts[0], path[-2], path[-1])
+        for path in places.values()
+        if len(path) > 1
+        and _lies_by_rows(op, path[-1], path[-2])
+        and len(starts := [name for name, other in places.items() if other == path[:-1]]) == 1
+    ]
+    jam = room.choose("jam", (1, 2, 4, 8), _JAM) if sums else 0
+    for start, column, row in sums:
+        room.s.attempt(partial(_by_rows, room.s[op.name], start, column, row, jam))
+
+
+def _by_rows(loops: Stage, start: str, column: str, row: str, jam: int) -> None:
+    _, own = loops.fission(column, after=start)
+    outer, inner = loops.split(row, factor=jam, tail="peel")
+    loops.reorder(outer, own, inner)
+    loops.unroll(inner)
+    loops.vectorize(own)
+
+
+def _lies_by_rows(op: HybridOp, row: str, column: str) -> bool:
+    """Whether the loop over `row` reads a matrix whose columns lie side by side, and none whose rows do."""
+    loops = [s.body for s in walk(op.body) if isinstance(s, For) and s.var.name == row]
+    exprs = [e for body in loops for e in stmt_exprs(body)]
+    loads = [node for e in exprs for node in walk_expr(e) if isinstance(node, Load) and node.index]
+    along = [(variables(load.index[-1]), frozenset[str]().union(*map(variables, load.index))) for load in loads]
+    by_rows = any(column in last and row in moved and row not in last for last, moved in along)
+    return by_rows and not any(row in last and column in moved for last, moved in along)
 
 
 def _vectorize(room: Room, op: HybridOp) -> None:
