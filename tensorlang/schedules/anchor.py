@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tensorlang.errors import InternalError
 from tensorlang.schedule import Schedule
@@ -16,7 +14,7 @@ from tensorlang.te.operation import ComputeOp
 class Anchor:
     """An operator in a program that is scheduled as a whole.
 
-    `main` is the stage that carries the operator's tag; `output` the last of the elementwise stages that follow it
+    `main` is the stage of its sum or its values; `output` the last of the elementwise stages that follow it
     (`main` itself when none does): those between the two are inlined already, so that `output` reads `main` directly,
     element by element, and `main` can be computed in a tile of it.
     """
@@ -24,10 +22,6 @@ class Anchor:
     main: str
     output: str
     target: Target
-
-
-Rule: TypeAlias = Callable[[Schedule, Anchor], None]
-"""Schedules an anchor by primitives."""
 
 
 def compute_op(s: Schedule, stage: str) -> ComputeOp:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tensorlang.schedules.anchor import Anchor, Rule
 from tensorlang.schedules.cpu.dots import dot_forms, sums_lie_apart, uses_few
 from tensorlang.schedules.cpu.elements import elementwise_forms
 from tensorlang.schedules.cpu.ordered import ordered_forms
+from tensorlang.schedules.cpu.producers import anchor_of
 from tensorlang.schedules.cpu.product import product_forms
 from tensorlang.schedules.cpu.reductions import lane_forms, runs_along_rows
 from tensorlang.schedules.cpu.reuse import is_used_again, reuse_forms
@@ -29,6 +29,7 @@ from tensorlang.schedules.gpu.tiles import tile_forms
 from tensorlang.schedules.product import is_product
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room
+from tensorlang.schedules.table import Rule
 from tensorlang.schedules.windows import window_sum
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import HybridOp
@@ -80,7 +81,8 @@ def usual_forms_of_gpu(target: Target, group: Group) -> tuple[Form, ...]:
     main, op = group.main, group.main.op
     if group.parts:
         return tuple(block_row_forms(target, group))
-    found = [Form("points", _by(group, schedule_points), why="a thread for each result")]
+    alone = _by(group, lambda room, anchor: schedule_points(room.s, anchor))
+    found = [Form("points", alone, why="a thread for each result")]
     results = prod(main.extents[axis] for axis in main.spatial)
     apart = main.points >= _TERMS * results or runs_along_rows(op)
     if op.reduce_axes and apart and not is_used_again(main, 1):
@@ -100,9 +102,4 @@ def usual_forms_of_gpu(target: Target, group: Group) -> tuple[Form, ...]:
 def _by(group: Group, rule: Rule) -> Callable[[Room], None]:
     """A rule for the main stage of a group and what follows it."""
 
-    def apply(room: Room) -> None:
-        for stage in group.between:
-            room.s[stage.name].compute_inline()
-        rule(room.s, Anchor(group.main.name, group.output.name, room.target))
-
-    return apply
+    return lambda room: rule(room, anchor_of(room, group))

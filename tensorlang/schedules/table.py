@@ -13,15 +13,15 @@ from tensorlang.schedules.room import Room
 from tensorlang.target.spec import Target
 from tensorlang.te import tags
 
-TagRule: TypeAlias = Callable[[Room, Anchor], None]
+Rule: TypeAlias = Callable[[Room, Anchor], None]
 """Schedules an anchor with sizes that it asks of a room."""
-CPU_RULES: Mapping[str, TagRule] = {tags.ATTENTION: schedule_attention}
-GPU_RULES: Mapping[str, TagRule] = {
+CPU_RULES: Mapping[str, Rule] = {tags.ATTENTION: schedule_attention}
+GPU_RULES: Mapping[str, Rule] = {
     tags.CONV2D_PRODUCT: schedule_conv2d_product,
     tags.ATTENTION: gpu_attention.schedule_attention,
 }
 
 
-def rule_of(tag: str, target: Target) -> TagRule | None:
+def rule_of(tag: str, target: Target) -> Rule | None:
     """The rule of a tag on a target; None where the stage is to be recognised."""
     return (GPU_RULES if target.can.device else CPU_RULES).get(tag)

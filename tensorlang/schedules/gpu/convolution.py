@@ -29,6 +29,7 @@ from tensorlang.schedules.gpu.product_plan import (
     lanes_of_copy,
     stages_of,
 )
+from tensorlang.schedules.room import Room
 from tensorlang.schedules.windows import WindowSum, convolution
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
@@ -89,8 +90,9 @@ class Windows:
         return high * wide
 
 
-def schedule_conv2d(s: Schedule, anchor: Anchor) -> None:
+def schedule_conv2d(room: Room, anchor: Anchor) -> None:
     """Schedule a convolution and what follows it."""
+    s = room.s
     conv = convolution(compute_op(s, anchor.main))
     tile = tile_of(conv, anchor.target)
     local, out = accumulator(s, anchor), s[anchor.output]

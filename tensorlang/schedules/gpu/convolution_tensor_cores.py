@@ -68,7 +68,7 @@ def schedule_conv2d_product(room: Room, anchor: Anchor) -> None:
     in_groups_of_channels = len(axes_of(s, main)) > 2  # whose ends tiles of warp groups would have to be cut at
     tile = fragment_tile(s, Anchor(main, main, anchor.target), by_warps=in_groups_of_channels)
     if tile is None:
-        schedule_product(s, Anchor(main, main, anchor.target))
+        schedule_product(room, Anchor(main, main, anchor.target))
         schedule_points(s, anchor)
         return
     schedule_windows(s, anchor, tile)

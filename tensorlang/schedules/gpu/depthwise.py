@@ -14,6 +14,7 @@ from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
 from tensorlang.schedules.gpu.block_tile import Threads, compact, tiled
 from tensorlang.schedules.gpu.blocks import ACCESS_BITS
 from tensorlang.schedules.gpu.product_plan import MANY, Side
+from tensorlang.schedules.room import Room
 from tensorlang.schedules.windows import WindowSum, convolution
 
 _ROW = 32
@@ -25,8 +26,9 @@ _WRITTEN_OUT = 25
 """Places of a window that are written out side by side."""
 
 
-def schedule_depthwise(s: Schedule, anchor: Anchor) -> None:
+def schedule_depthwise(room: Room, anchor: Anchor) -> None:
     """Schedule a depthwise convolution and what follows it."""
+    s = room.s
     conv, names = convolution(compute_op(s, anchor.main)), axes_of(s, anchor.main)
     high, wide, channels = (conv.extents.get(name, MANY) for name in (conv.y, conv.x, conv.outputs[-1]))
     in_rows = names[-1] == conv.x

@@ -24,6 +24,7 @@ from tensorlang.schedules.gpu.product_plan import (
 from tensorlang.schedules.gpu.reductions import schedule_reduction
 from tensorlang.schedules.gpu.tensor_cores import fragment_tile, schedule_fragments
 from tensorlang.schedules.product import product_of
+from tensorlang.schedules.room import Room
 from tensorlang.te.axis import Axis, extent_of
 
 _PAD = 4
@@ -32,11 +33,12 @@ _WRITTEN_OUT = 8
 """Terms that are written out side by side."""
 
 
-def schedule_product(s: Schedule, anchor: Anchor) -> None:
+def schedule_product(room: Room, anchor: Anchor) -> None:
     """Schedule a product and what follows it; with few rows or columns, as many sums, each made by several threads."""
+    s = room.s
     product = product_of(compute_op(s, anchor.main))
     if is_thin(product.m, product.n) or product.a.buffer.name == product.b.buffer.name:
-        schedule_reduction(s, anchor)
+        schedule_reduction(room, anchor)
         return
     warp_tile = fragment_tile(s, anchor)
     if warp_tile is not None:
@@ -46,7 +48,7 @@ def schedule_product(s: Schedule, anchor: Anchor) -> None:
     terms = None if product.batch else product.depth
     tile = product_tile(product.m, product.n, product.batches, product.bits, narrow, anchor.target, terms)
     if tile.parts > 1 and product.depth:
-        schedule_in_parts(s, anchor, product.depth // tile.parts, lambda part: schedule_product(s, part))
+        schedule_in_parts(s, anchor, product.depth // tile.parts, lambda part: schedule_product(room, part))
         return
     local = accumulator(s, anchor)
     sides = (tile.rows, tile.columns)

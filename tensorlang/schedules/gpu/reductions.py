@@ -9,6 +9,7 @@ from math import ceil, prod
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.accesses import about
 from tensorlang.schedules.anchor import Anchor, compute_op
+from tensorlang.schedules.cpu.producers import anchor_of
 from tensorlang.schedules.cpu.reductions import runs_along_rows
 from tensorlang.schedules.cpu.rows import partial_results
 from tensorlang.schedules.gpu.block import points
@@ -51,27 +52,20 @@ def _is_product(stage: Stage) -> bool:
 
 
 def _schedule(room: Room, group: Group, in_parts: bool) -> None:
-    s, main = room.s, group.main
     inline_producers(room, group)
-    for stage in group.between:
-        s[stage.name].compute_inline()
-    anchor = Anchor(main.name, group.output.name, room.target)
-    if in_parts:
-        terms = points(main.extents, main.reduce)
-        sizes = [n for n in _TERMS if n < terms] or [ceil(terms / 2)]
-        part = _part(s, anchor, room.choose("part", sizes, _piece(s, anchor)))
-        _reduce_rows(s, part, room, "part_")
-    _reduce_rows(s, anchor, room)
+    schedule_reduction(room, anchor_of(room, group), in_parts)
 
 
-def schedule_reduction(s: Schedule, anchor: Anchor) -> None:
-    """Reduce every row in one block, or with a warp of it; too few rows for the GPU are cut in pieces first.
+def schedule_reduction(room: Room, anchor: Anchor, in_parts: bool | None = None) -> None:
+    """Reduce every row in one block, or with a warp of it; in parts first, or (None) where the GPU has too few rows.
 
-    The sums of the pieces go through global memory, to a second kernel.
+    The sums of the parts go through global memory, to a second kernel.
     """
-    room, piece = Room(s, anchor.target, anchor.main, closed=True), _piece(s, anchor)
-    if piece is not None:
-        _reduce_rows(s, _part(s, anchor, piece), room)
+    s, piece = room.s, _piece(room.s, anchor)
+    if piece is not None if in_parts is None else in_parts:
+        terms = prod(about(axis.extent) for axis in compute_op(s, anchor.main).reduce_axes)
+        sizes = [n for n in _TERMS if n < terms] or [ceil(terms / 2)]
+        _reduce_rows(s, _part(s, anchor, room.choose("part", sizes, piece)), room, "part_")
     _reduce_rows(s, anchor, room)
 
 
