@@ -23,6 +23,7 @@ from benchmarks.workloads import Goal
 TOLERANCE = 1e-4
 """Largest error over largest value: that of 50 layers of Winograd's algorithm stays below a fifth of it."""
 _SEED = 0
+_OCR = "rapidocr_onnxruntime"
 _OPSET = 17
 _OPEN = 4
 """The version of the format from which initial values need not be inputs."""
@@ -148,6 +149,30 @@ def _light(name: str, goal: float) -> NetworkModel:
     return NetworkModel(name.replace("_", "-"), Goal(goal, goal), write)
 
 
+def _trained(name: str, goal: float, package: str, file: str, **shapes: tuple[int, ...]) -> NetworkModel:
+    """A trained model in a wheel, for inputs of some shapes, in the opset that the reference is exact for.
+
+    What it ends with, between 0 and 1, is left out, since it would hide errors.
+    """
+
+    def write(path: Path) -> None:
+        import onnx
+        import onnx.version_converter
+
+        found = importlib.util.find_spec(package)
+        assert found is not None and found.submodule_search_locations
+        proto = onnx.load(Path(found.submodule_search_locations[0]) / file)
+        for given in proto.graph.input:
+            for dim, extent in zip(given.type.tensor_type.shape.dim, shapes.get(given.name, ()), strict=False):
+                dim.dim_value = extent
+        last = proto.graph.node[-1]
+        if last.op_type in ("Sigmoid", "Softmax"):
+            last.CopyFrom(onnx.helper.make_node("Identity", last.input, last.output, last.name))
+        onnx.save(onnx.version_converter.convert_version(proto, _OPSET), path)
+
+    return NetworkModel(name, Goal(goal, goal), write, ("onnx", package))
+
+
 def randomized(proto: Any) -> Any:
     """The model with random weights where nodes fill arrays with one number; variances stay positive.
 
@@ -199,6 +224,9 @@ MODELS = (
     _vision("vit_b_16", 1.0),
     _text("bert_base", 1.0),
     _text("gpt2_small", 1.0),
+    _trained("speech", 1.0, "silero_vad", "data/silero_vad_openvino_16k.onnx"),
+    _trained("ocr_detector", 1.4, _OCR, "models/ch_PP-OCRv4_det_infer.onnx", x=(1, 3, 640, 640)),
+    _trained("ocr_recogniser", 1.1, _OCR, "models/ch_PP-OCRv4_rec_infer.onnx", x=(1, 3, 48, 320)),
     _light("squeezenet", 1.0),
     _light("shufflenet", 1.0),
     _light("densenet121", 1.0),
