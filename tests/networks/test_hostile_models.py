@@ -19,6 +19,7 @@ from tensorlang.networks.onnx.scopes import Allowance
 from tensorlang.networks.refusal import UnsupportedModel
 from tensorlang.networks.report import inspect
 from tests.networks.models import block, drawn, graph, model, node
+from tests.networks.test_control import chosen, newton
 from tests.thoroughness import draws
 
 HUGE = np.array([2**40])
@@ -132,10 +133,10 @@ def test_names_are_shown_without_what_a_terminal_obeys() -> None:
 
 
 def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
-    path, good = tmp_path / "damaged.onnx", block().SerializeToString()
+    path, goods = tmp_path / "damaged.onnx", [made.SerializeToString() for made in (block(), chosen(), newton())]
     outcomes = set()
     for seed in range(draws(60, 5000)):
-        drawn_from, text = random.Random(seed), bytearray(good)
+        drawn_from, text = random.Random(seed), bytearray(goods[seed % len(goods)])
         for _ in range(drawn_from.choice([1, 1, 2, 4])):
             at = drawn_from.randrange(len(text))
             match drawn_from.randrange(4):
