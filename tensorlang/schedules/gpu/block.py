@@ -15,8 +15,8 @@ import numpy as np
 from tensorlang.schedule import Decision
 from tensorlang.schedules.accesses import Access, Array, footprint
 from tensorlang.schedules.candidates import powers, up_to
+from tensorlang.schedules.gpu.blocks import limits
 from tensorlang.schedules.room import Columns, Mask, Room
-from tensorlang.target.spec import GpuLimits
 
 TAGS = ("x", "y", "z")
 INNER = (1, 2, 4, 8)
@@ -57,11 +57,6 @@ def math_product(columns: Iterable[Array]) -> Array:
     return np.asarray(total)
 
 
-def limits_of(room: Room) -> GpuLimits:
-    """The limits of the room's target."""
-    return room.target.gpu or GpuLimits()
-
-
 def sizes(extent: int, most: int) -> tuple[int, ...]:
     """Powers of two that an axis fills, and its divisors, up to `most`."""
     limit = min(extent, most)
@@ -74,7 +69,7 @@ def choose_sides(room: Room, axes: Sequence[tuple[str, int]], inner: Sequence[in
     found = []
     for tag, (axis, extent) in zip(TAGS, axes, strict=False):
         virtual = room.leave_open(f"virtual_{tag}", up_to(VIRTUAL, extent))
-        most = min(limits_of(room).block[TAGS.index(tag)], MOST_THREADS_ALONG)
+        most = min(limits(room.target).block[TAGS.index(tag)], MOST_THREADS_ALONG)
         threads = room.leave_open(f"threads_{tag}", sizes(extent, most))
         own = {*up_to(inner, extent), *(n for n in (3, 5, 7) if extent % n == 0 and extent % 2)}
         found.append(Side(axis, tag, extent, virtual, threads, room.leave_open(f"inner_{tag}", sorted(own))))
@@ -83,14 +78,14 @@ def choose_sides(room: Room, axes: Sequence[tuple[str, int]], inner: Sequence[in
 
 def limit_threads(room: Room, names: Sequence[str], wanted: float, least: int | None = None) -> None:
     """Keep the product of decisions within a block, and not below a warp where there is work for more threads."""
-    limits = limits_of(room)
-    lowest = int(min(limits.warp if least is None else least, max(1.0, wanted), limits.max_threads))
+    own = limits(room.target)
+    lowest = int(min(own.warp if least is None else least, max(1.0, wanted), own.max_threads))
 
     def fits(values: Columns) -> Mask:
         threads = math_product(values[name] for name in names)
-        return np.asarray((threads <= limits.max_threads) & (threads >= lowest))
+        return np.asarray((threads <= own.max_threads) & (threads >= lowest))
 
-    room.limit(f"a block has {lowest} to {limits.max_threads} threads", fits)
+    room.limit(f"a block has {lowest} to {own.max_threads} threads", fits)
 
 
 def limit_waste(room: Room, sides: Sequence[Side], further: Mapping[str, int] | None = None) -> None:
@@ -114,7 +109,7 @@ def _waste(extent: int, tile: Array) -> Array:
 
 def limit_grid(room: Room, sides: Sequence[Side], others: int) -> None:
     """Keep the blocks along each axis within the grid; `others` blocks share z with the third side."""
-    most = limits_of(room).grid
+    most = limits(room.target).grid
 
     def fits(values: Columns) -> Mask:
         good = np.ones(1, dtype=bool)
@@ -128,14 +123,14 @@ def limit_grid(room: Room, sides: Sequence[Side], others: int) -> None:
 
 def limit_shared(room: Room, bytes_of: Callable[[Columns], Array]) -> None:
     """Keep what a block shares within its memory."""
-    most = limits_of(room).shared_bytes
+    most = limits(room.target).shared_bytes
     room.limit(f"a block has {most} bytes of shared memory", lambda values: np.asarray(bytes_of(values) <= most))
 
 
 def limit_registers(room: Room, words_of: Callable[[Columns], Array]) -> None:
     """Keep the arrays of a thread within its registers, and those of a block within a multiprocessor's."""
-    limits = limits_of(room)
-    most = limits.thread_registers
+    own = limits(room.target)
+    most = own.thread_registers
 
     def fits(values: Columns) -> Mask:
         return np.asarray(words_of(values) + SPARE_REGISTERS <= most) if most else np.ones(1, dtype=bool)

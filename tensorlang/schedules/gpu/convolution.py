@@ -18,12 +18,12 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
 from tensorlang.schedules.gpu.block_tile import compact, copied_together, tiled
+from tensorlang.schedules.gpu.blocks import WARP
 from tensorlang.schedules.gpu.product_plan import (
     FETCH_COST,
     LEAST_COPY,
     MANY,
     READ_COST,
-    WARP,
     Side,
     cores_of,
     lanes_of_copy,

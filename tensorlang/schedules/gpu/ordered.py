@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tensorlang.schedules.gpu.block import limit_threads, limits_of, sizes
+from tensorlang.schedules.gpu.block import limit_threads, sizes
+from tensorlang.schedules.gpu.blocks import limits
 from tensorlang.schedules.room import Form, Room
 from tensorlang.te.operation import HybridOp
 
@@ -20,8 +21,8 @@ def _bound(room: Room, op: HybridOp) -> None:
     leaves = room.s.state.stages[op.name].leaves
     if not leaves:
         return
-    most = limits_of(room).block[0]
-    threads = room.leave_open("threads", [n for n in sizes(1 << 10, most) if n >= limits_of(room).warp])
+    most = limits(room.target).block[0]
+    threads = room.leave_open("threads", [n for n in sizes(1 << 10, most) if n >= limits(room.target).warp])
     block, thread = loops.split(leaves[0], threads)
     loops.bind(block, "blockIdx.x")
     loops.bind(thread, "threadIdx.x")

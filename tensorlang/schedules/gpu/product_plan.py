@@ -37,8 +37,6 @@ _ADDING_COST = 270_000.0
 _PARTIAL_COST = 51.0
 """What a partial sum costs that is written and read again: 8 bytes, of which memory moves 10 a cycle for each core."""
 _WORD = 32
-WARP = 32
-"""Threads that run together."""
 
 
 @dataclass(frozen=True, slots=True)

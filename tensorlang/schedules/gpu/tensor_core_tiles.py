@@ -13,8 +13,8 @@ import numpy as np
 from tensorlang.schedule import Decision
 from tensorlang.schedules.accesses import Array
 from tensorlang.schedules.anchor import Anchor
-from tensorlang.schedules.gpu.block import WORD, limits_of
-from tensorlang.schedules.gpu.blocks import WARP
+from tensorlang.schedules.gpu.block import WORD
+from tensorlang.schedules.gpu.blocks import WARP, limits
 from tensorlang.schedules.gpu.elements import inline_producers
 from tensorlang.schedules.gpu.parts import schedule_in_parts
 from tensorlang.schedules.gpu.tensor_cores import ACCESS, TF32, element_of, schedule_fragments
@@ -40,14 +40,14 @@ _PARTS = (512, 1024, 2048, 4096, 8192)
 
 def tensor_core_forms(target: Target, group: Group) -> list[Form]:
     """The forms for products of matrices that the target has instructions for; none for other stages."""
-    op, limits = group.main.op, target.gpu
+    op = group.main.op
     if not target.can.tensor_cores or group.parts or not is_product(op):
         return []
     p = product_of(op)
     batches = prod(group.main.extents[axis] for axis in p.batch)
     if element_of(op, p, target) is None or not p.m or not p.n or p.a.buffer.name == p.b.buffer.name:
         return []
-    if limits is not None and batches > limits.grid[2]:
+    if target.gpu is not None and batches > target.gpu.grid[2]:
         return []
     is_tf32, terms = element_of(op, p, target) == TF32, p.depth or 0
     found: list[Form] = []
@@ -112,7 +112,7 @@ def _group_tile(room: Room, p: Product, width: int) -> WarpTile:
 
 def _limit(room: Room, p: Product, tile: WarpTile, part: int, is_tf32: bool) -> None:
     """Keep tiles to what divides the matrices, and to the threads, registers and shared memory of a block."""
-    limits = limits_of(room)
+    own = limits(room.target)
     m, n, terms = p.m or 0, p.n or 0, p.depth or 0
 
     def of(number: int, values: Columns) -> Array:
@@ -137,14 +137,14 @@ def _limit(room: Room, p: Product, tile: WarpTile, part: int, is_tf32: bool) -> 
         rows, columns = (of(x, values) for x in tile.warp)
         fragments = (rows + columns) * p.itemsize * ACCESS / WORD if tile.lanes == WARP else 0
         words = (rows * columns + fragments) / tile.lanes + _SPARE_REGISTERS
-        return np.asarray((words <= limits.thread_registers) & (words * count(values) <= limits.registers))
+        return np.asarray((words <= own.thread_registers) & (words * count(values) <= own.registers))
 
     def shared(values: Columns) -> Mask:
         size = sum(block(values)) * of(tile.depth, values) * p.itemsize * of(tile.stages, values)
-        return np.asarray(size + (GROUP_SPARE if tile.lanes == GROUP else 0) <= limits.shared_bytes)
+        return np.asarray(size + (GROUP_SPARE if tile.lanes == GROUP else 0) <= own.shared_bytes)
 
     def threads(values: Columns) -> Mask:
-        return np.asarray((count(values) <= limits.max_threads) & (count(values) > WARP))
+        return np.asarray((count(values) <= own.max_threads) & (count(values) > WARP))
 
     def steps(values: Columns) -> Mask:
         return np.asarray(of(tile.stages, values) * of(tile.depth, values) <= of(part, values))
@@ -159,6 +159,6 @@ def _limit(room: Room, p: Product, tile: WarpTile, part: int, is_tf32: bool) -> 
     room.limit("tiles of blocks divide the matrices, and groups of them the rows", divides)
     room.limit("all threads copy chunks of 16 bytes", chunks)
     room.limit("no more tiles at once than steps", steps)
-    room.limit(f"a block has several warps, and at most {limits.max_threads} threads", threads)
-    room.limit(f"a block has {limits.shared_bytes} bytes of shared memory", shared)
-    room.limit(f"a thread has {limits.thread_registers} registers", held)
+    room.limit(f"a block has several warps, and at most {own.max_threads} threads", threads)
+    room.limit(f"a block has {own.shared_bytes} bytes of shared memory", shared)
+    room.limit(f"a thread has {own.thread_registers} registers", held)
