@@ -126,11 +126,10 @@ def _ordered(program: Program, parts: Sequence[Part]) -> tuple[Part, ...]:
 
 def tensors_of(program: Program, part: Part) -> tuple[list[Tensor], list[Tensor]]:
     """The inputs and the outputs of a part as a program of its own, under names that tell nothing of the network."""
-    arrays = {b.name: b for op in program.ops for b in buffers(op)}
     made: dict[str, Tensor] = {}
     for number, name in enumerate(part.inputs):
-        made[name] = te.placeholder(arrays[name].shape, arrays[name].dtype, f"x{number}")
-
+        array = next(b for b in buffers(program[program.producer[name]]) if b.name == name)
+        made[name] = te.placeholder(array.shape, array.dtype, f"x{number}")
     for number, op in enumerate(part.ops):
         stage = _named(op, f"y{number}", made)
         for k, buffer in enumerate(buffers(op)):
