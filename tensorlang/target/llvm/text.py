@@ -206,10 +206,12 @@ class Function:
 
     Values are numbered as they are written: an instruction that only computes is not written again where its result
     is at hand. `_results` are those at hand by their text, `_computed` the same in order; of a block that has not
-    begun, `_ahead` says how many of them are at hand on every way to it.
+    begun, `_ahead` says how many of them are at hand on every way to it. One that stands `apart` is not inlined.
     """
 
-    def __init__(self, module: Module, name: str, parameters: list[str], internal: bool = False) -> None:
+    def __init__(
+        self, module: Module, name: str, parameters: list[str], internal: bool = False, apart: bool = False
+    ) -> None:
         self.module = module
         self.name = name
         self.block = "entry"
@@ -217,6 +219,7 @@ class Function:
         self.streams = False
         self._parameters = parameters
         self._linkage = "internal " if internal else ""
+        self._attributes = "noinline #0" if apart else "#0"
         self._allocas: list[str] = []
         self._lines: list[str] = []
         self._count = 0
@@ -352,5 +355,7 @@ class Function:
 
     def finish(self, result: str = "void") -> None:
         """Add the function to its module."""
-        head = f"define {self._linkage}{result} @{self.name}({', '.join(self._parameters)}) #0 {{\nentry:"
+        head = (
+            f"define {self._linkage}{result} @{self.name}({', '.join(self._parameters)}) {self._attributes} {{\nentry:"
+        )
         self.module.functions.append("\n".join([head, *self._allocas, *self._lines, "}"]))
