@@ -204,7 +204,7 @@ def test_python_stays_here(tmp_path: Path) -> None:
 
 def test_the_body_of_a_parallel_loop_stands_apart(tmp_path: Path) -> None:
     """Inlined into the task that a host runs, its loops are slower than the same loops in the process."""
-    made = layer().export(tmp_path / "layer", formats=("o",))
+    made = two_regions().export(tmp_path / "two", formats=("o",))
     bodies = {name for name in made.files["o"].read_bytes().split(b"\0") if name.endswith(b".task")}
     assert bodies
     assert {name.removesuffix(b".task") for name in bodies} <= set(made.files["o"].read_bytes().split(b"\0"))
