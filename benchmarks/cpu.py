@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,7 @@ from typing import Any
 
 import click
 
+from benchmarks.command_line import threads_or_all, write_result
 from benchmarks.contest import OWN_NAME, Outcome, compete, save
 from benchmarks.contestant import Absent, Contestant
 from benchmarks.limits import Machine
@@ -42,14 +41,10 @@ def command(
     workloads = chosen(only)
     if not workloads:
         raise click.UsageError(f"no workload is called like {only!r}")
-    cores = len(os.sched_getaffinity(0))
-    if threads is not None and threads > cores:
-        raise click.UsageError(f"--threads {threads}: only {cores} cores can be used")
-    with pinned(threads or cores):
-        result = run(workloads, keys or list(BY_KEY), _paths(paths), threads or cores, rounds)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    count = threads_or_all(threads)
+    with pinned(count):
+        result = run(workloads, keys or list(BY_KEY), _paths(paths), count, rounds)
+    write_result(out, result)
     sys.exit(0 if result["met"] else 1)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import tempfile
 import time
@@ -15,6 +13,7 @@ from typing import Any
 
 import click
 
+from benchmarks.command_line import threads_or_all, write_result
 from benchmarks.contest import OWN_NAME, Outcome, compete
 from benchmarks.contestant import Absent, Contestant
 from benchmarks.cpu import ROUNDS, row
@@ -55,15 +54,11 @@ def command(
     models = chosen(only)
     if not models:
         raise click.UsageError(f"no network is called like {only!r}; there are {', '.join(m.name for m in MODELS)}")
-    cores = len(os.sched_getaffinity(0))
-    if threads is not None and threads > cores:
-        raise click.UsageError(f"--threads {threads}: only {cores} cores can be used")
+    count = threads_or_all(threads)
     interpreters = dict.fromkeys(BY_KEY, sys.executable) | dict(_given(text) for text in paths)
-    with pinned(threads or cores):
-        result = run(models, {key: interpreters[key] for key in keys or BY_KEY}, threads or cores, rounds)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with pinned(count):
+        result = run(models, {key: interpreters[key] for key in keys or BY_KEY}, count, rounds)
+    write_result(out, result)
     sys.exit(0 if result["met"] else 1)
 
 

@@ -7,7 +7,6 @@ checked and timed in turn, with the library's schedule and the best of earlier r
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import click
 
 from benchmarks import scoring, subjects
+from benchmarks.command_line import threads_or_all, write_result
 from benchmarks.contest import compete
 from benchmarks.contestant import Contestant
 from benchmarks.limits import Machine
@@ -82,16 +82,12 @@ def command(
     found = subjects.chosen(only)
     if not found:
         raise click.UsageError(f"no workload is called like {only!r}")
-    cores = len(os.sched_getaffinity(0))
-    if threads is not None and threads > cores:
-        raise click.UsageError(f"--threads {threads}: only {cores} cores can be used")
+    count = threads_or_all(threads)
     with ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        plan = Plan(seconds, tuple(map(int, trials)), threads or cores, rounds, tvm, folder)
+        plan = Plan(seconds, tuple(map(int, trials)), count, rounds, tvm, folder)
         result = run(found, plan)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result(out, result)
     sys.exit(0 if all(f["met"] for f in result["figures"]) else 1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import sys
@@ -15,6 +14,7 @@ import click
 import numpy as np
 
 import tensorlang
+from benchmarks.command_line import write_result
 from benchmarks.contest import SETTLE, largest_error
 from benchmarks.machine import describe
 from benchmarks.peers.process import pinned
@@ -74,8 +74,7 @@ def command(seconds: float, threads: int, only: Sequence[str], rounds: int, out:
     if out is not None:
         result = {**describe(), "threads": threads, "seconds": seconds, "mean": mean}
         result["programs"] = [asdict(o) | {"met": o.met} for o in outcomes]
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_result(out, result)
     sys.exit(0 if met else 1)
 
 

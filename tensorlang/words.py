@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 
 def format_seconds(seconds: float) -> str:
     """A time with three digits: 1.23 ms."""
@@ -9,6 +11,11 @@ def format_seconds(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}" if seconds < 1e6 else f"{seconds:.3g} s"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def format_failures(failures: Counter[str]) -> str:
+    """Failures by kind, the most frequent first; "none" without any."""
+    return ", ".join(f"{count} {status}" for status, count in failures.most_common()) or "none"
 
 
 def format_clock(seconds: float) -> str:

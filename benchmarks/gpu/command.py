@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 import click
 from rich.console import Console
 
+from benchmarks.command_line import write_result
 from benchmarks.gpu import jobs, tables
 from benchmarks.gpu.compiled import ARCHITECTURES, Resources
 from benchmarks.gpu.conformance import CUDA_TESTS, ON_A_GPU, WITHOUT, Check, Checked, check
@@ -174,15 +174,9 @@ def command(only: str, checks: bool, compile_only: bool, quick: bool, minutes: f
             run.compile(workloads if nvrtc.is_available() else (), processes)
         else:
             run.measure(workloads, processes)
-    _save(run, out)
+    write_result(out, run.result())
     run.show()
     sys.exit(1 if not run.good else NO_GPU if missing else 0)
-
-
-def _save(run: Run, out: Path | None) -> None:
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(run.result(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _failed(workload: Workload, reason: str) -> Outcome:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-import numpy as np
 import openvino
 
 from benchmarks.peers.onnx_graphs import GRAPHS, QUANTIZED, dequantized_conv2d, model
-from benchmarks.peers.serve import Array, Call, Given, Unsupported
+from benchmarks.peers.openvino_call import compiled, to_numpy
+from benchmarks.peers.serve import Call, Given, Unsupported
+
+__all__ = ["BUILDERS", "to_numpy"]
 
 
 def build(operator: str, given: Given) -> Call:
@@ -22,27 +23,8 @@ def build(operator: str, given: Given) -> Call:
         made, fed = model(operator, given, dequantized_conv2d)
     else:
         made, fed = model(operator, replace(given, options={**given.options, "dtype": "float32"}))
-    settings: dict[str, Any] = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": given.threads,
-        "INFERENCE_PRECISION_HINT": openvino.Type.bf16 if narrow else openvino.Type.f32,
-    }
-    core = openvino.Core()
-    request = core.compile_model(core.read_model(made.SerializeToString()), "CPU", settings).create_infer_request()
-    for name, array in fed.items():
-        request.set_tensor(name, openvino.Tensor(array))
-    result = request.get_output_tensor(0)
-
-    def call() -> Any:
-        request.infer()
-        return result
-
-    return call
-
-
-def to_numpy(tensor: Any) -> Array:
-    """The output."""
-    return np.asarray(tensor.data)
+    precision = openvino.Type.bf16 if narrow else openvino.Type.f32
+    return compiled(made.SerializeToString(), fed.items(), given.threads, precision)
 
 
 BUILDERS = {name: partial(build, name) for name in GRAPHS}

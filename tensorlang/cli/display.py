@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -14,8 +15,10 @@ from rich.text import Text
 from tensorlang.autotune import Phase, Progress, Task, TuningRecord, on_phase
 from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.curve import draw_curve
-from tensorlang.words import format_clock, format_seconds, format_speed, format_threads, printable
+from tensorlang.words import format_clock, format_failures, format_seconds, format_speed, format_threads, printable
 
+ToldOf = TypeVar("ToldOf", contravariant=True)
+"""What tuning tells of a trial."""
 PLAIN_INTERVAL = 5.0
 REDRAW_INTERVAL = 0.25
 TICK = 1.0  # seconds; drawing takes milliseconds of a CPU that candidates may be timed on
@@ -48,11 +51,30 @@ def open_display(
         with on_phase(plain_phases(console)):
             yield plain_lines(console, trials, seconds)
         return
-    screen = Screen(trials, seconds)
+    with on_screen(Screen(trials, seconds), console) as show:
+        yield show
+
+
+class Shown(Protocol[ToldOf]):
+    """What a terminal shows of tuning."""
+
+    def enter(self, phase: Phase) -> None:
+        """Take in what tuning is at now."""
+
+    def add(self, progress: ToldOf, /) -> None:
+        """Take in a trial."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+
+
+@contextmanager
+def on_screen(screen: Shown[ToldOf], console: Console) -> Iterator[Callable[[ToldOf], None]]:
+    """Draw a screen until the end, anew with each trial that the yielded callback is told of, but not too often."""
     with on_phase(screen.enter), Live(screen, console=console, refresh_per_second=1 / TICK, transient=True) as live:
         drawn = [0.0]
 
-        def show(progress: Progress) -> None:
+        def show(progress: ToldOf) -> None:
             screen.add(progress)
             if time.monotonic() - drawn[0] > REDRAW_INTERVAL:
                 drawn[0] = time.monotonic()
@@ -94,7 +116,7 @@ def describe(progress: Progress, trials: int, seconds: float | None) -> list[tup
     cells.append(("best", "none yet" if best is None else f"{format_seconds(best.median)}, {speed_text(best)}"))
     if best is not None and progress.peak_gflops:
         cells.append(("of peak", f"{100 * best.gflops / progress.peak_gflops:.0f}%"))
-    cells.append(("failures", failures_text(progress)))
+    cells.append(("failures", format_failures(progress.failures)))
     cells.append(("left", format_clock(time_left(progress, trials, seconds))))
     return cells
 
@@ -102,11 +124,6 @@ def describe(progress: Progress, trials: int, seconds: float | None) -> list[tup
 def speed_text(record: TuningRecord) -> str:
     """The speed of a record in words."""
     return f"{format_speed(record.gflops)} GFLOP/s"
-
-
-def failures_text(progress: Progress) -> str:
-    """Failures by kind, the most frequent first."""
-    return ", ".join(f"{count} {status}" for status, count in progress.failures.most_common()) or "none"
 
 
 def _open_ended(trials: int, seconds: float | None) -> bool:
@@ -172,7 +189,7 @@ class Screen:
         if self._best and not options.ascii_only:
             yield from self._curve(elapsed, width)
         yield line("trials", self._trials_words(latest, elapsed, left, width, options.ascii_only), width)
-        yield line("failed", Text(failures_text(latest), "bold red" if latest.failures else "dim"), width)
+        yield line("failed", Text(format_failures(latest.failures), "bold red" if latest.failures else "dim"), width)
         yield line("now", self._now_words(latest), width)
 
     def _best_words(self, latest: Progress) -> Text:

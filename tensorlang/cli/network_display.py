@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
 from rich.text import Text
 
 from tensorlang.autotune import Phase, on_phase
-from tensorlang.cli.display import PHASES, PLAIN_INTERVAL, REDRAW_INTERVAL, TICK, line, plain_phases, with_bar
+from tensorlang.cli.display import PHASES, PLAIN_INTERVAL, line, on_screen, plain_phases, with_bar
 from tensorlang.networks.tuning import NetworkProgress
-from tensorlang.words import format_clock, format_count, format_seconds, printable
+from tensorlang.words import format_clock, format_count, format_failures, format_seconds, printable
 
 Told = Callable[[NetworkProgress], None]
 
@@ -30,16 +29,7 @@ def open_network_display(trials: int | None, seconds: float | None, silent: bool
         with on_phase(plain_phases(console)):
             yield _plain_lines(console, trials, seconds)
         return
-    screen = NetworkScreen(trials, seconds)
-    with on_phase(screen.enter), Live(screen, console=console, refresh_per_second=1 / TICK, transient=True) as live:
-        drawn = [0.0]
-
-        def show(progress: NetworkProgress) -> None:
-            screen.add(progress)
-            if time.monotonic() - drawn[0] > REDRAW_INTERVAL:
-                drawn[0] = time.monotonic()
-                live.refresh()
-
+    with on_screen(NetworkScreen(trials, seconds), console) as show:
         yield show
 
 
@@ -60,12 +50,11 @@ def _plain_lines(console: Console, trials: int | None, seconds: float | None) ->
 
 def describe(progress: NetworkProgress, trials: int | None, seconds: float | None) -> list[tuple[str, str]]:
     """Progress as (name, value) pairs."""
-    failed = ", ".join(f"{count} {status}" for status, count in progress.failures.most_common()) or "none"
     return [
         ("network", _network(progress)),
         ("kernels", f"{progress.begun} of {progress.kernels}"),
         ("trials", str(progress.trials) if trials is None else f"{progress.trials}/{trials}"),
-        ("failures", failed),
+        ("failures", format_failures(progress.failures)),
         ("left", format_clock(time_left(progress, trials, seconds))),
         ("kernel", printable(f"{progress.stage} ({progress.node}), {_best(progress)}", 200)),
     ]

@@ -14,7 +14,7 @@ from tensorlang.autotune import Result, TuningRecord
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.schedule.trace import Trace
 from tensorlang.target.kinds import capabilities
-from tensorlang.words import format_seconds, format_threads, printable
+from tensorlang.words import format_failures, format_seconds, format_threads, printable
 
 LONGEST_MESSAGE = 300
 LONG = 0.5  # seconds of a phase that are worth a word
@@ -34,15 +34,10 @@ def print_result(result: Result, log: str) -> None:
     resumed = f" ({result.resumed} resumed)" if result.resumed else ""
     took = ", ".join(f"{phase} {seconds:.0f}" for phase, seconds in result.phases.items() if seconds >= LONG)
     spent = f"{result.seconds:.0f} s{f' ({took})' if took else ''}"
-    summary = f"{len(result.records)} trials{resumed} in {spent}, failures: {failures_text(result)}"
+    summary = f"{len(result.records)} trials{resumed} in {spent}, failures: {format_failures(result.failures)}"
     console.print(f"{summary}; log: {log}", markup=False)
     for status, message in first_messages(result).items():
         console.print(f"  first {status}: {printable(message, LONGEST_MESSAGE)}", markup=False)
-
-
-def failures_text(result: Result) -> str:
-    """Failures by kind, the most frequent first."""
-    return ", ".join(f"{count} {status}" for status, count in result.failures.most_common()) or "none"
 
 
 def first_messages(result: Result) -> dict[str, str]:

@@ -13,6 +13,7 @@ from tensorlang.cli.arguments import DEFAULT_LOG, UNLIMITED, make_task, parse_ar
 from tensorlang.cli.network_tuning import STORE, tune_network
 from tensorlang.cli.worker import tls_options
 from tensorlang.errors import TensorlangError
+from tensorlang.words import format_failures
 
 if TYPE_CHECKING:
     from tensorlang.autotune import Limits, Result, Task, TemplateTask
@@ -173,5 +174,5 @@ def _nothing_found(result: Result) -> str:
         return f"nothing was measured: {result.ended}"
     if not result.records:
         return "nothing was measured in the time given; give more --seconds"
-    failures = ", ".join(f"{count} {status}" for status, count in result.failures.most_common())
+    failures = format_failures(result.failures)
     return f"no candidate of {len(result.records)} worked ({failures}); last error: {result.records[-1].error}"

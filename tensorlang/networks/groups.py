@@ -113,9 +113,7 @@ def _ordered(program: Program, parts: Sequence[Part]) -> tuple[Part, ...]:
     made: set[str] = {b.name for op in program.ops if isinstance(op, PlaceholderOp) for b in buffers(op)}
     waiting, done = list(parts), list[Part]()
     while waiting:
-        ready = next(
-            (part for part in waiting if made.issuperset([*part.inputs, *(g.array for g in part.guards)])), None
-        )
+        ready = next((part for part in waiting if made.issuperset(part.needed)), None)
         if ready is None:
             raise InternalError("the kernels of a network wait for each other")
         waiting.remove(ready)
@@ -128,7 +126,7 @@ def tensors_of(program: Program, part: Part) -> tuple[list[Tensor], list[Tensor]
     """The inputs and the outputs of a part as a program of its own, under names that tell nothing of the network."""
     made: dict[str, Tensor] = {}
     for number, name in enumerate(part.inputs):
-        array = next(b for b in buffers(program[program.producer[name]]) if b.name == name)
+        array = program.buffers[name]
         made[name] = te.placeholder(array.shape, array.dtype, f"x{number}")
     for number, op in enumerate(part.ops):
         stage = _named(op, f"y{number}", made)
