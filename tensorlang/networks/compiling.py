@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from math import prod
 
@@ -97,7 +98,8 @@ def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress:
                 text = f"{own.text} of {', '.join(kinds)} by {', '.join(t.name for t in inputs)}"
                 if text not in found:
                     s = schedule(list(dict.fromkeys(outputs)), machine)
-                    found[text] = beside.submit(build_later(s, [*inputs, *outputs], machine, "kernel"))
+                    later = build_later(s, [*inputs, *outputs], machine, "kernel")
+                    found[text] = beside.submit(copy_context().run, later)  # with the settings that hold here
                 made.append(found[text])
                 progress(number + 1, len(parts), part.main)
             kernels = [future.result() for future in made]

@@ -12,6 +12,7 @@ from tensorlang.ir.expr import Expr, Load, Select, Unary, binary, to_text
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, is_visible
 from tensorlang.polyhedral.ordered import sources
+from tensorlang.polyhedral.within import Known
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import ComputeOp, HybridOp, Reduce
 from tensorlang.te.program import Program
@@ -182,6 +183,11 @@ class _Bounds:
         """What isl can see of its conditions."""
         return _Sight(self.axes, self.sizes)
 
+    @cached_property
+    def known(self) -> Known:
+        """What holds in the domain."""
+        return Known.of(self.domain, self.sizes)
+
     def all(self, values: Sequence[Expr]) -> None:
         """Every load of some values."""
         for load, conditions in _distinct(values):
@@ -202,12 +208,17 @@ class _Bounds:
         return all(_is_empty(bad) for bad, _ in self._outside(load, conditions))
 
     def _outside(self, load: Load, conditions: tuple[Expr, ...]) -> Iterator[tuple[str, Namer]]:
-        """The points outside of each dimension of the array, as isl text."""
-        namer = Namer(self.sizes)
-        names = dims(self.axes)
-        seen = filter(self.sight.condition, conditions)
+        """The points outside of each dimension of the array where there may be some, as isl text."""
+        seen = [*filter(self.sight.condition, conditions)]
+        unknown = [p for p in zip(load.index, load.buffer.shape, strict=True) if not self.known.is_inside(*p)]
+        if unknown and seen:
+            known = Known.of([*self.domain, *seen], self.sizes)
+            unknown = [p for p in unknown if not known.is_inside(*p)]
+        if not unknown:
+            return
+        namer, names = Namer(self.sizes), dims(self.axes)
         inside, _ = conditions_text([*self.domain, *seen], names, namer)
-        for index, size in zip(load.index, load.buffer.shape, strict=True):
+        for index, size in unknown:
             text, limit = index_text(index, names, namer), index_text(size, {}, namer)
             outside = f"({text} < 0 or {text} >= {limit})"
             context = namer.context()

@@ -8,9 +8,9 @@ whose dtype is int32, or int64 itself) goes through an unsigned dtype, which no 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import is_
 from typing import TypeAlias
 
-from tensorlang import dtypes
 from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Load, Unary, Var, cast
 from tensorlang.ir.traverse import bounded
 from tensorlang.te.axis import Axis
@@ -18,6 +18,7 @@ from tensorlang.te.axis import Axis
 Interval: TypeAlias = tuple[int, int]
 Bounded: TypeAlias = tuple[Expr, Interval | None]
 _SIGNED = ("int32", "int64")
+_LIMITS = {name: (-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in zip(_SIGNED, (32, 64), strict=True)}
 
 
 def exact(expr: Expr, axes: tuple[Axis, ...]) -> Expr:
@@ -27,6 +28,14 @@ def exact(expr: Expr, axes: tuple[Axis, ...]) -> Expr:
     """
     ranges = {a.name: limits for a in axes if (limits := _limits(a)) is not None}
     return _narrowed(_exact(expr, ranges)[0], expr.dtype)
+
+
+@bounded
+def reach(expr: Expr, ranges: Mapping[str, Interval]) -> Interval | None:
+    """The least and the greatest value that exact arithmetic may come to, by ranges of variables; None if unknown."""
+    if expr.dtype not in _SIGNED:
+        return None
+    return _interval(expr, [reach(child, ranges) for child in expr.children()], ranges)
 
 
 def _limits(axis: Axis) -> Interval | None:
@@ -48,28 +57,23 @@ def _exact(expr: Expr, axes: Mapping[str, Interval]) -> Bounded:
         return _rebuilt(expr, children, limits), interval
     wide = _in_dtype(expr, children, "int64" if _fits(interval, "int64") else "uint64")
     if wide.dtype == "uint64":
-        return Cast(wide, "int64"), _whole("int64")
+        return Cast(wide, "int64"), _LIMITS["int64"]
     return (Cast(wide, expr.dtype) if _fits(interval, expr.dtype) else wide), interval
 
 
-def _whole(dtype: str) -> Interval:
-    low, high = dtypes.limits(dtype)
-    return int(low), int(high)
-
-
 def _fits(interval: Interval | None, dtype: str) -> bool:
-    low, high = _whole(dtype)
+    low, high = _LIMITS[dtype]
     return interval is not None and low <= interval[0] and interval[1] <= high
 
 
 def _rebuilt(expr: Expr, children: list[Expr], limits: list[Interval | None]) -> Expr:
     """An expression over children of which some may have become int64."""
-    old = expr.children()
-    wider = any(new.dtype != child.dtype for new, child in zip(children, old, strict=True))
     if isinstance(expr, Cast) and expr.dtype in _SIGNED and limits[0] is not None and not _fits(limits[0], expr.dtype):
         return _narrowed(children[0], expr.dtype)
-    if all(new is child for new, child in zip(children, old, strict=True)):
+    old = expr.children()
+    if all(map(is_, children, old)):
         return expr
+    wider = any(new.dtype != child.dtype for new, child in zip(children, old, strict=True))
     if isinstance(expr, Binary) and wider and expr.op in COMPARE:
         return Binary(expr.op, cast(children[0], "int64"), cast(children[1], "int64"), "bool")
     if wider and (isinstance(expr, Unary) or (isinstance(expr, Binary) and expr.op in _RULES)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, as_expr, to_text, walk
@@ -361,6 +362,7 @@ class HybridOp:
 Operation: TypeAlias = PlaceholderOp | ComputeOp | ExternOp | HybridOp
 
 
+@lru_cache(maxsize=4096)
 def buffers(op: Operation) -> tuple[Buffer, ...]:
     """The buffers that a canonical operation writes (a placeholder: that it stands for)."""
     if isinstance(op, HybridOp):

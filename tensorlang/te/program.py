@@ -162,7 +162,7 @@ def unique(wish: str, taken: Iterable[str]) -> str:
     return name
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def read_buffers(op: Operation) -> tuple[str, ...]:
     """Names of the buffers that a canonical operation reads."""
     match op:

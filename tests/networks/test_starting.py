@@ -68,6 +68,12 @@ def test_a_second_start_compiles_nothing(file: Path, compiled: list[str], tmp_pa
         again.export(tmp_path / "net")
 
 
+def test_kernels_are_kept_where_settings_say(file: Path) -> None:
+    made = tensorlang.compile(file)
+    kernels = {step.run for step in made.steps}
+    assert len([*config.get("cache_dir").glob("*.o")]) == len(kernels) + 1
+
+
 def test_what_determines_a_model_is_in_its_key(file: Path, compiled: list[str]) -> None:
     tensorlang.compile(file)
     onnx.save(small(seed=5), file)

@@ -32,7 +32,8 @@ def _constant_extent(state: ScheduleState, stage: str, axis: str, word: str) -> 
     state.looped(stage)
     leaf = state.leaf(stage, axis)
     moved = state.stages[stage].attach is not None and state.axis_kinds(stage)[leaf] is AxisKind.SPATIAL
-    known = ranges_in_place(state, stage) if moved else state.axis_ranges(stage)
+    # In a program without symbolic sizes every range is of numbers, in any place.
+    known = ranges_in_place(state, stage) if moved and state.sizes else state.axis_ranges(stage)
     if constant(known[leaf].extent) is None:
         raise BadArgument(
             "",
