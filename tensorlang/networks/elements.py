@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tensorlang import dtypes, te
-from tensorlang.ir.expr import Expr, binary
+from tensorlang.ir.expr import Expr, binary, cast
 
 
 def number(value: float, like: Expr) -> Expr:
@@ -93,3 +93,11 @@ def softsign(x: Expr) -> Expr:
 def mish(x: Expr) -> Expr:
     """x * tanh(softplus(x)) (Misra, 2019)."""
     return x * te.tanh(softplus(x))
+
+
+def saturated(value: Expr, zero: Expr | None, dtype: str) -> Expr:
+    """A number rounded to the nearest integer, halves to even, moved by `zero`, and kept within a dtype."""
+    low, high = dtypes.limits(dtype)
+    whole = te.nearbyint(value)
+    whole = whole if zero is None else whole + cast(zero, whole.dtype)
+    return cast(te.max(te.min(whole, te.const(float(high), whole.dtype)), te.const(float(low), whole.dtype)), dtype)

@@ -26,6 +26,15 @@ def declared(program: Program, name: str) -> Operation:
     return made[name]
 
 
+def all_declared(program: Program) -> dict[str, Operation]:
+    """Return every operation of a program by name, as operations over tensors of each other."""
+    made: dict[str, Operation] = {}
+    for op in program.ops:
+        producers = dict.fromkeys(program.producer[b] for b in read_buffers(op))
+        made[op.name] = _declared(op, tuple(made[p] for p in producers))
+    return made
+
+
 def exchanged(program: Program, old: Operation, new: Operation) -> Program:
     """Return the program in which an operation of `declared` has given way to another one, which takes its name.
 

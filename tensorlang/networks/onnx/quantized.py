@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tensorlang import dtypes, te, topi
+from tensorlang import te, topi
 from tensorlang.ir.expr import Expr, binary, cast
+from tensorlang.networks.elements import saturated
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, axis_of, element_of, shape_of
 from tensorlang.networks.onnx.elementwise import dtype_of
@@ -69,14 +70,6 @@ def _along(node: Node, place: int) -> Callable[[Sequence[Expr]], Expr]:
         return element_of(node.value(place), lambda: node.tensor(place), at)
 
     return element
-
-
-def saturated(value: Expr, zero: Expr | None, dtype: str) -> Expr:
-    """A number rounded to the nearest integer, halves to even, moved by `zero`, and kept within a dtype."""
-    low, high = dtypes.limits(dtype)
-    whole = te.nearbyint(value)
-    whole = whole if zero is None else whole + cast(zero, whole.dtype)
-    return cast(te.max(te.min(whole, te.const(float(high), whole.dtype)), te.const(float(low), whole.dtype)), dtype)
 
 
 def _dynamic(node: Node) -> tuple[Value, ...]:

@@ -1,0 +1,126 @@
+"""Which arrays of a network become integers, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tensorlang.ir.expr import Const, Expr, Load, Select, walk
+from tensorlang.networks.groups import parts_of
+from tensorlang.networks.network import Array, Network
+from tensorlang.networks.quantizing.products import Product, product_of
+from tensorlang.te.operation import ComputeOp, Operation, Reduce, loads
+from tensorlang.te.program import Program
+from tensorlang.te.reducer import builtin
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`products` of integers, by their stages. `held`: arrays of integers, each with the one whose levels it has.
+
+    `moves`: stages that choose among integers of the same levels. `floats`: stages that read floats all the same.
+    """
+
+    products: Mapping[str, Product]
+    held: Mapping[str, str]
+    moves: frozenset[str]
+    floats: frozenset[str]
+    home: Mapping[str, int]
+
+    @property
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """The arrays that have the same levels, by the first of them."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, first in self.held.items():
+            found[first] = (*found.get(first, ()), name)
+        return found
+
+
+def plan_of(network: Network, program: Program, weights: Mapping[str, Array], keep: Iterable[str]) -> Plan:
+    """What of a folded program becomes integers, where the kernels of nodes that are in `keep` stay as they are.
+
+    Products by known weights read integers. So do the kernels of these products what they pass on to each other. What
+    only moves elements to integers, or takes the largest, moves integers.
+    """
+    return _Planner(network, program, weights, frozenset(keep)).plan()
+
+
+@dataclass(slots=True)
+class _Planner:
+    network: Network
+    program: Program
+    weights: Mapping[str, Array]
+    keep: frozenset[str]
+    home: dict[str, int] = field(default_factory=dict)
+    floats: set[str] = field(default_factory=set)
+    held: dict[str, str] = field(default_factory=dict)
+    moves: set[str] = field(default_factory=set)
+
+    def plan(self) -> Plan:
+        parts = parts_of(self.program)
+        for number, part in enumerate(parts):
+            self.home |= {op.name: number for op in part.ops}
+            if any(self.network.origin(op.name).node in self.keep for op in part.ops):
+                self.floats |= {op.name for op in part.ops}
+        found = (product_of(op, self.weights) for op in self.program.ops if op.name not in self.floats)
+        sums = {product.op.name: product for product in found if product is not None}
+        products = {name: product for name, product in sums.items() if product.mixes}
+        summing = {self.home[name] for name in sums}
+        self._hold(product.data.buffer.name for product in products.values())
+        for number in sorted(summing):
+            self._hold(name for name in parts[number].outputs if self._is_between(name, summing))
+        return Plan(products, self.held, frozenset(self.moves), frozenset(self.floats), self.home)
+
+    def _is_between(self, name: str, summing: set[int]) -> bool:
+        """Whether an array passes between kernels with products, and nowhere else."""
+        op = self.program[self.program.producer[name]]
+        readers = self.program.consumers[op.name]
+        inner = isinstance(op, ComputeOp) and op.dtype == "float32" and op.name not in self.floats
+        return inner and not self._is_needed(name) and all(self.home[reader] in summing for reader in readers)
+
+    def _is_needed(self, name: str) -> bool:
+        """Whether somebody reads an array as floats."""
+        readers = self.program.consumers[name]
+        others = any(r in self.floats or not isinstance(self.program[r], ComputeOp) for r in readers)
+        return others or name in self.program.outputs
+
+    def _hold(self, names: Iterable[str]) -> None:
+        """Hold arrays as integers, and those that are moved into them."""
+        waiting = [name for name in names if name not in self.held]
+        self.held |= {name: name for name in waiting}
+        while waiting:
+            name = waiting.pop()
+            op = self.program[name]
+            if op.name in self.floats or self._is_needed(name) or not is_move(op, self.weights):
+                continue
+            self.moves.add(name)
+            for source in dict.fromkeys(load.buffer.name for load in loads(op)):
+                if source not in self.held:
+                    self.held[source] = source
+                    waiting.append(source)
+                self._join(source, name)
+
+    def _join(self, one: str, other: str) -> None:
+        old, new = self.held[one], self.held[other]
+        self.held = {name: new if first == old else first for name, first in self.held.items()}
+
+
+def is_move(op: Operation, weights: Mapping[str, Array]) -> bool:
+    """Whether each element of a stage is one of those that it reads, the largest of some, or a number."""
+    if not isinstance(op, ComputeOp) or op.where or len(op.body) != 1 or op.dtype != "float32":
+        return False
+    match op.body[0]:
+        case Reduce(sources=(source,), init=()) as total if total.reducer == builtin("max", "float32"):
+            chosen = _is_chosen(source)
+        case body:
+            chosen = _is_chosen(body)
+    return chosen and bool(loads(op)) and not any(load.buffer.name in weights for load in loads(op))
+
+
+def _is_chosen(expr: Expr) -> bool:
+    match expr:
+        case Load(dtype="float32") | Const(dtype="float32"):
+            return True
+        case Select(cond=cond, then=then, orelse=orelse):
+            return not any(isinstance(e, Load) for e in walk(cond)) and _is_chosen(then) and _is_chosen(orelse)
+    return False
