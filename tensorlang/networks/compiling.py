@@ -10,6 +10,7 @@ from math import prod
 
 from tensorlang.driver import Lowered, build_later
 from tensorlang.errors import ArgumentError
+from tensorlang.networks.arena import aligned
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
 from tensorlang.networks.model import Model, Step
@@ -76,7 +77,7 @@ def compile_network(
     inputs = {word: t.name for word, t in zip(network.input_names, network.inputs, strict=True)}
     outputs = dict(zip(network.output_names, wanted, strict=True))
     used = {name for step in steps for name in step.used}
-    weights = {name: array for name, array in weights.items() if name in used}
+    weights = {name: aligned(array) for name, array in weights.items() if name in used}
     return Model(
         network.name, steps, shapes, weights, inputs, outputs, inner, network.signature, network.fallback, network.tail
     )

@@ -15,7 +15,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError, TargetError
-from tensorlang.networks.arena import ALIGNMENT, Arena, Life, arena_of
+from tensorlang.networks.arena import Arena, Life, arena_of, empty
 from tensorlang.networks.network import Array, Origin, Plain, Signature, Tail
 from tensorlang.networks.refusal import Refusal
 from tensorlang.runtime.executable import Executable
@@ -310,13 +310,12 @@ class Model:
         return calls
 
     def _bind(self) -> tuple[dict[str, Array], list[_Call]]:
-        block = np.empty(self.arena.size + ALIGNMENT, np.uint8)
-        start = -block.ctypes.data % ALIGNMENT
+        block = empty((self.arena.size,), np.uint8)
         held: dict[str, Array] = dict(self.weights)
         for name, place in self.arena.places.items():
             shape, dtype = self._described(name)
             size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-            held[name] = block[start + place : start + place + size].view(dtype).reshape(shape)
+            held[name] = block[place : place + size].view(dtype).reshape(shape)
         return held, [
             (
                 step.run,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorlang.networks.arena import ALIGNMENT, Life, arena_of
+from tensorlang.networks.arena import ALIGNMENT, Life, aligned, arena_of
 
 LIVES = st.lists(st.builds(lambda n, a, b: Life(n, min(a, b), max(a, b)), *[st.integers(0, 300)] * 3), max_size=12)
 
@@ -27,3 +28,14 @@ def test_what_lives_at_once_lies_apart(lives: list[Life]) -> None:
 def test_neighbours_of_a_chain_take_turns() -> None:
     chain = {str(k): Life(1000, k, k + 1) for k in range(10)}
     assert arena_of(chain).size == 2 * 1024
+
+
+@given(st.integers(0, 63), st.sampled_from(["float32", "int8", "float64"]))
+def test_arrays_begin_with_a_line_of_the_cache(offset: int, dtype: str) -> None:
+    items = np.arange(24, dtype=dtype)
+    shifted = np.zeros(items.nbytes + 64, np.uint8)[offset : offset + items.nbytes].view(dtype).reshape(2, 12)
+    shifted[...] = items.reshape(2, 12)
+    array = aligned(shifted)
+    assert array.ctypes.data % ALIGNMENT == 0 and array.dtype == dtype
+    np.testing.assert_array_equal(array, shifted)
+    assert aligned(array) is array
