@@ -29,6 +29,7 @@ offer(
         "kernel": "tensorlang.frameworks.function:kernel",
         "lower": "tensorlang.driver:lower",
         "quantize": "tensorlang.networks.quantizing.static:quantize",
+        "quantize_weights": "tensorlang.networks.quantizing.weights:quantize_weights",
         "convert": "tensorlang.te.convert:convert",
         **{name: f"tensorlang.nd:{name}" for name in ("cpu", "cuda", "device", "gpu", "opencl")},
         "get_global_func": "tensorlang.te.packed:get_global_func",

@@ -18,6 +18,7 @@ from tensorlang.networks.network import Network
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.quantizing.errors import layer_errors
 from tensorlang.networks.quantizing.static import quantize
+from tensorlang.networks.quantizing.weights import quantize_weights
 from tests.networks.models import block, drawn, model, node, reference
 
 SHAPE = (1, 6, 8, 8)
@@ -62,7 +63,7 @@ def made(proto: Any, x: Any, name: str) -> Any:
 
 def rounded_weight(w: Any) -> Any:
     """Weights as int8 with a scale for each output, and back."""
-    scale = np.abs(w).max((1, 2, 3), keepdims=True) / 127
+    scale = np.abs(w).max(tuple(range(1, w.ndim)), keepdims=True) / 127
     return (np.rint(w / scale) * scale).astype(np.float32)
 
 
@@ -279,3 +280,32 @@ def test_samples_of_a_folder(tmp_path: Path) -> None:
     network = from_onnx(residual())
     from_folder, given = quantize(network, tmp_path, "entropy"), quantize(network, DATA[::-1], "entropy")
     assert program_of(from_folder)[0].text == program_of(given)[0].text
+
+
+@pytest.mark.parametrize(("most_uses", "rounded"), [(1, "v"), (63, "v"), (256, "w v"), (None, "w v")])
+def test_weights_alone_are_rounded(most_uses: int | None, rounded: str) -> None:
+    """The same as floats with rounded weights; those that a call uses more often are left."""
+    nodes = [
+        node("Conv", "x w b", "c", pads=[1] * 4),
+        node("Relu", "c", "r"),
+        node("Flatten", "r", "f"),
+        node("Gemm", "f v", "y", transB=1),
+    ]
+    weights = {"w": WEIGHTS["w1"], "b": WEIGHTS["b1"], "v": drawn(10, 512, seed=8)}
+    quantized = quantize_weights(from_onnx(model(nodes, {"x": SHAPE}, "y", weights)), most_uses=most_uses)
+    held = compile_network(quantized)
+    assert sum(w.dtype == np.int8 for w in held.weights.values()) == len(rounded.split())
+    weights |= {name: rounded_weight(weights[name]) for name in rounded.split()}
+    (want,) = reference(model(nodes, {"x": SHAPE}, "y", weights), DATA[0])
+    np.testing.assert_allclose(held(DATA[0]), want, rtol=1e-4, atol=1e-4)
+
+
+def test_what_has_no_weights_to_round_is_refused() -> None:
+    network = from_onnx(residual())
+    with pytest.raises(DefinitionError, match="no weights of products that are used 8 times at most"):
+        quantize_weights(network, most_uses=8)
+    with pytest.raises(ArgumentError, match="1 at least, or None; got 0"):
+        quantize_weights(network, most_uses=0)
+    rows = layer_errors(network, quantize_weights(network, keep=["the c1"]), DATA)
+    assert [row.node for row in rows if row.own == math.inf] == ["the c1"]
+    assert min(row.own for row in rows) > 35

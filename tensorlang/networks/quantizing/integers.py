@@ -134,7 +134,7 @@ class _Writer:
     def _add_product(self, product: Product) -> None:
         """A sum of integers, less what the zero of the data adds to it, and what it stands for."""
         op, levels = product.op, self._levels(product.data.buffer.name)
-        weight, scale = _integers(self.weights[product.weight.buffer.name], product.columns)
+        weight, scale = integers_of(self.weights[product.weight.buffer.name], product.columns)
         data = self._framed(product, self.held[product.data.buffer.name], levels.zero)
         factor = Load(self._weight(f"{op.name}_weight", weight), product.weight.index)
         term = cast(data, "int32") * cast(factor, "int32")
@@ -182,7 +182,7 @@ def _meant(number: Load, levels: Levels) -> Expr:
     return cast(whole, "float32") * te.const(levels.scale, "float32")
 
 
-def _integers(weight: Array, columns: tuple[int, ...]) -> tuple[Array, Array]:
+def integers_of(weight: Array, columns: tuple[int, ...]) -> tuple[Array, Array]:
     """Weights as int8, and the scale of each column: the largest is 127 times that."""
     others = tuple(d for d in range(weight.ndim) if d not in columns)
     largest = np.abs(weight).max(others, keepdims=True)

@@ -1,10 +1,12 @@
-"""Programs as networks, and what their stages make of samples."""
+"""Networks as programs and back, nodes by their names, and what stages make of samples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
+from tensorlang.errors import ArgumentError
 from tensorlang.networks.compiling import compile_network, program_of
 from tensorlang.networks.network import Array, Network
 from tensorlang.networks.quantizing.samples import Samples, samples_of
@@ -38,6 +40,23 @@ def opened(network: Network) -> Opened:
     program, wanted = program_of(network)
     program, weights = scaled(program, network.weights)
     return Opened(network, program, weights, wanted)
+
+
+def kept_nodes(network: Network, keep: Sequence[str]) -> set[str]:
+    """The nodes that some names and patterns mean; ArgumentError for those that mean none."""
+    nodes = dict.fromkeys(origin.node for origin in network.origins.values())
+    kept = set[str]()
+    for word in [keep] if isinstance(keep, str) else keep:
+        meant = {node for node in nodes if node == word or fnmatchcase(node, word)}
+        if not meant:
+            raise ArgumentError(f"no node is called {word!r}; there are {_some(nodes)}")
+        kept |= meant
+    return kept
+
+
+def _some(names: Iterable[str], most: int = 8) -> str:
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def probed(found: Opened, stages: Sequence[str], data: Samples) -> Iterator[tuple[str, dict[str, Array]]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.network import Network
 from tensorlang.networks.quantizing.integers import with_integers
 from tensorlang.networks.quantizing.plan import Plan, plan_of
-from tensorlang.networks.quantizing.probing import Opened, opened, probed
+from tensorlang.networks.quantizing.probing import Opened, kept_nodes, opened, probed
 from tensorlang.networks.quantizing.ranges import METHODS, Histogram, histogram_of, levels_of
 from tensorlang.networks.quantizing.samples import Samples
 
@@ -50,23 +49,6 @@ def quantize(
     for name, histogram in _histograms(found, plan, data).items():
         levels[name] = levels_of(*METHODS[method](histogram, percentile))
     return found.closed(*with_integers(found.program, found.weights, plan, levels))
-
-
-def kept_nodes(network: Network, keep: Sequence[str]) -> set[str]:
-    """The nodes that some names and patterns mean; ArgumentError for those that mean none."""
-    nodes = dict.fromkeys(origin.node for origin in network.origins.values())
-    kept = set[str]()
-    for word in [keep] if isinstance(keep, str) else keep:
-        meant = {node for node in nodes if node == word or fnmatchcase(node, word)}
-        if not meant:
-            raise ArgumentError(f"no node is called {word!r}; there are {_some(nodes)}")
-        kept |= meant
-    return kept
-
-
-def _some(names: Iterable[str], most: int = 8) -> str:
-    names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _histograms(found: Opened, plan: Plan, data: Samples) -> dict[str, Histogram]:
