@@ -133,6 +133,7 @@ SHOWN = {
         ": True\nConv               stem ",
         "small_cnn.json has 25 slices",
         "4 trials of 4 kernels\nnot slower than before: True\nstill equal: True",
+        "stem        Conv    more than 20 dB: True, exact: True\nwithin a tenth of floats: True\nweights take less",
         "small_cnn.a small_cnn.h small_cnn.json small_cnn.so small_cnn.weights small_cnn_test.c",
         "int32_t small_cnn_run(const float *TL_RESTRICT image, ",
         "loaded: True",

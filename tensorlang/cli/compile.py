@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from tensorlang.cli.export import words
-from tensorlang.cli.inspect import known_option, read_known, read_shapes
+from tensorlang.cli.inspect import known_option, read_known
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
 from tensorlang.cli.network_tuning import STORE, tune_compiled
+from tensorlang.cli.quantize import quantize_options, read_model
 
 
 @click.command("compile")
@@ -30,6 +31,7 @@ from tensorlang.cli.network_tuning import STORE, tune_compiled
     "--input", "files", multiple=True, metavar="[NAME=]FILE.npy", help="An input of the test; random without."
 )
 @numerics_option
+@quantize_options
 @click.option(
     "--tune", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Tune the kernels before."
 )
@@ -48,24 +50,27 @@ def compile_model(
     embed: bool,
     files: tuple[str, ...],
     numerics: str,
+    quantize: str | None,
+    method: str,
+    keep: tuple[str, ...],
     seconds: float | None,
     linker: str | None,
 ) -> None:
     """Compile MODEL.onnx to a library that C, and whatever calls C, can use without Python.
 
     The format c writes a program that runs the library on the inputs, and compares what it makes with what
-    onnxruntime makes of them. --tune spends so many seconds on its kernels first, those that take most time before
-    others; records go to --log, or to the default store.
+    onnxruntime makes of them, or, with --quantize, with what is made of them here. --tune spends so many seconds on its
+    kernels first, those that take most time before others; records go to --log, or to the default store.
     """
     from tensorlang.export.writing import NoLinker
-    from tensorlang.networks import from_onnx
     from tensorlang.networks.onnx.comparing import outputs_of
 
-    network = from_onnx(model, read_shapes(shapes), read_known(known))
+    network = read_model(model, shapes, known, quantize, method, keep)
     chosen, check = words(formats), None
     if "c" in chosen:
-        inputs = inputs_of(network, files)
-        check = [*inputs, *outputs_of(model, network, inputs, read_known(known))]
+        check = list(inputs_of(network, files))
+        if quantize is None:
+            check += outputs_of(model, network, check, read_known(known))
     made = compiled_model(network, target, log, numerics=numerics)
     click.echo(str(made))
     if seconds is not None:

@@ -13,6 +13,7 @@ from tensorlang.cli.explain import explain
 from tensorlang.cli.export import export
 from tensorlang.cli.inspect import inspect
 from tensorlang.cli.log import log
+from tensorlang.cli.quantize import quantize
 from tensorlang.cli.report import report
 from tensorlang.cli.run import run
 from tensorlang.cli.target import target
@@ -28,7 +29,10 @@ def tensorlang() -> None:
     """Tune, benchmark and inspect tensor kernels, and run whole networks."""
 
 
-for command in (tune, bench, check, compile_model, explain, export, inspect, log, report, run, target, worker):
+for command in (
+    *(tune, bench, check, compile_model, explain, export, inspect),
+    *(log, quantize, report, run, target, worker),
+):
     tensorlang.add_command(command)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorlang.cli.inspect import known_option, read_known
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
+from tensorlang.cli.quantize import quantize_options, read_model
 
 if TYPE_CHECKING:
     from tensorlang.networks import Model
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write these times to a file for ui.perfetto.dev.")
 @click.option("--fallback", type=click.Choice(["onnxruntime"]), help="Run nodes there that are not taken.")
 @numerics_option
+@quantize_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def run(
@@ -41,6 +43,9 @@ def run(
     trace: str | None,
     fallback: str | None,
     numerics: str,
+    quantize: str | None,
+    method: str,
+    keep: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Compile MODEL.onnx for this machine and run it."""
@@ -48,7 +53,13 @@ def run(
     from tensorlang.networks.profiling import profiled
 
     start = time.perf_counter()
-    compiled = compiled_model(model, quiet=as_json, numerics=numerics, shapes=shapes, fallback=fallback, known=known)
+    if quantize is None and not keep:
+        compiled = compiled_model(
+            model, quiet=as_json, numerics=numerics, shapes=shapes, fallback=fallback, known=known
+        )
+    else:
+        network = read_model(model, shapes, known, quantize, method, keep, fallback)
+        compiled = compiled_model(network, quiet=as_json, numerics=numerics)
     facts: dict[str, Any] = {"model": str(compiled), "compiled_seconds": time.perf_counter() - start}
     facts["fallback"] = [str(refusal) for refusal in compiled.fallback]
     inputs = inputs_of(compiled, files)

@@ -57,6 +57,28 @@ def test_what_is_known_of_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run(["run", path, "--known", "r=fast"]) == 2
 
 
+def test_models_in_8_bits(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for seed in range(3):
+        np.save(folder / f"{seed}.npy", drawn(1, 6, 8, 8, seed=seed))
+    assert run(["quantize", saved, "--data", f"{folder}", "--keep", "the c1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["weights_bytes"] < told["weights_bytes_in_floats"]
+    layers = {row["node"]: row["own_db"] for row in told["layers"]}
+    assert layers["the c1"] is None and 20 < layers["the c2"] < 60
+    assert run(["quantize", saved, "--data", f"{folder}", "--weights"]) == 0
+    assert "the c2 (Conv)" in capsys.readouterr().out
+    out = tmp_path / "out"
+    assert run(["compile", saved, "-o", f"{out}/net", "--formats", "h,c", "--quantize", f"{folder}"]) == 0
+    assert "uint8" in (out / "net.json").read_text()
+    capsys.readouterr()
+    assert run(["run", saved, "--quantize", "weights", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outputs"] == {"y": "float32[1, 5]"}
+    assert run(["run", saved, "--keep", "the c1"]) == 2
+    assert "give --quantize" in capsys.readouterr().err
+
+
 def test_bench_takes_turns(saved: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime")
     turns: list[Any] = []
