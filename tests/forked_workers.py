@@ -302,7 +302,7 @@ def _import_all() -> None:
     """Import what workers need."""
     import tensorlang.cli.tune
     import tensorlang.target.interpreter.backend
-    import tensorlang.target.llvm.backend  # noqa: F401 - and with it the compiler
+    import tensorlang.target.llvm.compiling  # noqa: F401 - and with it the compiler
 
 
 def main(descriptor: int) -> None:

@@ -49,6 +49,7 @@ def loaded_by(statement: str) -> set[str]:
         "from tensorlang import te",
         "from tensorlang import te; A = te.placeholder((8,)); te.compute((8,), lambda i: te.exp(A[i]))",
         "import tensorlang; tensorlang.nd.array([1, 2])",
+        "import tensorlang; tensorlang.compile; tensorlang.networks.Model",
     ],
 )
 def test_heavy_packages_wait_for_their_use(statement: str) -> None:

@@ -22,7 +22,7 @@ from tensorlang.runtime.threads import default_threads
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.recorded import replay_recorded
 from tensorlang.schedule.schedule import schedule_of
-from tensorlang.target.llvm.backend import adapted
+from tensorlang.target.llvm.compiling import adapted
 from tensorlang.target.llvm.library.adapter import RUN, WORKSPACE, emit_adapter
 from tensorlang.target.llvm.library.front import ABI, NO_VARIANT
 from tensorlang.target.spec import Target

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorlang.networks.network import Array
+from tensorlang.networks.signature import Array
 
 ALIGNMENT = 64
 """Bytes of a line of a cache, and of the widest vector: in an array that begins elsewhere each lies in two lines."""

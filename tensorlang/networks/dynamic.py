@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.model import Model
-from tensorlang.networks.network import Array, Plain
 from tensorlang.networks.onnx.fallback import check_fallback
 from tensorlang.networks.onnx.reading import declared_inputs
+from tensorlang.networks.signature import Array, Plain
 from tensorlang.networks.starting import compile_model
 from tensorlang.target import parse
 from tensorlang.target.spec import Target

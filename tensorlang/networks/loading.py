@@ -11,7 +11,7 @@ import numpy as np
 from tensorlang.errors import RecordError
 from tensorlang.export.network import WEIGHTS, is_whole
 from tensorlang.networks.model import Memory, Model, Step
-from tensorlang.networks.network import LIBRARY, Array, Origin
+from tensorlang.networks.signature import LIBRARY, Array, Origin
 from tensorlang.runtime.executable import Executable
 
 

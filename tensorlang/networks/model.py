@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tensorlang import dtypes
-from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.networks.arena import Arena, Life, arena_of, empty
-from tensorlang.networks.network import Array, Origin, Plain, Signature, Tail
-from tensorlang.networks.refusal import Refusal
+from tensorlang.networks.signature import Array, Origin, Plain, Signature, Tail
 from tensorlang.runtime.executable import Executable
-from tensorlang.te.branches import Guard
 
 if TYPE_CHECKING:
     from tensorlang.export.writing import Exported
     from tensorlang.networks.profiling import KernelTime
+    from tensorlang.networks.refusal import Refusal
     from tensorlang.networks.tuning import NetworkProgress, TunedNetwork
+    from tensorlang.te.branches import Guard
 
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
-_Call: TypeAlias = tuple[Executable, list[Any], list[tuple[int, str]], tuple[Guard, ...]]
+_Call: TypeAlias = "tuple[Executable, list[Any], list[tuple[int, str]], tuple[Guard, ...]]"
 """A kernel with its arrays, the places of those that each call brings, and when it runs."""
 
 
@@ -191,6 +190,8 @@ class Model:
 
         TargetError where nobody knows these, as in a model that was loaded from a library.
         """
+        from tensorlang.driver import Lowered
+
         if self.again is not None:
             self._become(self.again())
         if not all(isinstance(step.run.origin, Lowered) for step in self.steps):

@@ -2,80 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tensorlang import dtypes, te
-from tensorlang.errors import ArgumentError
 from tensorlang.networks.refusal import Refusal
+from tensorlang.networks.signature import Array as Array
+from tensorlang.networks.signature import Origin as Origin
+from tensorlang.networks.signature import Plain as Plain
+from tensorlang.networks.signature import Signature as Signature
+from tensorlang.networks.signature import Tail as Tail
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 
-Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Tensor | Array
 """What a node reads or makes: a tensor of the program, or an array that is known before it runs."""
-
-
-LIBRARY = "library"
-"""The operator of the one step of an exported network."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The node of a model that made a stage, and its operator."""
-
-    node: str
-    op: str
-
-
-class Signature(Protocol):
-    """How a network is called: what it is given becomes its inputs in order, and its outputs become what it returns."""
-
-    def flat(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
-        """The inputs of a call, in order; ArgumentError for what does not fit."""
-
-    def nested(self, outputs: Sequence[Array], inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """What a call returns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A network that is called with its inputs in order, and returns its output, or a tuple of them."""
-
-    name: str
-
-    def flat(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
-        """The inputs of a call, in order."""
-        if keywords:
-            raise ArgumentError(f"{self.name} takes its inputs in order, got {', '.join(keywords)} by name")
-        return inputs
-
-    def nested(self, outputs: Sequence[Array], inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """One output, or a tuple of several."""
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tail:
-    """What another runtime makes of outputs of a network, by their names, behind it: arrays of any shape.
-
-    `names` are those of all results in order: of what the network makes, and of what is `made` of what is `taken`.
-    """
-
-    names: tuple[str, ...]
-    taken: tuple[str, ...]
-    made: tuple[str, ...]
-    call: Callable[[Sequence[Array]], Sequence[Array]]
-
-    def results(self, found: Mapping[str, Array]) -> tuple[Array, ...]:
-        """All results, by what the network made."""
-        made = self.call([found[name] for name in self.taken])
-        known = {**found, **dict(zip(self.made, made, strict=True))}
-        return tuple(known[name] for name in self.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

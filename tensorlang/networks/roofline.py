@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tensorlang import config, dtypes
 from tensorlang.autotune.measuring.jobs import undisturbed_rates
-from tensorlang.networks.network import LIBRARY
+from tensorlang.networks.signature import LIBRARY
 from tensorlang.runtime.threads import available_cores
 from tensorlang.target.rates import MEMORY, Rates, elements, levels
 from tensorlang.target.spec import Target

@@ -15,35 +15,35 @@ import os
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import file_digest
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import config
 from tensorlang.errors import ArgumentError, DefinitionError
-from tensorlang.export.network import is_whole, sealed
 from tensorlang.networks.arena import ALIGNMENT
-from tensorlang.networks.compiling import Progress, compile_network
 from tensorlang.networks.model import Model, Shapes, Step
-from tensorlang.networks.network import Array, Network
-from tensorlang.networks.onnx.fallback import check_fallback
-from tensorlang.networks.onnx.reading import from_onnx, has_external_data
+from tensorlang.networks.signature import Array
 from tensorlang.runtime import cache
+from tensorlang.runtime.digest import digest_of, digest_of_file
 from tensorlang.runtime.executable import Executable
-from tensorlang.schedule.history import in_use
+from tensorlang.runtime.histories import HISTORIES
 from tensorlang.target import parse
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import machine_options
-from tensorlang.target.llvm import engine
-from tensorlang.target.llvm.library.chain import SEAL_BYTES
 from tensorlang.target.spec import Target
 
+if TYPE_CHECKING:
+    from tensorlang.networks.compiling import Progress
+    from tensorlang.networks.network import Network
+
 _ENDING = "weights"
+_HEAD = b"tensorlang weights".ljust(ALIGNMENT, b"\0")
 _LARGEST = 1 << 30
 """Weights of more bytes are not kept."""
 _SETTINGS = ("check", "budget", "statements", "scratch", "record_seconds", "num_threads")
@@ -69,28 +69,50 @@ def compile_model(
     error of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`
     and `build` raise; ArgumentError for a network with shapes, and for other numerics.
     """
-    machine = parse(target)
-    if isinstance(model, Network):
-        if shapes is not None or known is not None:
-            raise ArgumentError("a network has its shapes and what is known already; give them to from_onnx")
-        if fallback is not None:
-            raise ArgumentError("a network is read already; give fallback to from_onnx")
-        return compile_network(model, machine, progress, numerics)
-    if not isinstance(model, str | os.PathLike) or not _is_kept(machine):
+    if not isinstance(model, str | os.PathLike) or not _may_be_kept():
+        return _compiled(model, parse(target), progress, shapes, numerics, known, fallback)
+    with ThreadPoolExecutor(1, "tensorlang-digest") as beside:  # while LLVM is imported
+        digest = beside.submit(_digest, Path(model))
+        machine = parse(target)
+        if not machine.can.native:
+            return _compiled(model, machine, progress, shapes, numerics, known, fallback)
+        return _started(_File(Path(model), digest, shapes or {}, known or {}, fallback), machine, progress, numerics)
+
+
+def _compiled(
+    model: Network | str | os.PathLike[str] | Any,
+    machine: Target,
+    progress: Progress | None,
+    shapes: Mapping[str, Sequence[int]] | None,
+    numerics: str,
+    known: Mapping[str, npt.ArrayLike] | None,
+    fallback: str | None,
+) -> Model:
+    """A network compiled. What that takes is imported here: models that are kept need none of it."""
+    from tensorlang.networks.compiling import compile_network
+    from tensorlang.networks.network import Network
+    from tensorlang.networks.onnx.reading import from_onnx
+
+    if not isinstance(model, Network):
         return compile_network(from_onnx(model, shapes, known, fallback), machine, progress, numerics)
-    check_fallback(fallback)
-    file = _File(Path(model), _digest(Path(model)), shapes or {}, known or {}, fallback)
-    return _started(file, machine, progress, numerics)
+    if shapes is not None or known is not None:
+        raise ArgumentError("a network has its shapes and what is known already; give them to from_onnx")
+    if fallback is not None:
+        raise ArgumentError("a network is read already; give fallback to from_onnx")
+    return compile_network(model, machine, progress, numerics)
 
 
-def _is_kept(machine: Target) -> bool:
-    """Whether models for a target are kept: without logs in use, whose records nobody could name, and without dumps."""
-    return config.get("cache") and machine.can.native and not in_use() and config.get("dump") is None
+def _may_be_kept() -> bool:
+    """Whether models are kept: without logs in use, whose records nobody could name, and without dumps."""
+    return config.get("cache") and not HISTORIES.get() and config.get("dump") is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A compiled model as data. `weights`: dtype, shape and place of each; `seal`: how their file begins."""
+    """A compiled model as data. `weights`: dtype, shape and place of each in their file, which has a digest by parts.
+
+    `parts` are the bytes of these.
+    """
 
     name: str
     kernels: tuple[bytes, ...]
@@ -99,7 +121,8 @@ class _Kept:
     weights: Mapping[str, tuple[Any, tuple[int, ...], int]]
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
-    seal: bytes
+    parts: tuple[int, ...]
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +130,25 @@ class _File:
     """A model in a file with its digest, and what `from_onnx` is told of it."""
 
     path: Path
-    digest: str
+    hashed: Future[str]
     shapes: Mapping[str, Sequence[int]]
     known: Mapping[str, npt.ArrayLike]
     fallback: str | None
 
+    @property
+    def digest(self) -> str:
+        """The digest of its content."""
+        return self.hashed.result()
+
     def compiled(self, machine: Target, progress: Progress | None, numerics: str) -> Model:
         """The model, read and compiled."""
-        return compile_network(
-            from_onnx(self.path, self.shapes, self.known, self.fallback), machine, progress, numerics
-        )
+        return _compiled(self.path, machine, progress, self.shapes, numerics, self.known, self.fallback)
+
+    def has_data_elsewhere(self) -> bool:
+        """Whether the model has data in other files."""
+        from tensorlang.networks.onnx.reading import has_external_data
+
+        return has_external_data(self.path)
 
     def to_json(self) -> list[Any]:
         """What is told of it as plain data; models that need another runtime are not kept."""
@@ -128,7 +160,11 @@ class _File:
 
 
 def _started(file: _File, machine: Target, progress: Progress | None, numerics: str) -> Model:
-    """A model from the cache; compiled, and kept there, where it is not."""
+    """A model from the cache; compiled, and kept there, where it is not. ArgumentError for a fallback that is none."""
+    if file.fallback is not None:
+        from tensorlang.networks.onnx.fallback import check_fallback
+
+        check_fallback(file.fallback)
     key = _key(file, machine, numerics)
 
     def anew() -> Model:
@@ -145,7 +181,7 @@ def _started(file: _File, machine: Target, progress: Progress | None, numerics: 
                 progress(len(made.steps), len(made.steps), "")
             return made
     made = file.compiled(machine, progress, numerics)
-    if not made.fallback and not has_external_data(file.path):
+    if not made.fallback and not file.has_data_elsewhere():
         _keep(made, key)
     return made
 
@@ -157,13 +193,14 @@ class _Unusable(Exception):
 def _digest(path: Path) -> str:
     """The content of a model, as text; what is no file has none, and is refused by whoever reads it."""
     try:
-        with path.open("rb") as file:
-            return file_digest(file, "sha256").hexdigest()
+        return digest_of_file(path)
     except OSError:
         return ""
 
 
 def _key(file: _File, machine: Target, numerics: str) -> tuple[str, ...]:
+    from tensorlang.target.llvm import engine
+
     code = engine.fingerprint(engine.Machine(*machine_options(machine)))
     parts = [numerics, file.to_json(), machine.to_json(), {name: str(config.get(name)) for name in _SETTINGS}]  # type: ignore[call-overload]
     store = _files(config.get("store"), ".jsonl")
@@ -193,13 +230,12 @@ def _keep(model: Model, key: tuple[str, ...]) -> None:
     used = dict.fromkeys(name for step in model.steps for name in step.used if name in model.weights)
     if sum(model.weights[name].nbytes for name in used) > _LARGEST:
         return
-    pieces, places, end = list[bytes](), dict[str, tuple[Any, tuple[int, ...], int]](), SEAL_BYTES
+    places, parts, end = dict[str, tuple[Any, tuple[int, ...], int]](), [memoryview(_HEAD)], len(_HEAD)
     for name in used:
         array = model.weights[name]
         places[name] = array.dtype, array.shape, end
-        pieces.append(array.tobytes() + bytes(-array.nbytes % ALIGNMENT))
-        end += len(pieces[-1])
-    weights = sealed(pieces)
+        parts += [_bytes(array), memoryview(bytes(-array.nbytes % ALIGNMENT))]
+        end += len(parts[-2]) + len(parts[-1])
     try:
         payload = pickle.dumps(
             _Kept(
@@ -210,12 +246,13 @@ def _keep(model: Model, key: tuple[str, ...]) -> None:
                 places,
                 model.inputs,
                 model.outputs,
-                weights[:SEAL_BYTES],
+                tuple(map(len, parts)),
+                digest_of(parts),
             )
         )
     except Exception:  # a kernel that calls Python functions, which nobody can pickle
         return
-    if cache.keep_file(key, _ENDING, weights):
+    if cache.keep_file(key, _ENDING, parts):
         cache.keep(key, payload)
 
 
@@ -229,24 +266,30 @@ def _restored(found: bytes, key: tuple[str, ...], machine: Target) -> Model:
     try:
         kept: _Kept = pickle.loads(found)
         mapped = cache.find_file(key, _ENDING)
-        if mapped is None or bytes(mapped[:SEAL_BYTES]) != kept.seal:
+        if mapped is None or len(mapped) != sum(kept.parts):
             raise _Unusable
+        begins = accumulate(kept.parts, initial=0)
+        weights = {name: _weight(mapped, *place) for name, place in kept.weights.items()}
         with ThreadPoolExecutor(1) as beside:  # the digest is of a hundred megabytes, and lets others run
-            whole = beside.submit(is_whole, mapped)
+            digest = beside.submit(digest_of, [mapped[at : at + size] for at, size in zip(begins, kept.parts)])
             runs = [_unpacked(packed, machine) for packed in kept.kernels]
-            if not whole.result():
+            if digest.result() != kept.digest:
                 raise _Unusable
     except _Unusable:
         raise
     except Exception as error:  # whatever is wrong with it, it can be made again
         raise _Unusable from error
     steps = [Step(runs[k], *said) for k, said in kept.steps]
-    weights = {name: _weight(mapped, *place) for name, place in kept.weights.items()}
     return Model(kept.name, steps, kept.shapes, weights, kept.inputs, kept.outputs)
 
 
 def _unpacked(packed: bytes, machine: Target) -> Executable:
     return backend(machine.kind).unpack(packed, machine)
+
+
+def _bytes(array: Array) -> memoryview:
+    """The bytes of an array of any dtype, without a copy where they lie in order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _weight(mapped: memoryview, dtype: Any, shape: tuple[int, ...], place: int) -> Array:

@@ -13,7 +13,6 @@ from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, shown
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Buffer, Expr, Var, walk
-from tensorlang.ir.interpret import evaluate
 from tensorlang.ir.overflow import MOST, SizeCheck, exact_value
 from tensorlang.runtime.arrays import address, as_array
 from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray, holds, share_memory
@@ -229,5 +228,7 @@ def _evaluate(extent: Expr, sizes: Mapping[str, int]) -> int:
     value = exact_value(extent, sizes)
     if value is not None:
         return int(value)
+    from tensorlang.ir.interpret import evaluate  # which few programs need here
+
     variables = {node.name: node for node in walk(extent) if isinstance(node, Var)}
     return int(evaluate(extent, {var: sizes[name] for name, var in variables.items()}))

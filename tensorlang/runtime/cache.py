@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -99,8 +99,8 @@ def find_file(parts: tuple[str, ...], ending: str) -> memoryview | None:
     return None
 
 
-def keep_file(parts: tuple[str, ...], ending: str, payload: bytes) -> bool:
-    """Keep a large file under a key, which others may have mapped, and whether it is there.
+def keep_file(parts: tuple[str, ...], ending: str, payload: Sequence[bytes | memoryview]) -> bool:
+    """Keep a large file, in pieces, under a key; others may have it mapped. Whether it is there.
 
     All files of that ending together take LARGE_BYTES at most: those that were not used for longest go.
     """
@@ -116,7 +116,7 @@ def keep_file(parts: tuple[str, ...], ending: str, payload: bytes) -> bool:
     except OSError:
         return False
     _clear(folder)
-    _make_room(folder, ending, LARGE_BYTES - len(payload))
+    _make_room(folder, ending, LARGE_BYTES - sum(map(len, payload)))
     return _put(file, payload)
 
 
@@ -167,18 +167,18 @@ def _write(key: str, payload: bytes) -> None:
     except OSError:
         return
     _clear(folder)
-    _put(folder / f"{key}.o", _bound(key, payload) + payload)
+    _put(folder / f"{key}.o", [_bound(key, payload), payload])
 
 
-def _put(file: Path, content: bytes) -> bool:
-    """Write a file, whole or not at all; whether it was."""
+def _put(file: Path, content: Sequence[bytes | memoryview]) -> bool:
+    """Write a file in pieces, whole or not at all; whether it was."""
     try:
         handle, name = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
     except OSError:
         return False
     try:
         with os.fdopen(handle, "wb") as opened:
-            opened.write(content)
+            opened.writelines(content)
         Path(name).replace(file)
     except OSError:
         Path(name).unlink(missing_ok=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import os
+import sys
 from functools import cache
+from itertools import product
 from pathlib import Path
 from threading import Lock
 
 from tensorlang.runtime import threads
 
 SYMBOLS = ("GOMP_parallel", "omp_get_max_threads", "omp_get_num_threads", "omp_get_thread_num")
-_WHEELS = ("xgboost-cpu", "xgboost", "scikit-learn", "torch")
+_FOLDERS = ("xgboost_cpu.libs", "xgboost.libs", "scikit_learn.libs", "torch/lib", "torch.libs")
+"""Where wheels have it, beside their packages."""
 _SPINS = "10000"
 """A quarter of a millisecond, more or less: as long as a thread that waits keeps its CPU before it sleeps."""
 _opening = Lock()
@@ -82,12 +84,7 @@ def _find() -> tuple[str, bool]:
             path = line.split(" ")[-1]
             if Path(path).name.startswith("libgomp"):
                 return path, True
-    for wheel in _WHEELS:
-        try:
-            files = importlib.metadata.files(wheel) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        for file in files:
-            if file.name.startswith("libgomp") and ".so" in file.name:
-                return str(Path(str(file.locate())).resolve()), False
+    for folder, root in product(_FOLDERS, sys.path):
+        for file in sorted(Path(root, folder).glob("libgomp*.so*")):
+            return str(file.resolve()), False
     return "libgomp.so.1", False

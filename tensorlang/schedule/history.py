@@ -24,6 +24,7 @@ from tensorlang.errors import MissingDependency, RecordError, ScheduleError, Ten
 from tensorlang.limits import for_a_record
 from tensorlang.location import caller
 from tensorlang.names import lookup
+from tensorlang.runtime.histories import HISTORIES
 from tensorlang.schedule.recorded import How, argument_bytes, as_written, reason, replay_recorded
 from tensorlang.schedule.schedule import Schedule
 from tensorlang.target.spec import Target
@@ -69,7 +70,7 @@ class RecordSkipped(UserWarning):
     """A tuned record was not used: its schedule is not legal for the program (any more), or it cannot be read."""
 
 
-_in_use: ContextVar[tuple[History, ...]] = ContextVar("tensorlang_history", default=())
+_in_use: ContextVar[tuple[History, ...]] = HISTORIES
 _warned: dict[Any, Any] = {}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorlang
+from tensorlang import networks
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.expr import variables
 from tensorlang.networks.compiling import compile_network, program_of
@@ -254,3 +257,14 @@ def _cell_by_numpy(op: str, reverse: bool, d: int, given: list[Any], weights: di
             h = (1 - z) * fresh + z * h
         found.append(h)
     return [np.stack(found[::-1] if reverse else found), h, *([c] if op == "LSTM" else [])]
+
+
+def test_names_of_the_room_are_shown_before_they_are_used() -> None:
+    code = (
+        "from tensorlang import networks; print(set(networks.__all__) <= set(dir(networks)), 'Model' in vars(networks))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.split() == ["True", "False"]
+    assert all(getattr(networks, name).__name__ == name for name in networks.__all__)
+    with pytest.raises(AttributeError, match=r"'tensorlang.networks' has no attribute 'nothing'"):
+        _ = networks.nothing

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,11 +43,13 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The networks that were compiled, and not started."""
     done: list[str] = []
 
+    real = compiling.compile_network
+
     def compile_network(network: Any, *rest: Any) -> Model:
         done.append(network.name)
-        return compiling.compile_network(network, *rest)
+        return real(network, *rest)
 
-    monkeypatch.setattr(starting, "compile_network", compile_network)
+    monkeypatch.setattr(compiling, "compile_network", compile_network)
     return done
 
 
@@ -66,6 +70,24 @@ def test_a_second_start_compiles_nothing(file: Path, compiled: list[str], tmp_pa
     onnx.save(small(seed=8), file)
     with pytest.raises(DefinitionError, match="has changed since it was compiled"):
         again.export(tmp_path / "net")
+
+
+def test_a_second_start_imports_no_compiler(file: Path) -> None:
+    code = f"""
+import sys, numpy, tensorlang
+x = numpy.ones({INPUT.shape}, numpy.float32)
+tensorlang.compile({str(file)!r})(x)
+print(*(name for name in sys.modules if name.count(".") < 2))
+"""
+    settings = {f"TENSORLANG_{name.upper()}": str(config.get(name)) for name in ("cache_dir", "store")}
+    command, around = [sys.executable, "-c", code], os.environ | settings
+    first, second = (
+        subprocess.run(command, env=around, capture_output=True, check=True, text=True).stdout.split() for _ in range(2)
+    )
+    rooms = ("te", "schedule", "polyhedral", "lowering", "schedules", "topi", "driver")
+    compiler = {"islpy", "onnx", *(f"tensorlang.{room}" for room in rooms)}
+    assert compiler <= {*first}
+    assert not (compiler | {"xgboost", "tensorlang.autotune"}) & {*second}
 
 
 def test_kernels_are_kept_where_settings_say(file: Path) -> None:
@@ -160,7 +182,7 @@ def test_files_that_were_not_used_for_longest_make_room(tmp_path: Path, monkeypa
         for age, key in enumerate("abc"):
             if key == "c":
                 assert cache.find_file(("a",), "weights") is not None
-            assert cache.keep_file((key,), "weights", bytes(100))
+            assert cache.keep_file((key,), "weights", [bytes(100)])
             file = max((tmp_path / "cache").glob("*.weights"), key=lambda f: f.stat().st_mtime_ns)
             os.utime(file, (age, age)) if key != "c" else None
         assert [cache.find_file((key,), "weights") is not None for key in "abc"] == [True, False, True]

@@ -14,8 +14,8 @@ from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.stmt import CallPython, Kernel
 from tensorlang.runtime.arguments import evaluate_shape
 from tensorlang.runtime.arrays import Array, address
+from tensorlang.target.llvm.context import NO_MEMORY
 from tensorlang.target.llvm.engine import Library
-from tensorlang.target.llvm.storage.frame import NO_MEMORY
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 

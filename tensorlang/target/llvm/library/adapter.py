@@ -8,12 +8,12 @@ from __future__ import annotations
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import Kernel
 from tensorlang.target.llvm.arithmetic import binary
+from tensorlang.target.llvm.context import NO_MEMORY
 from tensorlang.target.llvm.kernel import Emitted
 from tensorlang.target.llvm.library.emit import compare, store
 from tensorlang.target.llvm.library.front import ABI
 from tensorlang.target.llvm.library.runner import emit_member
 from tensorlang.target.llvm.storage.arena import give_scratch, take_scratch
-from tensorlang.target.llvm.storage.frame import NO_MEMORY
 from tensorlang.target.llvm.text import INDEX, Function, Module, Value, identifier, literal
 from tensorlang.target.llvm.threads import team as teams
 from tensorlang.target.llvm.threads.region import counter

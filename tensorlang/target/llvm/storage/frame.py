@@ -24,8 +24,6 @@ STACK_LIMIT = 16384
 """Bytes of local buffers that one function keeps on its stack."""
 _MOST_BYTES = 1 << 48
 """More than any computer has: what larger arrays count as, so that no sum or product of sizes overflows."""
-NO_MEMORY = -1
-"""The status of a call whose scratch block could not be allocated."""
 
 
 def storage(fn: Function, scope: Scope, buffer: Buffer, pointer: str, aligned: bool) -> Storage:
@@ -221,7 +219,7 @@ def _take(fn: Function, size: Value) -> Piece:
     stop, work = fn.fresh("nomemory"), fn.fresh("work")
     fn.branch(failed, stop, work)
     fn.start(stop)
-    fn.do(f"store atomic i64 {NO_MEMORY}, ptr %context monotonic, align 8")
+    fn.do(f"store atomic i64 {context.NO_MEMORY}, ptr %context monotonic, align 8")
     fn.do("ret void")
     fn.start(work)
     return Piece(piece, size)

@@ -1,0 +1,73 @@
+"""Compiled kernels as data, and how they come into this process: no emitter is needed for that."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tensorlang.errors import TargetError
+from tensorlang.ir.overflow import SizeCheck
+from tensorlang.ir.stmt import CallPython, Kernel
+from tensorlang.runtime import cpython, exchange, openmp, threads
+from tensorlang.runtime.executable import Executable, Fast, Launch
+from tensorlang.runtime.opaque import opaque
+from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.launch import CompiledLaunch
+from tensorlang.target.llvm.reader import learning
+from tensorlang.target.spec import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A compiled kernel, as data: the kernel without its body, the object, and what its symbols are.
+
+    `limit`: up to which sizes its index arithmetic is exact.
+    """
+
+    kernel: Kernel
+    code: bytes
+    symbol: str
+    entry: str | None
+    limit: int
+    calls: tuple[CallPython, ...]
+    imports: frozenset[str]
+    messages: tuple[str, ...]
+
+
+def unpacked(packed: bytes, target: Target) -> Executable:
+    """An executable without sources."""
+    found: Object = pickle.loads(packed)
+    launch, fast = load(found, target)
+    exact = SizeCheck(found.kernel, found.limit, whole=False)
+    return Executable(found.kernel, target, launch, fast=fast, exact=exact)
+
+
+def load(found: Object, target: Target, outside: Mapping[str, int] | None = None) -> tuple[CompiledLaunch, Fast | None]:
+    """Link an object, and wrap it: the checked launch, and the fast entry if it has one.
+
+    `outside`: the addresses of functions that it calls, and that are not of this process.
+    """
+    entry = found.entry
+    exports = [found.symbol] if entry is None else [found.symbol, entry]
+    library = engine.load(found.code, exports, _imports(found.imports, target.cores) | dict(outside or {}))
+    launch = CompiledLaunch(found.kernel, library, found.symbol, found.calls, found.messages)
+    if entry is None:
+        return launch, None
+    address, name = library.addresses[entry], found.kernel.name
+    return launch, lambda checked: cpython.builtin(address, opaque(learning(checked)), launch.fail, name)
+
+
+def _imports(symbols: frozenset[str], cores: int) -> dict[str, int]:
+    """The addresses of the symbols that a module leaves open; OpenMP is opened only when one is its."""
+    known = cpython.addresses() | exchange.addresses() | threads.addresses()
+    if symbols - set(known):
+        known |= openmp.addresses(cores)
+    return {symbol: known[symbol] for symbol in symbols}
+
+
+def elsewhere(target: Target) -> Launch:
+    def launch(arrays: object, sizes: object) -> None:
+        raise TargetError(f"this executable was built for {target}, which this machine cannot run; see source('asm')")
+
+    return launch

@@ -1,0 +1,38 @@
+"""Digests by pieces: of all bytes, in order, wherever they are cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensorlang.runtime.digest import PIECE, digest_of, digest_of_file
+from tests.thoroughness import draws
+
+SIZES = [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 5]
+CONTENT = bytes(range(256)) * (SIZES[-1] // 256 + 1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_file_has_the_digest_of_its_bytes(size: int, tmp_path: Path) -> None:
+    file = tmp_path / "content"
+    file.write_bytes(CONTENT[:size])
+    assert digest_of_file(file) == digest_of([memoryview(CONTENT)[:size]])
+
+
+def test_no_byte_is_left_out() -> None:
+    content = bytearray(CONTENT[: SIZES[-1]])
+    wanted = digest_of([memoryview(content)])
+    found = {wanted}
+    for at in {0, PIECE - 1, PIECE, len(content) - 1, *range(7, len(content), len(content) // draws(3, 50))}:
+        content[at] ^= 1
+        found.add(digest_of([memoryview(content)]))
+        content[at] ^= 1
+    assert len(found) > 4 and digest_of([memoryview(content)]) == wanted
+    first, last = memoryview(content)[:PIECE], memoryview(content)[PIECE:]
+    assert digest_of([memoryview(content), memoryview(b"")]) == digest_of([first, last]) == wanted
+    assert wanted not in {
+        digest_of([last, first]),
+        digest_of([first[:-1], last]),
+        digest_of([first[:9], first[9:], last]),
+    }
