@@ -7,7 +7,7 @@ table. Values are typed by the table; a bad value raises SettingError and names 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -146,8 +146,19 @@ def get(name: str) -> Any:
 @contextmanager
 def override(**values: str | int | bool | Path) -> Iterator[None]:
     """Give settings other values inside a `with` block; texts are parsed as the environment's are."""
-    parsed = {name: _parse(_row(name), _text(value)) for name, value in values.items()}
-    token = _overrides.set(MappingProxyType({**_overrides.get(), **parsed}))
+    with overriding({name: _parse(_row(name), _text(value)) for name, value in values.items()}):
+        yield
+
+
+def overrides() -> dict[str, Any]:
+    """The values that settings were given by the blocks around, for `overriding` in another thread or process."""
+    return dict(_overrides.get())
+
+
+@contextmanager
+def overriding(values: Mapping[str, Any]) -> Iterator[None]:
+    """Give settings values that `overrides` had."""
+    token = _overrides.set(MappingProxyType({**_overrides.get(), **values}))
     try:
         yield
     finally:

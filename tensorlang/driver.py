@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, shown
+from tensorlang.errors import BadArgument, DefinitionError, InternalError, ScheduleError, shown
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import INDEX, Kernel
@@ -25,7 +26,7 @@ from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.history import best_if_any, build_best, build_in_use
 from tensorlang.schedule.proposals.replayed import Refusal
-from tensorlang.target.backend import begun, with_limits
+from tensorlang.target.backend import RestoringBackend, backend, begun, with_limits
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
@@ -260,6 +261,23 @@ def build_later(s: Schedule, args: Sequence[Any], target: Target, name: str) -> 
         return made.require(facts, always=s.tests_assumptions)
 
     return executable
+
+
+def packed_whole(made: Executable) -> bytes:
+    """A kernel that was built here, for another process of this machine: its object, its loops and its schedule."""
+    if made.packed is None or not isinstance(made.origin, Lowered):
+        raise InternalError(f"{made.entry_name} was not built for this machine")
+    return pickle.dumps((made.packed(), made.origin))
+
+
+def unpacked_whole(data: bytes) -> Executable:
+    """The kernel that another process has built, as if it had been built here."""
+    packed, origin = pickle.loads(data)
+    found, (_, signature) = backend(origin.target.kind), _signature(origin.schedule, origin.args)
+    assert isinstance(found, RestoringBackend)
+    made = found.restore(packed, origin.kernel, origin.target, signature)
+    made.origin, made.packed = origin, lambda: packed
+    return made.require(_facts(origin.schedule, signature), always=origin.schedule.tests_assumptions)
 
 
 def _without_steps(s: Any, args: Sequence[Any] | None, schedule: str) -> tuple[Schedule, Sequence[Any] | None]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
 from math import prod
+from threading import Lock
 
-from tensorlang.driver import Lowered, build_later
+from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError
 from tensorlang.networks.arena import aligned
+from tensorlang.networks.building import Job, build_all, workers_for
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
 from tensorlang.networks.model import Model, Step
@@ -26,7 +26,6 @@ from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, buffers
 from tensorlang.te.program import Program, canonical
-from tensorlang.topi.dispatch import schedule
 
 NUMERICS = ("default", "strict")
 """What a network may do to be faster; `strict`: nothing that rounds more than sums do."""
@@ -84,29 +83,26 @@ def compile_network(
 
 
 def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress: Progress) -> list[Executable]:
-    """The kernels of parts; those of one program are the same.
+    """The kernels of parts; those of one program are the same."""
+    jobs, kinds, places = list[Job](), dict[str, int](), list[int]()
+    for part in parts:
+        inputs, outputs = tensors_of(program, part)
+        own, _ = canonical(outputs)
+        said = ", ".join(map(_kind, own.ops))
+        text = f"{own.text} of {said} by {', '.join(t.name for t in inputs)}"
+        if text not in kinds:
+            kinds[text] = len(jobs)
+            jobs.append(Job(tuple(inputs), tuple(outputs), machine, any(isinstance(op, ExternOp) for op in own.ops)))
+        places.append(kinds[text])
+    done, lock = list[int](), Lock()
 
-    While LLVM compiles a kernel, in a thread beside, the next one is scheduled, proven and lowered.
-    """
-    found: dict[str, Future[Executable]] = {}
-    made: list[Future[Executable]] = []
-    with ThreadPoolExecutor(1, "tensorlang-compile") as beside:
-        try:
-            for number, part in enumerate(parts):
-                inputs, outputs = tensors_of(program, part)
-                own, _ = canonical(outputs)
-                kinds = (_kind(op) for op in own.ops)
-                text = f"{own.text} of {', '.join(kinds)} by {', '.join(t.name for t in inputs)}"
-                if text not in found:
-                    s = schedule(list(dict.fromkeys(outputs)), machine)
-                    later = build_later(s, [*inputs, *outputs], machine, "kernel")
-                    found[text] = beside.submit(copy_context().run, later)  # with the settings that hold here
-                made.append(found[text])
-                progress(number + 1, len(parts), part.main)
-            kernels = [future.result() for future in made]
-        except BaseException:
-            beside.shutdown(cancel_futures=True)
-            raise
+    def told(job: Job) -> None:
+        with lock:
+            done.extend(k for k, place in enumerate(places) if jobs[place] is job)
+            progress(len(done), len(parts), parts[done[-1]].main)
+
+    made = build_all(jobs, workers_for(len(jobs)), told)
+    kernels = [made[place] for place in places]
     for kernel in kernels:
         if isinstance(kernel.origin, Lowered):  # another machine gets the library's schedule, not these steps
             kernel.origin = replace(kernel.origin, library=True)

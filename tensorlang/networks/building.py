@@ -1,0 +1,154 @@
+"""Kernels built by several processes, where there are cores for them: here, and by the tuner's workers.
+
+This process begins at once, while workers start, and all take from one queue. What a worker cannot build (it died, the
+stage calls a Python function, something is wrong with it) is built here, and raises here what it raises.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from threading import Event
+from warnings import catch_warnings, simplefilter
+
+from tensorlang import config
+from tensorlang.driver import build_later, packed_whole, unpacked_whole
+from tensorlang.runtime.executable import Executable
+from tensorlang.runtime.histories import HISTORIES
+from tensorlang.runtime.threads import available_cores
+from tensorlang.schedule.history import RecordSkipped
+from tensorlang.target.spec import Target
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.dispatch import schedule
+
+_OWN_CORES = 2
+"""This process lowers on one, while LLVM compiles on another."""
+_WORTH = 4
+"""Kernels for each worker, at least: to start one takes as long as to build some."""
+_MOST = 8
+_LIMIT = 600.0
+_LOOK_EVERY = 0.2  # seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """A kernel that is to be built: the tensors that it is given, in order, and those that it computes.
+
+    `calls`: it calls Python functions, which other processes do not have.
+    """
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    target: Target
+    calls: bool = False
+
+    def begin(self) -> Callable[[], Executable]:
+        """Schedule, prove and lower it; what is returned compiles it, in any thread."""
+        s = schedule(list(dict.fromkeys(self.outputs)), self.target)
+        return build_later(s, [*self.inputs, *self.outputs], self.target, "kernel")
+
+    def message(self) -> bytes | None:
+        """The job for another process, with the settings that hold here; None where it cannot go there."""
+        if self.calls:
+            return None
+        try:
+            return pickle.dumps((self, config.overrides()))
+        except Exception:  # whatever there is that cannot be written down
+            return None
+
+
+def workers_for(jobs: int) -> int:
+    """How many workers are worth it: none where records are in use that only this process has, or somebody looks on."""
+    if HISTORIES.get() or config.get("dump") is not None or config.get("log"):
+        return 0
+    return max(0, min(available_cores() - _OWN_CORES, jobs // _WORTH, _MOST))
+
+
+def build_all(
+    jobs: Sequence[Job], workers: int, told: Callable[[Job], object] = lambda job: None, here: bool = True
+) -> list[Executable]:
+    """Build kernels, `told` of each. Not `here`: workers build all that they can. Raises what `build` does.
+
+    While LLVM compiles a kernel, in a thread beside, the next one is scheduled, proven and lowered.
+    """
+    queue, made = _Queue(deque(jobs)), dict[Job, Future[Executable]]()
+    with ThreadPoolExecutor(1, "tensorlang-compile") as llvm, ThreadPoolExecutor(1, "tensorlang-workers") as beside:
+
+        def build(waiting: deque[Job]) -> None:
+            while (job := _next(waiting)) is not None:
+                made[job] = llvm.submit(copy_context().run, job.begin())  # with the settings that hold here
+                told(job)
+
+        try:
+            feeding = beside.submit(copy_context().run, _feed, queue, workers, told) if workers else None
+            if here or feeding is None:
+                build(queue.waiting)
+            if feeding is not None:
+                feeding.result()
+            build(queue.left)
+            return [queue.built[job] if job in queue.built else made[job].result() for job in jobs]
+        except BaseException:
+            queue.over.set()
+            llvm.shutdown(cancel_futures=True)
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """Jobs that wait, those that workers left, and what these have built, until it is `over`."""
+
+    waiting: deque[Job]
+    left: deque[Job] = field(default_factory=deque)
+    built: dict[Job, Executable] = field(default_factory=dict)
+    over: Event = field(default_factory=Event)
+
+
+def _next(jobs: deque[Job]) -> Job | None:
+    try:
+        return jobs.popleft()
+    except IndexError:
+        return None
+
+
+def _feed(queue: _Queue, count: int, told: Callable[[Job], object]) -> None:
+    """Have workers build what waits, as long as there is something."""
+    from tensorlang.autotune.measuring.pool import Worker, wait_any
+    from tensorlang.autotune.records.record import Status
+
+    running: dict[Worker, Job] = {}
+    with ExitStack() as stack:
+        workers = [stack.enter_context(Worker()) for _ in range(min(count, len(queue.waiting)))]
+        while not queue.over.is_set() and (queue.waiting or running):
+            for worker in workers:
+                job = None if worker in running else _next(queue.waiting)
+                message = None if job is None else job.message()
+                if message is not None and job is not None:
+                    worker.submit(_LIMIT, _built, message)
+                    running[worker] = job
+                elif job is not None:
+                    queue.left.append(job)
+            wait_any(running, time.monotonic() + _LOOK_EVERY)
+            for worker, job in [*running.items()]:
+                reply = worker.collect()
+                if reply is None:
+                    continue
+                del running[worker]
+                if reply.status is Status.OK:
+                    queue.built[job] = unpacked_whole(reply.value)
+                    told(job)
+                else:
+                    queue.left.append(job)
+
+
+def _built(message: bytes) -> bytes:
+    """What a worker is asked for. It raises what there is to tell, and whoever asked builds the kernel itself."""
+    job, overrides = pickle.loads(message)
+    with config.overriding(overrides), catch_warnings():
+        simplefilter("error", RecordSkipped)
+        return packed_whole(job.begin()())
