@@ -152,6 +152,14 @@ IN_BYTES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 }
 
 
+def test_groups_and_short_sums_of_inputs_stay_in_floats() -> None:
+    weights = {"s": drawn(8, 6, 2, 2, seed=3), "g": drawn(8, 4, 3, 3, seed=4), "l": drawn(5, 8, 3, 3, seed=5)}
+    nodes = [node("Conv", "x s", "a"), node("Conv", "a g", "b", group=2), node("Conv", "b l", "y")]
+    network = from_onnx(model(nodes, {"x": SHAPE}, "y", weights))
+    rows = layer_errors(network, quantize(network, DATA), DATA)
+    assert {row.node: row.own == math.inf for row in rows} == {"the a": True, "the b": True, "the y": False}
+
+
 @pytest.mark.parametrize("case", ["residual", *IN_BYTES])
 def test_bytes_pass_between_kernels(case: str) -> None:
     nodes, weights = IN_BYTES.get(case, ([], {}))

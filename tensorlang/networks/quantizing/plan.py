@@ -9,9 +9,11 @@ from tensorlang.ir.expr import Const, Expr, Load, Select, walk
 from tensorlang.networks.groups import parts_of
 from tensorlang.networks.network import Array, Network
 from tensorlang.networks.quantizing.products import Product, product_of
-from tensorlang.te.operation import ComputeOp, Operation, Reduce, loads
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Reduce, loads
 from tensorlang.te.program import Program
 from tensorlang.te.reducer import builtin
+
+_FEW_TERMS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +29,13 @@ class Plan:
     floats: frozenset[str]
     home: Mapping[str, int]
 
-    @property
-    def classes(self) -> dict[str, tuple[str, ...]]:
-        """The arrays that have the same levels, by the first of them."""
-        found: dict[str, tuple[str, ...]] = {}
-        for name, first in self.held.items():
-            found[first] = (*found.get(first, ()), name)
-        return found
-
 
 def plan_of(network: Network, program: Program, weights: Mapping[str, Array], keep: Iterable[str]) -> Plan:
     """What of a folded program becomes integers, where the kernels of nodes that are in `keep` stay as they are.
 
-    Products by known weights read integers. So do the kernels of these products what they pass on to each other. What
-    only moves elements to integers, or takes the largest, moves integers.
+    Products of matrices by known weights read integers, but for short ones of inputs. So do kernels of products and of
+    sums over each channel what they pass on to each other. What only moves elements to integers, or takes the largest,
+    moves integers. Sums of groups of channels have no form in integers that is fast, and read floats.
     """
     return _Planner(network, program, weights, frozenset(keep)).plan()
 
@@ -63,13 +58,18 @@ class _Planner:
             if any(self.network.origin(op.name).node in self.keep for op in part.ops):
                 self.floats |= {op.name for op in part.ops}
         found = (product_of(op, self.weights) for op in self.program.ops if op.name not in self.floats)
-        sums = {product.op.name: product for product in found if product is not None}
-        products = {name: product for name, product in sums.items() if product.mixes}
-        summing = {self.home[name] for name in sums}
+        sums = [product for product in found if product is not None]
+        self.floats |= {p.op.name for p in sums if not p.is_matrix and not p.by_channels}
+        products = {p.op.name: p for p in sums if p.is_matrix and not self._is_begin(p)}
+        summing = {self.home[p.op.name] for p in sums if p.op.name not in self.floats}
         self._hold(product.data.buffer.name for product in products.values())
         for number in sorted(summing):
             self._hold(name for name in parts[number].outputs if self._is_between(name, summing))
         return Plan(products, self.held, frozenset(self.moves), frozenset(self.floats), self.home)
+
+    def _is_begin(self, product: Product) -> bool:
+        """Whether a sum has so few terms of an input that to round these takes longer than is won."""
+        return isinstance(self.program[product.data.buffer.name], PlaceholderOp) and product.terms < _FEW_TERMS
 
     def _is_between(self, name: str, summing: set[int]) -> bool:
         """Whether an array passes between kernels with products, and nowhere else."""

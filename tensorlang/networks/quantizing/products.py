@@ -24,8 +24,9 @@ class Product:
     """A stage `sum(data * weight)` in float32, over all of the weight for each index of some of its dimensions.
 
     `bounds`: the first and the last of each axis. `columns`: the dimensions of the weight that results have. `frame`:
-    how far before and behind each dimension of the data the sum reaches, where it counts what it reads as 0. `mixes`:
-    no axis of the results moves both factors, as in sums over each channel by itself; it is a product of matrices.
+    how far before and behind each dimension of the data the sum reaches, where it counts what it reads as 0.
+    `is_matrix`: no axis of the results moves both factors, as in products of matrices. `by_channels`: windows slide
+    over each channel by itself.
     """
 
     op: ComputeOp
@@ -34,7 +35,13 @@ class Product:
     weight: Load
     columns: tuple[int, ...]
     frame: tuple[tuple[int, int], ...]
-    mixes: bool
+    is_matrix: bool
+    by_channels: bool
+
+    @property
+    def terms(self) -> int:
+        """Products of a sum."""
+        return math.prod(last - first + 1 for first, last in (self.bounds[a.name] for a in self.op.reduce_axes))
 
 
 def product_of(op: Operation, weights: Mapping[str, Array]) -> Product | None:
@@ -55,11 +62,18 @@ def product_of(op: Operation, weights: Mapping[str, Array]) -> Product | None:
         return None
     columns, bounds = _columns(op, y), _bounds(op)
     frame = None if bounds is None else _frame(bounds, data, [*inside, *_conjuncts(total.where)])
-    terms = math.prod(extent_of(a.extent) or 0 for a in op.reduce_axes)
-    if columns is None or bounds is None or frame is None or not _LEAST_TERMS <= terms <= _MOST_TERMS:
+    if columns is None or bounds is None or frame is None:
         return None
-    shared = _names(data) & _names(y) & {a.name for a in op.axes}
-    return Product(op, bounds, data, y, columns, frame, not shared)
+    own = {a.name for a in op.axes}
+    shared = _names(data) & _names(y) & own
+    mixed = {a.name for a in op.reduce_axes if bounds[a.name][1] and not _slides(data, a.name, own - _names(y))}
+    found = Product(op, bounds, data, y, columns, frame, not shared, bool(shared) and not mixed)
+    return found if _LEAST_TERMS <= found.terms <= _MOST_TERMS else None
+
+
+def _slides(data: Load, axis: str, places: set[str]) -> bool:
+    """Whether an axis of a sum moves data along with an axis of results that moves no weights."""
+    return any(axis in variables(index) and variables(index) & places for index in data.index)
 
 
 def _element(x: Expr) -> tuple[list[Expr], Load | None]:

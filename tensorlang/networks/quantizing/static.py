@@ -8,11 +8,12 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.network import Network
-from tensorlang.networks.quantizing.integers import with_integers
+from tensorlang.networks.quantizing.integers import Integers
 from tensorlang.networks.quantizing.plan import Plan, plan_of
 from tensorlang.networks.quantizing.probing import Opened, kept_nodes, opened, probed
 from tensorlang.networks.quantizing.ranges import METHODS, Histogram, histogram_of, levels_of
 from tensorlang.networks.quantizing.samples import Samples
+from tensorlang.networks.quantizing.writing import written
 
 
 def quantize(
@@ -45,10 +46,9 @@ def quantize(
     plan = plan_of(network, found.program, found.weights, kept_nodes(network, keep))
     if not plan.products:
         raise DefinitionError(f"{network.name} has no products by known weights to quantize")
-    levels = {}
-    for name, histogram in _histograms(found, plan, data).items():
-        levels[name] = levels_of(*METHODS[method](histogram, percentile))
-    return found.closed(*with_integers(found.program, found.weights, plan, levels))
+    ranges = {name: METHODS[method](made, percentile) for name, made in _histograms(found, plan, data).items()}
+    levels = {name: levels_of(*ranges[first]) for name, first in plan.held.items()}
+    return found.closed(*written(found.program, found.weights, plan, Integers(levels)))
 
 
 def _histograms(found: Opened, plan: Plan, data: Samples) -> dict[str, Histogram]:

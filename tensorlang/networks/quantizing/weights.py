@@ -37,7 +37,7 @@ def quantize_weights(network: Network, keep: Sequence[str] = (), most_uses: int 
     given: list[Operation] = []
     for op in found.program.ops:
         product = product_of(op, found.weights) if network.origin(op.name).node not in kept else None
-        if product is None or not product.mixes or uses_of(product) > (most_uses or math.inf):
+        if product is None or not product.is_matrix or uses_of(product) > (most_uses or math.inf):
             ops.append(op)
             continue
         made = _of_integers(product, arrays, taken)
