@@ -36,6 +36,7 @@ offer(
         "ndarray": "tensorlang.nd",
         "register_func": "tensorlang.te.packed:register_func",
         "threads": "tensorlang.runtime.threads:threads",
+        "to_bfloat16": "tensorlang.networks.quantizing.bfloat16:to_bfloat16",
         **{
             name: f"tensorlang.errors:{name}"
             for name in (

@@ -65,7 +65,7 @@ def compile_model(
     from tensorlang.export.writing import NoLinker
     from tensorlang.networks.onnx.comparing import outputs_of
 
-    network = read_model(model, shapes, known, quantize, method, keep)
+    network = read_model(model, shapes, known, quantize, method, keep, target=target)
     chosen, check = words(formats), None
     if "c" in chosen:
         check = list(inputs_of(network, files))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tensorlang.networks import Network
     from tensorlang.networks.quantizing.errors import LayerError
 
-WEIGHTS = "weights"
-"""In place of a folder: weights alone are quantized."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 _method = click.option(
     "--method",
@@ -33,18 +31,24 @@ def quantize_options(command: Command) -> Command:
     """Options of commands that compile a model: `quantize`, `method` and `keep`."""
     into = click.option(
         "--quantize",
-        metavar="FOLDER|weights",
-        help="8-bit integers, with ranges from samples in a folder (.npy, .npz); weights: of these alone.",
+        metavar="FOLDER|weights|bfloat16",
+        help="8-bit integers, with ranges from samples in a folder (.npy, .npz); weights alone; or bfloat16.",
     )
     return into(_method(_keep(command)))
 
 
-def quantized(network: Network, data: str, method: str, keep: tuple[str, ...]) -> Network:
-    """A network in 8 bits, with ranges from a folder, or its weights alone."""
+def quantized(network: Network, data: str, method: str, keep: tuple[str, ...], target: str | None = None) -> Network:
+    """A network in 8 bits, with ranges from a folder, or of weights alone; or in bfloat16."""
+    from tensorlang.networks.quantizing.bfloat16 import to_bfloat16
     from tensorlang.networks.quantizing.static import quantize as of_integers
     from tensorlang.networks.quantizing.weights import quantize_weights
 
-    return quantize_weights(network, keep) if data == WEIGHTS else of_integers(network, data, method, keep)
+    match data:
+        case "weights":
+            return quantize_weights(network, keep)
+        case "bfloat16":
+            return to_bfloat16(network, keep, target)
+    return of_integers(network, data, method, keep)
 
 
 def read_model(
@@ -55,14 +59,15 @@ def read_model(
     method: str,
     keep: tuple[str, ...],
     fallback: str | None = None,
+    target: str | None = None,
 ) -> Network:
-    """A model from its file, in 8 bits where that is asked for."""
+    """A model from its file, in fewer bits where that is asked for."""
     from tensorlang.networks import from_onnx
 
     if quantize is None and keep:
         raise ArgumentError("--keep names nodes that stay in floats where others are quantized: give --quantize")
     network = from_onnx(model, read_shapes(shapes), read_known(known), fallback)
-    return network if quantize is None else quantized(network, quantize, method, keep)
+    return network if quantize is None else quantized(network, quantize, method, keep, target)
 
 
 @click.command("quantize")
@@ -70,7 +75,13 @@ def read_model(
 @click.option("--data", required=True, metavar="FOLDER", help="Samples of inputs: .npy, or .npz by names of inputs.")
 @_method
 @_keep
-@click.option("--weights", "weights_alone", is_flag=True, help="Quantize weights alone; samples show what that loses.")
+@click.option(
+    "--to",
+    type=click.Choice(("int8", "weights", "bfloat16")),
+    default="int8",
+    show_default=True,
+    help="int8: products of integers; weights: of 8 bits alone, or bfloat16; samples show what that loses.",
+)
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="The shape of an open input.")
 @known_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -79,12 +90,12 @@ def quantize(
     data: str,
     method: str,
     keep: tuple[str, ...],
-    weights_alone: bool,
+    to: str,
     shapes: tuple[str, ...],
     known: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show how far each layer of MODEL.onnx in 8 bits is from floats, the worst first.
+    """Show how far each layer of MODEL.onnx in fewer bits is from floats, the worst first.
 
     Ratios of signal to noise are in dB, 20 for an error of a tenth, 40 for a hundredth: of a layer alone, for the
     inputs that it has in floats, and with the noise of all before it. Nodes with the lowest are worth a --keep.
@@ -94,7 +105,7 @@ def quantize(
     from tensorlang.networks.quantizing.errors import layer_errors
 
     exact = from_onnx(model, read_shapes(shapes), read_known(known))
-    made = quantized(exact, WEIGHTS if weights_alone else data, method, keep)
+    made = quantized(exact, data if to == "int8" else to, method, keep)
     rows = layer_errors(exact, made, data)
     sizes = [sum(array.nbytes for array in network.weights.values()) for network in (made, exact)]
     if as_json:

@@ -1,4 +1,4 @@
-"""Products and convolutions of bytes by known weights: these are laid out ahead, as dot instructions take them."""
+"""Products and convolutions of narrow numbers by known weights: these lie ahead as dot instructions take them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorlang import te
 from tensorlang.ir.affine import Affine, affine
 from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.networks.network import Array
-from tensorlang.schedule.rewrites.narrow_product import SIGN, WORD, narrow_factors, product_of_panels
+from tensorlang.schedule.rewrites.narrow_product import SIGN, SUMS, narrow_factors, product_of_panels, terms_of_word
 from tensorlang.schedule.rewrites.windows_product import windows_of
 from tensorlang.schedules.cpu.narrow_product import operand_dtype, panel_of
 from tensorlang.target.spec import Target
@@ -21,9 +21,6 @@ from tensorlang.te.operation import ComputeOp, Read, Tensor
 from tensorlang.te.program import Program, unique
 from tensorlang.topi.narrow_conv2d import conv2d_narrow
 from tensorlang.topi.narrow_filters import runs_of
-
-_GROUP = WORD // 8
-"""Terms of a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +39,10 @@ class _Held:
 
 
 def narrowed(program: Program, weights: Mapping[str, Array], target: Target) -> tuple[Program, dict[str, Array]]:
-    """The program whose products of bytes are those of dot instructions, where a target has them, and its weights."""
+    """The program whose narrow products are those of dot instructions, where a target has them, and its weights."""
     held = _Held({op.name for op in program.ops}, dict(weights))
     for op in program.ops:
-        if isinstance(op, ComputeOp) and op.dtype == "int32" and op.reduce_axes:
+        if isinstance(op, ComputeOp) and op.dtype in SUMS.values() and op.reduce_axes:
             old = declared(program, op.name)
             assert isinstance(old, ComputeOp)
             made = _product(old, held, target) or _convolution(old, held, target)
@@ -83,7 +80,7 @@ def _convolution(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None
         return None
     weight = window.filters(known)
     o, high, wide, depth = weight.shape
-    runs = runs_of(wide, window.gaps[1], depth, _GROUP)
+    runs = runs_of(wide, window.gaps[1], depth, terms_of_word(str(known.dtype)))
     panels = _panels(weight.reshape(o, high, runs.columns, runs.run), panel_of(o, target))
     zero = SIGN * (operand != window.data.dtype)
     made = conv2d_narrow(
@@ -106,8 +103,9 @@ def _convolution(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None
 def _panels(weight: Array, width: int) -> Array:
     """Weights [o, rows, columns, terms] as [1, o / w, rows, columns, terms / g, w, g], with zeros behind the last."""
     o, rows, columns, terms = weight.shape
-    whole = np.pad(weight, ((0, -o % width), (0, 0), (0, 0), (0, -terms % _GROUP)))
-    words = whole.reshape(-1, width, rows, columns, whole.shape[-1] // _GROUP, _GROUP)
+    group = terms_of_word(str(weight.dtype))
+    whole = np.pad(weight, ((0, -o % width), (0, 0), (0, 0), (0, -terms % group)))
+    words = whole.reshape(-1, width, rows, columns, whole.shape[-1] // group, group)
     return np.ascontiguousarray(words.transpose(0, 2, 3, 4, 1, 5)[None])
 
 
@@ -136,7 +134,7 @@ class _Window:
 
 
 def _window(op: ComputeOp) -> _Window | None:
-    """A stage [n, y, x, o] as a convolution of bytes without padding; None for any other."""
+    """A stage [n, y, x, o] as a convolution without padding; None for any other."""
     if len(op.axes) != 4:
         return None
     (n, y, x, o), terms = (axis.name for axis in op.axes), [axis.name for axis in op.reduce_axes]

@@ -102,6 +102,12 @@ def with_winograd(
     return program.replacing(changed, before), arrays, said
 
 
+def stages_by_tiles(program: Program, weights: Mapping[str, Array], target: Target) -> frozenset[str]:
+    """The convolutions that are computed by tiles on a target."""
+    found = (_convolution(program, op, weights) for op in program.ops)
+    return frozenset(c.op.name for c in found if c is not None and best_tile(c.layer, target))
+
+
 @dataclass(frozen=True, slots=True)
 class _Convolution:
     """A stage that convolves images [n, y, x, c]; `order`: the dimensions of its weights as outputs, inputs, y, x."""

@@ -67,7 +67,7 @@ def test_models_in_8_bits(saved: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert told["weights_bytes"] < told["weights_bytes_in_floats"]
     layers = {row["node"]: row["own_db"] for row in told["layers"]}
     assert layers["the c1"] is None and 20 < layers["the c2"] < 60
-    assert run(["quantize", saved, "--data", f"{folder}", "--weights"]) == 0
+    assert run(["quantize", saved, "--data", f"{folder}", "--to", "weights"]) == 0
     assert "the c2 (Conv)" in capsys.readouterr().out
     out = tmp_path / "out"
     assert run(["compile", saved, "-o", f"{out}/net", "--formats", "h,c", "--quantize", f"{folder}"]) == 0

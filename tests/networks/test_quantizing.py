@@ -16,6 +16,7 @@ from tensorlang.networks.compiling import compile_network, program_of
 from tensorlang.networks.groups import parts_of
 from tensorlang.networks.network import Network
 from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.networks.quantizing.bfloat16 import to_bfloat16
 from tensorlang.networks.quantizing.errors import layer_errors
 from tensorlang.networks.quantizing.static import quantize
 from tensorlang.networks.quantizing.weights import quantize_weights
@@ -317,3 +318,40 @@ def test_what_has_no_weights_to_round_is_refused() -> None:
     rows = layer_errors(network, quantize_weights(network, keep=["the c1"]), DATA)
     assert [row.node for row in rows if row.own == math.inf] == ["the c1"]
     assert min(row.own for row in rows) > 35
+
+
+ZEN = "llvm -mcpu=znver4"
+
+
+@pytest.mark.parametrize("target", [None, "llvm -mcpu=haswell", "interpreter"])
+def test_products_of_bfloat16(target: str | None) -> None:
+    """With and without dot instructions; what is read by products, and passes between them, is rounded."""
+    network = from_onnx(residual(2))
+    rounded = to_bfloat16(network, target=ZEN)
+    assert set(between(rounded).values()) == {"bfloat16"}
+    rows = layer_errors(network, rounded, DATA)
+    assert all(44 < row.own < 60 for row in rows)
+    (want,) = reference(residual(2), DATA[0])
+    model = compile_network(rounded, target)
+    assert {str(w.dtype) for w in model.weights.values() if w.ndim > 1} == {"bfloat16"}
+    np.testing.assert_allclose(model(DATA[0]), want, atol=0.02 * np.abs(want).max())
+
+
+def test_what_is_slower_in_bfloat16_stays() -> None:
+    """Winograd's convolutions, and on CPUs of Intel products whose weights are used often."""
+    nodes = [
+        node("Conv", "x u", "z"),
+        node("Conv", "z w", "c", pads=[1] * 4),
+        node("GlobalMaxPool", "c", "m"),
+        node("Flatten", "m", "f"),
+        node("MatMul", "f v", "y"),
+    ]
+    weights = {"w": drawn(64, 64, 3, 3, seed=1) * 0.05, "u": drawn(64, 64, 1, 1, seed=3), "v": drawn(64, 32, seed=2)}
+    network = from_onnx(model(nodes, {"x": (1, 64, 28, 28)}, "y", weights))
+    for target, taken in ((ZEN, {"conv0_weight", "matmul4_weight"}), ("llvm -mcpu=sapphirerapids", {"matmul4_weight"})):
+        made = to_bfloat16(network, target=target)
+        assert {name for name, array in made.weights.items() if array.dtype == "bfloat16"} == taken
+    kept, _ = program_of(to_bfloat16(network, ["the y", "the z"], ZEN))
+    assert not [name for name in kept.by_name if "bfloat16" in name]
+    with pytest.raises(DefinitionError, match="no products by known weights to make in bfloat16"):
+        to_bfloat16(from_onnx(model([node("Relu", "x", "y")], {"x": (3,)}, "y")))

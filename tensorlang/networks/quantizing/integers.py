@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tensorlang import te
-from tensorlang.ir.expr import Buffer, Expr, Load, as_expr, cast, select
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.expr import Expr, Load, cast
 from tensorlang.networks.elements import saturated
 from tensorlang.networks.network import Array
 from tensorlang.networks.quantizing.products import Product
 from tensorlang.networks.quantizing.ranges import Levels
-from tensorlang.networks.quantizing.writing import Writer, axes_of
-from tensorlang.te.axis import extent_of
+from tensorlang.networks.quantizing.writing import Writer, framed
 from tensorlang.te.operation import ComputeOp, Reduce
 from tensorlang.te.reducer import builtin
 
@@ -53,7 +51,7 @@ class Integers:
         """A sum of integers, less what the zero of the data adds to it, and what it stands for."""
         op, levels = product.op, self.levels[product.data.buffer.name]
         weight, scale = integers_of(writer.weights[product.weight.buffer.name], product.columns)
-        data = _framed(writer, product, levels.zero)
+        data = framed(writer, product, te.const(levels.zero, "uint8"))
         factor = Load(writer.weight(f"{op.name}_weight", weight), product.weight.index)
         (old,) = op.body
         assert isinstance(old, Reduce)
@@ -69,29 +67,6 @@ class Integers:
             found = Load(writer.add(ComputeOp(writer.name(f"{op.name}_less"), op.axes, (), (found,))), place)
         scales = writer.weight(f"{op.name}_scale", np.asarray(scale * np.float32(levels.scale), np.float32))
         writer.add(ComputeOp(op.name, op.axes, (), (cast(found, "float32") * Load(scales, column),)))
-
-
-def _framed(writer: Writer, product: Product, zero: int) -> Load:
-    """The element of the data that a term reads, with as many zeros around them as the sum reaches."""
-    data = writer.held[product.data.buffer.name]
-    if not any(before or after for before, after in product.frame):
-        return Load(data, product.data.index)
-    framed = writer.add(_frame(data, product.frame, zero, writer.name(f"{product.op.name}_framed")))
-    moved = zip(product.data.index, product.frame, strict=True)
-    return Load(framed, tuple(simplify(i + before, product.bounds) if before else i for i, (before, _) in moved))
-
-
-def _frame(data: Buffer, frame: tuple[tuple[int, int], ...], zero: int, name: str) -> ComputeOp:
-    """Data with zeros before and behind them."""
-    extents = [extent_of(n) or 0 for n in data.shape]
-    axes = axes_of(tuple(as_expr(n + sum(pair)) for n, pair in zip(extents, frame, strict=True)))
-    places, tests = list[Expr](), list[Expr]()
-    for axis, extent, (before, after) in zip(axes, extents, frame, strict=True):
-        places.append(axis.var - before if before else axis.var)
-        tests += [axis.var >= before] if before else []
-        tests += [axis.var < before + extent] if after else []
-    body = select(te.all(*tests), Load(data, tuple(places)), te.const(zero, data.dtype))
-    return ComputeOp(name, axes, (), (body,))
 
 
 def integers_of(weight: Array, columns: tuple[int, ...]) -> tuple[Array, Array]:

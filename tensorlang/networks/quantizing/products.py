@@ -43,6 +43,12 @@ class Product:
         """Products of a sum."""
         return math.prod(last - first + 1 for first, last in (self.bounds[a.name] for a in self.op.reduce_axes))
 
+    @property
+    def uses(self) -> int:
+        """How often each weight is used in a call."""
+        results = math.prod(extent_of(axis.extent) or 0 for axis in self.op.axes)
+        return results // max(1, math.prod(extent_of(self.weight.buffer.shape[d]) or 0 for d in self.columns))
+
 
 def product_of(op: Operation, weights: Mapping[str, Array]) -> Product | None:
     """A stage as a product; None for any other."""

@@ -12,7 +12,6 @@ from tensorlang.networks.network import Array, Network
 from tensorlang.networks.quantizing.integers import integers_of
 from tensorlang.networks.quantizing.probing import kept_nodes, opened
 from tensorlang.networks.quantizing.products import Product, product_of
-from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp
 from tensorlang.te.program import read_buffers, unique
 
@@ -37,7 +36,7 @@ def quantize_weights(network: Network, keep: Sequence[str] = (), most_uses: int 
     given: list[Operation] = []
     for op in found.program.ops:
         product = product_of(op, found.weights) if network.origin(op.name).node not in kept else None
-        if product is None or not product.is_matrix or uses_of(product) > (most_uses or math.inf):
+        if product is None or not product.is_matrix or product.uses > (most_uses or math.inf):
             ops.append(op)
             continue
         made = _of_integers(product, arrays, taken)
@@ -49,13 +48,6 @@ def quantize_weights(network: Network, keep: Sequence[str] = (), most_uses: int 
     gone = {name for name in found.weights if name not in read}
     program = replace(found.program, ops=(*given, *(op for op in ops if op.name not in gone)))
     return found.closed(program, {name: array for name, array in arrays.items() if name not in gone})
-
-
-def uses_of(product: Product) -> int:
-    """How often each weight is used in a call."""
-    results = math.prod(extent_of(axis.extent) or 0 for axis in product.op.axes)
-    columns = math.prod(extent_of(product.weight.buffer.shape[d]) or 0 for d in product.columns)
-    return results // columns
 
 
 def _of_integers(product: Product, arrays: dict[str, Array], taken: set[str]) -> list[Operation]:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from tensorlang import te
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Select, as_expr, rewrite, select
+from tensorlang.ir.simplify import simplify
 from tensorlang.networks.network import Array
 from tensorlang.networks.quantizing.plan import Plan
 from tensorlang.networks.quantizing.products import Product
-from tensorlang.te.axis import Axis
+from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Reduce, buffers
 from tensorlang.te.program import Program, read_buffers, unique
 from tensorlang.te.reducer import builtin
@@ -150,3 +152,22 @@ class Writer:
 def axes_of(shape: tuple[Expr, ...]) -> tuple[Axis, ...]:
     """Axes over an array."""
     return tuple(Axis(f"i{d}", extent) for d, extent in enumerate(shape))
+
+
+def framed(writer: Writer, product: Product, zero: Expr) -> Load:
+    """The number that a term of a product reads, where there are as many zeros around the data as it reaches."""
+    data = writer.held[product.data.buffer.name]
+    if not any(before or after for before, after in product.frame):
+        return Load(data, product.data.index)
+    extents = [extent_of(n) or 0 for n in data.shape]
+    sizes = [n + before + after for n, (before, after) in zip(extents, product.frame, strict=True)]
+    axes = axes_of(tuple(as_expr(n) for n in sizes))
+    places, tests = list[Expr](), list[Expr]()
+    for axis, extent, (before, after) in zip(axes, extents, product.frame, strict=True):
+        places.append(axis.var - before if before else axis.var)
+        tests += [axis.var >= before] if before else []
+        tests += [axis.var < before + extent] if after else []
+    body = select(te.all(*tests), Load(data, tuple(places)), zero)
+    made = writer.add(ComputeOp(writer.name(f"{product.op.name}_framed"), axes, (), (body,)))
+    moved = zip(product.data.index, product.frame, strict=True)
+    return Load(made, tuple(simplify(i + before, product.bounds) if before else i for i, (before, _) in moved))
