@@ -150,7 +150,11 @@ class DynamicModel:
 
     def _shared(self, array: Array) -> Array:
         """An array like this one that is there already, or this one."""
-        key = str(array.dtype), array.shape, sha256(np.ascontiguousarray(array).data).digest()
+        key = (
+            str(array.dtype),
+            array.shape,
+            sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest(),
+        )
         with self._lock:
             return self._weights.setdefault(key, array)
 

@@ -28,6 +28,18 @@ def truncated_quotient(a: Expr, b: Expr) -> Expr:
     return te.truncdiv(a, b) if dtypes.info(a.dtype).is_integer else a / b
 
 
+def floored_remainder(a: Expr, b: Expr) -> Expr:
+    """What is left of a float `a` by `floor(a / b)`; it has the sign of b."""
+    left, zero = te.fmod(a, b), number(0, a)
+    other = te.all(binary("ne", left, zero), binary("ne", binary("lt", left, zero), binary("lt", b, zero)))
+    return te.select(other, left + b, left)
+
+
+def power_of_integer(a: Expr, b: Expr) -> Expr:
+    """An integer to a power, as the same kind of integer; exact below 2 ** 53."""
+    return cast(te.pow(cast(a, "float64"), cast(b, "float64")), a.dtype)
+
+
 def sign(x: Expr) -> Expr:
     """1, -1, or x itself, which is a 0 or NaN."""
     zero, one = number(0, x), number(1, x)

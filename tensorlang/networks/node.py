@@ -12,7 +12,7 @@ from tensorlang import te
 from tensorlang.ir.expr import Expr, as_expr
 from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Array, Value, Weights
-from tensorlang.networks.refusal import Unsupported
+from tensorlang.networks.refusal import NotAhead, Unsupported
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, Tensor
 
@@ -62,7 +62,7 @@ class Node:
         """An input that has to be known before the network runs."""
         value = self.value(place)
         if isinstance(value, Tensor):
-            raise Unsupported(f"{what} of {self.op} is computed by the network; only what is known ahead is taken")
+            raise NotAhead(what, self.op, value)
         return value
 
     def numbers(self, place: int, attribute: str, usual: Sequence[int] | None = None) -> list[int] | None:
@@ -112,7 +112,11 @@ def element_of(value: Value, tensor: Callable[[], Tensor], index: Sequence[Expr]
 def pointwise(node: Node, function: Callable[..., Any], *places: int) -> Tensor:
     """A function of elements of inputs, broadcast as NumPy does."""
     values = [node.value(place) for place in places]
-    shape = np.broadcast_shapes(*map(shape_of, values))
+    try:
+        shape = np.broadcast_shapes(*map(shape_of, values))
+    except ValueError:
+        given = ", ".join(str(shape_of(value)) for value in values)
+        raise Unsupported(f"{node.op} of {given}, which cannot be broadcast to one shape") from None
 
     def element(*index: Expr) -> Expr:
         read = [

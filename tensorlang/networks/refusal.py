@@ -8,19 +8,29 @@ from math import prod
 
 from tensorlang.errors import DefinitionError
 from tensorlang.limits import memory
+from tensorlang.te.operation import Tensor
 
 
 class Unsupported(DefinitionError):
     """A node that no rule can make a program of; the message says why."""
 
 
+class NotAhead(Unsupported):
+    """What a node has to know ahead is computed by the network; `tensor` is what computes it."""
+
+    def __init__(self, what: str, op: str, tensor: Tensor) -> None:
+        self.tensor = tensor
+        super().__init__(f"{what} of {op} is computed by the network; only what is known ahead is taken")
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A node that is not taken, and why."""
+    """A node that is not taken, and why; it would be, if the values of these small `inputs` were known ahead."""
 
     node: str
     op: str
     why: str
+    inputs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.node} ({self.op}): {self.why}"

@@ -180,5 +180,5 @@ def _above(op: Any) -> set[Any]:
 def test_other_widths_are_refused() -> None:
     onnx = pytest.importorskip("onnx")
     nodes = [node("QuantizeLinear", "x s", "y", output_dtype=onnx.TensorProto.INT4)]
-    with pytest.raises(UnsupportedModel, match="elements of ONNX type 22"):
+    with pytest.raises(UnsupportedModel, match="elements of the ONNX type int4"):
         from_onnx(model(nodes, {"x": (3,)}, "y", {"s": np.float32(1)}, opset=21))

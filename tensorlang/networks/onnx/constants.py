@@ -48,5 +48,15 @@ def _quantized(data: Array, scale: Array, zero: Array | None = None, axis: int =
     return np.asarray(np.clip(whole, np.iinfo(kind).min, np.iinfo(kind).max).astype(kind))
 
 
-_OWN: Mapping[str, Callable[..., Array]] = {"DequantizeLinear": _dequantized, "QuantizeLinear": _quantized}
-"""Operators that the reference has in new opsets only."""
+def _gathered(data: Array, indices: Array, axis: int = 0) -> Array:
+    axis %= data.ndim
+    part = data[tuple(slice(None if d == axis else n) for d, n in enumerate(indices.shape))]
+    return np.take_along_axis(part, indices % data.shape[axis], axis)
+
+
+_OWN: Mapping[str, Callable[..., Array]] = {
+    "DequantizeLinear": _dequantized,
+    "GatherElements": _gathered,
+    "QuantizeLinear": _quantized,
+}
+"""Operators that the reference has in new opsets only, or for some shapes."""

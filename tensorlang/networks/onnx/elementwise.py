@@ -15,6 +15,7 @@ from tensorlang.networks import elements
 from tensorlang.networks.elements import number
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, element_of, pointwise, shape_of
+from tensorlang.networks.onnx.package import onnx_package
 from tensorlang.networks.refusal import Unsupported
 
 _TYPES = {
@@ -27,7 +28,9 @@ _TYPES = {
 def dtype_of(number: int) -> str:
     """The dtype of an ONNX element type; Unsupported for one that programs do not have."""
     if number not in _TYPES:
-        raise Unsupported(f"elements of ONNX type {number}")
+        kinds = onnx_package().TensorProto.DataType
+        name = kinds.Name(number).lower() if number in kinds.values() else f"of the number {number}"
+        raise Unsupported(f"elements of the ONNX type {name}; {', '.join(_TYPES.values())} are taken")
     return _TYPES[number]
 
 
@@ -68,7 +71,9 @@ def _modulo(node: Node) -> Value:
     dtype = node.tensor(0).dtype
     if dtypes.info(dtype).is_integer and not node.attrs.get("fmod"):
         return pointwise(node, te.floormod, 0, 1)
-    return pointwise(node, te.fmod if not dtypes.info(dtype).is_integer else te.truncmod, 0, 1)
+    if dtypes.info(dtype).is_integer:
+        return pointwise(node, te.truncmod, 0, 1)
+    return pointwise(node, te.fmod if node.attrs.get("fmod") else elements.floored_remainder, 0, 1)
 
 
 def _power(node: Node) -> Value:
@@ -79,6 +84,8 @@ def _power(node: Node) -> Value:
             return pointwise(node, lambda a: a * a if number == 2 else a * a * a, 0)
         if number == 0.5:
             return pointwise(node, te.sqrt, 0)
+    if not dtypes.info(str(node.value(0).dtype)).is_float:
+        return pointwise(node, elements.power_of_integer, 0, 1)
     return pointwise(node, lambda a, b: te.pow(a, cast(b, a.dtype)), 0, 1)
 
 
@@ -117,6 +124,22 @@ def _gelu(node: Node) -> Value:
 
 def _prelu(node: Node) -> Value:
     return pointwise(node, lambda x, slope: te.select(binary("lt", x, number(0, x)), x * slope, x), 0, 1)
+
+
+def _shifted(node: Node) -> Value:
+    """Bits in other places; those that are moved out of the number are lost, and its sign fills the right shifts."""
+    right = node.attrs["direction"] == "RIGHT"
+
+    def element(a: Expr, b: Expr) -> Expr:
+        last = 8 * dtypes.info(a.dtype).bytes - 1
+        held = te.minimum(te.maximum(b, number(0, b)), number(last, b))
+        moved = binary("shr" if right else "shl", a, held)
+        empty = number(0, a)
+        if right and not a.dtype.startswith("u"):
+            empty = te.select(binary("lt", a, empty), number(-1, a), empty)
+        return te.select(binary("eq", held, b), moved, empty)
+
+    return pointwise(node, element, 0, 1)
 
 
 def _identity(node: Node) -> Value:
@@ -176,6 +199,7 @@ RULES: dict[str, Rule] = {
     "Asinh": _unary(te.asinh),
     "Atan": _unary(te.atan),
     "Atanh": _unary(te.atanh),
+    "BitShift": _shifted,
     "BitwiseAnd": _binary(lambda a, b: a & b),
     "BitwiseNot": _unary(lambda x: ~x),
     "BitwiseOr": _binary(lambda a, b: a | b),

@@ -8,10 +8,11 @@ from itertools import accumulate
 
 import numpy as np
 
-from tensorlang import te, topi
+from tensorlang import dtypes, te, topi
 from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, axis_of, element_of
+from tensorlang.networks.onnx.elementwise import dtype_of
 from tensorlang.networks.places import reshaped, within
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
@@ -203,11 +204,14 @@ def _depth_to_space(node: Node) -> Value:
 def _space_to_depth(node: Node) -> Value:
     n, c, h, w = node.shape(0)
     block, data = node.attrs["blocksize"], node.tensor(0)
+    columns_first = node.attrs.get("mode", "DCR") == "CRD"
 
     def element(b: Expr, k: Expr, y: Expr, x: Expr) -> Expr:
-        part = binary("floordiv", k, c)
+        size = block * block if columns_first else c
+        outer, inner = binary("floordiv", k, size), binary("floormod", k, size)
+        channel, part = (outer, inner) if columns_first else (inner, outer)
         row, column = binary("floordiv", part, block), binary("floormod", part, block)
-        return data(b, binary("floormod", k, c), y * block + row, x * block + column)
+        return data(b, channel, y * block + row, x * block + column)
 
     return node.compute((n, c * block * block, h // block, w // block), element)
 
@@ -229,15 +233,35 @@ def _one_hot(node: Node) -> Value:
     return node.compute((*shape[:axis], depth, *shape[axis:]), element)
 
 
+def _ahead(what: str) -> Rule:
+    """An operator that makes arrays of nothing but numbers, which are evaluated where they are known."""
+
+    def rule(node: Node) -> Value:
+        for place in range(len(node.inputs)):
+            node.known(place, what)
+        raise Unsupported(f"{node.op} cannot be evaluated ahead")
+
+    return rule
+
+
+def _eye(node: Node) -> Value:
+    dtype = dtype_of(node.attrs["dtype"]) if "dtype" in node.attrs else str(node.value(0).dtype)
+    rows, columns = node.shape(0)
+    return np.eye(rows, columns, int(node.attrs.get("k", 0))).astype(dtypes.info(dtype).numpy)
+
+
 RULES: dict[str, Rule] = {
     "Concat": _concat,
+    "ConstantOfShape": _ahead("the shape"),
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
+    "EyeLike": _eye,
     "Flatten": _flatten,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "OneHot": _one_hot,
     "Pad": _pad,
+    "Range": _ahead("a limit or the step"),
     "Reshape": _reshape,
     "Slice": _slice,
     "SpaceToDepth": _space_to_depth,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,19 @@ def _batch_norm(node: Node) -> tuple[Value, ...]:
     if node.attrs.get("training_mode") or node.outputs > 1:
         raise Unsupported("BatchNormalization in training mode; export the model for inference")
     eps = float(node.attrs.get("epsilon", 1e-5))
-    given = [node.value(k) for k in range(1, 5)]
+    data, given = node.tensor(0), [node.value(k) for k in range(1, 5)]
     if any(isinstance(v, Tensor) for v in given):
-        raise Unsupported("BatchNormalization whose statistics are computed by the network")
+        return (node.compute(node.shape(0), partial(_normal, data, [node.tensor(k) for k in range(1, 5)], eps)),)
     scale, shift, mean, var = (np.asarray(v, np.float64) for v in given)
     factor = scale / np.sqrt(var + eps)
-    dtype = node.tensor(0).dtype
-    times, plus = (node.weights.tensor(a.astype(dtype)) for a in (factor, shift - mean * factor))
-    data = node.tensor(0)
+    times, plus = (node.weights.tensor(a.astype(data.dtype)) for a in (factor, shift - mean * factor))
     return (node.compute(node.shape(0), lambda *i: data(*i) * times(i[1]) + plus(i[1])),)
+
+
+def _normal(data: Tensor, statistics: Sequence[Tensor], eps: float, *i: Expr) -> Expr:
+    """An element with scale, shift, mean and variance of its channel."""
+    scale, shift, mean, var = (t(i[1]) for t in statistics)
+    return (data(*i) - mean) * scale / te.sqrt(var + te.const(eps, var.dtype)) + shift
 
 
 def _instance_norm(node: Node) -> Value:

@@ -19,12 +19,13 @@ from tensorlang.networks.onnx.constants import evaluated
 from tensorlang.networks.onnx.control import CONTROL
 from tensorlang.networks.onnx.elementwise import dtype_of
 from tensorlang.networks.onnx.fallback import check_fallback, read_with_fallback
+from tensorlang.networks.onnx.functions import called, functions_of, own_function, standard_function
 from tensorlang.networks.onnx.graphs import RANDOM, graphs_of, label_of, weights_of
 from tensorlang.networks.onnx.package import onnx_package
 from tensorlang.networks.onnx.rules import RULES
 from tensorlang.networks.onnx.scopes import DOMAINS, NEWEST, OLDEST, Reading
 from tensorlang.networks.onnx.standard import fault
-from tensorlang.networks.refusal import Refusal, Unsupported, refuse_large
+from tensorlang.networks.refusal import NotAhead, Refusal, Unsupported, refuse_large
 from tensorlang.words import printable
 
 Declared: TypeAlias = tuple[int | str | None, ...]
@@ -62,11 +63,11 @@ def read_model(
     check_fallback(fallback)
     proto = _loaded(model)
     _refuse_unreadable_names(proto.graph)
+    proto = _recent(proto)
+    functions = functions_of(proto)
 
     def fresh() -> Reading:
-        made = Reading(proto.graph, Weights(), proto.opset_import)
-        if not OLDEST <= made.opset <= NEWEST:
-            raise DefinitionError(f"opset {made.opset} of the model is not one of {OLDEST} to {NEWEST}")
+        made = Reading(proto.graph, Weights(), proto.opset_import, functions=functions)
         _declare_inputs(made, shapes or {}, known or {})
         return made
 
@@ -84,7 +85,15 @@ def declared_inputs(model: str | os.PathLike[str] | Any) -> tuple[str, dict[str,
     _refuse_unreadable_names(proto.graph)
     held = {tensor.name for tensor in proto.graph.initializer}
     reading = Reading(proto.graph, Weights(), proto.opset_import)
-    return reading.name, {given.name: _declared(given) for given in proto.graph.input if given.name not in held}
+    inputs = [given for given in proto.graph.input if given.name not in held]
+    for given in inputs:
+        _refuse_no_tensor(given)
+    return reading.name, {given.name: _declared(given) for given in inputs}
+
+
+def _refuse_no_tensor(given: Any) -> None:
+    if not given.type.HasField("tensor_type"):
+        raise DefinitionError(f"the input {given.name} is no tensor")
 
 
 def _declared(given: Any) -> Declared:
@@ -114,6 +123,30 @@ def _loaded(model: Any) -> Any:
     return proto
 
 
+def _recent(proto: Any) -> Any:
+    """The model in an opset that rules know: the onnx package converts older ones.
+
+    DefinitionError where it does not, or would do it wrong.
+    """
+    made = Reading(proto.graph, Weights(), proto.opset_import).opset
+    if made > NEWEST or made < 1:
+        raise DefinitionError(f"opset {made} of the model is not one of 1 to {NEWEST}")
+    if made >= OLDEST:
+        return proto
+    import onnx.version_converter
+
+    held = {tensor.name: tensor.dims for tensor in proto.graph.initializer}
+    if any(n.op_type == "PRelu" and list(held.get(n.input[1], [1])) != [1] for n in proto.graph.node):
+        raise DefinitionError(f"PRelu of opset {made} with slopes of channels; convert the model to a newer opset")
+    try:
+        return onnx.version_converter.convert_version(proto, OLDEST)
+    except Exception as error:  # of the converter, which is written in C++
+        line = printable(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__, 300)
+        raise DefinitionError(
+            f"the onnx package cannot convert opset {made} of the model to {OLDEST}: {line}"
+        ) from error
+
+
 def has_external_data(path: Path) -> bool:
     """Whether a model that was read has weights in other files."""
     onnx = onnx_package()
@@ -140,8 +173,7 @@ def _declare_inputs(reading: Reading, shapes: Mapping[str, Sequence[int]], known
     for given in reading.graph.input:
         if given.name in reading.values:
             continue
-        if not given.type.HasField("tensor_type"):
-            raise DefinitionError(f"the input {given.name} is no tensor")
+        _refuse_no_tensor(given)
         dtype = dtype_of(given.type.tensor_type.elem_type)
         if given.name in known:
             reading.values[given.name] = _fixed(given, known[given.name], dtype)
@@ -193,7 +225,11 @@ def _read(proto: Any, reading: Reading) -> None:
         made = _made(proto, label, reading)
     except TensorlangError as error:
         why = error.message if isinstance(error, DefinitionError) else str(error)
-        reading.refused.append(Refusal(label, printable(proto.op_type, 200), printable(why)))
+        inputs = reading.deciding(error.tensor) if isinstance(error, NotAhead) else ()
+        if inputs:
+            told = ", ".join(f"{name!r}: value" for name in inputs)
+            why += f"; where it is the same in all calls, tell it ahead: known={{{told}}}"
+        reading.refused.append(Refusal(label, printable(proto.op_type, 200), printable(why), inputs))
         return
     for name, value in zip(proto.output, made, strict=False):
         if name and value is not None:
@@ -212,14 +248,16 @@ def _note_meaning(proto: Any, reading: Reading) -> None:
 
 
 def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
+    inputs = tuple(reading.values[name] if name else None for name in proto.input)
+    if (function := own_function(proto, reading)) is not None:
+        return called(function, proto, inputs, reading, _read)
     if proto.domain not in DOMAINS:
         raise Unsupported(f"operators of the domain {proto.domain} are not known")
-    inputs = tuple(reading.values[name] if name else None for name in proto.input)
     known = {n: v for n, v in zip(proto.input, inputs, strict=True) if isinstance(v, np.ndarray)}
     if len(known) == len({n for n in proto.input if n}) and proto.op_type not in {*RANDOM, *CONTROL}:
         return evaluated(proto, known, reading.opsets)
     try:
-        made: Sequence[Value]
+        made: Sequence[Value | None]
         if proto.op_type in CONTROL:
             made = CONTROL[proto.op_type](proto, label, reading, _read)
         else:
@@ -232,12 +270,28 @@ def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
             raise InternalError(f"{label} ({proto.op_type}): {type(error).__name__}: {error}") from error
         raise Unsupported(why) from error
     for value in made:
-        refuse_large("its output", shape_of(value), dtypes.info(str(value.dtype)).bytes)
+        if value is not None:
+            refuse_large("its output", shape_of(value), dtypes.info(str(value.dtype)).bytes)
     return made
 
 
-def _ruled(proto: Any, label: str, inputs: tuple[Value | None, ...], reading: Reading) -> Sequence[Value]:
-    """What the rule of an operator makes."""
+def _ruled(proto: Any, label: str, inputs: tuple[Value | None, ...], reading: Reading) -> Sequence[Value | None]:
+    """What the rule of an operator makes; where there is none, or it says no, what ONNX defines the operator by."""
+    try:
+        return _by_rule(proto, label, inputs, reading)
+    except Unsupported as error:
+        function = None if isinstance(error, NotAhead) else standard_function(proto, inputs, reading)
+        if function is None:
+            raise
+        before = len(reading.refused), len(reading.skipped)
+        found = called(function, proto, inputs, reading, _read)
+        if found or proto.op_type not in RULES:
+            return found
+        del reading.refused[before[0] :], reading.skipped[before[1] :]
+        raise
+
+
+def _by_rule(proto: Any, label: str, inputs: tuple[Value | None, ...], reading: Reading) -> Sequence[Value | None]:
     if proto.op_type not in RULES:
         raise Unsupported("this operator is not known yet")
     attrs = dict(_attributes(proto))

@@ -1,4 +1,4 @@
-"""Recurrent cells: LSTM and GRU, as scans over time behind a product for all inputs at once."""
+"""Recurrent cells: LSTM, GRU and plain ones, as scans over time behind a product for all inputs at once."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _cell(node: Node, gates: int, peepholes: bool) -> _Cell:
     """Read what the cells have in common; Unsupported for what is not taken."""
     if any(node.attrs.get(word) for word in ("clip", "input_forget", "activation_alpha", "activation_beta")):
         raise Unsupported(f"{node.op} with clip, input_forget, or parameters of its activations")
-    usual = ["Sigmoid", "Tanh", "Tanh"] if gates == 4 else ["Sigmoid", "Tanh"]
+    usual = {4: ["Sigmoid", "Tanh", "Tanh"], 3: ["Sigmoid", "Tanh"], 1: ["Tanh"]}[gates]
     given = [a.decode() if isinstance(a, bytes) else a for a in node.attrs.get("activations", [])]
     if given and given != usual * (len(given) // len(usual)):
         raise Unsupported(f"{node.op} with the activations {', '.join(given)}; the usual ones are taken")
@@ -237,6 +237,30 @@ def _gru_state(cell: _Cell, direction: _Direction, weight: Array, recurrent: Arr
     return h if cell.is_step else te.scan(start, h, state, name=name)
 
 
+def _rnn(node: Node) -> tuple[Value, ...]:
+    cell = _cell(node, 1, peepholes=False)
+    biases = cell.weights(3) if node.has(3) else [None] * len(cell.directions)
+    made = []
+    for d, w, r, b in zip(cell.directions, cell.weights(1), cell.weights(2), biases, strict=True):
+        made.append([_rnn_state(cell, d, w, r, None if b is None else b[: cell.hidden] + b[cell.hidden :])])
+    return _outputs(cell, made)
+
+
+def _rnn_state(cell: _Cell, direction: _Direction, weight: Array, recurrent: Array, bias: Array | None) -> Tensor:
+    """The state over time."""
+    name = f"{cell.node.stage}_{direction.number}"
+    inputs, back = _inputs(cell, direction, weight, bias), cell.back
+    start = cell.start(5, direction, f"{name}_h0")
+    state = cell.before(start, f"{name}_state")
+    products = _product(cell, state, back, _laid(cell, recurrent), slice(0, 1), f"{name}_gates")
+
+    def updated(t: Expr, b: Expr, j: Expr) -> Expr:
+        return te.tanh(products(t, b, 0, j) + inputs(cell.place(t, direction) + b, j))
+
+    h: Tensor = te.compute(cell.states, updated, name=f"{name}_h")
+    return h if cell.is_step else te.scan(start, h, state, name=name)
+
+
 def _outputs(cell: _Cell, states: Sequence[Sequence[Tensor]]) -> tuple[Value, ...]:
     """All states h, and the last h (and c), with an axis of directions."""
     node, length, count = cell.node, cell.length, len(states)
@@ -262,4 +286,4 @@ def _outputs(cell: _Cell, states: Sequence[Sequence[Tensor]]) -> tuple[Value, ..
     return tuple(made[: node.outputs])
 
 
-RULES: dict[str, Rule] = {"GRU": _gru, "LSTM": _lstm}
+RULES: dict[str, Rule] = {"GRU": _gru, "LSTM": _lstm, "RNN": _rnn}

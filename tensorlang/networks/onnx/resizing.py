@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tensorlang import dtypes, te
 from tensorlang.ir.expr import Expr, binary
-from tensorlang.networks.network import Value
+from tensorlang.networks.network import Array, Value
 from tensorlang.networks.node import Node, Rule
 from tensorlang.networks.places import within
 from tensorlang.networks.refusal import Unsupported, refuse_large
+from tensorlang.te.operation import Tensor
 
 
 def _resize(node: Node) -> Value:
@@ -22,14 +24,12 @@ def _resize(node: Node) -> Value:
     mode = node.attrs.get("mode", "nearest")
     usual = "half_pixel" if node.op == "Resize" and node.opset > 10 else "asymmetric"
     how = node.attrs.get("coordinate_transformation_mode", usual)
-    if how not in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
+    if how not in ("half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners", "pytorch_half_pixel"):
         raise Unsupported(f"{node.op} with coordinates {how}")
-    if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Unsupported(f"{node.op} that keeps the ratio of sides")
-    if node.attrs.get("antialias"):
-        raise Unsupported(f"{node.op} with antialias")
     if mode == "nearest":
         return _nearest(node, shape, sizes, scales, how)
+    if mode == "cubic" or node.attrs.get("antialias") or node.attrs.get("exclude_outside"):
+        return _filtered(node, sizes, scales, how, _KERNELS[mode])
     if mode == "linear":
         return _linear(node, shape, sizes, scales, how)
     raise Unsupported(f"{node.op} of mode {mode}")
@@ -41,8 +41,15 @@ def _scales(node: Node, shape: Sequence[int]) -> tuple[list[float], list[int]]:
     axes = node.attrs.get("axes", range(len(shape)))
     scales, sizes = [1.0] * len(shape), list(shape)
     if node.has(3):
-        for d, n in zip(axes, node.known(3, "the sizes").ravel(), strict=True):
-            scales[d], sizes[d] = int(n) / shape[d], int(n)
+        wanted = [int(n) for n in node.known(3, "the sizes").ravel()]
+        ratios = {d: n / shape[d] for d, n in zip(axes, wanted, strict=True)}
+        policy = node.attrs.get("keep_aspect_ratio_policy", "stretch")
+        for d, n in zip(axes, wanted, strict=True):
+            if policy == "stretch":
+                scales[d], sizes[d] = ratios[d], n
+            else:
+                scales[d] = (min if policy == "not_larger" else max)(ratios.values())
+                sizes[d] = math.floor(scales[d] * shape[d] + 0.5)
     else:
         given = node.attrs.get("scales")
         found = node.known(place, "the scales").ravel() if given is None else given
@@ -60,6 +67,8 @@ def _source(n: int, old: int, new: int, scale: float, how: str) -> float:
             return n * (old - 1) / (old * scale - 1) if new > 1 else 0.0
         case "pytorch_half_pixel" if new == 1:
             return 0.0
+        case "half_pixel_symmetric":
+            return old / 2 * (1 - new / (scale * old)) + (n + 0.5) / scale - 0.5
     return (n + 0.5) / scale - 0.5
 
 
@@ -123,6 +132,64 @@ def _linear(node: Node, shape: Sequence[int], sizes: Sequence[int], scales: Sequ
         return along(list(index), changed)
 
     return node.compute(sizes, element)
+
+
+def cubic(distance: float, a: float) -> float:
+    """The weight of a pixel by its distance (Keys, 1981)."""
+    d = abs(distance)
+    if d >= 2:
+        return 0.0
+    return ((a + 2) * d - (a + 3)) * d * d + 1 if d < 1 else ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+
+_KERNELS: Mapping[str, tuple[int, Callable[[float, float], float]]] = {
+    "linear": (1, lambda distance, a: max(0.0, 1 - abs(distance))),
+    "cubic": (2, cubic),
+}
+"""How far pixels reach, and what they weigh by their distance, by the mode."""
+
+
+def _filtered(
+    node: Node,
+    sizes: Sequence[int],
+    scales: Sequence[float],
+    how: str,
+    kernel: tuple[int, Callable[[float, float], float]],
+) -> Value:
+    """Sums of weighted neighbours, one dimension after the other."""
+    made, shape = node.tensor(0), list(node.shape(0))
+    for d, (new, scale) in enumerate(zip(sizes, scales, strict=True)):
+        if new == shape[d]:
+            continue
+        places, shares = _neighbours(node, shape[d], new, scale, how, kernel)
+        where, weights = node.weights.tensor(places), node.weights.tensor(shares.astype(made.dtype))
+        old, before, shape[d] = shape[d], made, new
+        k = te.reduce_axis((0, places.shape[1]), "k")
+
+        def element(*i: Expr, of: Tensor = before, d: int = d, k: Any = k, at: Any = (where, weights, old)) -> Any:
+            place = within(at[0](i[d], k), at[2])
+            return te.sum(of(*i[:d], place, *i[d + 1 :]) * at[1](i[d], k), axis=k)
+
+        made = te.compute(tuple(shape), element, name=f"{node.stage}_{d}")
+    return made
+
+
+def _neighbours(
+    node: Node, old: int, new: int, scale: float, how: str, kernel: tuple[int, Callable[[float, float], float]]
+) -> tuple[Array, Array]:
+    """For each new pixel the old ones that it is made of, and their shares."""
+    reach, weight = kernel
+    narrow = min(1.0, scale) if node.attrs.get("antialias") else 1.0
+    far, a = math.ceil(reach / narrow), float(node.attrs.get("cubic_coeff_a", -0.75))
+    places, shares = np.zeros((new, 2 * far), np.int32), np.zeros((new, 2 * far))
+    for n in range(new):
+        source = _source(n, old, new, scale, how)
+        for k in range(2 * far):
+            place = math.floor(source) + 1 - far + k
+            inside = 0 <= place < old or not node.attrs.get("exclude_outside")
+            places[n, k] = max(0, min(old - 1, place))
+            shares[n, k] = weight((place - source) * narrow, a) if inside else 0.0
+    return places, shares / shares.sum(1, keepdims=True)
 
 
 RULES: dict[str, Rule] = {"Resize": _resize, "Upsample": _resize}

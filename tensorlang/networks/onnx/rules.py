@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from tensorlang.networks.node import Rule
-from tensorlang.networks.onnx import elementwise, moves, norms, quantized, recurrent, resizing, sums, windows
+from tensorlang.networks.onnx import (
+    einsum,
+    elementwise,
+    moves,
+    norms,
+    ordering,
+    quantized,
+    recurrent,
+    resizing,
+    sampling,
+    scattering,
+    sums,
+    windows,
+)
 
 RULES: dict[str, Rule] = {
+    **einsum.RULES,
     **elementwise.RULES,
     **moves.RULES,
     **norms.RULES,
+    **ordering.RULES,
     **quantized.RULES,
     **recurrent.RULES,
     **resizing.RULES,
+    **sampling.RULES,
+    **scattering.RULES,
     **sums.RULES,
     **windows.RULES,
 }

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, TypeAlias
 
 from tensorlang.errors import DefinitionError
 from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Network, Origin, Tail, Value, Weights
-from tensorlang.networks.node import own_stages
+from tensorlang.networks.node import own_stages, shape_of
 from tensorlang.networks.onnx.graphs import weights_of
 from tensorlang.networks.refusal import Refusal, Unsupported, UnsupportedModel
 from tensorlang.te.operation import Tensor
 from tensorlang.words import printable
 
 DOMAINS = ("", "ai.onnx")
-OLDEST, NEWEST = 7, 26
+OLDEST, NEWEST = 7, 28
+_SMALL = 1024
+"""Elements of an input that may decide on shapes."""
 
 
 class Allowance:
@@ -39,7 +42,7 @@ class Reading:
     """A graph as far as it is read: its values by name, what was refused, and the stages that nodes made.
 
     Nodes that are `skipped` need what a refused one would have made; `fallen` are those that onnxruntime runs,
-    the last of them as a `tail`.
+    the last of them as a `tail`. `functions`: those of the model, by domain, name and overload.
     """
 
     graph: Any
@@ -54,6 +57,7 @@ class Reading:
     origins: dict[str, Origin] = field(default_factory=dict)
     meanings: dict[str, Quantized] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
+    functions: Mapping[tuple[str, str, str], Any] = field(default_factory=dict)
 
     @property
     def opset(self) -> int:
@@ -77,6 +81,20 @@ class Reading:
         self.allowance.take(1 + len(graph.node))
         own = dict(zip((i.name for i in graph.input), given, strict=True))
         return replace(self, graph=graph, values=self.values | weights_of(graph) | own, meanings=dict(self.meanings))
+
+    def deciding(self, tensor: Tensor) -> tuple[str, ...]:
+        """The inputs of which a tensor is made, where they are small: calls may well give them the same values."""
+        names, found, seen = {id(t.op): name for name, t in self.inputs.items()}, list[str](), set[int]()
+        left = [tensor]
+        while left:
+            one = left.pop()
+            if id(one.op) in seen:
+                continue
+            seen.add(id(one.op))
+            left += one.op.input_tensors
+            if id(one.op) in names:
+                found.append(names[id(one.op)])
+        return () if any(prod(shape_of(self.inputs[name])) > _SMALL for name in found) else tuple(sorted(found))
 
     def network(self, advice: str = "") -> Network:
         """The network; UnsupportedModel where nodes were refused, DefinitionError where outputs are not made."""

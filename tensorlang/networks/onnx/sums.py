@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from tensorlang import te, topi
-from tensorlang.ir.expr import Expr, cast
+from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.networks.integers import Factors, Quantized, factors_of
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, axis_of, element_of, shape_of
 from tensorlang.networks.onnx.zeros import less, less_zero, scaled
 from tensorlang.networks.places import reshaped
-from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
 
 
@@ -161,15 +160,43 @@ def _log_sum_exp(node: Node) -> Value:
 
 def _place(function: Callable[..., Tensor]) -> Rule:
     def rule(node: Node) -> Value:
-        if node.attrs.get("select_last_index"):
-            raise Unsupported(f"{node.op} of the last of equal elements")
-        shape = node.shape(0)
+        shape, data = node.shape(0), node.tensor(0)
         axis = axis_of(node.attrs.get("axis", 0), len(shape), node.op)
-        made = function(node.tensor(0), axis, bool(node.attrs.get("keepdims", 1)), name=node.stage)
-        whole: Tensor = te.compute(made.shape, lambda *i: cast(made(*i), "int64"), name=f"{node.stage}_long")
+        last, end = bool(node.attrs.get("select_last_index")), shape[axis] - 1
+        if last:  # of equal elements the first one is taken, from behind
+            given = data
+            data = te.compute(
+                shape, lambda *i: given(*i[:axis], end - i[axis], *i[axis + 1 :]), name=f"{node.stage}_turned"
+            )
+        made = function(data, axis, bool(node.attrs.get("keepdims", 1)), name=node.stage)
+
+        def element(*i: Expr) -> Expr:
+            place = cast(made(*i), "int64")
+            return te.const(end, "int64") - place if last else place
+
+        whole: Tensor = te.compute(made.shape, element, name=f"{node.stage}_long")
         return whole
 
     return rule
+
+
+def _hardmax(node: Node) -> Value:
+    """1 at the first of the largest elements along an axis; old opsets take all dimensions from that one on as one."""
+    shape, old = node.shape(0), node.opset < 13
+    axis = axis_of(node.attrs.get("axis", 1 if old else -1), len(shape), node.op)
+    data = node.tensor(0)
+    if old:
+        data = reshaped(data, (math.prod(shape[:axis]), math.prod(shape[axis:])), f"{node.stage}_rows")
+        axis = 1
+    place = topi.argmax(data, axis, True, name=f"{node.stage}_place")
+
+    def element(*i: Expr) -> Expr:
+        found = place(*i[:axis], 0, *i[axis + 1 :])
+        one, zero = te.const(1, data.dtype), te.const(0, data.dtype)
+        return te.select(binary("eq", found, cast(i[axis], found.dtype)), one, zero)
+
+    made: Tensor = te.compute(data.shape, element, name=node.stage)
+    return reshaped(made, shape, f"{node.stage}_whole")
 
 
 def _square(x: Expr) -> Expr:
@@ -180,6 +207,7 @@ RULES: dict[str, Rule] = {
     "ArgMax": _place(topi.argmax),
     "ArgMin": _place(topi.argmin),
     "Gemm": _gemm,
+    "Hardmax": _hardmax,
     "MatMul": _matmul,
     "ReduceL1": _reduction(topi.sum, before=te.abs),
     "ReduceL2": _reduction(topi.sum, before=_square, after=te.sqrt),

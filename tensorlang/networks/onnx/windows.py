@@ -10,6 +10,7 @@ from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.networks.integers import Factors, Quantized, factors_of
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, shape_of
+from tensorlang.networks.onnx.pools import global_norm, pooled, slices, windows_of
 from tensorlang.networks.onnx.zeros import less, less_zero, scaled
 from tensorlang.networks.places import reshaped
 from tensorlang.networks.refusal import Unsupported
@@ -62,6 +63,8 @@ def _windows(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> tuple
 
 
 def _conv(node: Node) -> Value:
+    if len(node.shape(0)) == 5:
+        return _volumes_convolved(node)
     factors = factors_of(node.meaning(0), node.meaning(1), 0)
     if factors is None:
         made = _images_convolved(node, node.tensor(0), node.value(1))
@@ -70,6 +73,32 @@ def _conv(node: Node) -> Value:
     if node.has(2):
         made = _with_bias(node, made)
     return _from_images(node, made, len(node.shape(0)) - 2)
+
+
+def _volumes_convolved(node: Node) -> Value:
+    """The convolution of volumes, as one of images that have the slices of a window as their channels."""
+    data, (n, _, *extents) = node.tensor(0), node.shape(0)
+    o, i, *kernel = node.shape(1)
+    groups, weight = int(node.attrs.get("group", 1)), node.value(1)
+    steps, gaps = ([int(v) for v in node.attrs.get(word, [1] * 3)] for word in ("strides", "dilations"))
+    sides = _sides(node, extents, kernel, steps, gaps)
+    count = windows_of(extents, kernel, steps, gaps, sides, False)[0]
+    depth = count, kernel[0], steps[0], gaps[0], sides[0]
+    images = slices(data, node.shape(0), groups, depth, f"{node.stage}_in")
+    if isinstance(weight, Tensor):
+        laid = topi.transpose(weight, (3, 4, 2, 1, 0), f"{node.stage}_laid")
+        laid = reshaped(laid, (*kernel[1:], kernel[0] * i, o), f"{node.stage}_weight")
+    else:
+        laid = node.weights.tensor(weight.transpose(3, 4, 2, 1, 0).reshape(*kernel[1:], kernel[0] * i, o))
+    around = [sides[1], sides[2], sides[4], sides[5]]
+    made = topi.conv2d(images, laid, steps[1:], around, gaps[1:], "NHWC", "HWIO", None, groups, name=node.stage)
+    if node.has(2):
+        made = _with_bias(node, made)
+    _, high, wide, _ = shape_of(made)
+    whole: Tensor = te.compute(
+        (n, o, count, high, wide), lambda b, k, z, y, x: made(b * count + z, y, x, k), name=f"{node.stage}_out"
+    )
+    return whole
 
 
 def integer_convolution(node: Node, a: Quantized, b: Quantized) -> Tensor:
@@ -149,9 +178,7 @@ def _conv_transpose(node: Node) -> Value:
         [int(v) for v in node.attrs.get(w, [usual] * dims)]
         for w, usual in (("strides", 1), ("dilations", 1), ("output_padding", 0))
     )
-    if "output_shape" in node.attrs or node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        raise Unsupported("ConvTranspose with output_shape or auto_pad; give pads")
-    sides = [int(v) for v in node.attrs.get("pads", [0] * 2 * dims)]
+    sides = _transposed_sides(node, spatial, kernel, steps, gaps, extra)
     sizes = [
         s * (h - 1) + e + (k - 1) * g + 1 - sides[d] - sides[d + dims]
         for d, (h, k, s, g, e) in enumerate(zip(spatial, kernel, steps, gaps, extra, strict=True))
@@ -181,6 +208,31 @@ def _conv_transpose(node: Node) -> Value:
     return whole
 
 
+def _transposed_sides(
+    node: Node,
+    spatial: Sequence[int],
+    kernel: Sequence[int],
+    steps: Sequence[int],
+    gaps: Sequence[int],
+    extra: Sequence[int],
+) -> list[int]:
+    """What is cut off in front of each dimension, then behind each; below 0 zeros are added."""
+    how, wanted = node.attrs.get("auto_pad", "NOTSET"), node.attrs.get("output_shape")
+    if wanted is None and how not in ("SAME_UPPER", "SAME_LOWER"):
+        return (
+            [0] * (2 * len(spatial))
+            if how == "VALID"
+            else [int(v) for v in node.attrs.get("pads", [0] * 2 * len(spatial))]
+        )
+    sizes = [n * s for n, s in zip(spatial, steps, strict=True)] if wanted is None else [int(n) for n in wanted]
+    totals = [
+        s * (n - 1) + e + (k - 1) * g + 1 - size
+        for n, k, s, g, e, size in zip(spatial, kernel, steps, gaps, extra, sizes[-len(spatial) :], strict=True)
+    ]
+    less, more = [t // 2 for t in totals], [t - t // 2 for t in totals]
+    return [*less, *more] if how == "SAME_UPPER" else [*more, *less]
+
+
 def _pool(kind: str) -> Rule:
     def rule(node: Node) -> Value:
         if node.outputs > 1:
@@ -188,11 +240,13 @@ def _pool(kind: str) -> Rule:
         data = node.tensor(0)
         _, _, *spatial = shape_of(data)
         kernel = [int(k) for k in node.attrs["kernel_shape"]]
-        steps, gaps, sides = _windows(node, spatial, kernel)
         counted = bool(node.attrs.get("count_include_pad"))
+        if len(spatial) > 2 or (counted and kind == "avg" and node.attrs.get("ceil_mode")):
+            return pooled(node, kind, kernel, *_steps(node, spatial, kernel))
+        steps, gaps, sides = _windows(node, spatial, kernel)
         size = kernel if len(kernel) == 2 else [1, *kernel]
         if node.attrs.get("ceil_mode"):
-            sides = _with_last_windows(node, [1, *spatial][-2:], size, steps, gaps, sides, counted and kind == "avg")
+            sides = _with_last_windows([1, *spatial][-2:], size, steps, gaps, sides)
         images = _images(node, data, spatial)
         made = topi.pool2d(images, size, steps, gaps, sides, kind, False, "NHWC", counted, name=node.stage)
         return _from_images(node, made, len(spatial))
@@ -201,25 +255,26 @@ def _pool(kind: str) -> Rule:
 
 
 def _with_last_windows(
-    node: Node,
-    spatial: Sequence[int],
-    size: Sequence[int],
-    steps: Sequence[int],
-    gaps: Sequence[int],
-    sides: Sequence[int],
-    counted: bool,
+    spatial: Sequence[int], size: Sequence[int], steps: Sequence[int], gaps: Sequence[int], sides: Sequence[int]
 ) -> list[int]:
     """Padding so that windows reach beyond it at the end, but none begins there."""
     found = list(sides)
-    for d, (n, k, s, g) in enumerate(zip(spatial, size, steps, gaps, strict=True)):
-        reach = (k - 1) * g + 1
-        count = -(-(n + sides[d] + sides[d + 2] - reach) // s) + 1
-        count -= (count - 1) * s >= n + sides[d]
-        found[d + 2] = (count - 1) * s + reach - n - sides[d]
-        if counted and found[d + 2] > sides[d + 2]:
-            raise Unsupported(f"{node.op} whose mean counts padding, with windows beyond it (ceil_mode)")
-        found[d + 2] = max(0, found[d + 2])
+    counts = windows_of(spatial, size, steps, gaps, sides, True)
+    for d, (n, k, s, g, count) in enumerate(zip(spatial, size, steps, gaps, counts, strict=True)):
+        found[d + 2] = max(0, (count - 1) * s + (k - 1) * g + 1 - n - sides[d])
     return found
+
+
+def _lp_pool(node: Node) -> Value:
+    _, _, *spatial = node.shape(0)
+    kernel = [int(k) for k in node.attrs["kernel_shape"]]
+    return pooled(node, "lp", kernel, *_steps(node, spatial, kernel), int(node.attrs.get("p", 2)))
+
+
+def _steps(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Strides, dilations and padding over any number of dimensions."""
+    steps, gaps = ([int(n) for n in node.attrs.get(w, [1] * len(kernel))] for w in ("strides", "dilations"))
+    return steps, gaps, _sides(node, spatial, kernel, steps, gaps)
 
 
 def _global(kind: str) -> Rule:
@@ -262,7 +317,9 @@ RULES: dict[str, Rule] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "GlobalAveragePool": _global("avg"),
+    "GlobalLpPool": global_norm,
     "GlobalMaxPool": _global("max"),
     "LRN": _lrn,
+    "LpPool": _lp_pool,
     "MaxPool": _pool("max"),
 }

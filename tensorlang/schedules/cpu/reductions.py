@@ -146,8 +146,8 @@ def runs_along_rows(op: ComputeOp) -> bool:
 
 
 def widest(op: ComputeOp) -> int:
-    """The bits of the widest element that a stage makes."""
-    return max(dtypes.info(dtype).bits for dtype in op.dtypes)
+    """The bits that the widest element of a stage takes in memory."""
+    return max(8 * dtypes.info(dtype).bytes for dtype in op.dtypes)
 
 
 def lane_forms(target: Target, group: Group) -> list[Form]:
