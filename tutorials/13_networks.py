@@ -135,7 +135,7 @@ print("not slower than before:", tuned.after <= tuned.before)
 print("still equal:", bool(np.allclose(model(x), wanted, rtol=1e-4, atol=1e-5)))
 
 # %% [markdown]
-# ## 6. In 8 bits
+# ## 6. In fewer bits
 #
 # Products become sums of bytes, with ranges of arrays from samples that are like the inputs to come: here random ones,
 # of yours a folder of .npy files or an iterator. The report has what each layer loses, in dB, the worst first; those

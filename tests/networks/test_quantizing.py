@@ -239,6 +239,45 @@ def bad_names(folder: Path) -> Path:
     return folder
 
 
+def test_products_of_what_a_scan_makes_and_what_another_runtime_does() -> None:
+    """Arrays of stages that are not made element by element stay in floats."""
+    pytest.importorskip("onnxruntime")
+    weights = {
+        "w": drawn(1, 32, 16, seed=1) * 0.3,
+        "r": drawn(1, 32, 8, seed=2) * 0.3,
+        "v": drawn(8, 40, seed=3),
+        "u": drawn(40, 8, seed=4),
+        "axes": np.array([1]),
+        "first": np.array([0]),
+    }
+    nodes = [
+        node("LSTM", "x w r", "a b", hidden_size=8),
+        node("Squeeze", "a axes", "c"),
+        node("MatMul", "c v", "d"),
+        node("Einsum", "d", "e", equation="tbi->tbi"),
+        node("Squeeze", "b first", "f"),
+        node("MatMul", "f v", "g"),
+        node("Add", "e g", "h"),
+        node("MatMul", "h u", "y"),
+    ]
+    proto, data = model(nodes, {"x": (5, 2, 16)}, "y", weights), [drawn(5, 2, 16, seed=seed) for seed in range(3)]
+    network = from_onnx(proto, fallback="onnxruntime")
+    assert [refusal.op for refusal in network.fallback] == ["Einsum"]
+    quantized = quantize(network, data)
+    rows = {row.node: row.own for row in layer_errors(network, quantized, data)}
+    assert 30 < rows["the y"] < 60
+    (want,) = onnxruntime_of(proto, data[0])
+    np.testing.assert_allclose(compile_network(quantized)(data[0]), want, atol=0.05 * np.abs(want).max())
+
+
+def onnxruntime_of(proto: Any, x: Any) -> list[Any]:
+    """What onnxruntime makes of an input."""
+    import onnxruntime
+
+    found: list[Any] = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    return found
+
+
 NAN = DATA[0] * np.where(np.arange(8) == 3, np.nan, 1).astype(np.float32)
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no folder": (lambda folder: folder / "none", "there is no folder .*none"),

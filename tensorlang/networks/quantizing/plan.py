@@ -60,12 +60,17 @@ class _Planner:
         found = (product_of(op, self.weights) for op in self.program.ops if op.name not in self.floats)
         sums = [product for product in found if product is not None]
         self.floats |= {p.op.name for p in sums if not p.is_matrix and not p.by_channels}
-        products = {p.op.name: p for p in sums if p.is_matrix and not self._is_begin(p)}
+        products = {p.op.name: p for p in sums if p.is_matrix and self._is_holdable(p.data) and not self._is_begin(p)}
         summing = {self.home[p.op.name] for p in sums if p.op.name not in self.floats}
         self._hold(product.data.buffer.name for product in products.values())
         for number in sorted(summing):
             self._hold(name for name in parts[number].outputs if self._is_between(name, summing))
         return Plan(products, self.held, frozenset(self.moves), frozenset(self.floats), self.home)
+
+    def _is_holdable(self, load: Load) -> bool:
+        """Whether an array is an input, or the only one that a stage makes element by element."""
+        op = self.program[self.program.producer[load.buffer.name]]
+        return isinstance(op, PlaceholderOp) or (isinstance(op, ComputeOp) and op.num_outputs == 1)
 
     def _is_begin(self, product: Product) -> bool:
         """Whether a sum has so few terms of an input that to round these takes longer than is won."""
@@ -75,7 +80,7 @@ class _Planner:
         """Whether an array passes between kernels with products, and nowhere else."""
         op = self.program[self.program.producer[name]]
         readers = self.program.consumers[op.name]
-        inner = isinstance(op, ComputeOp) and op.dtype == "float32" and op.name not in self.floats
+        inner = isinstance(op, ComputeOp) and op.dtypes == ("float32",) and op.name not in self.floats
         return inner and not self._is_needed(name) and all(self.home[reader] in summing for reader in readers)
 
     def _is_needed(self, name: str) -> bool:
@@ -91,7 +96,8 @@ class _Planner:
         while waiting:
             name = waiting.pop()
             op = self.program[name]
-            if op.name in self.floats or self._is_needed(name) or not is_move(op, self.weights):
+            moving = is_move(op, self.weights) and all(map(self._is_holdable, loads(op)))
+            if op.name in self.floats or self._is_needed(name) or not moving:
                 continue
             self.moves.add(name)
             for source in dict.fromkeys(load.buffer.name for load in loads(op)):
