@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorlang import te
 from tensorlang.ir.affine import Affine, affine
-from tensorlang.ir.expr import Const, Expr, Var
+from tensorlang.ir.expr import Const, Expr, Var, rewrite, walk
 from tensorlang.networks.network import Array
 from tensorlang.schedule.rewrites.narrow_product import SIGN, SUMS, narrow_factors, product_of_panels, terms_of_word
 from tensorlang.schedule.rewrites.windows_product import windows_of
@@ -54,7 +54,7 @@ def narrowed(program: Program, weights: Mapping[str, Array], target: Target) -> 
 
 def _product(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None:
     """A product by a known matrix, which lies in panels of words."""
-    factors = narrow_factors(op)
+    factors = narrow_factors(_of_rows(op))
     if factors is None or (known := held.arrays.get(factors.b.op.name)) is None:
         return None
     operand = operand_dtype(factors.a.dtype, factors.b.dtype, target)
@@ -69,6 +69,28 @@ def _product(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None:
     made = product_of_panels(factors.a, packed, n, across, operand, zero, offsets, op.name)
     assert isinstance(made.op, ComputeOp)
     return made.op
+
+
+def _of_rows(op: ComputeOp) -> ComputeOp:
+    """A product whose rows lie in an array of more dimensions, read at one place of the others, over these rows."""
+    data = next((e for e in walk(op.body[0]) if isinstance(e, Read)), None)
+    summed = [axis.name for axis in op.reduce_axes]
+    if data is None or len(op.axes) != 2 or len(summed) != 1 or data.tensor.ndim == 2:
+        return op
+    names = [index.name for index in data.index if isinstance(index, Var)]
+    others = [index for index in data.index if not isinstance(index, Var | Const)]
+    if others or names != [op.axes[0].name, *summed]:
+        return op
+    shape = [data.tensor.shape[d] for d, index in enumerate(data.index) if isinstance(index, Var)]
+
+    def element(*at: Expr) -> Expr:
+        own = dict(zip(names, at, strict=True))
+        value: Expr = data.tensor(*(own[i.name] if isinstance(i, Var) else i for i in data.index))
+        return value
+
+    rows: Tensor = te.compute(shape, element, name=f"{op.name}_rows")
+    read = Read(rows, tuple(Var(name) for name in names))
+    return replace(op, body=(rewrite(op.body[0], lambda e: read if e is data else None),))
 
 
 def _convolution(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None:

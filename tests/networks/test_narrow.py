@@ -49,6 +49,21 @@ def test_narrow_products_are_the_plain_ones(op: str, inputs: Any, weight: Any, a
     np.testing.assert_array_equal(run(changed, held, x), run(program, network.weights, x))
 
 
+def test_rows_in_an_array_of_more_dimensions() -> None:
+    """As means of images have them: a dimension of one element in front, or behind."""
+    nodes = [
+        node("Transpose", "x", "t", perm=[1, 2, 0, 3]),
+        node("Flatten", "t", "f"),
+        node("MatMulInteger", "f w", "y"),
+    ]
+    network = from_onnx(model(nodes, {"x": (1, 5, 18, 1)}, "y", {"w": bytes_of(18, 21)}, dtypes={"x": "u1"}))
+    program, _ = program_of(network)
+    changed, held = narrowed(program, network.weights, parse(VNNI))
+    assert any("_sums" in name for name in changed.by_name)
+    x = RNG.integers(0, 256, (1, 5, 18, 1)).astype(np.uint8)
+    np.testing.assert_array_equal(run(changed, held, x), run(program, network.weights, x))
+
+
 def test_machines_without_dot_instructions_keep_the_plain_products() -> None:
     network = from_onnx(
         model([node("MatMulInteger", "x w", "y")], {"x": (4, 8)}, "y", {"w": bytes_of(8, 8)}, dtypes={"x": "i1"})
