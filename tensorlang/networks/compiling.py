@@ -21,6 +21,7 @@ from tensorlang.networks.repeating import with_models
 from tensorlang.networks.scaling import scaled
 from tensorlang.networks.winograd import with_winograd
 from tensorlang.runtime.executable import Executable
+from tensorlang.runtime.memory import give_back
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -49,14 +50,17 @@ def compile_network(
     if numerics not in NUMERICS:
         raise ArgumentError(f"numerics are {' or '.join(NUMERICS)}, got {numerics!r}")
     machine = parse(target)
+    give_back()  # what reading the model took
     program, wanted = program_of(network)
     algorithms: dict[str, str] = {}
     program, weights = scaled(program, network.weights)
+    network = replace(network, weights={})  # what was exchanged need not stay, where nobody else has it
     if numerics != "strict":
         program, weights, algorithms = with_winograd(program, weights, machine)
     program, weights = narrowed(program, weights, machine)
     program, weights = packed(program, weights, machine)
     program, inner = with_models(program, lambda body: compile_network(body, machine, None, numerics))
+    give_back()
     parts = parts_of(program)
     kernels = _kernels(program, parts, machine, progress or (lambda done, count, stage: None))
     steps = [
@@ -76,7 +80,8 @@ def compile_network(
     inputs = {word: t.name for word, t in zip(network.input_names, network.inputs, strict=True)}
     outputs = dict(zip(network.output_names, wanted, strict=True))
     used = {name for step in steps for name in step.used}
-    weights = {name: aligned(array) for name, array in weights.items() if name in used}
+    weights = {name: aligned(weights.pop(name)) for name in [*weights] if name in used}
+    give_back()
     return Model(
         network.name, steps, shapes, weights, inputs, outputs, inner, network.signature, network.fallback, network.tail
     )

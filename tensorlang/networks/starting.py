@@ -33,6 +33,7 @@ from tensorlang.runtime import cache
 from tensorlang.runtime.digest import digest_of, digest_of_file
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.histories import HISTORIES
+from tensorlang.runtime.memory import give_back
 from tensorlang.target import parse
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import machine_options
@@ -144,11 +145,11 @@ class _File:
         """The model, read and compiled."""
         return _compiled(self.path, machine, progress, self.shapes, numerics, self.known, self.fallback)
 
-    def has_data_elsewhere(self) -> bool:
-        """Whether the model has data in other files."""
-        from tensorlang.networks.onnx.reading import has_external_data
+    def is_self_contained(self) -> bool:
+        """Whether it is a model that has no data in other files."""
+        from tensorlang.networks.onnx.reading import is_self_contained
 
-        return has_external_data(self.path)
+        return is_self_contained(self.path)
 
     def to_json(self) -> list[Any]:
         """What is told of it as plain data; models that need another runtime are not kept."""
@@ -180,8 +181,10 @@ def _started(file: _File, machine: Target, progress: Progress | None, numerics: 
             if progress is not None:
                 progress(len(made.steps), len(made.steps), "")
             return made
+    whole = file.is_self_contained()  # while no weights are in memory yet
+    give_back()
     made = file.compiled(machine, progress, numerics)
-    if not made.fallback and not file.has_data_elsewhere():
+    if whole and not made.fallback:
         _keep(made, key)
     return made
 

@@ -1,7 +1,8 @@
-"""How much scratch memory a call takes."""
+"""How much scratch memory a call takes, and memory that goes back to the system."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -30,3 +31,10 @@ class Memory:
 
 MemoryOf: TypeAlias = Callable[[dict[str, int]], Memory]
 """What a call takes, by the values of its sizes."""
+
+
+def give_back() -> None:
+    """Return to the system what was freed. The GNU C library keeps pieces of up to 32 MB, as weights are, for later."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -268,3 +269,12 @@ def test_names_of_the_room_are_shown_before_they_are_used() -> None:
     assert all(getattr(networks, name).__name__ == name for name in networks.__all__)
     with pytest.raises(AttributeError, match=r"'tensorlang.networks' has no attribute 'nothing'"):
         _ = networks.nothing
+
+
+def test_weights_that_were_exchanged_go_before_kernels_are_built() -> None:
+    weights = {"w": drawn(64, 128), "b": drawn(128)}
+    proto = model([node("MatMul", "x w", "m"), node("Add", "m b", "y")], {"x": (16, 64)}, "y", weights)
+    held, alive = [from_onnx(proto)], list[int]()
+    arrays = [weakref.ref(array) for array in held[0].weights.values()]
+    compile_network(held.pop(), progress=lambda *told: alive.append(sum(ref() is not None for ref in arrays)))
+    assert len(arrays) == 2 and alive == [1]

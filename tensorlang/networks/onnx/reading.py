@@ -147,12 +147,15 @@ def _recent(proto: Any) -> Any:
         ) from error
 
 
-def has_external_data(path: Path) -> bool:
-    """Whether a model that was read has weights in other files."""
+def is_self_contained(path: Path) -> bool:
+    """Whether a file is a model without weights in other files; False for what cannot be read."""
     onnx = onnx_package()
-    proto = onnx.load(os.fspath(path), load_external_data=False)
+    try:
+        proto = onnx.load(os.fspath(path), load_external_data=False)
+    except Exception:  # whoever reads the model says what is wrong
+        return False
     held = [tensor for graph in graphs_of(proto.graph) for tensor in graph.initializer]
-    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in held)
+    return all(tensor.data_location != onnx.TensorProto.EXTERNAL for tensor in held)
 
 
 def _refuse_unreadable_names(graph: Any) -> None:
