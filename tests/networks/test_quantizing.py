@@ -278,6 +278,18 @@ def onnxruntime_of(proto: Any, x: Any) -> list[Any]:
     return found
 
 
+def test_columns_and_arrays_of_next_to_nothing() -> None:
+    """Zeros, and numbers whose scale, or its reciprocal, float32 cannot hold."""
+    weights = dict(WEIGHTS, w1=WEIGHTS["w1"].copy(), w2=WEIGHTS["w2"] * np.float32(1e-39))
+    weights["w1"][0], weights["w1"][1] = 0, 1e-44
+    network = from_onnx(residual(weights=weights))
+    quantized = quantize(network, DATA)
+    want, got = (compile_network(n)(DATA[0]) for n in (network, quantized))
+    assert np.abs(got - want).max() < 0.05 * np.abs(want).max()
+    silent = compile_network(quantize(network, [0 * x for x in DATA]))(DATA[0])
+    assert np.isfinite(silent).all()
+
+
 NAN = DATA[0] * np.where(np.arange(8) == 3, np.nan, 1).astype(np.float32)
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no folder": (lambda folder: folder / "none", "there is no folder .*none"),

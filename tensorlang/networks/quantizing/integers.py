@@ -12,7 +12,7 @@ from tensorlang.ir.expr import Expr, Load, cast
 from tensorlang.networks.elements import saturated
 from tensorlang.networks.network import Array
 from tensorlang.networks.quantizing.products import Product
-from tensorlang.networks.quantizing.ranges import Levels
+from tensorlang.networks.quantizing.ranges import LEAST_SCALE, Levels
 from tensorlang.networks.quantizing.writing import Writer, framed
 from tensorlang.te.operation import ComputeOp, Reduce
 from tensorlang.te.reducer import builtin
@@ -72,8 +72,8 @@ class Integers:
 def integers_of(weight: Array, columns: tuple[int, ...]) -> tuple[Array, Array]:
     """Weights as int8, and the scale of each column: the largest is 127 times that."""
     others = tuple(d for d in range(weight.ndim) if d not in columns)
-    largest = np.abs(weight).max(others, keepdims=True)
-    scale = np.where(largest > 0, largest / np.float32(_LARGEST), np.float32(1))
+    scale = np.abs(weight).max(others, keepdims=True) / np.float32(_LARGEST)
+    scale = np.where(scale >= LEAST_SCALE, scale, np.float32(1))
     return np.rint(weight / scale).astype(np.int8), scale.reshape([weight.shape[d] for d in columns])
 
 

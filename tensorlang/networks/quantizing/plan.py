@@ -14,6 +14,7 @@ from tensorlang.te.program import Program
 from tensorlang.te.reducer import builtin
 
 _FEW_TERMS = 32
+"""Terms of a sum of an input that is worth rounding it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ _LEAST_EXPONENT = -100
 """Smaller numbers than 2 to the power of this are 0."""
 _STEPS = 16
 """Ends of a range are tried this many times in the bins of as many as there are levels."""
+LEAST_SCALE = 2.0**-120
+"""Numbers whose scale would be smaller are 0: neither it nor its reciprocal may leave the range of float32."""
 _NOTHING = 1e-12
 """The likelihood of what a range does not have."""
 
@@ -129,5 +131,6 @@ class Levels:
 def levels_of(low: float, high: float) -> Levels:
     """Levels from `low` to `high`, moved and widened so that 0 is a level."""
     low, high = min(low, 0.0), max(high, 0.0)
-    scale = float(np.float32((high - low) / 255)) or 1.0
+    scale = float(np.float32((high - low) / 255))
+    scale = scale if scale >= LEAST_SCALE else 1.0
     return Levels(scale, int(np.clip(np.rint(-low / scale), 0, 255)))

@@ -16,6 +16,7 @@ from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp
 from tensorlang.te.program import read_buffers, unique
 
 _FEW = 256
+"""Rows of which a product takes as long as one of floats on a CPU, and from which on it takes longer."""
 
 
 def quantize_weights(network: Network, keep: Sequence[str] = (), most_uses: int | None = _FEW) -> Network:
@@ -43,7 +44,8 @@ def quantize_weights(network: Network, keep: Sequence[str] = (), most_uses: int 
         given += made[:2]
         ops += made[2:]
     if not given:
-        raise DefinitionError(f"{network.name} has no weights of products that are used {most_uses} times at most")
+        how = "" if most_uses is None else f" that are used {most_uses} times at most"
+        raise DefinitionError(f"{network.name} has no weights of products{how}")
     read = {name for op in ops for name in read_buffers(op)}
     gone = {name for name in found.weights if name not in read}
     program = replace(found.program, ops=(*given, *(op for op in ops if op.name not in gone)))
