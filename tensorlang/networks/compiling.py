@@ -19,6 +19,7 @@ from tensorlang.networks.network import Network
 from tensorlang.networks.packing import packed
 from tensorlang.networks.repeating import with_models
 from tensorlang.networks.scaling import scaled
+from tensorlang.networks.signature import Origin
 from tensorlang.networks.winograd import with_winograd
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.memory import give_back
@@ -61,14 +62,14 @@ def compile_network(
     program, weights = packed(program, weights, machine)
     program, inner = with_models(program, lambda body: compile_network(body, machine, None, numerics))
     give_back()
-    parts = parts_of(program)
+    parts = parts_of(program, machine)
     kernels = _kernels(program, parts, machine, progress or (lambda done, count, stage: None))
     steps = [
         Step(
             run,
             (*part.inputs, *part.outputs),
             part.main,
-            network.origin(part.main),
+            _origin(network, part),
             sum(map(operations, part.ops)),
             algorithms.get(part.main, "direct"),
             part.guards,
@@ -85,6 +86,13 @@ def compile_network(
     return Model(
         network.name, steps, shapes, weights, inputs, outputs, inner, network.signature, network.fallback, network.tail
     )
+
+
+def _origin(network: Network, part: Part) -> Origin:
+    """The nodes that a kernel computes the sums of."""
+    found = dict.fromkeys(network.origin(name) for name in part.mains)
+    ops = dict.fromkeys(origin.op for origin in found)
+    return Origin(" + ".join(origin.node for origin in found), " + ".join(ops))
 
 
 def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress: Progress) -> list[Executable]:

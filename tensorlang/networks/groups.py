@@ -9,7 +9,9 @@ from tensorlang import te
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Expr, Load, rewrite
 from tensorlang.ir.stmt import map_exprs
+from tensorlang.schedules.chains import chains_of
 from tensorlang.schedules.recognise import groups_of
+from tensorlang.target.spec import Target
 from tensorlang.te.branches import Guard, Guards, needed_under, turns_of
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
 from tensorlang.te.program import Program, read_buffers
@@ -35,13 +37,18 @@ class Part:
 
     @property
     def main(self) -> str:
-        """The stage with most to do, by which the kernel is called."""
+        """The stage by which the kernel is called."""
+        return self.mains[-1]
+
+    @property
+    def mains(self) -> tuple[str, ...]:
+        """The stages with most to do: the sums, or the last stage."""
         sums = [op.name for op in self.ops if isinstance(op, ComputeOp) and op.reduce_axes]
-        return sums[-1] if sums else self.ops[-1].name
+        return tuple(sums) or (self.ops[-1].name,)
 
 
-def parts_of(program: Program) -> tuple[Part, ...]:
-    """The kernels of a program, in an order in which they can run.
+def parts_of(program: Program, machine: Target | None = None) -> tuple[Part, ...]:
+    """The kernels of a program in an order in which they can run: on a target, or with one group of stages each.
 
     What is needed under other conditions is apart, and so is what comes behind a choice, or behind a loop, from what
     comes before it.
@@ -54,7 +61,7 @@ def parts_of(program: Program) -> tuple[Part, ...]:
     parts = []
     for (guards, _), ops in scopes.items():
         scope = program if len(scopes) == 1 else _scope(program, ops)
-        parts += [replace(_part(program, own), guards=tuple(sorted(guards))) for own in _members(scope)]
+        parts += [replace(_part(program, own), guards=tuple(sorted(guards))) for own in _members(scope, machine)]
     return _ordered(program, parts)
 
 
@@ -66,17 +73,19 @@ def _scope(program: Program, ops: Sequence[Operation]) -> Program:
     return Program((*given, *ops), tuple(dict.fromkeys(program.producer[name] for name in part.outputs)))
 
 
-def _members(program: Program) -> list[list[Operation]]:
+def _members(program: Program, machine: Target | None) -> list[list[Operation]]:
     """The stages of each kernel of a program."""
     home: dict[str, int] = {}
     groups = groups_of(program, words=True)
-    for number, group in enumerate(groups):
-        for stage in (group.main, group.output, *group.between, *group.parts, *group.producers):
-            home[stage.name] = number
+    chains = [(group,) for group in groups] if machine is None else chains_of(program, groups, machine)
+    for number, chain in enumerate(chains):
+        for group in chain:
+            for stage in (group.main, group.output, *group.between, *group.parts, *group.producers):
+                home[stage.name] = number
     for name, parts in _attentions(program):
         home |= dict.fromkeys(parts, home[name])
     others = [op.name for op in program.ops if not isinstance(op, PlaceholderOp) and op.name not in home]
-    home |= {name: len(groups) + k for k, name in enumerate(others)}
+    home |= {name: len(chains) + k for k, name in enumerate(others)}
     members: dict[int, list[Operation]] = {}
     for op in program.ops:
         if op.name in home:

@@ -32,7 +32,7 @@ _Call: TypeAlias = "tuple[Executable, list[Any], list[tuple[int, str]], tuple[Gu
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A kernel and the arrays that it is called with; `stage` is the one with most to do, `origin` its node.
+    """A kernel and the arrays that it is called with; `stage` is its last sum, `origin` the nodes of all of them.
 
     `algorithm`: how it computes what its node says, where there are several ways. It runs where all `guards` are as
     they say.

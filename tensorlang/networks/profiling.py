@@ -18,7 +18,7 @@ _MICROSECONDS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """What a kernel takes in a run of its network: the stage and the node with most to do, and its operations.
+    """What a kernel takes in a run of its network: the last sum, the nodes of all of them, and their operations.
 
     `algorithm`: "direct", or the other way in which it computes what its node says, which `operations` are of. `bytes`
     of weights and of other arrays, those that are read and those that are written. `limit`: the seconds that it takes

@@ -17,6 +17,7 @@ from tensorlang.networks.onnx.graphs import graphs_of
 from tensorlang.networks.onnx.reading import read_model
 from tensorlang.networks.onnx.scopes import Reading
 from tensorlang.networks.refusal import Refusal
+from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 
 
@@ -80,7 +81,7 @@ def inspect(
     if not reading.refused:
         network = reading.network()
         program, _ = program_of(network)
-        kernels = len(parts_of(program))
+        kernels = len(parts_of(program, parse(None)))
         for op in program.ops:
             computed[network.origin(op.name).op] += int(operations(op))
     rows = [Row(op, count, float(computed[op])) for op, count in nodes.items()]

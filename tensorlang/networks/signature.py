@@ -17,7 +17,7 @@ LIBRARY = "library"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The node of a model that made a stage, and its operator."""
+    """The node of a model that made a stage, or the nodes, and what they are."""
 
     node: str
     op: str

@@ -36,7 +36,7 @@ _ROUNDS = (5, 50)
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
-    """A kernel that has records: the stage and node with most to do, and its `calls` in a run of the network.
+    """A kernel that has records: its last sum, the nodes of all of them, and its `calls` in a run of the network.
 
     `before` and `after` are the seconds of all these calls, as they were and with the best record, by turns in the
     network; equal where the record has the same loops. `taken`: the network has the tuned kernel from now on.

@@ -10,11 +10,13 @@ from tensorlang.ir.traverse import operations
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.chains import Chain, chains_of
+from tensorlang.schedules.cpu.bands import band_form
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.elements import schedule_elements
 from tensorlang.schedules.moves import joins, near_axis
 from tensorlang.schedules.prepare import prepare
-from tensorlang.schedules.recognise import WRITTEN_OUT, axes_read, groups_of, ordered_stages, reads_of, stage_of
+from tensorlang.schedules.recognise import WRITTEN_OUT, Group, axes_read, groups_of, ordered_stages, reads_of, stage_of
 from tensorlang.schedules.room import Form, Room, Rooms
 from tensorlang.schedules.table import rule_of
 from tensorlang.schedules.words import is_word_layout, word_sum
@@ -73,16 +75,31 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
 
 def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first."""
-    for group in reversed(groups_of(program, taken, words=True)):
-        name, op = group.main.name, group.main.op
-        if not _is_untouched(s, name):
-            continue
-        if not group.main.points:
-            s.forms = (*s.forms, FormNote(name, "as declared", "it has no iterations"))
-        elif not (is_elementwise(op) and _is_inlined(s, program, op) and s.attempt(s[name].compute_inline)):
-            _first_legal(s, name, forms_of(machine, group), rooms)
+    for chain in reversed(chains_of(program, groups_of(program, taken, words=True), machine)):
+        if len(chain) == 1 or not _is_banded(s, chain, rooms):
+            for group in reversed(chain):
+                _apply_to_group(s, program, group, machine, rooms)
     for ordered in ordered_stages(program):
         _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], rooms)
+
+
+def _is_banded(s: Schedule, chain: Chain, rooms: Rooms) -> bool:
+    """Make the rows of some groups together, if that is legal."""
+    form, last = band_form(chain), chain[-1].main.name
+    done = s.attempt(partial(form.apply, rooms(last)))
+    if done:
+        s.forms = (*s.forms, FormNote(last, form.name, form.why))
+    return done
+
+
+def _apply_to_group(s: Schedule, program: Program, group: Group, machine: Target, rooms: Rooms) -> None:
+    name, op = group.main.name, group.main.op
+    if not _is_untouched(s, name):
+        return
+    if not group.main.points:
+        s.forms = (*s.forms, FormNote(name, "as declared", "it has no iterations"))
+    elif not (is_elementwise(op) and _is_inlined(s, program, op) and s.attempt(s[name].compute_inline)):
+        _first_legal(s, name, forms_of(machine, group), rooms)
 
 
 def _first_legal(s: Schedule, stage: str, forms: Sequence[Form], rooms: Rooms) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tensorlang import dtypes
@@ -21,6 +21,8 @@ _CHEAP = 4
 """What an element of a row costs, in additions, that may as well be made again for each pass over it."""
 _ONE_ROW = 32768
 """Elements of which all may be one row: work for one thread."""
+_FOLLOWING = 16
+"""Stages at most that are made of one and become one again."""
 WRITTEN_OUT = 512
 """Operations at most that an element is written out in: a stage that is read twice doubles with each one behind it."""
 
@@ -168,19 +170,43 @@ def _followers(
 ) -> tuple[Stage, ...]:
     """Stages, and those that follow the last one by one and read it at their own element only."""
     chain, written, main = [*begun], 1, begun[0]
-    while chain[-1].name not in program.outputs and len(program.consumers[chain[-1].name]) == 1:
-        (name,) = program.consumers[chain[-1].name]
+    while chain[-1].name not in program.outputs:
+        behind = _behind(program, stages, chain[-1], taken)
+        if not behind:
+            break
+        own = all(_own_element(stage, producer) for stage in behind for producer in (chain[-1], *behind[:-1]))
+        if not own and not (words and len(chain) == 1 and panel_read(behind[-1].op, main.op) is not None):
+            break
+        times = {chain[-1].name: written}
+        for stage in behind:
+            times[stage.name] = operations(stage.op.body) + sum(
+                reads_of(stage.op, stages[name].op) * count for name, count in times.items()
+            )
+        written = times[behind[-1].name]
+        if written > WRITTEN_OUT:
+            break
+        chain += behind
+    return tuple(chain)
+
+
+def _behind(program: Program, stages: Mapping[str, Stage], producer: Stage, taken: Set[str]) -> list[Stage]:
+    """The stages without reductions that make one of all that is made of a producer; none where there is no such one.
+
+    Mostly its only reader; `x * sigmoid(x)` is two, of which the first has no other reader.
+    """
+    found, waiting = list[Stage](), {*program.consumers[producer.name]}
+    while waiting and len(found) < _FOLLOWING:
+        name = next(op.name for op in program.ops if op.name in waiting)
         stage = stages.get(name)
         if stage is None or name in taken or stage.reduce or len(stage.op.body) > 1 or stage.op.where:
             break
-        own = _own_element(stage, chain[-1])
-        if not own and not (words and len(chain) == 1 and panel_read(stage.op, main.op) is not None):
+        found.append(stage)
+        if waiting == {name}:
+            return found
+        if name in program.outputs:
             break
-        written = reads_of(stage.op, chain[-1].op) * written + operations(stage.op.body)
-        if written > WRITTEN_OUT:
-            break
-        chain.append(stage)
-    return tuple(chain)
+        waiting = (waiting - {name}) | {*program.consumers[name]}
+    return []
 
 
 def _own_element(stage: Stage, producer: Stage) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -55,6 +55,10 @@ class Room:
     constraints: list[Constraint] = field(default_factory=list)
     closed: bool = False
     given: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, stage: str, target: Target) -> Room:
+        """The room of a stage that is shaped together with this one's. What limits either limits both."""
+        return replace(self, target=target, stage=stage, prefix=f"{self.prefix}{prefix_of(stage)}")
 
     def choose(self, name: str, candidates: Iterable[int], usual: int | None = None) -> int:
         """A number left open, the `usual` one among its candidates; in a closed room that one, or the first."""
@@ -115,7 +119,7 @@ class Form:
     """One shape of schedule that a rule proposes for a group, and `why`."""
 
     name: str
-    apply: Callable[[Room], None]
+    apply: Callable[[Room], object]
     why: str = ""
 
 

@@ -128,6 +128,8 @@ def _images_convolved(
     o, i, *kernel = shape_of(weight)
     groups = int(node.attrs.get("group", 1))
     steps, gaps, sides = _windows(node, spatial, kernel)
+    if groups == 1 and {*spatial, *kernel} == {1} and not any(sides):
+        return _pixels_multiplied(node, data, weight, dtype)
     images = _images(node, data, spatial)
     if any(sides) and padding is not None:
         images, sides = _framed(node, images, sides, padding), [0] * 4
@@ -137,6 +139,14 @@ def _images_convolved(
         return topi.depthwise_conv2d_nhwc(images, laid, steps, sides, gaps, out_dtype=dtype, name=node.stage)
     laid = _laid_out(node, weight, (o, i, high, wide), (2, 3, 1, 0))
     return topi.conv2d(images, laid, steps, sides, gaps, "NHWC", "HWIO", dtype, groups, name=node.stage)
+
+
+def _pixels_multiplied(node: Node, data: Tensor, weight: Value, dtype: str | None) -> Tensor:
+    """The convolution of images of one pixel: a product of matrices."""
+    (n, c, *_), o = shape_of(data), shape_of(weight)[0]
+    columns = reshaped(_laid_out(node, weight, (o, c, 1, 1), (2, 3, 1, 0)), (c, o), f"{node.stage}_columns")
+    product = topi.matmul(reshaped(data, (n, c), f"{node.stage}_rows"), columns, out_dtype=dtype, name=node.stage)
+    return reshaped(product, (n, 1, 1, o), f"{node.stage}_pixel")
 
 
 def _framed(node: Node, images: Tensor, sides: Sequence[int], number: int | Tensor) -> Tensor:

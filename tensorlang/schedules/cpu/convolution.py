@@ -7,6 +7,7 @@ copy has constant bounds. An output whose rows are contiguous is turned around i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
 
@@ -50,8 +51,12 @@ class Tile:
     block: int
 
 
-def schedule_convolution(room: Room, group: Group, windows: WindowSum) -> None:
-    """Keep a tile of pixels and channels in registers over all input channels, for each place of the window."""
+def schedule_convolution(room: Room, group: Group, windows: WindowSum, band: int = 0) -> str:
+    """Keep a tile of pixels and channels in registers over all input channels, for each place of the window.
+
+    `band`: tiles of rows that are made before the next ones are begun, of all channels. Returns the loop over bands, or
+    the one around a tile.
+    """
     s, target, anchor = room.s, room.target, anchor_of(room, group)
     tile = _decide(room, windows)
     acc = accumulator(s, anchor)
@@ -59,10 +64,11 @@ def schedule_convolution(room: Room, group: Group, windows: WindowSum) -> None:
         _pack_weights(s, acc, windows, tile.block, target)
     if windows.axes[-1] == windows.x:
         _channels_last(s[acc], windows, tile.block)
-    around = _schedule_output(s, anchor, windows, tile)
+    around, bands = _schedule_output(s, anchor, windows, tile, band)
     s[acc].compute_at(s[anchor.output], around)
     _schedule_sum(room, acc, windows, tile)
     place_producers(room, group, inline=False)
+    return bands or around
 
 
 def _decide(room: Room, windows: WindowSum) -> Tile:
@@ -190,8 +196,8 @@ def _pack_weights(s: Schedule, acc: str, windows: WindowSum, block: int, target:
         share_out(s, packed.name, [first.name], target)
 
 
-def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile) -> str:
-    """Tile the output, and return the loop around a tile. Rows are shared out among threads."""
+def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile, band: int) -> tuple[str, str]:
+    """Tile the output, and return the loop around a tile, and that over bands, if any. Threads share rows."""
     out = s[anchor.output]
     axis = dict(zip(windows.axes, axes_of(s, anchor.output), strict=True))
 
@@ -206,14 +212,21 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
     around, lanes = split(feature, tile.block)
     batch, blocks = [axis[name] for name in windows.batch], [*blocks, around]
     order = [*batch, *rows, *blocks] if _rows_first(windows, anchor.target) else [*batch, *blocks, *rows]
+    is_shared, shared, bands = worth_threads(windows.extents, anchor.target), order, ""
+    if band:
+        bands, inside = (loop.name for loop in out.split(rows[0], factor=band, tail="peel"))
+        if is_shared:  # in parts: of its bands, a thread makes one after another
+            part, bands = (loop.name for loop in out.split(bands, nparts=anchor.target.cores, tail="peel"))
+            batch = [*batch, part]
+        shared, order = batch, [*batch, bands, inside, *blocks]
     out.reorder(*order, columns, *together, *row, column, lanes)
     copied, vector = (row, column) if windows.axes[-1] == windows.x else ([*together, *row, column], lanes)
     for name in copied:
         out.unroll(name)
     out.vectorize(vector)
-    if worth_threads(windows.extents, anchor.target):
-        share_out(s, anchor.output, order, anchor.target)
-    return columns
+    if is_shared:
+        share_out(s, anchor.output, shared, anchor.target)
+    return columns, bands
 
 
 def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile) -> None:
@@ -250,7 +263,11 @@ def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile) -> None:
 
 def _rows_first(windows: WindowSum, target: Target) -> bool:
     """Whether all weights stay in cache, so that the data need come by only once."""
-    if windows.by_channels:
-        return True
-    weights = windows.extent(*windows.outputs, *windows.inputs, windows.down, windows.right)
-    return weights * dtypes.info(windows.weight.dtype).bytes <= target.caches[1] // 2
+    return weights_stay([windows], target)
+
+
+def weights_stay(sums: Iterable[WindowSum], target: Target) -> bool:
+    """Whether the weights of some convolutions fill half of the second cache at most; those by channels are few."""
+    mixing = [w for w in sums if not w.by_channels]
+    sizes = [w.extent(*w.outputs, *w.inputs, w.down, w.right) * dtypes.info(w.weight.dtype).bytes for w in mixing]
+    return sum(sizes) <= target.caches[1] // 2

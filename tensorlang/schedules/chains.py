@@ -1,0 +1,73 @@
+"""Groups of stages that are made together, some rows of each at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tensorlang.schedules.cpu.bands import are_worth_bands
+from tensorlang.schedules.forms import forms_of
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.windows import WindowSum, window_sum
+from tensorlang.target.spec import Target
+from tensorlang.te.program import Program
+
+Chain: TypeAlias = tuple[Group, ...]
+"""A group by itself, or several, each of which is read by the next one alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A convolution whose tiles are pixels, and the stage that it reads."""
+
+    group: Group
+    windows: WindowSum
+    reads: str
+
+
+def chains_of(program: Program, groups: Sequence[Group], target: Target) -> list[Chain]:
+    """The groups of a program as chains, by the places of their last ones.
+
+    On a CPU a convolution over each channel by itself is made together with the one before it, and with a 1 * 1
+    convolution behind it.
+    """
+    home: dict[str, Chain] = {}
+    links = {} if target.can.device else {g.main.name: k for g in groups if (k := _link(program, g, target))}
+    for link in links.values():
+        free = {name: other for name, other in links.items() if name not in home}
+        if link.windows.by_channels and link.group.main.name in free:
+            chain = next(
+                (c for c in _around(program, link, free) if are_worth_bands([k.windows for k in c], target)), ()
+            )
+            home |= {k.group.main.name: tuple(other.group for other in chain) for k in chain}
+    chains = [(group, home.get(group.main.name, (group,))) for group in groups]
+    return [chain for group, chain in chains if chain[-1] is group]
+
+
+def _link(program: Program, group: Group, target: Target) -> _Link | None:
+    windows = window_sum(group.main.op) if group.main.reduce and group.transforms is None else None
+    if windows is None or not windows.y or windows.y not in windows.extents or windows.axes[-1] == windows.x:
+        return None
+    forms = forms_of(target, group)
+    is_tiled = bool(forms) and forms[0].name == "windows.pixels"
+    return _Link(group, windows, program.producer[windows.data.buffer.name]) if is_tiled else None
+
+
+def _around(program: Program, link: _Link, links: dict[str, _Link]) -> Iterator[list[_Link]]:
+    """What a convolution can be made together with: with both around it, the one behind, the one before."""
+    before = [k for k in links.values() if k.group.output.name == link.reads and _is_passed(program, k, link)]
+    behind = [k for k in links.values() if k.reads == link.group.output.name and _is_passed(program, link, k)]
+    behind = [k for k in behind if k.windows.extent(k.windows.down, k.windows.right) == 1]
+    if before and behind:
+        yield [*before, link, *behind]
+    if behind:
+        yield [link, *behind]
+    if before:
+        yield [*before, link]
+
+
+def _is_passed(program: Program, link: _Link, reader: _Link) -> bool:
+    """Whether a convolution is made for the sums of another one alone."""
+    name = link.group.output.name
+    return name not in program.outputs and program.consumers[name] == (reader.group.main.name,)
