@@ -66,13 +66,14 @@ def test_a_chain_is_computed_in_the_tile() -> None:
     check([relu])
 
 
-def test_a_result_with_two_readers_is_made_once() -> None:
+def test_a_result_that_two_stages_read_is_in_the_tile_of_the_last() -> None:
     C = product()
     twice = te.compute((M, N), lambda i, j: C[i, j] * 2.0, name="twice")
     total = te.compute((M, N), lambda i, j: twice[i, j] + C[i, j], name="total")
-    s = topi.schedule(total)
-    assert s.state.stages["C"].attach is None
+    attach = topi.schedule(total).state.stages["C"].attach
+    assert attach is not None and attach.stage == "total"
     check([total])
+    check([total, twice])
 
 
 def test_readers_of_other_elements_do_not_share_the_tile() -> None:
