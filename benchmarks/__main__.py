@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME ...]`: run benchmarks, print their figures, fail when a goal is missed.
 
 `python -m benchmarks cpu` runs kernels beside the libraries that are installed, `report` writes their page; `networks`
-runs whole networks beside other runtimes.
+runs whole networks beside other runtimes, `zoo` those of others, to see that they are equal.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from benchmarks import (
 from benchmarks.figure import Figure
 from benchmarks.gpu import command as gpu
 from benchmarks.machine import describe
+from benchmarks.zoo.command import command as zoo
 
 BENCHMARKS: dict[str, Callable[[float], list[Figure]]] = {
     "overheads": lambda seconds: overheads.measure(),
@@ -92,6 +93,7 @@ COMMANDS = (
     replay.replay,
     users.command,
     gpu.command,
+    zoo,
 )
 main = Commands(commands=COMMANDS, help="Benchmarks of tensorlang.")
 

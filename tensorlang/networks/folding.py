@@ -41,7 +41,8 @@ def _without_moves(program: Program) -> Program:
         op = _reading(op, moved)
         if isinstance(op, ComputeOp) and op.name not in program.outputs and _only_computed(program, op.name):
             place = _move(op)
-            if place is not None and (not _is_attended(program, op.name) or _keeps_rows(op, place[1])):
+            kept = place is not None and _joins_windows(program, op, place[1])
+            if place is not None and not kept and (not _is_attended(program, op.name) or _keeps_rows(op, place[1])):
                 moved[op.name] = place[0], op, place[1]
                 continue
         ops.append(op)
@@ -62,6 +63,26 @@ def _keeps_rows(op: ComputeOp, place: Place) -> bool:
     """Whether rows of a stage lie in rows of the array that it moves elements of, as attentions want it."""
     last = zip(op.axes[-2:], place[-2:], strict=False)
     return len(op.axes) > 1 < len(place) and all(axis.name in variables(index) for axis, index in last)
+
+
+def _joins_windows(program: Program, stage: ComputeOp, place: Place) -> bool:
+    """Whether elements that windows slide over lie along one dimension with others, as pixels do that are tokens.
+
+    Windows are seen by what they read: images stay images for them.
+    """
+    axes = {axis.name for axis in stage.axes}
+    joined = [names for index in place if len(names := axes & variables(index)) > 1]
+    if not joined:
+        return False
+    slid = set[str]()
+    for reader in (program[name] for name in program.consumers[stage.name]):
+        if isinstance(reader, ComputeOp) and reader.reduce_axes:
+            own, summed = ({a.name for a in part} for part in (reader.axes, reader.reduce_axes))
+            for load in loads(reader):
+                if load.buffer.name == buffers(stage)[0].name:
+                    pairs = zip(stage.axes, map(variables, load.index), strict=True)
+                    slid |= {axis.name for axis, names in pairs if names & own and names & summed}
+    return any(names & slid for names in joined)
 
 
 def _move(op: ComputeOp) -> tuple[Buffer, Place] | None:
@@ -117,13 +138,13 @@ def _following(program: Program) -> Program:
             if op.name in program.outputs:
                 op = _renamed(op, done)
             elif _only_computed(program, op.name) and not _is_attended(program, op.name):
-                op = _follower(op, done, made)
+                op = _follower(program, op, done, made)
             done[op.name] = op
         ops.append(op)
     return replace(program, ops=tuple(ops))
 
 
-def _follower(op: ComputeOp, done: Mapping[str, ComputeOp], made: dict[str, Moved]) -> ComputeOp:
+def _follower(program: Program, op: ComputeOp, done: Mapping[str, ComputeOp], made: dict[str, Moved]) -> ComputeOp:
     """A stage over the domain of what it follows, or in its order; where its elements are then is noted."""
     if op.where or len(op.body) > 1:
         return op
@@ -135,6 +156,8 @@ def _follower(op: ComputeOp, done: Mapping[str, ComputeOp], made: dict[str, Move
         inverse = _inverse(op, leader, load.index)
         if inverse is None:
             continue
+        if _joins_windows(program, op, load.index):
+            return op
         axes = tuple(Axis(a.name, a.extent) for a in leader.axes)
         if [a.name for a in op.axes] == [a.name for a in axes] and all(
             isinstance(i, Var) and i.name == a.name for i, a in zip(load.index, axes, strict=True)

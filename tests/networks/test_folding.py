@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tensorlang.networks.compiling import compile_network, program_of
 from tensorlang.networks.onnx.reading import from_onnx
-from tensorlang.te.operation import ComputeOp
+from tensorlang.te.operation import ComputeOp, loads
 from tests.networks.models import drawn, model, node, reference
 from tests.thoroughness import draws
 
@@ -84,3 +84,21 @@ def test_moves_are_no_stages() -> None:
     stages = [op for op in program.ops if isinstance(op, ComputeOp)]
     assert [op.name.rstrip("0123456789") for op in stages] == ["matmul", "tanh", "exp"]
     assert [[a.name for a in op.axes] for op in stages] == [["i", "j"]] * 3
+
+
+def test_windows_slide_over_images_that_were_tokens() -> None:
+    """Vision transformers with convolutions between attentions: rows of tokens and their pixels."""
+    weights = {"s": drawn(6, seed=1), "image": np.array([1, 6, 4, 5]), "w": drawn(8, 6, 3, 3, seed=2)}
+    nodes = [
+        node("LayerNormalization", "x s", "norm", axis=-1),
+        node("Transpose", "norm", "columns", perm=[0, 2, 1]),
+        node("Reshape", "columns image", "pixels"),
+        node("Relu", "pixels", "positive"),
+        node("Conv", "positive w", "y", pads=[1, 1, 1, 1], strides=[2, 2]),
+    ]
+    proto, x = model(nodes, {"x": (1, 20, 6)}, "y", weights), drawn(1, 20, 6, seed=3)
+    network = from_onnx(proto)
+    program, _ = program_of(network)
+    (conv,) = (op for op in program.ops if isinstance(op, ComputeOp) and len(op.reduce_axes) == 3)
+    assert sorted(len(load.index) for load in loads(conv)) == [4, 4]
+    np.testing.assert_allclose(compile_network(network)(x), reference(proto, x)[0], rtol=1e-4, atol=1e-5)

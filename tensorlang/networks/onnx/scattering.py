@@ -43,12 +43,21 @@ def _scatter_elements(node: Node) -> Value:
     at, updates = node.tensor(1), node.tensor(2)
     k = te.reduce_axis((0, given[axis]), "k")
 
+    def held(i: Sequence[Expr]) -> list[Expr]:
+        """Indices of updates, of which there may be fewer than elements."""
+        return [v if n == m else te.minimum(v, n - 1) for v, n, m in zip(i, given, shape, strict=True)]
+
     def hit(i: Sequence[Expr]) -> Expr:
         here = [binary("lt", v, n) for d, (v, n) in enumerate(zip(i, given, strict=True)) if d != axis and n < shape[d]]
-        number = within(at(*i[:axis], k, *i[axis + 1 :]), shape[axis])
+        own = held(i)
+        number = within(at(*own[:axis], k, *own[axis + 1 :]), shape[axis])
         return te.all(*here, binary("eq", number, cast(i[axis], number.dtype)))
 
-    return _updated(node, [k], hit, lambda i, number: updates(*i[:axis], number, *i[axis + 1 :]))
+    def update(i: Sequence[Expr], number: Expr) -> Expr:
+        own = held(i)
+        return updates(*own[:axis], number, *own[axis + 1 :])
+
+    return _updated(node, [k], hit, update)
 
 
 def _scatter_nd(node: Node) -> Value:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tensorlang.networks.torch import attention, elementwise, indexing, moves, norms, recurrent, sums, windows
+from tensorlang.networks.torch import (
+    attention,
+    elementwise,
+    indexing,
+    moves,
+    norms,
+    ordering,
+    recurrent,
+    sums,
+    windows,
+)
 from tensorlang.networks.torch.call import Rule
 
 RULES: dict[str, Rule] = {
@@ -11,6 +21,7 @@ RULES: dict[str, Rule] = {
     **indexing.RULES,
     **moves.RULES,
     **norms.RULES,
+    **ordering.RULES,
     **recurrent.RULES,
     **sums.RULES,
     **windows.RULES,

@@ -128,17 +128,31 @@ def _scales(call: Call, dims: int) -> list[float] | None:
     return [float(n) for n in given]
 
 
+def _sampled(call: Call) -> Value:
+    mode = ("linear", "nearest", "cubic")[call["interpolation_mode"]]
+    padding = ("zeros", "border", "reflection")[call["padding_mode"]]
+    corners = int(call["align_corners"])
+    return call.onnx("GridSample", call["input"], call["grid"], mode=mode, padding_mode=padding, align_corners=corners)
+
+
 RULES: dict[str, Rule] = {
     "_adaptive_avg_pool2d.default": _adaptive_mean,
     "adaptive_avg_pool2d.default": _adaptive_mean,
     "avg_pool1d.default": _pooled("AveragePool", 1),
     "avg_pool2d.default": _pooled("AveragePool", 2),
+    "avg_pool3d.default": _pooled("AveragePool", 3),
     "convolution.default": _convolution,
+    "grid_sampler_2d.default": _sampled,
     "max_pool2d.default": _pooled("MaxPool", 2),
     "max_pool2d_with_indices.default": _pooled("MaxPool", 2),
+    "max_pool3d_with_indices.default": _pooled("MaxPool", 3),
+    "_upsample_bilinear2d_aa.default": _resized("linear", "half_pixel", 2, antialias=1, exclude_outside=1),
+    "_upsample_bilinear2d_aa.vec": _resized("linear", "half_pixel", 2, antialias=1, exclude_outside=1),
     "_upsample_nearest_exact1d.default": _resized("nearest", "half_pixel", 1, nearest_mode="round_prefer_ceil"),
     "_upsample_nearest_exact2d.default": _resized("nearest", "half_pixel", 2, nearest_mode="round_prefer_ceil"),
     "_upsample_nearest_exact2d.vec": _resized("nearest", "half_pixel", 2, nearest_mode="round_prefer_ceil"),
+    "upsample_bicubic2d.default": _resized("cubic", "half_pixel", 2),
+    "upsample_bicubic2d.vec": _resized("cubic", "half_pixel", 2),
     "upsample_bilinear2d.default": _resized("linear", "half_pixel", 2),
     "upsample_bilinear2d.vec": _resized("linear", "half_pixel", 2),
     "upsample_linear1d.default": _resized("linear", "half_pixel", 1),

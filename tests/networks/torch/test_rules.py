@@ -166,6 +166,7 @@ TABLES: dict[str, Mapping[str, Row]] = {
     },
     "places": {
         "copy.default": lambda op, x, n: op(x, n),
+        "cumprod.default": lambda op, p, n: (op(p, 1), op(n, 0)),
         "cumsum.default": lambda op, x, n, b: (op(x, 1), op(n, -1), op(b, 0)),
         "embedding.default": lambda op, p, at: op(p, at),
         "fill.Scalar": lambda op, x: op(x, 2.5),
@@ -233,7 +234,28 @@ TABLES: dict[str, Mapping[str, Row]] = {
             tuple(op(x, [4], p[0], p[1], 1e-5)), op(x, [3, 4], p, None, 1e-5)[0], op(x, [4], None, None, 1e-5)[0]),
         "rms_norm.default": lambda op, x, p: op(x, [4], p[0], 1e-6),
     },
+    "orders": {
+        "_unsafe_index_put.default": lambda op, x, at: op(x, [at[0].clamp(max=1)], x[:, :1, :1], True),
+        "argsort.default": lambda op, n: op(n, 1),
+        "index_put.default": lambda op, x, at, line: (
+            op(x, [torch.tensor([0, -1]), at[0]], x[:, 0]), op(x, [torch.tensor([1])], line[0, 0, :4], True)),
+        "scatter.reduce": lambda op, x, at: op(x, 1, at[:, :, None], x[:, :2, :1] * 2, reduce="multiply"),
+        "scatter.src": lambda op, x: op(x, 2, torch.tensor([[[0, 3], [1, 0], [2, 1]]]), x[:1, :, 2:] + 1),
+        "scatter.value": lambda op, x, at: op(x, 1, at[:, :, None], 0.5),
+        "scatter_add.default": lambda op, x, n: op(x, 0, n.clamp(0, 1), x * 2),
+        "scatter_reduce.two": lambda op, x, n: op(x, 0, n.clamp(0, 1), x * 2, "amax"),
+        "sort.default": lambda op, n: tuple(op(n, 0, True)),
+        "sort.stable": lambda op, n: tuple(op(n, stable=True, dim=1)),
+        "topk.default": lambda op, x, n: (*op(x, 2), op(x, 3, 1, False)[1]),
+    },
     "windows": {
+        "avg_pool3d.default": lambda op, image: op(image[None], [2, 2, 2], [1, 2, 1], [0, 1, 1], True, False),
+        "max_pool3d_with_indices.default": lambda op, image: op(image[None], [3, 2, 2], [1, 2, 1], [1, 0, 0])[0],
+        "grid_sampler_2d.default": lambda op, image, p: tuple(
+            op(image, (p * 3 - 1).view(1, 2, 3, 2).expand(2, 2, 3, 2), mode, padding, corners)
+            for mode, padding, corners in ((0, 0, False), (1, 1, True), (2, 2, False), (0, 2, True))),
+        "_upsample_bilinear2d_aa.default": lambda op, image: op(image, [3, 4], False),
+        "upsample_bicubic2d.vec": lambda op, image: (op(image, None, False, [2.0, 1.5]), op(image, [4, 8], True, None)),
         "_adaptive_avg_pool2d.default": lambda op, image: (op(image, [1, 1]), op(image, [3, 5]), op(image, [4, 3])),
         "adaptive_avg_pool2d.default": lambda op, image: op(image, [2, 1]),
         "avg_pool1d.default": lambda op, line: op(line, [2], [2]),
@@ -276,7 +298,8 @@ TABLES: dict[str, Mapping[str, Row]] = {
     },
 }  # fmt: skip
 UNREACHED = {
-    "prims.convert_element_type.default", "upsample_bilinear2d.default",
+    "_upsample_bilinear2d_aa.vec", "prims.convert_element_type.default", "upsample_bicubic2d.default",
+    "upsample_bilinear2d.default",
 }  # fmt: skip
 """Rules of operators that torch.compile makes, and torch.export does not."""
 
