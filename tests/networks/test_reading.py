@@ -11,7 +11,7 @@ import pytest
 
 from tensorlang.errors import DefinitionError
 from tensorlang.networks import roofline
-from tensorlang.networks.onnx.control import CONTROL
+from tensorlang.networks.onnx.control.rules import CONTROL
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.onnx.rules import RULES
 from tensorlang.networks.refusal import UnsupportedModel

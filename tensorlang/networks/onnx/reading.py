@@ -16,7 +16,7 @@ from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Array, Network, Value, Weights
 from tensorlang.networks.node import Node, shape_of
 from tensorlang.networks.onnx.constants import evaluated
-from tensorlang.networks.onnx.control import CONTROL
+from tensorlang.networks.onnx.control.rules import CONTROL
 from tensorlang.networks.onnx.elementwise import dtype_of
 from tensorlang.networks.onnx.fallback import check_fallback, read_with_fallback
 from tensorlang.networks.onnx.functions import called, functions_of, own_function, standard_function

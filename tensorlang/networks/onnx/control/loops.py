@@ -11,10 +11,10 @@ import numpy as np
 from tensorlang import te, topi
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import axis_of, shape_of
+from tensorlang.networks.onnx.control.inner import Values, graph_of, input_of, outputs_of, tensor_of
+from tensorlang.networks.onnx.control.iterations import Iterations, Sequences
+from tensorlang.networks.onnx.control.repeated import repeated
 from tensorlang.networks.onnx.graphs import free_names, graphs_of
-from tensorlang.networks.onnx.inner import Values, graph_of, input_of, outputs_of, tensor_of
-from tensorlang.networks.onnx.iterations import Iterations, Sequences
-from tensorlang.networks.onnx.repeated import repeated
 from tensorlang.networks.onnx.scopes import Read, Reading
 from tensorlang.networks.places import reshaped
 from tensorlang.networks.refusal import Unsupported

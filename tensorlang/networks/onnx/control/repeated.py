@@ -9,9 +9,9 @@ import numpy as np
 from tensorlang import te
 from tensorlang.networks.network import Array, Network, Value, Weights
 from tensorlang.networks.node import own_stages, shape_of
+from tensorlang.networks.onnx.control.inner import Values, kinds_of, outputs_of, tensor_of
+from tensorlang.networks.onnx.control.iterations import Iterations
 from tensorlang.networks.onnx.graphs import free_names
-from tensorlang.networks.onnx.inner import Values, kinds_of, outputs_of, tensor_of
-from tensorlang.networks.onnx.iterations import Iterations
 from tensorlang.networks.onnx.scopes import Read, Reading
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.networks.repeating import Repeated

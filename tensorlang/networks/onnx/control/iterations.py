@@ -11,7 +11,7 @@ import numpy as np
 from tensorlang import te
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import shape_of
-from tensorlang.networks.onnx.inner import Values, tensor_of
+from tensorlang.networks.onnx.control.inner import Values, tensor_of
 from tensorlang.networks.onnx.scopes import Reading
 from tensorlang.networks.places import within
 from tensorlang.te.operation import Tensor

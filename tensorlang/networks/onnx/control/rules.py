@@ -16,8 +16,8 @@ from tensorlang import te
 from tensorlang.ir.expr import Expr
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import element_of, shape_of
-from tensorlang.networks.onnx.inner import Values, graph_of, input_of, kinds_of, outputs_of, tensor_of
-from tensorlang.networks.onnx.loops import loop, scan
+from tensorlang.networks.onnx.control.inner import Values, graph_of, input_of, kinds_of, outputs_of, tensor_of
+from tensorlang.networks.onnx.control.loops import loop, scan
 from tensorlang.networks.onnx.scopes import Read, Reading
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.branches import BRANCH
