@@ -21,7 +21,7 @@ from tensorlang import config
 from tensorlang.driver import build_later, packed_whole, unpacked_whole
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.histories import HISTORIES
-from tensorlang.runtime.threads import available_cores
+from tensorlang.runtime.threads import cpu_quota, default_threads
 from tensorlang.schedule.history import RecordSkipped
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
@@ -67,7 +67,8 @@ def workers_for(jobs: int) -> int:
     """How many workers are worth it: none where records are in use that only this process has, or somebody looks on."""
     if HISTORIES.get() or config.get("dump") is not None or config.get("log"):
         return 0
-    return max(0, min(available_cores() - _OWN_CORES, jobs // _WORTH, _MOST))
+    cores = int(min(default_threads(), cpu_quota()))
+    return max(0, min(cores - _OWN_CORES, jobs // _WORTH, _MOST))
 
 
 def build_all(

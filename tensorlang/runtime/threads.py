@@ -8,10 +8,13 @@ runs alone when there are none, so callers with threads of their own never start
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tensorlang import config
 from tensorlang.errors import ArgumentError, shown
@@ -45,6 +48,17 @@ def default_threads() -> int:
 def available_cores() -> int:
     """The number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_quota(groups: Path = Path("/sys/fs/cgroup")) -> float:
+    """How many CPUs the container that we are in may keep busy; infinity where nothing limits it."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (groups / "cpu.max").read_text().split()
+        return int(quota) / int(period)
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = ((groups / "cpu" / f"cpu.cfs_{word}_us").read_text() for word in ("quota", "period"))
+        return int(quota) / int(period) if int(quota) > 0 else math.inf
+    return math.inf
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -122,12 +123,14 @@ def test_an_interrupt_ends_workers(jobs: list[Job], monkeypatch: pytest.MonkeyPa
 
 
 def test_workers_are_started_where_they_are_worth_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def found(cores: int, kernels: int) -> int:
-        monkeypatch.setattr(building, "available_cores", lambda: cores)
-        return workers_for(kernels)
+    def found(cores: int, kernels: int, quota: float = math.inf) -> int:
+        monkeypatch.setattr(building, "cpu_quota", lambda: quota)
+        with config.override(num_threads=cores):
+            return workers_for(kernels)
 
     assert [found(cores, 100) for cores in (1, 2, 3, 8, 64)] == [0, 0, 1, 6, 8]
     assert [found(8, kernels) for kernels in (0, 3, 4, 9)] == [0, 0, 1, 2]
+    assert [found(64, 100, quota) for quota in (0.5, 3.5, 16.0)] == [0, 1, 8]
     (tmp_path / "log.jsonl").write_text("")
     with apply_history_best(tmp_path / "log.jsonl", miss="ignore"):
         assert found(8, 100) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -256,3 +257,20 @@ def test_setting_errors_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TENSORLANG_NUM_THREADS", "two")
     with pytest.raises(TensorlangError, match="TENSORLANG_NUM_THREADS='two': expected a whole number >= 1"):
         parse("llvm")
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({}, math.inf),
+        ({"cpu.max": "max 100000\n"}, math.inf),
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, math.inf),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
+    ],
+)
+def test_a_container_may_have_less_than_its_cores(files: dict[str, str], wanted: float, tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    assert runtime_threads.cpu_quota(tmp_path) == wanted
