@@ -55,4 +55,8 @@ def module_of(name: str) -> Any:
         return nn.Sequential(*(Layer(name == "gpt2_small") for _ in range(LAYERS))).eval()
     import torchvision
 
-    return torchvision.models.get_model(name, weights=None).eval()
+    module = torchvision.models.get_model(name, weights=None)
+    for weight in module.parameters():
+        if not weight.any() and weight.dim() > 1:  # heads that begin as zeros would hide all errors
+            nn.init.normal_(weight, std=0.02)
+    return module.eval()
