@@ -340,6 +340,26 @@ def test_what_is_packed() -> None:
     assert of(2048, 2048, 2048).pack_a and not of(512, 512, 512).pack_a
 
 
+@pytest.mark.parametrize("order", ["qjk", "jqk", "jkq", "kjq", "kqj"])
+def test_panels_are_of_columns_wherever_these_lie(order: str) -> None:
+    """As the heads of attention do, between tokens and features."""
+    q, n, k = extent = 3, 128, 64
+    shape = [dict(zip("qjk", extent, strict=True))[axis] for axis in order]
+    a, b = factor("A", q, n, k), factor("B", *shape)
+    term = te.reduce_axis((0, k), name="k")
+    Y = te.compute(
+        (q, n, n),
+        lambda q, i, j: te.sum(
+            a[0][q, i, term] * b[0](*({"q": q, "j": j, "k": term}[axis] for axis in order)), axis=term
+        ),
+        name="Y",
+    )
+    wanted = np.einsum(f"qik,{order}->qij", a[1], b[1])
+    np.testing.assert_allclose(run(Y, a, b), wanted, rtol=1e-4, atol=1e-4)
+    text = str(topi.schedule(Y, "llvm -mcpu=x86-64-v4 -num-cores=1", tuned=False).explain())
+    assert order.endswith("j") or re.search(r"B\.global\[[1, ]*4, 64, 32\]", text)
+
+
 def test_few_rows_read_weights_in_place() -> None:
     def of(m: int, n: int, k: int, target: Target = ZEN5) -> Plan:
         return plan(topi.matmul(te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b")), target)

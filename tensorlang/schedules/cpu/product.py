@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from tensorlang.ir.expr import Call, Expr, walk
+from tensorlang.ir.expr import Call, Expr, Load, variables, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
@@ -209,7 +209,7 @@ def _fetch_ahead(local: Stage, panels: Tensor | str, k: Axis, plan: Plan) -> Non
 def _pack_columns(s: Schedule, local: str, product: Product, plan: Plan, host: Stage, loops: Loops) -> None:
     """Lay the part of B that a block needs out in panels of the tile's width, each contiguous as it is read."""
     packed = s[s.cache_read(product.b.buffer.name, "global", [local])]
-    panel, k, lane = _panels(packed, product.b_transposed, plan.tile.width)
+    panel, k, lane = _panels(packed, product.b, product.j, product.k, plan.tile.width)
     packed.compute_at(host, loops.around)
     if product.b_transposed:
         packed.reorder(panel, lane, k)  # k inside the lanes: rows are read along k and transposed in registers
@@ -225,7 +225,7 @@ def _pack_rows(s: Schedule, local: str, product: Product, plan: Plan, k: Axis) -
     """Lay A out in panels of the tile's rows, and fetch them ahead where they are read."""
     copy = s.cache_read(product.a.buffer.name, "global", [local])
     packed = s[copy]
-    panel, term, lane = _panels(packed, not product.a_transposed, plan.tile.rows)
+    panel, term, lane = _panels(packed, product.a, product.i, product.k, plan.tile.rows)
     if product.a_transposed:
         packed.prefetch(product.a.buffer.name, term, _AHEAD)
     else:
@@ -236,17 +236,14 @@ def _pack_rows(s: Schedule, local: str, product: Product, plan: Plan, k: Axis) -
     _fetch_ahead(s[local], copy, k, plan)
 
 
-def _panels(packed: Stage, k_last: bool, width: int) -> tuple[Axis, Axis, Axis]:
-    """Store a copied matrix as panels of its axis other than k; returns the axes of panels, k, and inside a panel."""
+def _panels(packed: Stage, read: Load, along: str, term: str, width: int) -> tuple[Axis, Axis, Axis]:
+    """Store a copied matrix as panels of an axis that a read moves along; returns the axes of panels, terms, lanes."""
     size = as_index(width)
+    x, k = (next(d for d, i in enumerate(read.index) if axis in variables(i)) for axis in (along, term))
 
-    def of_rows(*index: Expr) -> list[Expr]:
-        *batch, x, k = index
-        return [*batch, x // size, k, x % size]
+    def panels(*index: Expr) -> list[Expr]:
+        others = [i for d, i in enumerate(index) if d not in (x, k)]
+        return [*others, index[x] // size, index[k], index[x] % size]
 
-    def of_columns(*index: Expr) -> list[Expr]:
-        *batch, k, x = index
-        return [*batch, x // size, k, x % size]
-
-    panel, k, lane = packed.transform_layout(of_rows if k_last else of_columns)[-3:]
-    return panel, k, lane
+    panel, terms, lane = packed.transform_layout(panels)[-3:]
+    return panel, terms, lane
