@@ -12,10 +12,21 @@ from click.testing import CliRunner
 
 from benchmarks.__main__ import main
 from benchmarks.zoo import command, runs
+from benchmarks.zoo.architectures import ARCHITECTURES
 from benchmarks.zoo.backend_tests import cases, ending, reason
 from benchmarks.zoo.page import page_of
 from benchmarks.zoo.runs import Run
 from tensorlang.networks.onnx import backend
+
+ROOT = Path(__file__).parent.parent
+RESULT = ROOT / "benchmarks" / "results" / "zoo.json"
+
+
+def test_the_page_is_that_of_the_result() -> None:
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    assert (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8") == page_of(result)
+    rows = {(row["name"], row["way"]) for row in result["networks"]}
+    assert len(rows) == len(result["networks"]) and {name for name, _ in rows} <= {a.name for a in ARCHITECTURES}
 
 
 def test_what_went_wrong_is_said() -> None:

@@ -14,8 +14,9 @@ _LEAST = 2
 
 
 def page_of(result: Mapping[str, Any]) -> str:
-    """The whole page, in Markdown."""
-    return "\n".join([*_networks(result), "", *_tests(result["tests"])]) + "\n"
+    """The whole page, in Markdown; with the backend tests, where they were run."""
+    tests = ["", *_tests(result["tests"])] if result["tests"] else []
+    return "\n".join([*_networks(result), *tests]) + "\n"
 
 
 def _networks(result: Mapping[str, Any]) -> Iterator[str]:

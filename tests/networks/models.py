@@ -97,3 +97,25 @@ def block(channels: int = 6, hidden: int = 10) -> Any:
         node("Softmax", "logits", "y", axis=-1),
     ]
     return model(nodes, {"x": (1, channels, 8, 8)}, "y", weights)
+
+
+def calling() -> Any:
+    """Calls of a function that the model defines, and of operators that ONNX defines by others."""
+    helper = onnx.helper
+    factor = helper.make_node("Constant", [], ["factor"])
+    factor.attribute.append(
+        onnx.AttributeProto(name="value_float", ref_attr_name="factor", type=onnx.AttributeProto.FLOAT)
+    )
+    body = [factor, helper.make_node("Mul", ["a", "factor"], ["d"]), helper.make_node("Add", ["d", "b"], ["c"])]
+    nodes = [
+        node("Scaled", "x y", "scaled", factor=3.0, domain="here"),
+        node("MeanVarianceNormalization", "image", "normal"),
+        node("Shrink", "x", "shrunk", lambd=0.7, bias=0.1),
+        node("LayerNormalization", "x s", "whole average", axis=-1),
+    ]
+    shapes = {"x": (2, 3), "y": (3,), "image": (1, 2, 3, 4)}
+    made = model(nodes, shapes, "scaled normal shrunk whole average", {"s": drawn(3, seed=3)}, opset=18)
+    opset = [helper.make_opsetid("", 18)]
+    made.functions.append(helper.make_function("here", "Scaled", ["a", "b"], ["c"], body, opset, ["factor"]))
+    made.opset_import.append(helper.make_opsetid("here", 1))
+    return made

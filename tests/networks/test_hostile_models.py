@@ -18,7 +18,7 @@ from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.onnx.scopes import Allowance
 from tensorlang.networks.refusal import UnsupportedModel
 from tensorlang.networks.report import inspect
-from tests.networks.models import block, drawn, graph, model, node
+from tests.networks.models import block, calling, drawn, graph, model, node
 from tests.networks.test_control import chosen, newton
 from tests.thoroughness import draws
 
@@ -58,6 +58,11 @@ def little_memory() -> Iterator[None]:
         ([node("QuantizeLinear", "s s s", "c"), node("Add", "x c", "y")], {"x": (1,)}, BYTES, "cannot be evaluated"),
         ([node("MaxPool", "x", "y")], IMAGE, {}, "MaxPool is not as ONNX has it: .*kernel_shape"),
         ([node("Add", "x w", "y")], {"x": (2, 3)}, {"w": drawn(2, 4)}, "Add of .*cannot be broadcast to one shape"),
+        ([node("GridSample", "x w", "y", mode="best")], IMAGE, {"w": drawn(1, 2, 2, 2)}, "GridSample of mode best"),
+        ([node("ScatterElements", "x k w", "y")], {"x": (3,)}, {"k": np.array([[1]]), "w": drawn(1, 1)}, "of updates"),
+        ([node("ScatterND", "x k w", "y")], {"x": (3, 2)}, {"k": np.array([[1]]), "w": drawn(1, 1)}, "of updates"),
+        ([node("GatherND", "x k", "y")], {"x": (3,)}, {"k": np.array([[1, 1]])}, r"GatherND of \(3,\) at indices"),
+        ([node("TopK", "x k", "y p")], {"x": (3,)}, {"k": np.array([5])}, "TopK of 5 among 3 elements"),
     ],
 )
 def test_what_a_model_cannot_have(nodes: list[Any], inputs: Any, weights: Any, why: str) -> None:
@@ -133,7 +138,10 @@ def test_names_are_shown_without_what_a_terminal_obeys() -> None:
 
 
 def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
-    path, goods = tmp_path / "damaged.onnx", [made.SerializeToString() for made in (block(), chosen(), newton())]
+    path, goods = (
+        tmp_path / "damaged.onnx",
+        [made.SerializeToString() for made in (block(), chosen(), newton(), calling())],
+    )
     outcomes = set()
     for seed in range(draws(60, 5000)):
         drawn_from, text = random.Random(seed), bytearray(goods[seed % len(goods)])

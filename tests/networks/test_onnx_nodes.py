@@ -13,7 +13,7 @@ from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.compiling import compile_network
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.refusal import UnsupportedModel
-from tests.networks.models import drawn, model, node, onnx, reference
+from tests.networks.models import calling, drawn, model, node, onnx, reference
 from tests.thoroughness import NIGHTLY
 
 UNARY = [
@@ -117,32 +117,11 @@ def test_operators_that_move_and_order() -> None:
 
 
 def test_functions_of_onnx_and_of_the_model() -> None:
-    """ONNX defines SwiGLU-like operators by others, and models bring functions of their own."""
-    onnx_helper = onnx.helper
-    own = onnx_helper.make_function(
-        "here", "Scaled", ["a", "b"], ["c"],
-        [onnx_helper.make_node("Mul", ["a", "factor"], ["d"]), onnx_helper.make_node("Add", ["d", "b"], ["c"])],
-        [onnx_helper.make_opsetid("", 18)], ["factor"],
-    )  # fmt: skip
-    own.node.insert(0, onnx_helper.make_node("Constant", [], ["factor"]))
-    reference_to = onnx.AttributeProto(name="value_float", ref_attr_name="factor", type=onnx.AttributeProto.FLOAT)
-    own.node[0].attribute.append(reference_to)
-    call = node("Scaled", "x y", "scaled", factor=3.0)
-    call.domain = "here"
-    nodes = [
-        call,
-        node("MeanVarianceNormalization", "image", "normal"),
-        node("Shrink", "x", "shrunk", lambd=0.7, bias=0.1),
-    ]
-    nodes += [node("LayerNormalization", "x s", "whole average", axis=-1)]
-    given = {"x": drawn(2, 3), "y": drawn(3, seed=1), "image": drawn(1, 2, 3, 4, seed=2)}
-    outputs = "scaled normal shrunk whole average"
-    proto = model(nodes, {k: v.shape for k, v in given.items()}, outputs, {"s": drawn(3, seed=3)}, opset=18)
-    proto.functions.append(own)
-    proto.opset_import.append(onnx_helper.make_opsetid("here", 1))
-    made = compile_network(from_onnx(proto), "interpreter")(*given.values())
-    for name, got, want in zip(outputs.split(), made, reference(proto, *given.values()), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=name)
+    """ONNX defines MeanVarianceNormalization and others by others, and models bring functions of their own."""
+    proto, given = calling(), [drawn(2, 3), drawn(3, seed=1), drawn(1, 2, 3, 4, seed=2)]
+    made = compile_network(from_onnx(proto), "interpreter")(*given)
+    for output, got, want in zip(proto.graph.output, made, reference(proto, *given), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=output.name)
 
 
 def test_functions_that_cannot_be_read() -> None:

@@ -128,6 +128,8 @@ def _prelu(node: Node) -> Value:
 
 def _shifted(node: Node) -> Value:
     """Bits in other places; those that are moved out of the number are lost, and its sign fills the right shifts."""
+    if node.attrs.get("direction") not in ("LEFT", "RIGHT"):
+        raise Unsupported(f"{node.op} to the {node.attrs.get('direction')}")
     right = node.attrs["direction"] == "RIGHT"
 
     def element(a: Expr, b: Expr) -> Expr:

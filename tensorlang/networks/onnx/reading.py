@@ -20,7 +20,7 @@ from tensorlang.networks.onnx.control.rules import CONTROL
 from tensorlang.networks.onnx.elementwise import dtype_of
 from tensorlang.networks.onnx.fallback import check_fallback, read_with_fallback
 from tensorlang.networks.onnx.functions import called, functions_of, own_function, standard_function
-from tensorlang.networks.onnx.graphs import RANDOM, graphs_of, label_of, weights_of
+from tensorlang.networks.onnx.graphs import RANDOM, graphs_of, inner_graphs, label_of, weights_of
 from tensorlang.networks.onnx.package import onnx_package
 from tensorlang.networks.onnx.rules import RULES
 from tensorlang.networks.onnx.scopes import DOMAINS, NEWEST, OLDEST, Reading
@@ -62,7 +62,7 @@ def read_model(
     """A model as far as it can be read, with what is refused of it; raises as `from_onnx`, but for refusals."""
     check_fallback(fallback)
     proto = _loaded(model)
-    _refuse_unreadable_names(proto.graph)
+    _refuse_unreadable_names(proto)
     proto = _recent(proto)
     functions = functions_of(proto)
 
@@ -82,7 +82,7 @@ def read_model(
 def declared_inputs(model: str | os.PathLike[str] | Any) -> tuple[str, dict[str, Declared]]:
     """The name of a model, and its inputs with their dimensions. Raises as `from_onnx`."""
     proto = _loaded(model)
-    _refuse_unreadable_names(proto.graph)
+    _refuse_unreadable_names(proto)
     held = {tensor.name for tensor in proto.graph.initializer}
     reading = Reading(proto.graph, Weights(), proto.opset_import)
     inputs = [given for given in proto.graph.input if given.name not in held]
@@ -158,13 +158,19 @@ def is_self_contained(path: Path) -> bool:
     return all(tensor.data_location != onnx.TensorProto.EXTERNAL for tensor in held)
 
 
-def _refuse_unreadable_names(graph: Any) -> None:
+def _refuse_unreadable_names(proto: Any) -> None:
     """DefinitionError for names that are no UTF-8, which protobuf hands out as bytes."""
     texts: list[Any] = []
-    for part in graphs_of(graph):
-        texts += (item.name for item in [part, *part.input, *part.output, *part.initializer, *part.node])
-        for node in part.node:
-            texts += [node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)]
+    nodes: list[Any] = []
+    for function in proto.functions:
+        texts += [function.name, function.domain, *function.input, *function.output]
+        nodes += function.node
+    inner = [graph for node in nodes for held in inner_graphs(node).values() for graph in graphs_of(held)]
+    for part in (*graphs_of(proto.graph), *inner):
+        texts += (item.name for item in [part, *part.input, *part.output, *part.initializer])
+        nodes += part.node
+    for node in nodes:
+        texts += [node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)]
     for text in texts:
         if not isinstance(text, str):
             raise DefinitionError(f"{text!r}, a name in the model, is no UTF-8")

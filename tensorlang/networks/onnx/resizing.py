@@ -20,19 +20,21 @@ from tensorlang.te.operation import Tensor
 def _resize(node: Node) -> Value:
     shape = node.shape(0)
     scales, sizes = _scales(node, shape)
+    if any(n < 1 for n in sizes):
+        raise Unsupported(f"{node.op} of {shape} to {tuple(sizes)}")
     refuse_large("its output", sizes, dtypes.info(node.tensor(0).dtype).bytes)
     mode = node.attrs.get("mode", "nearest")
     usual = "half_pixel" if node.op == "Resize" and node.opset > 10 else "asymmetric"
     how = node.attrs.get("coordinate_transformation_mode", usual)
     if how not in ("half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners", "pytorch_half_pixel"):
         raise Unsupported(f"{node.op} with coordinates {how}")
+    if mode not in ("nearest", *_KERNELS):
+        raise Unsupported(f"{node.op} of mode {mode}")
     if mode == "nearest":
         return _nearest(node, shape, sizes, scales, how)
     if mode == "cubic" or node.attrs.get("antialias") or node.attrs.get("exclude_outside"):
         return _filtered(node, sizes, scales, how, _KERNELS[mode])
-    if mode == "linear":
-        return _linear(node, shape, sizes, scales, how)
-    raise Unsupported(f"{node.op} of mode {mode}")
+    return _linear(node, shape, sizes, scales, how)
 
 
 def _scales(node: Node, shape: Sequence[int]) -> tuple[list[float], list[int]]:

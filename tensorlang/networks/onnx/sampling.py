@@ -25,6 +25,8 @@ def _grid_sample(node: Node) -> Value:
     data, grid, (n, c, *extents) = node.tensor(0), node.tensor(1), node.shape(0)
     mode = node.attrs.get("mode", "linear")
     mode, padding = _MODES.get(mode, mode), node.attrs.get("padding_mode", "zeros")
+    if mode not in _TAPS or padding not in ("zeros", "border", "reflection"):
+        raise Unsupported(f"{node.op} of mode {mode} with padding {padding}")
     if mode == "cubic" and len(extents) != 2:
         raise Unsupported(f"{node.op} of mode cubic over {len(extents)} dimensions")
     corners, (_, *sizes, _) = bool(node.attrs.get("align_corners")), node.shape(1)

@@ -29,6 +29,8 @@ def _gather_nd(node: Node) -> Value:
     shape, (*outer, depth) = node.shape(0), node.shape(1)
     first = int(node.attrs.get("batch_dims", 0))
     data, at = node.tensor(0), node.tensor(1)
+    if first + depth > len(shape) or outer[:first] != [*shape[:first]]:
+        raise Unsupported(f"{node.op} of {shape} at indices of the shape {node.shape(1)}")
 
     def element(*i: Expr) -> Expr:
         places = [within(at(*i[: len(outer)], k), shape[first + k]) for k in range(depth)]
@@ -41,6 +43,11 @@ def _scatter_elements(node: Node) -> Value:
     shape, given = node.shape(0), node.shape(1)
     axis = axis_of(node.attrs.get("axis", 0), len(shape), node.op)
     at, updates = node.tensor(1), node.tensor(2)
+    fits = len(given) == len(shape) and all(
+        n <= m for d, (n, m) in enumerate(zip(given, shape, strict=True)) if d != axis
+    )
+    if not fits or node.shape(2) != given:
+        raise Unsupported(f"{node.op} of updates {node.shape(2)} to {shape} at indices of the shape {given}")
     k = te.reduce_axis((0, given[axis]), "k")
 
     def held(i: Sequence[Expr]) -> list[Expr]:
@@ -63,6 +70,8 @@ def _scatter_elements(node: Node) -> Value:
 def _scatter_nd(node: Node) -> Value:
     shape, (*outer, depth) = node.shape(0), node.shape(1)
     at, updates = node.tensor(1), node.tensor(2)
+    if depth > len(shape) or node.shape(2) != (*outer, *shape[depth:]):
+        raise Unsupported(f"{node.op} of updates {node.shape(2)} to {shape} at indices of the shape {node.shape(1)}")
     axes = [te.reduce_axis((0, n), f"k{d}") for d, n in enumerate(outer)]
 
     def hit(i: Sequence[Expr]) -> Expr:
@@ -101,6 +110,8 @@ def _updated(
     number: Expr = te.const(0, "int32")
     for axis, n in zip(axes, extents, strict=True):
         number = number * n + cast(axis.var, "int32")
+    if how not in ("none", *_COMBINED):
+        raise Unsupported(f"{node.op} with the reduction {how}")
     if how != "none":
         combine, both = _COMBINED[how]
         total: Tensor = te.compute(
