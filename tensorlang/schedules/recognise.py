@@ -196,7 +196,7 @@ def _behind(program: Program, stages: Mapping[str, Stage], producer: Stage, take
     """
     found, waiting = list[Stage](), {*program.consumers[producer.name]}
     while waiting and len(found) < _FOLLOWING:
-        name = next(op.name for op in program.ops if op.name in waiting)
+        (name,) = waiting if len(waiting) == 1 else (next(op.name for op in program.ops if op.name in waiting),)
         stage = stages.get(name)
         if stage is None or name in taken or stage.reduce or len(stage.op.body) > 1 or stage.op.where:
             break
