@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase as fnmatch
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,8 +18,9 @@ import numpy as np
 
 from benchmarks import own
 from benchmarks.gpu.workloads import WORKLOADS as GPU_WORKLOADS
+from benchmarks.gpu.workloads import Workload as GpuWorkload
 from benchmarks.peers.serve import Array, Call, Given
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, Workload
 from tensorlang import topi
 from tensorlang.errors import TensorlangError
 from tensorlang.ir.expr import to_text
@@ -40,14 +43,17 @@ WINDOW = {"conv2d": 3, "depthwise_conv2d": 3, "conv2d_int8": 3, "conv2d_int8_pac
 """Operators whose size K is that of a window."""
 
 Schedules = dict[str, str]
+Made = Callable[[], str]
+"""Makes a trace, as Python."""
 
 
-def library() -> Schedules:
-    """The traces of all operators by name: three sets of sizes, all dtypes, CPUs and GPUs."""
-    return dict(_library()) | dict(_cpu_workloads()) | dict(_gpu_workloads())
+def library(only: str = "*") -> Schedules:
+    """The traces of all operators by name: three sets of sizes, all dtypes, CPUs and GPUs. `only`: of names like it."""
+    made = (*_library(), *_cpu_workloads(), *_gpu_workloads())
+    return {name: make() for name, make in made if fnmatch(name, only)}
 
 
-def _library() -> Iterator[tuple[str, str]]:
+def _library() -> Iterator[tuple[str, Made]]:
     for name, operator in topi.OPERATORS.items():
         for sizes in SIZES:
             images = sizes["H"] > 100 or "H" in operator.sizes
@@ -56,7 +62,7 @@ def _library() -> Iterator[tuple[str, str]]:
             shape = [given[size] for size in operator.sizes]
             for dtype in DTYPES:
                 for target in (*CPUS, *GPUS):
-                    yield f"{name} {shape} {dtype} {target}", _trace_of(name, shape, dtype, target)
+                    yield f"{name} {shape} {dtype} {target}", partial(_trace_of, name, shape, dtype, target)
 
 
 def _trace_of(name: str, shape: Sequence[int], dtype: str, target: str) -> str:
@@ -72,33 +78,39 @@ def _text(outputs: Sequence[Tensor], target: str) -> str:
     return topi.schedule(list(outputs), target, tuned=False).trace.to_python()
 
 
-def _gpu_workloads() -> Iterator[tuple[str, str]]:
+def _gpu_workloads() -> Iterator[tuple[str, Made]]:
     for workload in GPU_WORKLOADS:
         for target in GPUS:
-            with Target(target):
-                try:
-                    text = _text(workload.program()[-1:], target)
-                except TensorlangError as error:
-                    text = f"{type(error).__name__}: {error}"
-            yield f"gpu {workload.name} {target}", text
+            yield f"gpu {workload.name} {target}", partial(_gpu_trace, workload, target)
 
 
-def _cpu_workloads() -> Iterator[tuple[str, str]]:
+def _gpu_trace(workload: GpuWorkload, target: str) -> str:
+    with Target(target):
+        try:
+            return _text(workload.program()[-1:], target)
+        except TensorlangError as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def _cpu_workloads() -> Iterator[tuple[str, Made]]:
     for workload in WORKLOADS:
-        if workload.operator == "jacobi":
-            continue
-        for target in CPUS:
-            found: list[str] = []
+        if workload.operator != "jacobi":
+            for target in CPUS:
+                yield f"cpu {workload.name} {target}", partial(_cpu_trace, workload, target)
 
-            def recorded(inputs: Sequence[Tensor], output: Tensor, arrays: Sequence[Array], to: str = target) -> Call:
-                found.append(_text([output], to))  # noqa: B023
-                made = np.zeros([int(to_text(extent)) for extent in output.shape], output.dtype)
-                return lambda: made
 
-            given = Given(workload.inputs(), workload.constant, workload.all_options, 1)
-            with patch.object(own, "kernel", recorded), Target(target):
-                own.BUILDERS[workload.operator](given)
-            yield f"cpu {workload.name} {target}", "\n".join(found)
+def _cpu_trace(workload: Workload, target: str) -> str:
+    found: list[str] = []
+
+    def recorded(inputs: Sequence[Tensor], output: Tensor, arrays: Sequence[Array]) -> Call:
+        found.append(_text([output], target))
+        made = np.zeros([int(to_text(extent)) for extent in output.shape], output.dtype)
+        return lambda: made
+
+    given = Given(workload.inputs(), workload.constant, workload.all_options, 1)
+    with patch.object(own, "kernel", recorded), Target(target):
+        own.BUILDERS[workload.operator](given)
+    return "\n".join(found)
 
 
 @click.group("replay")
@@ -106,20 +118,28 @@ def replay() -> None:
     """Compare the library's schedules before and after a change."""
 
 
+_ONLY = click.option(
+    "--only", default="*", metavar="PATTERN", help="Schedules with names like it: 'conv2d *', '* float32 llvm*'."
+)
+
+
 @replay.command("save")
 @click.argument("file", type=click.Path(path_type=Path))
-def save(file: Path) -> None:
+@_ONLY
+def save(file: Path, only: str) -> None:
     """Write the traces of all schedules to FILE."""
-    file.write_text(json.dumps(library(), indent=0), encoding="utf-8")
+    file.write_text(json.dumps(library(only), indent=0), encoding="utf-8")
 
 
 @replay.command("compare")
 @click.argument("file", type=click.Path(path_type=Path, exists=True))
 @click.option("--show", default=3, show_default=True, help="Differences shown in full.")
-def compare(file: Path, show: int) -> None:
+@_ONLY
+def compare(file: Path, show: int, only: str) -> None:
     """Print which schedules differ from those in FILE; the exit code is 1 where one does."""
-    before: Schedules = json.loads(file.read_text(encoding="utf-8"))
-    after = library()
+    stored: Schedules = json.loads(file.read_text(encoding="utf-8"))
+    before = {name: trace for name, trace in stored.items() if fnmatch(name, only)}
+    after = library(only)
     differing = [name for name in before | after if before.get(name) != after.get(name)]
     for name in differing[:show]:
         old, new = (traces.get(name, "").splitlines() for traces in (before, after))
