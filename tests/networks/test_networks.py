@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import weakref
@@ -317,5 +318,10 @@ def test_weights_that_were_exchanged_go_before_kernels_are_built() -> None:
     proto = model([node("MatMul", "x w", "m"), node("Add", "m b", "y")], {"x": (16, 64)}, "y", weights)
     held, alive = [from_onnx(proto)], list[int]()
     arrays = [weakref.ref(array) for array in held[0].weights.values()]
-    compile_network(held.pop(), progress=lambda *told: alive.append(sum(ref() is not None for ref in arrays)))
+
+    def told(*progress: object) -> None:
+        gc.collect()
+        alive.append(sum(ref() is not None for ref in arrays))
+
+    compile_network(held.pop(), progress=told)
     assert len(arrays) == 2 and alive == [1]
