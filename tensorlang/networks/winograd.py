@@ -32,7 +32,7 @@ _STREAMS = 2
 """Cores that a stream of weights serves at its full pace."""
 _WORTH = 0.85
 """The share of the direct time from which on tiles are taken, and of the time of small tiles for large ones."""
-_LEAST = 32
+_LEAST = 16
 """Channels of data and of the output."""
 
 
