@@ -80,7 +80,14 @@ def test_what_is_estimated_follows_the_layer_and_the_machine() -> None:
     def tiles(size: int, channels: int, target: str = CPU) -> int:
         return best_tile(Layer(1, size, size, channels, channels), parse(target))
 
-    assert [tiles(*layer) for layer in ((56, 64), (28, 128), (14, 256), (7, 512), (56, 16))] == [4, 4, 2, 0, 0]
+    assert [tiles(*layer) for layer in ((56, 64), (28, 128), (14, 256), (7, 512), (56, 16), (56, 8))] == [
+        4,
+        4,
+        2,
+        0,
+        4,
+        0,
+    ]
     assert tiles(28, 64, CPU.replace("znver4", "haswell")) == 4
     batch = Layer(8, 7, 7, 512, 512)
     assert best_tile(batch, parse(CPU)) > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 
 from tensorlang import dtypes
@@ -51,6 +52,15 @@ class Tile:
     block: int
 
 
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops of an output: around a tile; over bands of rows; over rows, if one thread has that. "" for none."""
+
+    tile: str
+    bands: str
+    rows: str = ""
+
+
 def schedule_convolution(room: Room, group: Group, windows: WindowSum, band: int = 0) -> str:
     """Keep a tile of pixels and channels in registers over all input channels, for each place of the window.
 
@@ -64,11 +74,13 @@ def schedule_convolution(room: Room, group: Group, windows: WindowSum, band: int
         _pack_weights(s, acc, windows, tile.block, target)
     if windows.axes[-1] == windows.x:
         _channels_last(s[acc], windows, tile.block)
-    around, bands = _schedule_output(s, anchor, windows, tile, band)
-    s[acc].compute_at(s[anchor.output], around)
+    loops = _schedule_output(s, anchor, windows, tile, band)
+    s[acc].compute_at(s[anchor.output], loops.tile)
     _schedule_sum(room, acc, windows, tile)
     place_producers(room, group, inline=False)
-    return bands or around
+    if windows.extent(windows.down) == 1:
+        _make_by_rows(s, group, anchor.output, loops.rows)
+    return loops.bands or loops.tile
 
 
 def _decide(room: Room, windows: WindowSum) -> Tile:
@@ -196,8 +208,15 @@ def _pack_weights(s: Schedule, acc: str, windows: WindowSum, block: int, target:
         share_out(s, packed.name, [first.name], target)
 
 
-def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile, band: int) -> tuple[str, str]:
-    """Tile the output, and return the loop around a tile, and that over bands, if any. Threads share rows."""
+def _make_by_rows(s: Schedule, group: Group, output: str, rows: str) -> None:
+    """Make what stands in front for some rows at a time, which stay in the cache while they are read."""
+    for stage in group.producers if rows else ():
+        if stage.name in s.state.stages and s.state.stages[stage.name].attach is None:
+            s.attempt(partial(s[stage.name].compute_at, s[output], rows))
+
+
+def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile, band: int) -> Loops:
+    """Tile the output. Threads share rows."""
     out = s[anchor.output]
     axis = dict(zip(windows.axes, axes_of(s, anchor.output), strict=True))
 
@@ -218,7 +237,7 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
         if is_shared:  # in parts: of its bands, a thread makes one after another
             part, bands = (loop.name for loop in out.split(bands, nparts=anchor.target.cores, tail="peel"))
             batch = [*batch, part]
-        shared, order = batch, [*batch, bands, inside, *blocks]
+        shared, rows, order = batch, [inside], [*batch, bands, inside, *blocks]
     out.reorder(*order, columns, *together, *row, column, lanes)
     copied, vector = (row, column) if windows.axes[-1] == windows.x else ([*together, *row, column], lanes)
     for name in copied:
@@ -226,7 +245,8 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
     out.vectorize(vector)
     if is_shared:
         share_out(s, anchor.output, shared, anchor.target)
-    return columns, bands
+    by_rows = [] if (is_shared and not band) or not _rows_first(windows, anchor.target) else rows
+    return Loops(columns, bands, *by_rows)
 
 
 def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile) -> None:
