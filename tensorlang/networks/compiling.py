@@ -59,7 +59,7 @@ def compile_network(
     if numerics != "strict":
         program, weights, algorithms = with_winograd(program, weights, machine)
     program, weights = narrowed(program, weights, machine)
-    program, weights = packed(program, weights, machine)
+    program, weights = packed(program, weights, machine, exact=numerics == "strict")
     program, inner = with_models(program, lambda body: compile_network(body, machine, None, numerics))
     give_back()
     parts = parts_of(program, machine)

@@ -97,6 +97,20 @@ def test_a_block_that_weighs_its_channels(batch: int) -> None:
     )  # the sum at the end turns channels first
 
 
+def test_subnormal_factors_are_zeros_unless_numerics_are_strict() -> None:
+    weights = {"w": drawn(16, 12, seed=1), "b": np.full(12, 1e-40, np.float32)}
+    weights["w"][3, 4] = weights["w"][7, 0] = 1e-41
+    proto = model([node("MatMul", "x w", "m"), node("Add", "m b", "y")], {"x": (5, 16)}, "y", weights)
+    tiny = {
+        numerics: sorted(
+            int(((a != 0) & (np.abs(a) < np.finfo(np.float32).tiny)).sum())
+            for a in compile_network(from_onnx(proto), numerics=numerics).weights.values()
+        )
+        for numerics in ("default", "strict")
+    }
+    assert tiny == {"default": [0, 12], "strict": [2, 12]}
+
+
 def test_images_have_their_channels_last_between_kernels() -> None:
     program, _ = program_of(from_onnx(block()))
     convolutions = [op for op in program.ops if isinstance(op, ComputeOp) and op.tag == "conv2d"]
