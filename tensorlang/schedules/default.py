@@ -10,7 +10,7 @@ from tensorlang.ir.traverse import operations
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
-from tensorlang.schedules.chains import Chain, chains_of
+from tensorlang.schedules.chains import chains_of
 from tensorlang.schedules.cpu.bands import band_form
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.elements import schedule_elements
@@ -76,20 +76,11 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
 def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first."""
     for chain in reversed(chains_of(program, groups_of(program, taken, words=True), machine)):
-        if len(chain) == 1 or not _is_banded(s, chain, rooms):
+        if len(chain) == 1 or not _is_applied(s, chain[-1].main.name, band_form(chain), rooms):
             for group in reversed(chain):
                 _apply_to_group(s, program, group, machine, rooms)
     for ordered in ordered_stages(program):
         _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], rooms)
-
-
-def _is_banded(s: Schedule, chain: Chain, rooms: Rooms) -> bool:
-    """Make the rows of some groups together, if that is legal."""
-    form, last = band_form(chain), chain[-1].main.name
-    done = s.attempt(partial(form.apply, rooms(last)))
-    if done:
-        s.forms = (*s.forms, FormNote(last, form.name, form.why))
-    return done
 
 
 def _apply_to_group(s: Schedule, program: Program, group: Group, machine: Target, rooms: Rooms) -> None:
@@ -105,13 +96,21 @@ def _apply_to_group(s: Schedule, program: Program, group: Group, machine: Target
 def _first_legal(s: Schedule, stage: str, forms: Sequence[Form], rooms: Rooms) -> None:
     """Shape the loops around a stage by the first form that is legal; without one they stay as declared."""
     for form in forms[:_TRIED]:
-        room = rooms(stage)
-        if s.attempt(partial(form.apply, room)):
-            s.forms = (*s.forms, FormNote(stage, form.name, form.why))
+        if _is_applied(s, stage, form, rooms):
             return
-        room.constraints.clear()
     tried = ", ".join(form.name for form in forms[:_TRIED])
     s.forms = (*s.forms, FormNote(stage, "as declared", f"none is legal of {tried}" if tried else "no form suits it"))
+
+
+def _is_applied(s: Schedule, stage: str, form: Form, rooms: Rooms) -> bool:
+    """Shape the loops around a stage by a form, and say so, if that is legal."""
+    room = rooms(stage)
+    legal = s.attempt(partial(form.apply, room))
+    if legal:
+        s.forms = (*s.forms, FormNote(stage, form.name, form.why))
+    else:
+        room.constraints.clear()
+    return legal
 
 
 def _is_untouched(s: Schedule, name: str) -> bool:
