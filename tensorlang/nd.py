@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.names import lookup
 from tensorlang.runtime.device_memory import DeviceMemory, device_memory
+from tensorlang.runtime.memory import aligned_empty
 
-_ALIGNMENT = 64
 _CPU = "cpu"
 
 
@@ -202,10 +201,7 @@ def empty(
     if device is not None and device.kind != _CPU:
         made = _memory(device).empty(extents, element, device.device_id)
         return NDArray(made, device, dtypes.canonical(element))
-    size = prod(extents) * element.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return NDArray(memory[start : start + size].view(element).reshape(extents), device)
+    return NDArray(aligned_empty(extents, element), device)
 
 
 def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> NDArray:

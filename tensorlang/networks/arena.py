@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from tensorlang.networks.signature import Array
-
-ALIGNMENT = 64
-"""Bytes of a line of a cache, and of the widest vector: in an array that begins elsewhere each lies in two lines."""
+from tensorlang.runtime.memory import ALIGNMENT, aligned_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +46,11 @@ def arena_of(lives: Mapping[str, Life]) -> Arena:
     return Arena(places, max((end for _, end, _ in placed), default=0))
 
 
-def empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """A new array that begins with a line of the cache."""
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    block = np.empty(size + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
-    array: Array = block[start : start + size].view(dtype).reshape(shape)
-    return array
-
-
 def aligned(array: Array) -> Array:
     """The array, or a copy of it that begins with a line of the cache."""
     if array.ctypes.data % ALIGNMENT == 0:
         return array
-    copy = empty(array.shape, array.dtype)
+    copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy
 

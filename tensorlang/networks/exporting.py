@@ -17,9 +17,9 @@ from tensorlang.export.network import WEIGHTS, Held, Parts, Use, compiled_networ
 from tensorlang.export.variants import variants_of
 from tensorlang.export.words import c_names
 from tensorlang.export.writing import Choices, Exported, name_of, write
-from tensorlang.networks.arena import ALIGNMENT
 from tensorlang.networks.model import Model, Step
 from tensorlang.networks.network import Array
+from tensorlang.runtime.memory import ALIGNMENT
 from tensorlang.target.llvm.library.chain import SEAL_BYTES, Place
 
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.errors import ArgumentError, TargetError
-from tensorlang.networks.arena import Arena, Life, arena_of, empty
+from tensorlang.networks.arena import Arena, Life, arena_of
 from tensorlang.networks.signature import Array, Origin, Plain, Signature, Tail
 from tensorlang.runtime.executable import Executable
+from tensorlang.runtime.memory import aligned_empty
 
 if TYPE_CHECKING:
     from tensorlang.export.writing import Exported
@@ -311,7 +312,7 @@ class Model:
         return calls
 
     def _bind(self) -> tuple[dict[str, Array], list[_Call]]:
-        block = empty((self.arena.size,), np.uint8)
+        block = aligned_empty((self.arena.size,), np.uint8)
         held: dict[str, Array] = dict(self.weights)
         for name, place in self.arena.places.items():
             shape, dtype = self._described(name)

@@ -26,14 +26,13 @@ import numpy.typing as npt
 
 from tensorlang import config
 from tensorlang.errors import ArgumentError, DefinitionError
-from tensorlang.networks.arena import ALIGNMENT
 from tensorlang.networks.model import Model, Shapes, Step
 from tensorlang.networks.signature import Array
 from tensorlang.runtime import cache
 from tensorlang.runtime.digest import digest_of, digest_of_file
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.histories import HISTORIES
-from tensorlang.runtime.memory import give_back
+from tensorlang.runtime.memory import ALIGNMENT, give_back
 from tensorlang.target import parse
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import machine_options

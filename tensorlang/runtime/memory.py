@@ -1,11 +1,18 @@
-"""How much scratch memory a call takes, and memory that goes back to the system."""
+"""Scratch memory that a call takes, memory that begins with a line of the cache, and what goes back to the system."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+ALIGNMENT = 64
+"""Bytes of a line of a cache, and of the widest vector: in an array that begins elsewhere each lies in two lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,15 @@ class Memory:
 
 MemoryOf: TypeAlias = Callable[[dict[str, int]], Memory]
 """What a call takes, by the values of its sizes."""
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A new array of undefined values that begins with a line of the cache."""
+    element = np.dtype(dtype)
+    size = prod(shape) * element.itemsize
+    block = np.empty(size + ALIGNMENT, np.uint8)
+    start = -block.ctypes.data % ALIGNMENT
+    return block[start : start + size].view(element).reshape(shape)
 
 
 def give_back() -> None:

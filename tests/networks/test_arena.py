@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorlang.networks.arena import ALIGNMENT, Life, aligned, arena_of
+from tensorlang.networks.arena import Life, aligned, arena_of
+from tensorlang.runtime.memory import ALIGNMENT
 
 LIVES = st.lists(st.builds(lambda n, a, b: Life(n, min(a, b), max(a, b)), *[st.integers(0, 300)] * 3), max_size=12)
 
