@@ -6,6 +6,7 @@
 | test | one integer or float | bool (of an integer: a constant) |
 | number | one integer or float | its dtype |
 | bits | one integer | its dtype (popcount), int32 (clz) |
+| pattern | one float, or the unsigned integer of its width | the other of the two, with the same bits |
 
 Floats of 16 and 8 bits are computed in float32 and rounded once; fma is not rounded to float32 before. Python literals
 are weak, as in arithmetic: beside a float they take its dtype, alone they count as float32.
@@ -26,7 +27,8 @@ from tensorlang.ir import numpy_math
 from tensorlang.ir.expr import Call, Expr, ExprLike, as_expr, cast, const
 from tensorlang.location import caller
 
-Family = Literal["float", "test", "number", "bits"]
+Family = Literal["float", "test", "number", "bits", "pattern"]
+_OF_BITS = "_of_bits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Intrinsic:
         """The result dtype for operands of `dtype`."""
         if self.family == "test":
             return "bool"
+        if self.family == "pattern":
+            return dtypes.info(dtype).bits_dtype if self.name == "bits_of" else self.name.removesuffix(_OF_BITS)
         return "int32" if self.name == "clz" else dtype
 
     def numpy(self, *args: Any) -> Any:
@@ -96,7 +100,14 @@ def _rows() -> tuple[Intrinsic, ...]:
         Intrinsic("abs", 1, "number", np.abs, "Magnitude; the lowest value of a signed integer stays itself."),
         Intrinsic("popcount", 1, "bits", own.popcount, "How many bits are one."),
         Intrinsic("clz", 1, "bits", own.clz, "How many of the highest bits are zero, as int32; the width for 0."),
+        Intrinsic("bits_of", 1, "pattern", own.bits_of, "The bits of a float as an unsigned integer.", exact=True),
+        *(_of_bits(d) for d in dtypes.TABLE.values() if d.is_float),
     )
+
+
+def _of_bits(d: dtypes.DType) -> Intrinsic:
+    doc = f"The {d.name} whose bits are those of a {d.bits_dtype}."
+    return Intrinsic(f"{d.name}{_OF_BITS}", 1, "pattern", lambda x: x.view(d.numpy), doc, exact=True)
 
 
 TABLE: dict[str, Intrinsic] = {row.name: row for row in _rows()}
@@ -107,12 +118,14 @@ _ALLOWED: dict[Family, tuple[dtypes.Kind, ...]] = {
     "test": ("float", "int", "uint"),
     "number": ("float", "int", "uint"),
     "bits": ("int", "uint"),
+    "pattern": ("float", "uint"),
 }
 _WANTED: dict[Family, tuple[str, str]] = {
     "float": ("a float", "float32"),
     "test": ("a number", "float32"),
     "number": ("a number", "int32"),
     "bits": ("an integer", "int32"),
+    "pattern": ("a float or its bits", "float32"),
 }
 
 

@@ -134,6 +134,12 @@ def _bits(x: Array) -> tuple[Array, int]:
     return np.asarray(x).view(f"u{size}").astype(np.uint64), 8 * size
 
 
+def bits_of(x: Array) -> Array:
+    """The bits of floats as unsigned integers."""
+    bits: Array = x.view(f"uint{8 * x.itemsize}")
+    return bits
+
+
 def popcount(x: Array) -> Array:
     """How many bits of the two's complement form are one."""
     bits, width = _bits(x)

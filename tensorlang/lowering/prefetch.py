@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Const, Expr, Var, binary, substitute
+from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, same, substitute
 from tensorlang.ir.stmt import INDEX, For, LoopKind, Prefetch, Stmt
 from tensorlang.lowering.storage import Storage
 from tensorlang.schedule.axis_range import ZERO, simple
@@ -19,10 +19,10 @@ def prefetches(plan: PrefetchPlan, values: Mapping[str, Expr], storage: Storage)
     buffer = storage.plans[plan.array].buffer
     index: list[Expr] = []
     loops: list[tuple[Var, Expr]] = []
-    for k, box in enumerate(plan.boxes):
+    sizes = [shape if box is None else box.size for shape, box in zip(buffer.shape, plan.boxes, strict=True)]
+    steps = _steps(buffer, sizes)
+    for k, (box, size, step) in enumerate(zip(plan.boxes, sizes, steps, strict=True)):
         base = ZERO if box is None else substitute(box.base, dict(values))
-        size = buffer.shape[k] if box is None else box.size
-        step = max(1, _CACHE_LINE // dtypes.info(buffer.dtype).bytes) if k == len(plan.boxes) - 1 else 1
         var = Var(f"{plan.array}.p{k}", INDEX)
         loops.append((var, simple(binary("floordiv", binary("add", size, step - 1), step))))
         index.append(simple(binary("add", base, binary("mul", var, step))))
@@ -31,3 +31,13 @@ def prefetches(plan: PrefetchPlan, values: Mapping[str, Expr], storage: Storage)
     for var, count in reversed(loops):
         body = For(var, Const(0, INDEX), count, LoopKind.SERIAL, body)
     return body
+
+
+def _steps(buffer: Buffer, sizes: Sequence[Expr]) -> list[int]:
+    """How far apart the prefetches are in each dimension: a line may hold whole rows of the last ones."""
+    left, steps = max(1, _CACHE_LINE // dtypes.info(buffer.dtype).bytes), list[int]()
+    for shape, size in zip(reversed(buffer.shape), reversed(sizes), strict=True):
+        whole = isinstance(shape, Const) and same(shape, size) and left % max(1, int(shape.value)) == 0
+        steps.append(int(shape) if whole and isinstance(shape, Const) else left)
+        left = left // steps[-1] if whole else 1
+    return steps[::-1]

@@ -246,8 +246,15 @@ class Schedule:
             raise self._completed(error, f"s.create_group({ends}, {starts})") from None
 
     def rfactor(self, tensor: Any, axis: AxisLike, factor_axis: int = 0) -> Any:
-        """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results."""
+        """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results.
+
+        `factor_axis` is where the new axis stands among theirs, -1 the last place: that of an axis to be vectorized,
+        whose lanes would lie apart in memory elsewhere.
+        """
         name = self.name_of(tensor)
+        if isinstance(factor_axis, int) and factor_axis < 0:
+            dimensions = len(self.state.compute_op(name).axes) + 1
+            factor_axis += dimensions if factor_axis >= -dimensions else 0
         for one in objects(axis):
             self.require_axis(f"s.rfactor({name!r}, {str(axis)!r})", one, name)
         made = self._tensor(self.apply(p.RFactor(name, str(axis), factor_axis))[0])

@@ -24,6 +24,7 @@ from tensorlang.te.define import compute, extern, placeholder, tag_scope
 from tensorlang.te.domain import reduce_axis, size_var, thread_axis, var
 from tensorlang.te.hybrid import allocate, output_tensor, parallel, serial, unroll, vectorize
 from tensorlang.te.hybrid.words import range_ as range
+from tensorlang.te.machine import reinterpret
 from tensorlang.te.math import abs_ as abs
 from tensorlang.te.math import (
     acos,
@@ -100,6 +101,7 @@ from tensorlang.te.reductions import min_ as min
 from tensorlang.te.reductions import prod_ as prod
 from tensorlang.te.reductions import sum_ as sum
 from tensorlang.te.scan import scan
+from tensorlang.te.views import view
 
 __all__ = [
     "Axis",
@@ -182,6 +184,7 @@ __all__ = [
     "range",
     "recurrence",
     "reduce_axis",
+    "reinterpret",
     "round",
     "rsqrt",
     "scan",
@@ -204,6 +207,7 @@ __all__ = [
     "unroll",
     "var",
     "vectorize",
+    "view",
 ]
 
 

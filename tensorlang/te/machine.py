@@ -7,6 +7,7 @@ from typing import Any
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir import expr as ir
+from tensorlang.ir import intrinsics
 from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr
 from tensorlang.ir.machine import Broadcast, MachineCall, Reinterpret, dtype_text, lanes, vector_dtype
 from tensorlang.ir.stmt import Let, Seq, Stmt
@@ -32,13 +33,34 @@ def broadcast(value: ExprLike, count: int) -> Expr:
 
 
 def reinterpret(dtype: str, value: ExprLike) -> Expr:
-    """Return the bits of a scalar or vector as another dtype of the same size: `reinterpret("int32x16", bytes)`."""
+    """Return the bits of a scalar or vector as another dtype of the same size: `reinterpret("float16", word)`.
+
+    Scalars can stand in any expression; vectors (`reinterpret("int32x16", bytes)`) only in the body of an intrinsic.
+    Raises DefinitionError where the sizes differ, or a scalar is a bool.
+    """
+    source, element, wide = _checked(dtype, value)
+    return Reinterpret(source, element, wide) if wide or lanes(source) else _scalar(source, element)
+
+
+def _checked(dtype: str, value: ExprLike) -> tuple[Expr, str, int]:
+    """A value, and the element and the lanes that it is to be reinterpreted as."""
     source, (element, wide) = as_expr(value), vector_dtype(dtype)
     have = dtypes.info(source.dtype).bits * max(1, lanes(source))
     want = dtypes.info(element).bits * max(1, wide)
     if have != want:
         raise DefinitionError(f"{dtype_text(source)} has {have} bits, {dtype} has {want}; they must agree", caller())
-    return Reinterpret(source, element, wide)
+    return source, element, wide
+
+
+def _scalar(source: Expr, dtype: str) -> Expr:
+    """The bits of one element as another dtype: integers of one width are converted, floats by way of theirs."""
+    have, want = dtypes.info(source.dtype), dtypes.info(dtype)
+    if "bool" in (have.kind, want.kind):
+        raise DefinitionError(f"a bool has no bits to reinterpret, got {source} as {dtype}; cast it", caller())
+    if have.name == want.name:
+        return source
+    bits = intrinsics.call("bits_of", source) if have.is_float else ir.cast(source, want.bits_dtype)
+    return intrinsics.call(f"{dtype}_of_bits", bits) if want.is_float else ir.cast(bits, dtype)
 
 
 def call_extern(dtype: str, func_name: str, *args: Any) -> Expr:
@@ -78,7 +100,7 @@ def call_intrin(dtype: str, func_name: str, *args: Any) -> Expr:
             "functions (te.fma, te.exp), tir.call_llvm_intrin or tir.call_extern",
             caller(),
         )
-    return reinterpret(dtype, args[0])
+    return Reinterpret(*_checked(dtype, args[0]))
 
 
 def evaluate(value: Expr) -> Stmt:

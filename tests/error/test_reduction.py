@@ -43,7 +43,7 @@ RFACTOR = {
     "factor_axis too large": Refusal(
         matmul, (), lambda s: s.rfactor("C", "k", 3), ("factor_axis must be a whole number between 0 and 2, got 3",)
     ),
-    "factor_axis negative": Refusal(matmul, (), lambda s: s.rfactor("C", "k", -1), ("between 0 and 2, got -1",)),
+    "factor_axis negative": Refusal(matmul, (), lambda s: s.rfactor("C", "k", -4), ("between 0 and 2, got -4",)),
     "factor_axis fraction": Refusal(
         matmul,
         (),

@@ -103,6 +103,12 @@ def test_readers_one_or_several() -> None:
     assert several.program.consumers["B.local"] == ("C", "D") and several.program.consumers["B"] == ("B.local",)
 
 
+@pytest.mark.parametrize(("place", "axes"), [(0, "k i j"), (2, "i j k"), (-1, "i j k"), (-3, "k i j")])
+def test_partial_results_stand_where_they_are_wanted(place: int, axes: str) -> None:
+    s = matmul().s
+    assert [a.name for a in s.rfactor("C", "k", factor_axis=place).op.axis] == axes.split()
+
+
 def test_create_schedule_of_nothing() -> None:
     with pytest.raises(DefinitionError, match="needs at least one operation"):
         te.create_schedule([])

@@ -48,6 +48,16 @@ def test_the_dtype_decides_how_many_elements_a_line_holds() -> None:
     assert "for A.p1 in range(2):\n      prefetch A[i + 1, 64 * A.p1]" in str(lower(s, [a, b]))
 
 
+def test_a_line_holds_whole_rows_of_the_last_dimensions() -> None:
+    a = te.placeholder((8, 6, 16, 4), "int8", name="A")
+    b = te.compute((8, 16, 4), lambda i, j, k: a[i, 5, j, k] + a[i, 0, j, k], name="B")
+    s = te.create_schedule(b.op)
+    s[b].prefetch(a, "i", 1)
+    text = str(lower(s, [a, b]))
+    assert "for A.p1 in range(6):\n" in text and "prefetch A[i + 1, A.p1, 0, 0]" in text
+    check_schedule(s, [a, b])
+
+
 @pytest.mark.parametrize("rows", [0, 1, 3, 17])
 def test_symbolic_sizes_tails_and_lanes(rows: int) -> None:
     s, args = product(te.var("n"))

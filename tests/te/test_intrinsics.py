@@ -83,7 +83,8 @@ def run(name: str, *operands: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def test_every_intrinsic_has_an_oracle() -> None:
-    assert set(TABLE) == set(ORACLE) | set(BITS)
+    """Those of patterns of bits have tests/te/test_views.py."""
+    assert {n for n, row in TABLE.items() if row.family != "pattern"} == set(ORACLE) | set(BITS)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -146,18 +147,16 @@ def test_fma_differs_from_two_roundings() -> None:
     assert x * x - 1 != 2**-29 + 2**-60
 
 
-@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.arity == 1])
+@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.arity == 1 and row.family in ("float", "number")])
 def test_narrow_floats_round_once_from_float32(name: str) -> None:
     points = np.array(ORACLE.get(name, (None, UNIT))[1], "float16")
-    if TABLE[name].family in ("test", "bits"):
-        return
     with np.errstate(all="ignore"):
         wide = TABLE[name].function(points.astype(np.float32)).astype("float16")
         assert np.array_equal(TABLE[name].numpy(points), wide, equal_nan=True)
 
 
 def test_scalars_give_scalars() -> None:
-    for row in TABLE.values():
+    for row in (row for row in TABLE.values() if row.family != "pattern"):
         operand = np.int32(3) if row.family == "bits" else np.float32(0.5)
         with np.errstate(invalid="ignore"):
             assert np.shape(row.numpy(*[operand] * row.arity)) == ()

@@ -35,10 +35,14 @@ from tensorlang.te.operation import ComputeOp, loads
 _INSTRUCTIONS = (
     "x86.avx512.vdpbf16ps",
     "x86.avx512.vpdpbusd",
+    "x86.avx512.vpdpbusd.signed",
     "x86.avx2.vdpbf16ps",
     "x86.avx2.vpdpbusd",
+    "x86.avx2.vpdpbusd.signed",
+    "x86.avx2.vpmaddubsw.signed",
     "aarch64.neon.sdot",
     "aarch64.neon.udot",
+    "aarch64.neon.usdot",
 )
 """Wider ones first."""
 _GRAIN = 1 << 20

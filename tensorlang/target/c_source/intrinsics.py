@@ -14,12 +14,14 @@ from tensorlang.ir import intrinsics
 from tensorlang.target.c_source import code as c
 from tensorlang.target.c_source.arithmetic import BOOL, cast, function, rounded
 from tensorlang.target.c_source.code import Code, limits
+from tensorlang.target.c_source.dialect import NARROW
 from tensorlang.target.c_source.scope import Text
 
 _LIBRARY = {
     name: name
-    for name in intrinsics.TABLE
-    if name not in ("sigmoid", "isnan", "isinf", "isfinite", "abs", "popcount", "clz", "round")
+    for name, row in intrinsics.TABLE.items()
+    if row.family != "pattern"
+    and name not in ("sigmoid", "isnan", "isinf", "isfinite", "abs", "popcount", "clz", "round")
 } | {"round": "rint", "abs": "fabs"}
 """Functions of both dialects, without the suffix that CUDA's have for float."""
 
@@ -31,6 +33,8 @@ def call(text: Text, name: str, args: Sequence[Code], dtype: str) -> Code:
     """Call intrinsic `name` of tensorlang.ir.intrinsics on values of one dtype; the result has `dtype`."""
     operand = args[0].dtype
     d = dtypes.info(operand)
+    if intrinsics.TABLE[name].family == "pattern":
+        return _bits(text, args[0]) if d.is_float else _of_bits(text, args[0], dtype)
     if not d.is_float:
         return _of_integer(text, name, args[0], dtype)
     held = "float64" if d.bits == 64 else "float32"
@@ -48,6 +52,24 @@ def call(text: Text, name: str, args: Sequence[Code], dtype: str) -> Code:
     if d.is_narrow_float and name not in _EXACT:
         return rounded(text, Code(made, held), operand)
     return Code(made, operand)
+
+
+def _bits(text: Text, a: Code) -> Code:
+    """The bits of a float as an unsigned integer."""
+    dtype = dtypes.info(a.dtype).bits_dtype
+    if a.dtype in NARROW:
+        made = a.stored or f"{text.call(f'tl_{NARROW[a.dtype]}_from_f32')}({a.unrounded or a.text})"
+    else:
+        made = f"{text.dialect.float_bits[a.dtype][0]}({a.text})"
+    return Code(f"({text.dialect.types[dtype]}){made}", dtype, c.PREFIX, limits(dtype))
+
+
+def _of_bits(text: Text, a: Code, dtype: str) -> Code:
+    """The float of some bits."""
+    if dtype in NARROW:
+        held = f"({text.dialect.types[a.dtype]})({a.text})"
+        return Code(f"{text.call(f'tl_f32_from_{NARROW[dtype]}')}({a.text})", dtype, stored=held)
+    return Code(f"{text.dialect.float_bits[dtype][1]}({a.text})", dtype)
 
 
 def _of_integer(text: Text, name: str, a: Code, dtype: str) -> Code:

@@ -15,6 +15,7 @@ from tensorlang.target.llvm.arithmetic import (
     is_nan,
     matched,
 )
+from tensorlang.target.llvm.machine import reinterpret
 from tensorlang.target.llvm.mathematics import approximations, hyperbolic, plane, power, trigonometry
 from tensorlang.target.llvm.mathematics.fused import narrow_fma
 from tensorlang.target.llvm.mathematics.wide import WIDE, in_float64
@@ -120,6 +121,16 @@ def _clz(fn: Function, args: list[Value]) -> Value:
     return fn.call(intrinsic("ctlz", x), [x, Value("false", "bool")], x.dtype, x.lanes)
 
 
+def _pattern(dtype: str) -> _Rule:
+    """The same bits as another dtype: of a float its unsigned integer, for an empty name."""
+
+    def rule(fn: Function, args: list[Value]) -> Value:
+        (x,) = args
+        return reinterpret(fn, x, dtype or dtypes.info(x.dtype).bits_dtype, x.lanes)
+
+    return rule
+
+
 _OWN: dict[str, _Rule] = {
     "abs": lambda fn, args: absolute(fn, args[0]),
     "isnan": _isnan,
@@ -127,4 +138,6 @@ _OWN: dict[str, _Rule] = {
     "isfinite": _isfinite,
     "popcount": _popcount,
     "clz": _clz,
+    "bits_of": _pattern(""),
+    **{f"{d.name}_of_bits": _pattern(d.name) for d in dtypes.TABLE.values() if d.is_float},
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Const, Expr, Var
+from tensorlang.ir.expr import Const, Expr, Var, as_expr
 from tensorlang.ir.interpret_expr import Source, text
 from tensorlang.ir.numpy_math import converted
 from tensorlang.te.hybrid.values import common_dtype, is_number, literal_dtype, python_dtype
@@ -56,3 +56,9 @@ def _operand(value: Any, dtype: str) -> Any:
 def typed(value: Any, dtype: Any) -> Any:
     """A number as NumPy's of a dtype."""
     return converted(np.asarray(value), dtypes.canonical(dtype))[()]
+
+
+def reinterpreted(dtype: Any, value: Any) -> Any:
+    """The bits of a number of NumPy's as another dtype; those of a literal as it stands in an expression."""
+    number = np.asarray(value, dtypes.info(as_expr(value).dtype).numpy)
+    return number.view(dtypes.info(dtypes.canonical(dtype)).numpy)[()]

@@ -13,8 +13,9 @@ from tensorlang.ir.intrinsics import TABLE
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.te import define, domain, math, reductions
 from tensorlang.te.hybrid import words
-from tensorlang.te.hybrid.numbers import on_numbers, typed
+from tensorlang.te.hybrid.numbers import on_numbers, reinterpreted, typed
 from tensorlang.te.hybrid.values import is_number, to_dtype
+from tensorlang.te.machine import reinterpret
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ BARE: dict[str, Word] = {
     "if_then_else": Choice(),
     "select": Choice(),
     "cast": Typed(_cast, typed),
+    "reinterpret": Typed(reinterpret, reinterpreted),
     "const": Typed(_const, lambda value, dtype=None: typed(value, dtype or ir.as_expr(value).dtype)),
     "min_value": _number(math.min_value),
     "max_value": _number(math.max_value),
@@ -165,6 +167,7 @@ def _meanings() -> dict[int, Word]:
     objects += [(getattr(builtins, n), n) for n in ("float", "bool", "sum", "print")]
     objects += [(d.numpy.type, d.name) for d in dtypes.TABLE.values()]
     objects += [(math.if_then_else, "if_then_else"), (math.select, "select"), (ir.cast, "cast"), (ir.const, "const")]
+    objects += [(reinterpret, "reinterpret")]
     objects += [(math.min_value, "min_value"), (math.max_value, "max_value"), (math.infinity, "infinity")]
     objects += [(reductions.sum_, "sum"), (reductions.prod_, "prod")]
     objects += [(getattr(define, name), name) for name in ("compute", "placeholder", "extern")]

@@ -20,11 +20,16 @@ from tests.programs import Case, matmul
 DOT = {
     "x86.avx512.vpdpbusd": ("avx512vnni", "llvm -mcpu=cascadelake", "vpdpbusd", "%zmm"),
     "x86.avx2.vpdpbusd": ("avx512vnni", "llvm -mcpu=cascadelake", "vpdpbusd", "%ymm"),
+    "x86.avx512.vpdpbusd.signed": ("avx512vnni", "llvm -mcpu=cascadelake", "vpdpbusd", "%zmm"),
+    "x86.avx2.vpdpbusd.signed": ("avx512vnni", "llvm -mcpu=alderlake", "vpdpbusd", "%ymm"),
+    "x86.avx2.vpmaddubsw.signed": ("avx2", "llvm -mcpu=haswell", "vpmaddubsw", "%ymm"),
     "x86.avx512.vdpbf16ps": ("avx512bf16", "llvm -mcpu=cooperlake", "vdpbf16ps", "%zmm"),
     "x86.avx2.vdpbf16ps": ("avx512bf16", "llvm -mcpu=cooperlake", "vdpbf16ps", "%ymm"),
     "aarch64.neon.sdot": ("dotprod", "llvm -mcpu=neoverse-n1", "sdot", ".4s"),
     "aarch64.neon.udot": ("dotprod", "llvm -mcpu=neoverse-n1", "udot", ".4s"),
+    "aarch64.neon.usdot": ("i8mm", "llvm -mcpu=neoverse-v1", "usdot", ".4s"),
 }
+_ENDS = {"uint8": (0, 255), "int8": (-128, 127)}
 PORTABLE = ("fma.f32x16", "fma.f32x8")
 
 
@@ -80,12 +85,15 @@ def test_own_intrinsics_do_what_they_declare(name: str) -> None:
     check_intrinsic(te.intrin(name))
 
 
-def test_bytes_of_any_value_are_multiplied_exactly() -> None:
-    if "avx512vnni" not in host_cpu().features:
-        pytest.skip("this CPU has no avx512vnni")
-    s, args = packed("x86.avx512.vpdpbusd", 8, 64, 64)
+@pytest.mark.parametrize("name", [name for name in DOT if "bf16" not in name])
+def test_bytes_of_any_value_are_multiplied_exactly(name: str) -> None:
+    if DOT[name][0] not in host_cpu().features:
+        pytest.skip(f"this CPU has no {DOT[name][0]}")
+    s, args = packed(name, 8, 64, 64)
     rng = np.random.default_rng(0)
-    a, w = rng.integers(0, 256, (8, 64), "uint8"), rng.integers(-128, 128, (4, 16, 16, 4), "int8")
+    a, w = (rng.integers(*_ENDS[x.dtype], [*map(int, x.shape)], x.dtype, endpoint=True) for x in args[:2])
+    a[:2], a[2:4] = _ENDS[args[0].dtype][0], _ENDS[args[0].dtype][1]
+    w[0], w[1] = _ENDS[args[1].dtype][0], _ENDS[args[1].dtype][1]
     c = np.zeros((8, 64), "int32")
     tvm.build(s, list(args))(a, w, c)
     unpacked = w.transpose(1, 3, 0, 2).reshape(64, 64).astype("int32")

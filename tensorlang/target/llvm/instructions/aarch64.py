@@ -29,5 +29,18 @@ TABLE = table(
         packed=False,
         kernel_first=True,
     ),
+    Dot(
+        "aarch64.neon.usdot",
+        "llvm.aarch64.neon.usdot.v4i32.v16i8",
+        "int8",
+        "uint8",
+        "int32",
+        lanes=4,
+        group=4,
+        architecture="aarch64",
+        features=("i8mm",),
+        packed=False,
+        kernel_first=True,
+    ),
 )
 """Name -> what declares it."""

@@ -58,17 +58,42 @@ class Dot:
         word = f"uint{8 * dtypes.info(self.data).bytes * self.group}"
         row = broadcast(reinterpret(word, data.vload([0], f"{self.data}x{self.group}")), self.lanes)
         rows = kernel.vload([0, 0], f"{self.kernel}x{self.lanes * self.group}")
-        wide = self.lanes * self.group
+
+        def added_to(start: Expr) -> Stmt:
+            return outs[0].vstore([0], self.added(start, row, rows))
+
+        return added_to(zero), outs[0].vstore([0], zero), added_to(outs[0].vload([0], accumulator))
+
+    def added(self, start: Expr, row: Expr, rows: Expr) -> Expr:
+        """Add the products of `row`, a word in each lane, with the bytes of `rows` to accumulators."""
+        accumulator, wide = f"{self.out}x{self.lanes}", self.lanes * self.group
         operands = (
             reinterpret(accumulator if self.packed else f"{self.data}x{wide}", row),
             reinterpret(accumulator, rows) if self.packed else rows,
         )
         first, second = reversed(operands) if self.kernel_first else operands
+        return call_llvm_intrin(accumulator, self.llvm, start, first, second)
 
-        def added_to(start: Expr) -> Stmt:
-            return outs[0].vstore([0], call_llvm_intrin(accumulator, self.llvm, start, first, second))
 
-        return added_to(zero), outs[0].vstore([0], zero), added_to(outs[0].vload([0], accumulator))
+@dataclass(frozen=True, slots=True)
+class PairDot(Dot):
+    """The same of bytes, by an instruction that adds up pairs of products of unsigned by signed bytes in 16 bits.
+
+    It saturates where both products are large. So the highest bits of the unsigned bytes are multiplied apart, which is
+    exact; where they are known to be zero, LLVM leaves that away. `llvm` takes pairs, `halves` adds up two of them.
+    """
+
+    halves: str = ""
+
+    def added(self, start: Expr, row: Expr, rows: Expr) -> Expr:
+        """Add the products of `row`, a word in each lane, with the bytes of `rows` to accumulators."""
+        wide, sums = self.lanes * self.group, f"int16x{self.lanes * self.group // 2}"
+        data = reinterpret(f"{self.data}x{wide}", row)
+        unsigned, signed = (rows, data) if self.kernel_first else (data, rows)
+        for bits in (0x80, 0x7F):
+            pairs = call_llvm_intrin(sums, self.llvm, unsigned & const(bits, f"uint8x{wide}"), signed)
+            start = start + call_llvm_intrin(f"{self.out}x{self.lanes}", self.halves, pairs, const(1, sums))
+        return start
 
 
 @dataclass(frozen=True, slots=True)
