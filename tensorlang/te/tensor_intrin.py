@@ -72,8 +72,13 @@ def decl_tensor_intrin(
         checked, program, arrays, body, reset, update, architecture, needs, source, where, lanes, group
     )
     check_declaration(intrin)
-    _DECLARED.setdefault(checked, {})[intrin.key] = intrin
+    declare(intrin)
     return intrin
+
+
+def declare(intrin: TensorIntrin) -> None:
+    """Make an intrinsic known in this process, under its name and hash: one that another process has declared."""
+    _DECLARED.setdefault(intrin.name, {})[intrin.key] = intrin
 
 
 def intrin(name: str) -> TensorIntrin:

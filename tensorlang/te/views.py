@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass
 from functools import reduce
@@ -36,7 +37,7 @@ class View:
             return self._whole(outer, place)
         bits, signed = int(part[2]), part[1] == "int"
         each = 8 // bits
-        byte = self.tensor[(*outer, place // each)]
+        byte = as_expr(self.tensor[(*outer, place // each)])
         if not signed:
             return (byte >> cast(place % each * bits, "uint8")) & const(2**bits - 1, "uint8")
         up = byte << cast((each - 1 - place % each) * bits, "uint8")
@@ -44,13 +45,8 @@ class View:
 
     def _whole(self, outer: list[Any], place: Expr) -> Expr:
         d = dtypes.info(self.dtype)
-        word = f"uint{8 * d.bytes}"
-        parts = (
-            cast(self.tensor[(*outer, place * d.bytes + n)], word) << const(8 * n, word) if n else
-            cast(self.tensor[(*outer, place * d.bytes)], word)
-            for n in range(d.bytes)
-        )
-        return reinterpret(self.dtype, reduce(lambda low, high: low | high, parts))
+        bytes_ = [cast(self.tensor[(*outer, place * d.bytes + n)], f"uint{8 * d.bytes}") for n in range(d.bytes)]
+        return reinterpret(self.dtype, reduce(operator.or_, (byte << 8 * n for n, byte in enumerate(bytes_))))
 
 
 def view(tensor: Tensor, dtype: str) -> View:

@@ -147,7 +147,9 @@ def test_fma_differs_from_two_roundings() -> None:
     assert x * x - 1 != 2**-29 + 2**-60
 
 
-@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.arity == 1 and row.family in ("float", "number")])
+@pytest.mark.parametrize(
+    "name", [n for n, row in TABLE.items() if row.arity == 1 and row.family in ("float", "number")]
+)
 def test_narrow_floats_round_once_from_float32(name: str) -> None:
     points = np.array(ORACLE.get(name, (None, UNIT))[1], "float16")
     with np.errstate(all="ignore"):

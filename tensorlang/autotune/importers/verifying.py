@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from tensorlang.autotune.importers.importing import Imported, ImportedLine
 from tensorlang.autotune.measuring.arrays import Arrays, difference
-from tensorlang.autotune.measuring.jobs import BuildJob, build_candidate
+from tensorlang.autotune.measuring.jobs import BuildJob, build_candidate, build_job
 from tensorlang.autotune.measuring.pool import Worker, WorkerSettings
 from tensorlang.autotune.measuring.seeded import memory_limit, reference_arrays, require_room
 from tensorlang.autotune.records.record import Status
@@ -68,7 +68,7 @@ def verify(imported: Imported, seed: int = 0) -> Iterator[Verified]:
 
 
 def _verified(line: ImportedLine, task: Task, arrays: Arrays, worker: Worker) -> Verified:
-    job = BuildJob(pickle.dumps(task.tensors), line.record.trace, task.target)
+    job = build_job(pickle.dumps(task.tensors), line.record.trace, task.target)
     reply = worker.run(LIMIT, run_against, job, arrays)
     if reply.status is not Status.OK:
         return Verified(line, Ending.FAILED, f"{reply.status}: {reply.error}")

@@ -42,6 +42,7 @@ from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
 from tensorlang.te.program import Program, canonical
 from tensorlang.te.reference import evaluate
+from tensorlang.te.tensor_intrin import declare, find_intrin, own_names
 
 TIME_SLICE = 3e-3  # a sample longer than this is likely to meet another process
 PATIENCE = 5  # disturbed samples of a long call, before it gets priority
@@ -50,11 +51,24 @@ HOPELESS, LONG_ENOUGH = 3.0, 5e-3  # a first run over both is measurement enough
 
 @dataclass(frozen=True, slots=True)
 class BuildJob:
-    """A candidate: its tensors (pickled), its trace as JSON data, and the target."""
+    """A candidate: its tensors (pickled), its trace as JSON data, and the target.
+
+    `intrinsics` (pickled): those that the trace names, and that a new process would not know.
+    """
 
     tensors: bytes
     trace: Any
     target: Target
+    intrinsics: bytes = b""
+
+
+def build_job(tensors: bytes, trace: Any, target: Target) -> BuildJob:
+    """The job of a candidate of this process."""
+    steps = [step for step in trace if step.get("step") == "tensorize"] if isinstance(trace, list) else []
+    named = dict.fromkeys((str(step.get("intrinsic")), str(step.get("key"))) for step in steps)
+    own = set(own_names())
+    found = [made for name, key in named if name not in own and (made := find_intrin(name, key)) is not None]
+    return BuildJob(tensors, trace, target, pickle.dumps(found) if found else b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,8 @@ def output_tensors(tensors: tuple[Tensor, ...]) -> list[Tensor]:
 def build_candidate(job: BuildJob) -> bytes:
     """Replay the trace, prove its final state legal, lower it, compile it; return it packed, for another process."""
     tensors: tuple[Tensor, ...] = pickle.loads(job.tensors)
+    for intrin in pickle.loads(job.intrinsics) if job.intrinsics else ():
+        declare(intrin)
     schedule = Trace.from_json(job.trace).apply(create_schedule([t.op for t in output_tensors(tensors)]), check="final")
     kernel = lower(schedule, arguments_of(tensors), target=job.target).kernel
     return backend(job.target.kind).pack(kernel, job.target)

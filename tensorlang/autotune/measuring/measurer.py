@@ -19,12 +19,12 @@ from tensorlang.autotune.measuring.harness import BATCH, Measured
 from tensorlang.autotune.measuring.harness import Limits as Limits
 from tensorlang.autotune.measuring.harness import Measurement as Measurement
 from tensorlang.autotune.measuring.jobs import (
-    BuildJob,
     CompareJob,
     Comparison,
     RunJob,
     RunResult,
     build_candidate,
+    build_job,
     compare_with_numpy,
     run_candidate,
     undisturbed_rates,
@@ -185,7 +185,7 @@ class Measurer:
         for n, worker in enumerate(self._builders):
             if supply.waiting and not worker.busy and not (self._shares.polite[n] and runs):
                 building[n], trace = supply.waiting.popleft()
-                worker.submit(self.limits.build, build_candidate, BuildJob(self._tensors, trace, self.task.target))
+                worker.submit(self.limits.build, build_candidate, build_job(self._tensors, trace, self.task.target))
                 enter(Phase.TIMING if runs else Phase.BUILDING)
 
     def _pause_builders(self) -> None:
@@ -234,7 +234,7 @@ class Measurer:
         """Time a candidate beside NumPy, interleaved in the runner; TensorlangError when it does not run."""
         work = self.task.workload
         name = "" if operator_of(self.task) is None else work.name
-        build = BuildJob(self._tensors, trace, self.task.target)
+        build = build_job(self._tensors, trace, self.task.target)
         job = CompareJob(build, self.arrays_path, name, tuple(options_of(work.args)))
         enter(Phase.TIMING)
         reply = self._runner.run(self.limits.compare, compare_with_numpy, job)

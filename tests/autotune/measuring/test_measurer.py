@@ -13,17 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorlang import te
 from tensorlang.autotune.measuring.arrays import Arrays
 from tensorlang.autotune.measuring.jobs import BuildJob as Job
-from tensorlang.autotune.measuring.jobs import RunJob, build_candidate, run_candidate
+from tensorlang.autotune.measuring.jobs import RunJob, build_candidate, build_job, run_candidate
 from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer
 from tensorlang.autotune.measuring.seeded import require_room, seeded_inputs
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task, create_task
-from tensorlang.errors import TargetError
+from tensorlang.errors import ScheduleError, TargetError
+from tensorlang.schedule import create_schedule
 from tensorlang.target.detect import host_cpu
+from tensorlang.te import tensor_intrin
 from tests.forked_workers import SMALL_CACHES
+from tests.intrinsics import tile_matmul
 
 OPERATORS = str(Path(__file__).parents[1] / "operators.py")
 
@@ -197,3 +201,18 @@ def test_rates_are_those_of_this_machine_and_of_no_other_cpu(task: Task, measure
     other = next(name for name in ("x86-64", "haswell") if name != host_cpu().name)
     foreign = Measurer(replace(task, target=replace(task.target, cpu=other)))
     assert foreign.rates() is None
+
+
+def test_an_intrinsic_of_the_user_comes_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tile_matmul(4, 8, 2)
+    task = create_task("matmul", (24, 40, 16), threads=1)
+    s = create_schedule([t.op for t in task.tensors[-1:]])
+    tile = s["C"].tile("i", "j", 4, 8)
+    (step, inner) = s["C"].split("k", factor=2)
+    s["C"].reorder(*tile[:2], step, *tile[2:], inner)
+    s["C"].tensorize(tile[2], mine)
+    job = build_job(pickle.dumps(task.tensors), s.trace.to_json(), task.target)
+    monkeypatch.setattr(tensor_intrin, "_DECLARED", {})
+    with pytest.raises(ScheduleError, match=f"no intrinsic {mine.name}"):
+        build_candidate(replace(job, intrinsics=b""))
+    assert build_candidate(job) and te.intrin(mine.name).key == mine.key

@@ -70,4 +70,7 @@ TABLE = table(
         packed=False,
     ),
 )
-"""Name -> what declares it; `signed`: signed data by an unsigned kernel. The 256-bit vpdpbusd is in AVX512-VNNI with VL, and in AVX-VNNI."""
+"""Name -> what declares it; `signed` ones take signed data and an unsigned kernel.
+
+The 256-bit vpdpbusd is in AVX512-VNNI with VL, and in AVX-VNNI.
+"""
