@@ -22,16 +22,20 @@ from benchmarks.workloads import Goal
 
 TOLERANCE = 1e-4
 """Largest error over largest value: that of 50 layers of Winograd's algorithm stays below a fifth of it."""
+NARROW_TOLERANCE = 0.1
+"""Of networks in 8 bits, where a sum that lies between two bytes may become either."""
 _SEED = 0
 _OCR = "rapidocr_onnxruntime"
 _OPSET = 17
+_QDQ_OPSET = 19
+"""From which on the reference of the onnx package has the operators of quantized models."""
 _OPEN = 4
 """The version of the format from which initial values need not be inputs."""
 
 
 @dataclass(frozen=True)
 class NetworkWork:
-    """A model in a file, at batch 1, as the contest takes it; `operations` and `bytes` are those of its kernels.
+    """A model in a file, as the contest takes it; `operations` and `bytes` are those of its kernels.
 
     `module`: its name among those of PyTorch, where it is from there.
     """
@@ -95,7 +99,8 @@ class NetworkWork:
 class NetworkModel:
     """A network by name: `write` makes its model in a file, for which `needs` are installed.
 
-    `module`: its name among those of PyTorch, where it is from there.
+    `module`: its name among those of PyTorch, where it is from there. `tolerance`: the largest error that is allowed,
+    over the largest value.
     """
 
     name: str
@@ -103,6 +108,7 @@ class NetworkModel:
     write: Callable[[Path], None]
     needs: tuple[str, ...] = ("onnx",)
     module: str = ""
+    tolerance: float = TOLERANCE
 
     def made(self, folder: Path) -> NetworkWork | Absent:
         """Write the model into a folder."""
@@ -111,11 +117,11 @@ class NetworkModel:
             return Absent(f"not installed: {', '.join(missing)}")
         path = folder / f"{self.name}.onnx"
         self.write(path)
-        return NetworkWork(self.name, path, self.goal, self.module)
+        return NetworkWork(self.name, path, self.goal, self.module, tolerance=self.tolerance)
 
 
 def _torch(name: str, goal: float, shape: tuple[int, ...], *needs: str) -> NetworkModel:
-    """A module of PyTorch on one input, exported."""
+    """A module of PyTorch on one input, exported; `shape` begins with the batch."""
 
     def write(path: Path) -> None:
         import torch
@@ -124,17 +130,67 @@ def _torch(name: str, goal: float, shape: tuple[int, ...], *needs: str) -> Netwo
 
         torch.onnx.export(module_of(name), (torch.zeros(shape),), str(path), dynamo=False, input_names=["x"])
 
-    return NetworkModel(name, Goal(goal, goal), write, ("onnx", "torch", *needs), name)
+    called = name if shape[0] == 1 else f"{name}_batch_{shape[0]}"
+    return NetworkModel(called, Goal(goal, goal), write, ("onnx", "torch", *needs), name)
 
 
-def _vision(name: str, goal: float) -> NetworkModel:
-    """A network of torchvision, on one image of 224 * 224 pixels."""
-    return _torch(name, goal, (1, 3, 224, 224), "torchvision")
+def _vision(name: str, goal: float, batch: int = 1) -> NetworkModel:
+    """A network of torchvision, on images of 224 * 224 pixels."""
+    return _torch(name, goal, (batch, 3, 224, 224), "torchvision")
 
 
-def _text(name: str, goal: float) -> NetworkModel:
+def _text(name: str, goal: float, batch: int = 1) -> NetworkModel:
     """The layers of a transformer, on the states of 128 tokens."""
-    return _torch(name, goal, (1, 128, 768))
+    return _torch(name, goal, (batch, 128, 768))
+
+
+def _in_bytes(model: NetworkModel, goal: float) -> NetworkModel:
+    """The model with QDQ nodes, by onnxruntime: unsigned data, signed weights with a scale for each filter.
+
+    Calibrated with random images as those that it gets. Where sums round to other bytes, results are further apart
+    than those of floats.
+    """
+
+    def write(path: Path) -> None:
+        import onnx
+        import onnx.version_converter
+        from onnxruntime.quantization import QuantFormat, QuantType, quant_pre_process, quantize_static
+
+        floats = path.with_suffix(".floats.onnx")
+        model.write(floats)
+        proto = onnx.load(floats)
+        if proto.opset_import[0].version < _QDQ_OPSET:
+            onnx.save(onnx.version_converter.convert_version(proto, _QDQ_OPSET), floats)
+        quant_pre_process(floats, floats, skip_symbolic_shape=True)
+        quantize_static(
+            floats,
+            path,
+            _Samples(floats),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        floats.unlink()
+
+    needs = (*model.needs, "onnxruntime")
+    return NetworkModel(f"{model.name}_int8", Goal(goal, goal), write, needs, tolerance=NARROW_TOLERANCE)
+
+
+class _Samples:
+    """Random inputs of a model, one by one, as onnxruntime asks for them."""
+
+    def __init__(self, path: Path, count: int = 4) -> None:
+        import onnx
+
+        (given,) = onnx.load(path).graph.input
+        shape = [d.dim_value for d in given.type.tensor_type.shape.dim]
+        rng = np.random.default_rng(_SEED + 1)
+        self._left = iter([{given.name: rng.standard_normal(shape).astype(np.float32)} for _ in range(count)])
+
+    def get_next(self) -> dict[str, Array] | None:
+        """The next one, or None behind the last."""
+        return next(self._left, None)
 
 
 def _light(name: str, goal: float) -> NetworkModel:
@@ -224,6 +280,10 @@ MODELS = (
     _vision("vit_b_16", 1.0),
     _text("bert_base", 1.0),
     _text("gpt2_small", 1.0),
+    _torch("detector", 1.4, (1, 3, 640, 640)),
+    _vision("resnet50", 1.1, batch=8),
+    _text("bert_base", 1.0, batch=8),
+    _in_bytes(_vision("resnet50", 1.15), 1.1),
     _trained("speech", 1.0, "silero_vad", "data/silero_vad_openvino_16k.onnx"),
     _trained("ocr_detector", 1.4, _OCR, "models/ch_PP-OCRv4_det_infer.onnx", x=(1, 3, 640, 640)),
     _trained("ocr_recogniser", 1.1, _OCR, "models/ch_PP-OCRv4_rec_infer.onnx", x=(1, 3, 48, 320)),

@@ -46,7 +46,7 @@ STARTS = 2
 def command(
     threads: int | None, only: str, keys: Sequence[str], paths: Sequence[str], rounds: int, out: Path | None
 ) -> None:
-    """Time whole networks at batch 1 beside every installed peer, in turn; exit code 1 when a goal is missed.
+    """Time whole networks beside every installed peer, in turn; exit code 1 when a goal is missed.
 
     Results are checked first. Each contestant starts twice, from nothing and again: the time until its first result
     counts, libraries and all, and the most memory of its process.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import tensorlang
 from benchmarks import network_models, networks
 from benchmarks.__main__ import main
 from benchmarks.contestant import Absent
@@ -20,6 +21,11 @@ from tests.networks.models import block, model, node, onnx
 
 def tiny(goal: float = 1e-9, needs: tuple[str, ...] = ()) -> NetworkModel:
     return NetworkModel("tiny", Goal(goal, goal), lambda path: onnx.save(block(), path), needs)
+
+
+def write(folder: Path) -> Path:
+    onnx.save(block(), folder / "block.onnx")
+    return folder / "block.onnx"
 
 
 def test_a_network_beside_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +81,33 @@ def test_weights_are_random_where_they_were_one_number() -> None:
     assert set(held) == {"w", "v"} and len(np.unique(held["w"])) == 6 and held["v"].min() > 0
     assert [n.op_type for n in proto.graph.node] == ["Conv", "BatchNormalization", "Identity", "Identity"]
     assert proto.opset_import[0].version == 17 and [i.name for i in proto.graph.input] == ["x"]
+
+
+def test_models_in_bytes_are_made_of_those_in_floats(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    made = network_models._in_bytes(tiny(), 1.1).made(tmp_path)
+    assert not isinstance(made, Absent) and made.name == "tiny_int8" and made.goal.one == 1.1
+    assert {p.name for p in tmp_path.iterdir()} == {"tiny_int8.onnx"}
+    graph = onnx.load(made.path).graph
+    assert {"QuantizeLinear", "DequantizeLinear", "Conv"} <= {n.op_type for n in graph.node}
+    weights = [t for t in graph.initializer if t.data_type == onnx.TensorProto.INT8 and len(t.dims) == 4]
+    assert len(weights) == sum(n.op_type == "Conv" for n in onnx.load(write(tmp_path)).graph.node)
+    x = made.inputs()
+    exact, rounded = made.reference(x), tensorlang.compile(made.path)(*x.values())
+    assert np.abs(rounded - exact).max() < made.tolerance * np.abs(exact).max()
+
+
+def test_the_detector_finds_boxes_in_the_image() -> None:
+    torch: Any = pytest.importorskip("torch")
+    from benchmarks.peers.torch_detector import Detector
+
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        made = Detector(64).eval()(torch.randn(2, 3, 64, 64))
+    assert made.shape == (2, 84, 8 * 8 + 4 * 4 + 2 * 2)
+    middles, scores = made[:, :2], made[:, 4:]
+    assert middles.min() > -0.5 and middles.max() < 1.5 and 0 < scores.min() < 0.5 < scores.max() < 1
+    assert scores.std(2).min() > 1e-3 and torch.isfinite(made).all()
 
 
 @pytest.mark.parametrize("name", ["bert_base", "gpt2_small"])

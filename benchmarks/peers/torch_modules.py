@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.peers.torch_detector import Detector
+
 SEED = 0
 WIDTH, HEADS, LAYERS = 768, 12, 12
 """Of BERT-base, and of GPT-2 small."""
@@ -49,8 +51,10 @@ class Layer(nn.Module):  # type: ignore[misc]
 
 
 def module_of(name: str) -> Any:
-    """A transformer, or a network of torchvision, by name."""
+    """A transformer, the detector, or a network of torchvision, by name."""
     torch.manual_seed(SEED)
+    if name == "detector":
+        return Detector().eval()
     if name in ("bert_base", "gpt2_small"):
         return nn.Sequential(*(Layer(name == "gpt2_small") for _ in range(LAYERS))).eval()
     import torchvision

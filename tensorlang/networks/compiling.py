@@ -17,6 +17,7 @@ from tensorlang.networks.model import Model, Step
 from tensorlang.networks.narrow import narrowed
 from tensorlang.networks.network import Network
 from tensorlang.networks.packing import packed
+from tensorlang.networks.reciprocals import without_divisions
 from tensorlang.networks.repeating import with_models
 from tensorlang.networks.scaling import scaled
 from tensorlang.networks.signature import Origin
@@ -57,7 +58,7 @@ def compile_network(
     program, weights = scaled(program, network.weights)
     network = replace(network, weights={})  # what was exchanged need not stay, where nobody else has it
     if numerics != "strict":
-        program, weights, algorithms = with_winograd(program, weights, machine)
+        program, weights, algorithms = with_winograd(without_divisions(program), weights, machine)
     program, weights = narrowed(program, weights, machine)
     program, weights = packed(program, weights, machine, exact=numerics == "strict")
     program, inner = with_models(program, lambda body: compile_network(body, machine, None, numerics))

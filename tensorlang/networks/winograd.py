@@ -53,12 +53,15 @@ class Layer:
         return self._products(pixels * window, window, target)
 
     def by_tiles(self, tile: int, target: Target) -> float:
-        """Cycles by tiles of so many results a side, estimated: of products and of both transforms."""
+        """Cycles by tiles of so many results a side, estimated: of products and of both transforms.
+
+        Images are made one after the other, and each takes all weights anew.
+        """
         points = (tile + WINDOW - 1) ** 2
         tiles = self.images * -(-self.rows // tile) * -(-self.columns // tile)
         vectors = points * tiles / target.lanes(32)
         turned = vectors * (_TO_POINTS * self.inputs + _FROM_POINTS * self.outputs) / target.cores
-        return self._products(tiles * points, points, target) + turned
+        return self._products(tiles * points, points * self.images, target) + turned
 
     def _products(self, uses: int, weights: int, target: Target) -> float:
         """Of `uses` multiply-adds for each pair of channels, with so many weights, which may take longer to come."""
