@@ -17,6 +17,7 @@ offer(
         },
         **{room: f"tensorlang.{room}" for room in ("tir", "topi")},
         **dict.fromkeys(("autotvm", "auto_scheduler"), "tensorlang.autotune"),
+        "Quantization": "tensorlang.networks.quantization:Quantization",
         "__version__": "tensorlang.version:VERSION",
         "build": "tensorlang.driver:build",
         "compile": "tensorlang.networks.starting:compile_model",

@@ -9,6 +9,7 @@ import click
 
 from tensorlang.cli.arguments import DEFAULT_LOG, make_task, task_options
 from tensorlang.cli.models import bench_model
+from tensorlang.cli.quantize import quantization, quantize_options
 
 
 @click.command()
@@ -17,6 +18,7 @@ from tensorlang.cli.models import bench_model
     "--log", "log_file", default=DEFAULT_LOG, show_default=True, help="Tuning log to take the best schedule from."
 )
 @click.option("--peers", is_flag=True, help="Of a model: time the other runtimes that are installed, by turns.")
+@quantize_options
 @click.option("--other-targets", is_flag=True, help="Take records for other targets of the kind, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def bench(
@@ -29,6 +31,9 @@ def bench(
     threads: int | None,
     log_file: str,
     peers: bool,
+    quantize: str | None,
+    method: str,
+    keep: tuple[str, ...],
     other_targets: bool,
     as_json: bool,
 ) -> None:
@@ -36,15 +41,16 @@ def bench(
 
     OPERATOR may be a MODEL.onnx: it is compiled with the best records of the log, if that is there, and run on random
     inputs. Shapes that it leaves open are --shape 'x=1,3,224,224;mask=1,128'. --peers times onnxruntime and openvino
-    beside it, where they are installed.
+    beside it, where they are installed; --quantize compiles the model in fewer bits, and they run it as it is.
     """
     if operator.endswith(".onnx"):
         if arguments is not None or dtype is not None or options or other_targets:
-            raise click.UsageError("a model takes --shape, --target, --threads, --log, --peers and --json")
-        bench_model(operator, shape, target, threads, log_file, peers, as_json)
+            raise click.UsageError("a model takes --shape, --target, --threads, --log, --peers, --quantize, --json")
+        how = quantization(quantize, method, keep)
+        bench_model(operator, shape, target, threads, log_file, peers, as_json, how)
         return
-    if peers:
-        raise click.UsageError("--peers is for a MODEL.onnx; operators are timed beside NumPy")
+    if peers or quantize is not None or keep:
+        raise click.UsageError("--peers and --quantize are for a MODEL.onnx; operators are timed beside NumPy")
     from rich.console import Console
 
     from tensorlang.autotune import RecordSkipped, bench_best

@@ -12,7 +12,7 @@ from tensorlang.cli.export import words
 from tensorlang.cli.inspect import known_option, read_known
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
 from tensorlang.cli.network_tuning import STORE, tune_compiled
-from tensorlang.cli.quantize import quantize_options, read_model
+from tensorlang.cli.quantize import quantization, quantize_options, read_model
 
 
 @click.command("compile")
@@ -65,7 +65,7 @@ def compile_model(
     from tensorlang.export.writing import NoLinker
     from tensorlang.networks.onnx.comparing import outputs_of
 
-    network = read_model(model, shapes, known, quantize, method, keep, target=target)
+    network = read_model(model, shapes, known, quantization(quantize, method, keep), target)
     chosen, check = words(formats), None
     if "c" in chosen:
         check = list(inputs_of(network, files))

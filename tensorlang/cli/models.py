@@ -15,6 +15,7 @@ from tensorlang.errors import ArgumentError
 
 if TYPE_CHECKING:
     from tensorlang.networks import Model, Network
+    from tensorlang.networks.quantization import Quantization
 
 numerics_option = click.option(
     "--numerics",
@@ -34,6 +35,7 @@ def compiled_model(
     shapes: tuple[str, ...] = (),
     fallback: str | None = None,
     known: tuple[str, ...] = (),
+    quantize: Quantization | None = None,
 ) -> Model:
     """A network or a file compiled, or started, with a bar that tells how far it is; records of `log` come first."""
     from tensorlang import autotune
@@ -47,7 +49,9 @@ def compiled_model(
 
         given = read_shapes(shapes) or None
         with autotune.apply_history_best(log) if log is not None else nullcontext():
-            return compile_model(model, target, progress, given, numerics, read_known(known) or None, fallback)
+            return compile_model(
+                model, target, progress, given, numerics, read_known(known) or None, fallback, quantize
+            )
 
 
 def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:
@@ -68,16 +72,24 @@ def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:
 
 
 def bench_model(
-    model: str, shape: str | None, target: str, threads: int | None, log: str, peers: bool, as_json: bool
+    model: str,
+    shape: str | None,
+    target: str,
+    threads: int | None,
+    log: str,
+    peers: bool,
+    as_json: bool,
+    quantize: Quantization | None = None,
 ) -> None:
-    """Time a model, and others that run it, by turns on the same random inputs."""
+    """Time a model, and others that run it, by turns on the same random inputs; only ours is quantized."""
     from tensorlang.networks.onnx.peers import PEERS, compared, installed
     from tensorlang.runtime.threads import available_cores
 
     cores = threads or available_cores()
     machine = target if "-num-cores" in target else f"{target} -num-cores={cores}"
     shapes = tuple(shape.split(";")) if shape else ()
-    made = compiled_model(model, machine, log if Path(log).is_file() else None, as_json, shapes=shapes)
+    used = log if Path(log).is_file() else None
+    made = compiled_model(model, machine, used, as_json, shapes=shapes, quantize=quantize)
     inputs = inputs_of(made, ())
     named = dict(zip(made.input_names, inputs, strict=True))
 

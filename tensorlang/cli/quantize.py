@@ -14,9 +14,11 @@ from tensorlang.words import printable
 
 if TYPE_CHECKING:
     from tensorlang.networks import Network
+    from tensorlang.networks.quantization import Quantization
     from tensorlang.networks.quantizing.errors import LayerError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_WORDS = ("weights", "bfloat16")
 _method = click.option(
     "--method",
     type=click.Choice(("minmax", "percentile", "entropy")),
@@ -37,37 +39,26 @@ def quantize_options(command: Command) -> Command:
     return into(_method(_keep(command)))
 
 
-def quantized(network: Network, data: str, method: str, keep: tuple[str, ...], target: str | None = None) -> Network:
-    """A network in 8 bits, with ranges from a folder, or of weights alone; or in bfloat16."""
-    from tensorlang.networks.quantizing.bfloat16 import to_bfloat16
-    from tensorlang.networks.quantizing.static import quantize as of_integers
-    from tensorlang.networks.quantizing.weights import quantize_weights
+def quantization(quantize: str | None, method: str, keep: tuple[str, ...]) -> Quantization | None:
+    """What the options say: 8 bits with ranges from a folder, or of weights alone, or bfloat16; or nothing."""
+    from tensorlang.networks.quantization import Quantization
 
-    match data:
-        case "weights":
-            return quantize_weights(network, keep)
-        case "bfloat16":
-            return to_bfloat16(network, keep, target)
-    return of_integers(network, data, method, keep)
+    if quantize is None:
+        if keep:
+            raise ArgumentError("--keep names nodes that stay in floats where others are quantized: give --quantize")
+        return None
+    return Quantization(quantize, keep=keep) if quantize in _WORDS else Quantization("int8", quantize, method, keep)
 
 
 def read_model(
-    model: str,
-    shapes: tuple[str, ...],
-    known: tuple[str, ...],
-    quantize: str | None,
-    method: str,
-    keep: tuple[str, ...],
-    fallback: str | None = None,
-    target: str | None = None,
+    model: str, shapes: tuple[str, ...], known: tuple[str, ...], how: Quantization | None, target: str | None = None
 ) -> Network:
     """A model from its file, in fewer bits where that is asked for."""
     from tensorlang.networks import from_onnx
+    from tensorlang.target import parse
 
-    if quantize is None and keep:
-        raise ArgumentError("--keep names nodes that stay in floats where others are quantized: give --quantize")
-    network = from_onnx(model, read_shapes(shapes), read_known(known), fallback)
-    return network if quantize is None else quantized(network, quantize, method, keep, target)
+    network = from_onnx(model, read_shapes(shapes), read_known(known))
+    return network if how is None else how.applied(network, parse(target), None)
 
 
 @click.command("quantize")
@@ -103,9 +94,12 @@ def quantize(
     """
     from tensorlang.networks import from_onnx
     from tensorlang.networks.quantizing.errors import layer_errors
+    from tensorlang.target import parse
 
     exact = from_onnx(model, read_shapes(shapes), read_known(known))
-    made = quantized(exact, data if to == "int8" else to, method, keep)
+    how = quantization(data if to == "int8" else to, method, keep)
+    assert how is not None
+    made = how.applied(exact, parse(None), None)
     rows = layer_errors(exact, made, data)
     sizes = [sum(array.nbytes for array in network.weights.values()) for network in (made, exact)]
     if as_json:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorlang.cli.inspect import known_option, read_known
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
-from tensorlang.cli.quantize import quantize_options, read_model
+from tensorlang.cli.quantize import quantization, quantize_options
 
 if TYPE_CHECKING:
     from tensorlang.networks import Model
@@ -53,13 +53,10 @@ def run(
     from tensorlang.networks.profiling import profiled
 
     start = time.perf_counter()
-    if quantize is None and not keep:
-        compiled = compiled_model(
-            model, quiet=as_json, numerics=numerics, shapes=shapes, fallback=fallback, known=known
-        )
-    else:
-        network = read_model(model, shapes, known, quantize, method, keep, fallback)
-        compiled = compiled_model(network, quiet=as_json, numerics=numerics)
+    how = quantization(quantize, method, keep)
+    compiled = compiled_model(
+        model, quiet=as_json, numerics=numerics, shapes=shapes, fallback=fallback, known=known, quantize=how
+    )
     facts: dict[str, Any] = {"model": str(compiled), "compiled_seconds": time.perf_counter() - start}
     facts["fallback"] = [str(refusal) for refusal in compiled.fallback]
     inputs = inputs_of(compiled, files)

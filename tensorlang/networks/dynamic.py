@@ -19,6 +19,7 @@ from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.model import Model
 from tensorlang.networks.onnx.fallback import check_fallback
 from tensorlang.networks.onnx.reading import declared_inputs
+from tensorlang.networks.quantization import Quantization, quantization_of
 from tensorlang.networks.signature import Array, Plain
 from tensorlang.networks.starting import compile_model
 from tensorlang.target import parse
@@ -36,19 +37,21 @@ def compile_dynamic(
     numerics: str = "default",
     known: Mapping[str, npt.ArrayLike] | None = None,
     fallback: str | None = None,
+    quantize: Quantization | str | os.PathLike[str] | None = None,
 ) -> DynamicModel:
     """Return a model that takes inputs of all shapes that an ONNX model (a file, or a ModelProto) leaves open.
 
     A call with shapes that were not met before compiles kernels for exactly these, or starts them from the cache of
     compiled models (files only), as `tensorlang.compile` does, and those of the last `kept` shapes stay in memory;
-    `numerics`, `known` and `fallback` are as there. `for_shapes` compiles ahead. Calls raise what `compile` raises,
+    `numerics`, `known`, `fallback` and `quantize` are as there; samples for int8 may have any shapes, and are run for
+    each shape that is compiled. `for_shapes` compiles ahead. Calls raise what `compile` raises,
     ArgumentError for inputs that do not fit the model; this raises DefinitionError for what is no model, and
     ArgumentError when none is kept.
     """
     if kept < 1:
         raise ArgumentError(f"at least one set of kernels is kept, got {kept}")
     check_fallback(fallback)
-    return DynamicModel(model, parse(target), kept, numerics, known or {}, fallback)
+    return DynamicModel(model, parse(target), kept, numerics, known or {}, fallback, quantization_of(quantize))
 
 
 class DynamicModel:
@@ -66,13 +69,14 @@ class DynamicModel:
         numerics: str,
         known: Mapping[str, npt.ArrayLike],
         fallback: str | None,
+        quantize: Quantization | None = None,
     ) -> None:
         """See `compile_dynamic`."""
         self.name, declared = declared_inputs(model)
         self.inputs = {name: dims for name, dims in declared.items() if name not in known}
         self._model, self._stamp = model, _stamp(model)
         self._target, self._kept, self._numerics, self._known = target, kept, numerics, known
-        self._fallback = fallback
+        self._fallback, self._quantize = fallback, quantize
         self._models: OrderedDict[Shapes, Future[Model]] = OrderedDict()
         self._weights: WeakValueDictionary[tuple[Any, ...], Array] = WeakValueDictionary()
         self._lock = threading.Lock()
@@ -117,7 +121,7 @@ class DynamicModel:
             with _compiling:
                 if _stamp(self._model) != self._stamp:
                     raise DefinitionError(f"{self._model} has changed since it was opened")
-                how = self._numerics, self._known, self._fallback
+                how = self._numerics, self._known, self._fallback, self._quantize
                 model = compile_model(self._model, self._target, None, named, *how)
             model.weights = {name: self._shared(array) for name, array in model.weights.items()}
         except BaseException as error:

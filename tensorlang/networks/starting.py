@@ -27,6 +27,7 @@ import numpy.typing as npt
 from tensorlang import config
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.model import Model, Shapes, Step
+from tensorlang.networks.quantization import Quantization, quantization_of
 from tensorlang.networks.signature import Array
 from tensorlang.runtime import cache
 from tensorlang.runtime.digest import digest_of, digest_of_file
@@ -58,6 +59,7 @@ def compile_model(
     numerics: str = "default",
     known: Mapping[str, npt.ArrayLike] | None = None,
     fallback: str | None = None,
+    quantize: Quantization | str | os.PathLike[str] | None = None,
 ) -> Model:
     """Return a network compiled for a target (this machine's CPU unless given).
 
@@ -65,41 +67,64 @@ def compile_model(
     the best tuned record of its program where there is one (`topi.schedule`), and is proven. Kernels of one program are
     built once. A file that was compiled before, on this machine, for the same shapes and target, starts from the cache
     of compiled kernels, but for models with nodes that onnxruntime runs.
+    `quantize`: in fewer bits, as a `Quantization` says; "weights", "bfloat16", and a folder of samples for int8 are
+    short for one. Models in files start from the cache for the same samples, without reading what they make.
     Convolutions of 3 * 3 in float32 are computed by Winograd's algorithm where that is estimated to be faster, with an
-    error of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`
-    and `build` raise; ArgumentError for a network with shapes, and for other numerics.
+    error of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`,
+    `build` and the functions of quantization raise; ArgumentError for a network with shapes, and for other numerics.
     """
+    how = _Reading(shapes, known, fallback, quantization_of(quantize))
     if not isinstance(model, str | os.PathLike) or not _may_be_kept():
-        return _compiled(model, parse(target), progress, shapes, numerics, known, fallback)
+        return _compiled(model, parse(target), progress, numerics, how)
     with ThreadPoolExecutor(1, "tensorlang-digest") as beside:  # while LLVM is imported
         digest = beside.submit(_digest, Path(model))
         machine = parse(target)
         if not machine.can.native:
-            return _compiled(model, machine, progress, shapes, numerics, known, fallback)
-        return _started(_File(Path(model), digest, shapes or {}, known or {}, fallback), machine, progress, numerics)
+            return _compiled(model, machine, progress, numerics, how)
+        return _started(_File(Path(model), digest, how), machine, progress, numerics)
 
 
-def _compiled(
-    model: Network | str | os.PathLike[str] | Any,
-    machine: Target,
-    progress: Progress | None,
-    shapes: Mapping[str, Sequence[int]] | None,
-    numerics: str,
-    known: Mapping[str, npt.ArrayLike] | None,
-    fallback: str | None,
-) -> Model:
-    """A network compiled. What that takes is imported here: models that are kept need none of it."""
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What `from_onnx` is told of a model, and how many bits it is to have."""
+
+    shapes: Mapping[str, Sequence[int]] | None
+    known: Mapping[str, npt.ArrayLike] | None
+    fallback: str | None
+    quantize: Quantization | None
+
+    def network(self, model: Any, machine: Target) -> Network:
+        """The network of a model. What that takes is imported here: models that are kept need none of it."""
+        from tensorlang.networks.network import Network
+        from tensorlang.networks.onnx.reading import from_onnx
+
+        def read(shapes: Mapping[str, Sequence[int]] | None) -> Network:
+            return from_onnx(model, shapes, self.known, self.fallback)
+
+        if not isinstance(model, Network):
+            made = read(self.shapes)
+            return made if self.quantize is None else self.quantize.applied(made, machine, read)
+        if self.shapes is not None or self.known is not None:
+            raise ArgumentError("a network has its shapes and what is known already; give them to from_onnx")
+        if self.fallback is not None:
+            raise ArgumentError("a network is read already; give fallback to from_onnx")
+        return model if self.quantize is None else self.quantize.applied(model, machine, None)
+
+    def to_json(self) -> list[Any]:
+        """All of it as plain data; models that need another runtime are not kept."""
+        arrays = {name: np.asarray(value) for name, value in (self.known or {}).items()}
+        return [
+            {name: [int(n) for n in shape] for name, shape in (self.shapes or {}).items()},
+            {name: [str(a.dtype), a.shape, a.tobytes().hex()] for name, a in arrays.items()},
+            None if self.quantize is None else self.quantize.to_json(),
+        ]
+
+
+def _compiled(model: Any, machine: Target, progress: Progress | None, numerics: str, how: _Reading) -> Model:
+    """A network compiled."""
     from tensorlang.networks.compiling import compile_network
-    from tensorlang.networks.network import Network
-    from tensorlang.networks.onnx.reading import from_onnx
 
-    if not isinstance(model, Network):
-        return compile_network(from_onnx(model, shapes, known, fallback), machine, progress, numerics)
-    if shapes is not None or known is not None:
-        raise ArgumentError("a network has its shapes and what is known already; give them to from_onnx")
-    if fallback is not None:
-        raise ArgumentError("a network is read already; give fallback to from_onnx")
-    return compile_network(model, machine, progress, numerics)
+    return compile_network(how.network(model, machine), machine, progress, numerics)
 
 
 def _may_be_kept() -> bool:
@@ -127,22 +152,16 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A model in a file with its digest, and what `from_onnx` is told of it."""
+    """A model in a file with its digest, and what is told of it."""
 
     path: Path
     hashed: Future[str]
-    shapes: Mapping[str, Sequence[int]]
-    known: Mapping[str, npt.ArrayLike]
-    fallback: str | None
+    how: _Reading
 
     @property
     def digest(self) -> str:
         """The digest of its content."""
         return self.hashed.result()
-
-    def compiled(self, machine: Target, progress: Progress | None, numerics: str) -> Model:
-        """The model, read and compiled."""
-        return _compiled(self.path, machine, progress, self.shapes, numerics, self.known, self.fallback)
 
     def is_self_contained(self) -> bool:
         """Whether it is a model that has no data in other files."""
@@ -150,27 +169,22 @@ class _File:
 
         return is_self_contained(self.path)
 
-    def to_json(self) -> list[Any]:
-        """What is told of it as plain data; models that need another runtime are not kept."""
-        arrays = {name: np.asarray(value) for name, value in self.known.items()}
-        return [
-            {name: [int(n) for n in shape] for name, shape in self.shapes.items()},
-            {name: [str(a.dtype), a.shape, a.tobytes().hex()] for name, a in arrays.items()},
-        ]
-
 
 def _started(file: _File, machine: Target, progress: Progress | None, numerics: str) -> Model:
     """A model from the cache; compiled, and kept there, where it is not. ArgumentError for a fallback that is none."""
-    if file.fallback is not None:
+    if file.how.fallback is not None:
         from tensorlang.networks.onnx.fallback import check_fallback
 
-        check_fallback(file.fallback)
-    key = _key(file, machine, numerics)
+        check_fallback(file.how.fallback)
+    said = file.how.to_json()
+    key = _key(file.digest, said, machine, numerics)
 
     def anew() -> Model:
         if _digest(file.path) != file.digest:
             raise DefinitionError(f"{file.path} has changed since it was compiled")
-        return file.compiled(machine, None, numerics)
+        if file.how.to_json() != said:
+            raise DefinitionError(f"the samples of {file.path} have changed since it was compiled")
+        return _compiled(file.path, machine, None, numerics, file.how)
 
     found = cache.find(key)
     if found is not None:
@@ -182,7 +196,7 @@ def _started(file: _File, machine: Target, progress: Progress | None, numerics: 
             return made
     whole = file.is_self_contained()  # while no weights are in memory yet
     give_back()
-    made = file.compiled(machine, progress, numerics)
+    made = _compiled(file.path, machine, progress, numerics, file.how)
     if whole and not made.fallback:
         _keep(made, key)
     return made
@@ -200,14 +214,14 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _key(file: _File, machine: Target, numerics: str) -> tuple[str, ...]:
+def _key(digest: str, said: list[Any], machine: Target, numerics: str) -> tuple[str, ...]:
     from tensorlang.target.llvm import engine
 
     code = engine.fingerprint(engine.Machine(*machine_options(machine)))
-    parts = [numerics, file.to_json(), machine.to_json(), {name: str(config.get(name)) for name in _SETTINGS}]  # type: ignore[call-overload]
+    parts = [numerics, said, machine.to_json(), {name: str(config.get(name)) for name in _SETTINGS}]  # type: ignore[call-overload]
     store = _files(config.get("store"), ".jsonl")
     package = _files(Path(__file__).parents[1], ".py")
-    return ("model", file.digest, json.dumps(parts, sort_keys=True), code, sys.version, np.__version__, store, package)
+    return ("model", digest, json.dumps(parts, sort_keys=True), code, sys.version, np.__version__, store, package)
 
 
 def _files(folder: Path, ending: str) -> str:

@@ -75,6 +75,9 @@ def test_models_in_8_bits(saved: str, tmp_path: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     assert run(["run", saved, "--quantize", "weights", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outputs"] == {"y": "float32[1, 5]"}
+    assert run(["bench", saved, "--quantize", f"{folder}", "--keep", "the c1", "--threads", "1", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["runtimes"]) == ["tensorlang"]
+    assert run(["bench", "matmul", "--quantize", "weights"]) == 2
     assert run(["run", saved, "--keep", "the c1"]) == 2
     assert "give --quantize" in capsys.readouterr().err
 

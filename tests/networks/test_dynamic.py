@@ -62,6 +62,19 @@ def test_shapes_are_compiled_when_they_are_met(compiled: list[Any]) -> None:
     assert "x [time, batch, 6]" in repr(made) and "2 shapes" in repr(made)
 
 
+def test_other_shapes_take_the_ranges_of_samples() -> None:
+    weights = {"w": drawn(8, 3, 3, 3, seed=1) * 0.3, "v": drawn(5, 8, 3, 3, seed=2) * 0.2}
+    nodes = [node("Conv", "x w", "c"), node("Relu", "c", "r"), node("Conv", "r v", "y", pads=[1] * 4)]
+    proto = model(nodes, {"x": ("n", 3, "high", "wide")}, "y", weights)
+    samples = [drawn(1, 3, 12, 9), drawn(1, 3, 7, 9, seed=1)]
+    made = tensorlang.compile_dynamic(proto, quantize=tensorlang.Quantization(data=iter(samples)))
+    x = np.clip(drawn(2, 3, 10, 8, seed=2), min(s.min() for s in samples), max(s.max() for s in samples))
+    exact = reference(proto, x)[0]
+    assert 1e-4 < np.abs(made(x) - exact).max() / np.abs(exact).max() < 0.05
+    assert any(dtype == "uint8" for _, dtype in made.for_shapes(x.shape).shapes.values())
+    assert made(samples[0]).shape == (1, 5, 10, 7)
+
+
 def test_threads_share_what_is_compiled(compiled: list[Any]) -> None:
     made = tensorlang.compile_dynamic(tagger())
     given = [inputs(time, 2) for time in (2, 3, 2, 3)] * 3

@@ -24,10 +24,10 @@ from tests.networks.models import drawn, model, node, onnx, reference
 INPUT = drawn(4, 6)
 
 
-def small(seed: int = 1, rows: Any = 4) -> Any:
-    weights = {"w": drawn(6, 9, seed=seed), "b": drawn(9, seed=seed + 1)}
+def small(seed: int = 1, rows: Any = 4, depth: int = 6) -> Any:
+    weights = {"w": drawn(depth, 9, seed=seed), "b": drawn(9, seed=seed + 1)}
     nodes = [node("MatMul", "x w", "m"), node("Add", "m b", "a"), node("Softmax", "a", "y")]
-    return model(nodes, {"x": (rows, 6)}, "y", weights)
+    return model(nodes, {"x": (rows, depth)}, "y", weights)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_what_determines_a_model_is_in_its_key(file: Path, compiled: list[str]) 
     tensorlang.compile(file)
     onnx.save(small(seed=5), file)
     np.testing.assert_allclose(tensorlang.compile(file)(INPUT), reference(small(seed=5), INPUT)[0], rtol=1e-5)
-    tensorlang.compile(file, "llvm -num-cores=1")
+    tensorlang.compile(file, "llvm -num-cores=3")
     onnx.save(small(rows="n"), file)
     for rows in (2, 3):
         assert tensorlang.compile(file, shapes={"x": (rows, 6)})(drawn(rows, 6)).shape == (rows, 9)
@@ -112,6 +112,43 @@ def test_what_determines_a_model_is_in_its_key(file: Path, compiled: list[str]) 
     assert len(compiled) == 6
     tensorlang.compile(file, shapes={"x": (3, 6)})
     assert len(compiled) == 6
+
+
+def test_models_in_fewer_bits_start_from_the_cache(file: Path, compiled: list[str], tmp_path: Path) -> None:
+    onnx.save(small(depth=32), file)
+    folder, samples = tmp_path / "samples", [drawn(4, 32, seed=seed) for seed in range(2)]
+    folder.mkdir()
+    for seed, sample in enumerate(samples):
+        np.save(folder / f"{seed}.npy", sample)
+    exact = tensorlang.compile(file)(samples[0])
+    for how in ("weights", "bfloat16", folder, tensorlang.Quantization(data=samples)):
+        compiled.clear()
+        first = tensorlang.compile(file, quantize=how)
+        assert compiled[-1] == "small" and not np.array_equal(first(samples[0]), exact)
+        np.testing.assert_allclose(first(samples[0]), exact, atol=0.05)
+        compiled.clear()
+        again = tensorlang.compile(file, quantize=how)
+        np.testing.assert_array_equal(again(samples[0]), first(samples[0]))
+        assert not compiled and again.memory() == first.memory()
+    again = tensorlang.compile(file, quantize=folder)
+    np.save(folder / "1.npy", 9 * samples[1])
+    with pytest.raises(DefinitionError, match="the samples of"):
+        again.build_here()
+    assert not compiled
+    for number, how in enumerate((folder, tensorlang.Quantization(data=folder, method="entropy"))):
+        tensorlang.compile(file, quantize=how)
+        assert len(compiled) > number  # it is compiled, and what its samples are run on
+
+
+def test_what_quantize_takes(file: Path) -> None:
+    for quantize, why in ((3, "weights, bfloat16, or a Quantization; got int"), ("none", "no folder")):
+        with pytest.raises(ArgumentError, match=why):
+            tensorlang.compile(file, quantize=quantize)
+    for given, why in ((("int4",), "into int8, weights, bfloat16"), ((), "give data"), (("weights", []), "no samples")):
+        with pytest.raises(ArgumentError, match=why):
+            tensorlang.Quantization(*given)
+    with pytest.raises(ArgumentError, match=r"sample 0: the input x is float32\[4, 32\], got float32\[4, 5\]"):
+        tensorlang.compile(from_onnx(small(depth=32)), quantize=tensorlang.Quantization(data=[drawn(4, 5)]))
 
 
 def _torn(entry: Path) -> None:

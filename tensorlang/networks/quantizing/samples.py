@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,6 +31,27 @@ def samples_of(network: Network, data: Samples) -> Iterator[tuple[str, list[Arra
     if not number:
         where = f"the folder {data} has no .npy and no .npz" if folder else "it is empty"
         raise ArgumentError(f"there are no samples of inputs: {where}; give some that are like those to come")
+
+
+def by_shapes(
+    network: Network, data: Samples, other: Callable[[Mapping[str, Sequence[int]]], Network]
+) -> list[tuple[Network, Samples]]:
+    """Samples with the network for their shapes: this one, or what `other` makes for shapes by names of inputs."""
+    groups: dict[tuple[tuple[int, ...], ...], list[Any]] = {}
+    for label, sample in _files(Path(data)) if isinstance(data, str | os.PathLike) else _numbered(data):
+        try:
+            shapes = tuple(np.shape(value) for value in _ordered(network, sample))
+        except ArgumentError as error:
+            raise ArgumentError(f"{label}: {error}") from error
+        groups.setdefault(shapes, []).append(sample)
+    own = tuple(shape for shape, _ in network.input_shapes.values())
+    if not groups.keys() - {own}:
+        return [(network, data)]
+    names = network.input_names
+    return [
+        (network if shapes == own else other(dict(zip(names, shapes, strict=False))), samples)
+        for shapes, samples in groups.items()
+    ]
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -38,6 +38,20 @@ def quantize(
     Raises ArgumentError for samples that do not fit, or are not finite, for other methods, and for names that no node
     has; DefinitionError where there is no product to quantize.
     """
+    return quantize_by(network, [(network, data)], method, keep, percentile)
+
+
+def quantize_by(
+    network: Network,
+    groups: Sequence[tuple[Network, Samples]],
+    method: str,
+    keep: Sequence[str],
+    percentile: float,
+) -> Network:
+    """As `quantize`, with samples in groups: each with the network for its shapes, this one or another of its model.
+
+    Ranges belong to arrays by their names. DefinitionError where the others have none of some array.
+    """
     if method not in METHODS:
         raise ArgumentError(f"methods are {', '.join(METHODS)}, got {method!r}")
     if not 0 < percentile <= 100:
@@ -46,21 +60,37 @@ def quantize(
     plan = plan_of(network, found.program, found.weights, kept_nodes(network, keep))
     if not plan.products:
         raise DefinitionError(f"{network.name} has no products by known weights to quantize")
-    ranges = {name: METHODS[method](made, percentile) for name, made in _histograms(found, plan, data).items()}
+    made: dict[str, Histogram] = {}
+    for other, data in groups:
+        same = found if other is network else opened(other)
+        arrays = [name for name in plan.held if name not in plan.moves and name in same.program.by_name]
+        _add_histograms(made, same, arrays, data)
+    ranges = {first: METHODS[method](one, percentile) for first, one in _by_class(network, plan, made).items()}
     levels = {name: levels_of(*ranges[first]) for name, first in plan.held.items()}
     return found.closed(*written(found.program, found.weights, plan, Integers(levels)))
 
 
-def _histograms(found: Opened, plan: Plan, data: Samples) -> dict[str, Histogram]:
-    """The numbers of all samples, for each class of arrays with the same levels."""
-    made: dict[str, Histogram] = {}
-    arrays = [name for name in plan.held if name not in plan.moves]
+def _add_histograms(made: dict[str, Histogram], found: Opened, arrays: Sequence[str], data: Samples) -> None:
+    """Count the numbers of arrays in all samples."""
     for label, results in probed(found, arrays, data):
         for name in arrays:
-            array, first = results[name], plan.held[name]
+            array = results[name]
             if not np.isfinite(array).all():
                 node = found.network.origin(name).node
                 raise ArgumentError(f"{label}: {node} makes numbers that are not finite")
             one = histogram_of(array)
-            made[first] = made[first].joined(one) if first in made else one
-    return made
+            made[name] = made[name].joined(one) if name in made else one
+
+
+def _by_class(network: Network, plan: Plan, made: Mapping[str, Histogram]) -> dict[str, Histogram]:
+    """The histogram of each class of arrays with the same levels."""
+    found: dict[str, Histogram] = {}
+    for name, first in plan.held.items():
+        if name in made:
+            found[first] = found[first].joined(made[name]) if first in found else made[name]
+    for first in set(plan.held.values()) - found.keys():
+        node = network.origin(first).node
+        raise DefinitionError(
+            f"{node} makes an array that it does not make for the shapes of samples: give some of its"
+        )
+    return found
