@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tensorlang.schedules.cpu.bands import are_worth_bands
+from tensorlang.schedules.block_sums import block_sums_of
+from tensorlang.schedules.cpu.bands import are_worth_bands, band_form
+from tensorlang.schedules.cpu.block_sums import block_form
 from tensorlang.schedules.forms import forms_of
 from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Form
 from tensorlang.schedules.windows import WindowSum, window_sum
 from tensorlang.target.spec import Target
 from tensorlang.te.program import Program
@@ -32,7 +35,7 @@ def chains_of(program: Program, groups: Sequence[Group], target: Target) -> list
     On a CPU a convolution over each channel by itself is made together with the one before it, and with a 1 * 1
     convolution behind it.
     """
-    home: dict[str, Chain] = {}
+    home: dict[str, Chain] = {} if target.can.device else _blocks(program, groups)
     links = {} if target.can.device else {g.main.name: k for g in groups if (k := _link(program, g, target))}
     for link in links.values():
         free = {name: other for name, other in links.items() if name not in home}
@@ -43,6 +46,23 @@ def chains_of(program: Program, groups: Sequence[Group], target: Target) -> list
             home |= {k.group.main.name: tuple(other.group for other in chain) for k in chain}
     chains = [(group, home.get(group.main.name, (group,))) for group in groups]
     return [chain for group, chain in chains if chain[-1] is group]
+
+
+def chain_form(program: Program, chain: Chain) -> Form:
+    """The form of groups that are made together."""
+    roles = block_sums_of(program, *chain) if len(chain) == len(("blocks", "their sum")) else None
+    return band_form(chain) if roles is None else block_form(chain, roles)
+
+
+def _blocks(program: Program, groups: Sequence[Group]) -> dict[str, Chain]:
+    """Sums of blocks, each with the group that adds them up, by the names of both."""
+    by_name = {group.main.name: group for group in groups}
+    found: dict[str, Chain] = {}
+    for dots in (group for group in groups if group.main.reduce):
+        sums = by_name.get(program.consumers[dots.main.name][0]) if program.consumers[dots.main.name] else None
+        if sums is not None and sums.main.reduce and block_sums_of(program, dots, sums) is not None:
+            found |= {dots.main.name: (dots, sums), sums.main.name: (dots, sums)}
+    return found
 
 
 def _link(program: Program, group: Group, target: Target) -> _Link | None:

@@ -10,8 +10,7 @@ from tensorlang.ir.traverse import operations
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
-from tensorlang.schedules.chains import chains_of
-from tensorlang.schedules.cpu.bands import band_form
+from tensorlang.schedules.chains import chain_form, chains_of
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.elements import schedule_elements
 from tensorlang.schedules.moves import joins, near_axis
@@ -76,7 +75,7 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
 def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first."""
     for chain in reversed(chains_of(program, groups_of(program, taken, words=True), machine)):
-        if len(chain) == 1 or not _is_applied(s, chain[-1].main.name, band_form(chain), rooms):
+        if len(chain) == 1 or not _is_applied(s, chain[-1].main.name, chain_form(program, chain), rooms):
             for group in reversed(chain):
                 _apply_to_group(s, program, group, machine, rooms)
     for ordered in ordered_stages(program):

@@ -28,8 +28,8 @@ def word_sum(op: ComputeOp) -> WordSum | None:
     """Read the factors off a stage that is one; None for any other."""
     if not op.reduce_axes or len(op.body) > 1 or not op.axes or len(loads(op)) != 2:
         return None
-    data, panels = loads(op)
     lane, term = op.axes[-1].name, op.reduce_axes[-1].name
+    data, panels = data_and_panels(op)
     if not _is_word(panels) or dtypes.info(data.dtype).bits != dtypes.info(panels.dtype).bits:
         return None
     side_by_side = isinstance(panels.index[-2], Var) and variables(panels.index[-2]) == {lane}
@@ -37,6 +37,13 @@ def word_sum(op: ComputeOp) -> WordSum | None:
     if not side_by_side or not variables(panels.index[-1]) <= {term} or lane in moved:
         return None
     return WordSum(data, panels, bool(moved & {axis.name for axis in op.axes}))
+
+
+def data_and_panels(op: ComputeOp) -> tuple[Load, Load]:
+    """The two reads of a sum over words: that of panels moves along the last axis."""
+    lane = op.axes[-1].name
+    data, panels = sorted(loads(op), key=lambda read: any(lane in variables(index) for index in read.index))
+    return data, panels
 
 
 def panel_read(op: ComputeOp, sums: ComputeOp) -> Load | None:

@@ -21,6 +21,7 @@ from tensorlang.topi.activation import (
     tanh,
 )
 from tensorlang.topi.attention import attention
+from tensorlang.topi.block_formats import BLOCK_FORMATS
 from tensorlang.topi.broadcast import add, broadcast_to, divide, maximum, minimum, multiply, power, subtract, where
 from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
 from tensorlang.topi.dense import dense, dense_packed, pack_weight
@@ -30,6 +31,17 @@ from tensorlang.topi.gather import embedding, gather, take
 from tensorlang.topi.matmul import batch_matmul, matmul
 from tensorlang.topi.narrow_conv2d import conv2d_narrow
 from tensorlang.topi.narrow_filters import narrow_conv2d_offsets, pack_narrow_conv2d
+from tensorlang.topi.nbits import (
+    NbitsWeights,
+    QuantizedBlocks,
+    dequantize,
+    group_format,
+    matmul_nbits,
+    nbits_weights,
+    pack_groups,
+    pack_nbits,
+    quantize_blocks,
+)
 from tensorlang.topi.normalization import batch_norm, layer_norm, rms_norm
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.pooling import avg_pool2d, global_pool, max_pool2d, pool2d
@@ -51,8 +63,11 @@ from tensorlang.topi.transform import (
 from tensorlang.topi.winograd import conv2d_winograd, winograd_pack
 
 __all__ = [
+    "BLOCK_FORMATS",
     "OPERATORS",
+    "NbitsWeights",
     "Operator",
+    "QuantizedBlocks",
     "add",
     "argmax",
     "argmin",
@@ -76,6 +91,7 @@ __all__ = [
     "dense_packed",
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
+    "dequantize",
     "divide",
     "embedding",
     "erf",
@@ -86,12 +102,14 @@ __all__ = [
     "gelu",
     "global_pool",
     "group_conv2d_nchw",
+    "group_format",
     "layer_norm",
     "layout_transform",
     "leaky_relu",
     "log",
     "log_softmax",
     "matmul",
+    "matmul_nbits",
     "max",
     "max_pool2d",
     "maximum",
@@ -101,14 +119,18 @@ __all__ = [
     "multiply",
     "narrow_conv2d_offsets",
     "narrow_offsets",
+    "nbits_weights",
     "operator",
+    "pack_groups",
     "pack_narrow",
     "pack_narrow_conv2d",
+    "pack_nbits",
     "pack_weight",
     "pad",
     "pool2d",
     "power",
     "prod",
+    "quantize_blocks",
     "relu",
     "requantize",
     "reshape",

@@ -26,11 +26,12 @@ from tensorlang.schedules.cpu.register_tile import MANY, fixed_width, whole_widt
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.recognise import Stage as Described
 from tensorlang.schedules.room import Columns, Mask, Room
+from tensorlang.schedules.words import data_and_panels
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.intrinsic import TensorIntrin
-from tensorlang.te.operation import ComputeOp, loads
+from tensorlang.te.operation import ComputeOp
 
 _INSTRUCTIONS = (
     "x86.avx512.vdpbf16ps",
@@ -114,7 +115,7 @@ def plan_of(op: ComputeOp, target: Target) -> Plan:
     """Choose the sizes for the sums of a product."""
     m, panels, width = (extent_of(axis.extent) or MANY for axis in op.axes)
     depth = extent_of(op.reduce_axes[0].extent) or MANY
-    data, weight = loads(op)
+    data, weight = data_and_panels(op)
     row_bytes = depth * dtypes.info(data.buffer.dtype).bytes
     rows = fixed_width(m, width, target, WORD, 8 if row_bytes % _PAGE == 0 else 12).rows
     cache_bytes = target.caches[min(1, len(target.caches) - 1)] // 2
@@ -172,7 +173,7 @@ def schedule_product(room: Room, group: Group) -> None:
 
 def sum_words(stage: Stage, target: Target, tile: Sequence[Axis] = ()) -> None:
     """Add up words: a word of data for each point of a `tile` of axes, times a row of words of a panel."""
-    data, weight = (read.buffer for read in loads(stage.schedule.state.compute_op(stage.name)))
+    data, weight = (read.buffer for read in data_and_panels(stage.schedule.state.compute_op(stage.name)))
     dot = dot_instruction(data.dtype, weight.dtype, target)
     lanes = target.lanes(WORD) if dot is None else int(dot.buffers["out"].shape[0])
     *axes, lane = stage.op.axis

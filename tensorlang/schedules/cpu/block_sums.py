@@ -1,0 +1,142 @@
+"""Block sums of integer products under scales: a block in registers, then one multiply-add for all of its lanes.
+
+For some panels at a time, block by block: the words of a panel's codes are unpacked in registers, a dot instruction
+multiplies them with a word of each row of data, and the block's sums are added up under its scales before the next
+block is begun. Nothing of it goes through memory but the weights, once, and the data, which stay in the first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from tensorlang.schedules.block_sums import BlockSums
+from tensorlang.schedules.candidates import up_to
+from tensorlang.schedules.cpu.moves import schedule_alone
+from tensorlang.schedules.cpu.narrow_product import dot_instruction
+from tensorlang.schedules.cpu.points import run_in_parallel
+from tensorlang.schedules.cpu.producers import place_producers
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Columns, Form, Mask, Room
+from tensorlang.schedules.words import WORD
+from tensorlang.te.operation import ComputeOp
+
+_PANELS = (1, 2, 3, 4, 6, 8)
+_ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+_WORDS = (1, 2, 4, 8, 16)
+_USUAL_PANELS = 4
+"""Streams of weights that are read at once: with one alone, memory waits for sums, and sums for memory."""
+_SPARE = 4
+"""Registers for codes and scales."""
+_USUAL_WORDS = 8
+"""Words of a block that are written out: codes of fewer bits than a byte share loads among so many."""
+
+
+def block_form(groups: Sequence[Group], roles: BlockSums) -> Form:
+    """The form of sums of blocks, and the sum of those under scales."""
+    dots, sums = groups
+    why = f"sums of blocks of {roles.words.panels.buffer.name} in registers, under what belongs to a block"
+    return Form("blocks", partial(_schedule, dots=dots, sums=sums, roles=roles), why=why)
+
+
+def _schedule(room: Room, dots: Group, sums: Group, roles: BlockSums) -> None:
+    s = room.s
+    codes = _unpacked(room, dots, roles)
+    place_producers(room, sums, inline=False)
+    for stage in sums.between:
+        s[stage.name].compute_inline()
+    sizes = _tile(room, sums, roles)
+    total = s[s.cache_write(sums.main.name, "local")] if sums.main is sums.output else s[sums.main.name]
+    out = s[sums.output.name]
+    own = dict(zip(sums.main.spatial, (str(axis) for axis in out.op.axis), strict=True))
+    inside = list[str]()
+    for axis, size in sizes.items():
+        around, within = map(str, out.split(own[axis], size, tail="peel"))
+        own[axis] = around
+        inside.append(within)
+    panels, rows = ([own[axis] for axis in axes] for axes in (roles.around, roles.rows))
+    out.reorder(*panels, *rows, *inside, own[roles.lane])
+    loop = run_in_parallel(s, out.name, panels, room.target, int(dots.main.points))
+    total.compute_at(out, rows[-1] if rows else loop)
+    total.set_scope("local")
+    others = (axis for axis in sums.main.spatial if axis not in (*sizes, roles.lane))
+    total.reorder(roles.block, *others, *sizes, roles.lane)
+    for tile, axes in ((out, inside), (total, [*sizes])):
+        for axis in axes:
+            tile.unroll(axis)
+    out.vectorize(own[roles.lane])
+    total.vectorize(roles.lane)
+    part = s[dots.main.name]
+    part.compute_at(total, roles.around[-1])
+    part.set_scope("local")
+    _sum_block(room, dots, roles, codes)
+
+
+def _tile(room: Room, sums: Group, roles: BlockSums) -> dict[str, int]:
+    """How many panels of weights, and then rows of data, are made at once."""
+    registers, extents = room.target.vector_registers, sums.main.extents
+    vectors = -(-extents[roles.lane] // room.target.lanes(WORD))
+    panel, row = roles.around[-1], roles.rows[-1]
+    most = max(1, (registers - _SPARE) // (2 * vectors))
+    rows = max(n for n in _ROWS if n <= max(1, min(extents[row], most)))
+    fitting = max(1, min(_USUAL_PANELS, extents[panel], (registers - _SPARE) // (rows * vectors) - 1))
+    panels = max(n for n in _PANELS if n <= fitting)
+    sizes = {
+        panel: room.choose("panels", up_to(_PANELS, extents[panel]), panels),
+        row: room.choose("rows", up_to(_ROWS, extents[row]), rows),
+    }
+
+    def fits(values: Columns) -> Mask:
+        return np.asarray(values["rows"] * vectors <= registers)
+
+    room.limit(f"the sums of a block fit {registers} vector registers", fits)
+    return sizes
+
+
+def _unpacked(room: Room, dots: Group, roles: BlockSums) -> str:
+    """The stage of the codes, if a stage makes them; what it reads once is computed in it, all others ahead."""
+    s, name = room.s, room.s.program.producer[roles.words.panels.buffer.name]
+    made = next((stage for stage in dots.producers if stage.name == name and isinstance(stage.op, ComputeOp)), None)
+    others = tuple(stage for stage in dots.producers if stage is not made)
+    for stage in others:
+        once = made is not None and s.program.consumers[stage.name] == (name,) and made.points <= stage.points
+        if not (once and s.attempt(s[stage.name].compute_inline)):
+            schedule_alone(room, stage)
+    return "" if made is None else made.name
+
+
+def _sum_block(room: Room, dots: Group, roles: BlockSums, codes: str) -> None:
+    """Sum a block: word by word, codes of a word unpacked, then multiplied with a word of each row of data."""
+    s, target = room.s, room.target
+    stage = s[dots.main.name]
+    *windows, term = (str(axis) for axis in stage.op.reduce_axis)
+    rows = [roles.inner[axis] for axis in roles.rows]
+    lane = roles.inner[roles.lane]
+    around = [str(axis) for axis in stage.op.axis if str(axis) not in (*rows, lane)]
+    dot = dot_instruction(roles.words.data.dtype, roles.words.panels.dtype, target)
+    lanes = target.lanes(WORD) if dot is None else int(dot.buffers["out"].shape[0])
+    whole = dots.main.extents[lane] % lanes == 0
+    word = windows[-1:]
+    written = []
+    if word and dots.main.extents[word[0]] > 1:
+        most = dots.main.extents[word[0]]
+        size = room.choose("words", up_to(_WORDS, most), min(_USUAL_WORDS, most))
+        far, near = stage.split(word[0], factor=size, tail="peel")
+        written, windows = [str(near)], [*windows[:-1], str(far)]
+    vector, inner = (str(axis) for axis in stage.split(lane, factor=lanes))
+    if dot is not None and whole:
+        stage.reorder(*around, *windows, *written, *rows, vector, inner, term)
+        stage.tensorize(inner, dot)
+    else:
+        stage.reorder(*around, *windows, *written, term, *rows, vector, inner)
+        stage.vectorize(inner)
+    for axis in (*written, *rows[-1:], vector):
+        stage.unroll(axis)
+    if codes:
+        made = s[codes]
+        made.compute_at(stage, (*written, *windows, *around)[0])
+        made.set_scope("local")
+        *_, last, byte = (str(axis) for axis in made.op.axis)
+        made.vectorize(made.fuse(last, byte))
