@@ -1,7 +1,8 @@
 """`python -m benchmarks [NAME ...]`: run benchmarks, print their figures, fail when a goal is missed.
 
 `python -m benchmarks cpu` runs kernels beside the libraries that are installed, `report` writes their page; `networks`
-runs whole networks beside other runtimes, `zoo` those of others, to see that they are equal.
+runs whole networks beside other runtimes, `zoo` those of others, to see that they are equal; `lowbit` products of
+weights of a few bits beside a read of their bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from benchmarks import (
     cpu,
     exports,
     frameworks,
+    lowbit,
     matmul,
     networks,
     overheads,
@@ -86,6 +88,7 @@ COMMANDS = (
     figures,
     cpu.command,
     networks.command,
+    lowbit.command,
     report.command,
     tuning.command,
     tuning_report.command,

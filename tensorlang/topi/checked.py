@@ -100,6 +100,8 @@ def _words(hint: Any, several: bool = False) -> str:
     parts = get_args(hint)
     if hint in _WORDS:
         return _WORDS[hint][several]
+    if isinstance(hint, type) and not parts:
+        return hint.__name__
     if get_origin(hint) not in (Union, types.UnionType):
         return f"a sequence of {_words(parts[0], several=True)}"
     if Expr in parts:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, cast, const
 from tensorlang.te.axis import extent_of
@@ -92,6 +92,7 @@ def block_format(name: str) -> BlockFormat:
     return BLOCK_FORMATS[name]
 
 
+@checked
 def group_format(bits: int, block: int, scale: str = "float16", zero_points: bool = False) -> BlockFormat:
     """The format of weights that come as arrays: codes, a scale for each `block` neighbours, and perhaps a zero point.
 
@@ -100,7 +101,7 @@ def group_format(bits: int, block: int, scale: str = "float16", zero_points: boo
     if bits not in _PLANES or block < 1 or block % WORD:
         known = ", ".join(map(str, _PLANES))
         raise DefinitionError(f"codes have {known} bits, and blocks a multiple of 4 weights, got {bits} and {block}")
-    fields = {"scale": Field(scale, block, _nothing)}
+    fields = {"scale": Field(dtypes.canonical(scale), block, _nothing)}
     if zero_points:
         fields["zero_point"] = Field("uint8", block, _nothing)
     name = f"{bits} bits in groups of {block}"
@@ -115,6 +116,7 @@ def _own_scale(values: Mapping[str, Any]) -> Any:
     return values["scale"].astype("float32")
 
 
+@checked
 def nbits_weights(n: int, k: int, form: BlockFormat, name: str = "weights") -> NbitsWeights:
     """Placeholders for weights [n, k] that `pack_nbits` or `pack_groups` has laid out.
 
@@ -261,6 +263,7 @@ def quantize_blocks(data: Tensor, block: int = 32, name: str = "quantized") -> Q
     return QuantizedBlocks(codes, scales, sums)
 
 
+@checked
 def matmul_nbits(data: Tensor | QuantizedBlocks, weights: NbitsWeights, name: str = "matmul_nbits") -> Tensor:
     """Return `data[m, k] @ weights[n, k].T` as float32[m, n], with data in bytes, block by block as the weights are.
 

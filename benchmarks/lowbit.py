@@ -1,0 +1,157 @@
+"""`python -m benchmarks lowbit`: products of weights of a few bits, in turn with a read of as many bytes, and peers.
+
+Weights are random, several matrices of one size, so that no cache holds them; a turn multiplies all of them with some
+vectors, or reads all of their bytes. Kernels are those of `topi.schedule`, quantizing the vectors among them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+import tensorlang
+from benchmarks.command_line import threads_or_all, write_result
+from benchmarks.machine import describe
+from benchmarks.peers import nbits
+from benchmarks.peers.process import pinned
+from tensorlang import dtypes, te, topi
+from tensorlang.target import parse
+from tensorlang.target.spec import Target
+
+Array = npt.NDArray[Any]
+Turn = Callable[[], object]
+
+N, K = 11008, 4096
+ROUNDS = 15
+_STREAMS, _LANES = 4, 16
+_STEPS = 512
+"""Vectors of a stream that are read one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Median seconds of a turn of one contestant, by the bytes that it reads and the operations that it does."""
+
+    name: str
+    vectors: int
+    seconds: float
+    bytes: int
+    operations: float
+    read: float
+    """Bytes a second of the read that took turns with it."""
+
+    @property
+    def share(self) -> float:
+        """Of the read."""
+        return self.bytes / self.seconds / self.read
+
+    def __str__(self) -> str:
+        rates = f"{self.bytes / self.seconds / 1e9:8.1f} GB/s {self.share:6.2f} of the read"
+        return f"{self.name:<32}{self.vectors:>4}{rates}{self.operations / self.seconds / 1e9:9.1f} GOP/s"
+
+
+@click.command("lowbit")
+@click.option("--threads", type=click.IntRange(1), help="Threads, and cores that all are pinned to (default: all).")
+@click.option("--only", default="", metavar="NAMES", help="Formats, and peers: q4_0,q8_0,onnxruntime (default: all).")
+@click.option("--vectors", default="1,4,16", show_default=True, help="How many vectors are multiplied at once.")
+@click.option("--matrices", default=4, show_default=True, type=click.IntRange(1), help="Of 11008 by 4096 weights.")
+@click.option("--shape", default=f"{N},{K}", show_default=True, help="Rows and columns of a matrix.")
+@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1), help="Turns of every contestant.")
+@click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to a file.")
+def command(
+    threads: int | None, only: str, vectors: str, matrices: int, shape: str, rounds: int, out: Path | None
+) -> None:
+    """Time products of weights of a few bits beside a read of their bytes, and beside installed peers, in turn."""
+    wanted, known = [n for n in only.split(",") if n], [*topi.BLOCK_FORMATS, *nbits.PEERS]
+    if unknown := [name for name in wanted if name not in known]:
+        raise click.UsageError(f"no format or peer is called {unknown[0]!r}; there are {', '.join(known)}")
+    count, (n, k) = threads_or_all(threads), map(int, shape.split(","))
+    found, missing = list[Measured](), dict[str, str]()
+    with pinned(count):
+        target = replace(parse("llvm"), cores=count)
+        for name in wanted or known:
+            for m in map(int, vectors.split(",")):
+                made = _turn_of(name, m, n, k, matrices, target)
+                if isinstance(made, str):
+                    missing[name] = made
+                    click.echo(f"{name}: {made}")
+                    break
+                found.append(_measured(name, m, made, 2.0 * m * n * k * matrices, rounds, target))
+                click.echo(str(found[-1]))
+    result = {**describe(), "threads": count, "rounds": rounds, "shape": [n, k], "matrices": matrices}
+    write_result(out, {**result, "missing": missing, "products": [asdict(one) | {"share": one.share} for one in found]})
+    sys.exit(0 if found else 1)
+
+
+def _turn_of(name: str, m: int, n: int, k: int, matrices: int, target: Target) -> tuple[Turn, int] | str:
+    """A turn of a format of ours or of a peer, and the bytes of its weights; why a peer is not there."""
+    if name in nbits.PEERS:
+        return nbits.PEERS[name](m, n, k, matrices, target.cores)
+    weights = topi.nbits_weights(n, k, topi.BLOCK_FORMATS[name])
+    data = te.placeholder((m, k), name="data")
+    made = topi.matmul_nbits(data, weights)
+    kernel = tensorlang.build(topi.schedule(made, target), [data, *weights.tensors, made], target)
+    sets = [[_numbers(t, seed) for t in weights.tensors] for seed in range(matrices)]
+    x, y = np.random.default_rng(0).standard_normal((m, k)).astype(np.float32), np.empty((m, n), np.float32)
+
+    def turn() -> None:
+        for arrays in sets:
+            kernel(x, *arrays, y)
+
+    return turn, sum(array.nbytes for arrays in sets for array in arrays)
+
+
+def _numbers(tensor: te.Tensor, seed: int) -> Array:
+    """Any codes; scales that are neither large nor subnormal."""
+    rng, d, shape = np.random.default_rng(seed), dtypes.info(tensor.dtype), [int(str(e)) for e in tensor.shape]
+    if d.is_float:
+        return np.asarray(0.5 + rng.random(shape, np.float32)).astype(d.numpy)
+    low, high = (100, 120) if len(shape) == len(("panel", "block", "lane")) else (0, 256)
+    return rng.integers(low, high, shape).astype(d.numpy)
+
+
+def _read(size: int, target: Target) -> tuple[Turn, int]:
+    """A turn that reads about so many bytes, several streams at once, as fast as sums can be made."""
+    rows = -(-size // (_STEPS * _LANES * 4) // _STREAMS) * _STREAMS
+    array = te.placeholder((rows, _STEPS, _LANES), "uint32", name="array")
+    k = te.reduce_axis((0, _STEPS), "k")
+    sums = te.compute((rows, _LANES), lambda i, lane: te.sum(array[i, k, lane], axis=k), name="sums")
+    s = te.create_schedule(sums.op)
+    local = s[s.cache_write(sums, "local")]
+    outer, stream = s[sums].split("i", _STREAMS)
+    s[sums].unroll(stream)
+    s[sums].vectorize("lane")
+    if target.cores > 1:
+        s[sums].parallel(outer)
+    local.compute_at(s[sums], outer)
+    far, near = local.split("k", _STREAMS)
+    local.reorder(far, near, "i", "lane")
+    for axis in (near, "i"):
+        local.unroll(axis)
+    local.vectorize("lane")
+    kernel = tensorlang.build(s, [array, sums], target)
+    given, made = np.ones((rows, _STEPS, _LANES), np.uint32), np.empty((rows, _LANES), np.uint32)
+    return lambda: kernel(given, made), given.nbytes
+
+
+def _measured(name: str, m: int, made: tuple[Turn, int], operations: float, rounds: int, target: Target) -> Measured:
+    (turn, size), (read, read_bytes) = made, _read(made[1], target)
+    times: tuple[list[float], list[float]] = ([], [])
+    for each in (turn, read):
+        each()
+    for _ in range(rounds):
+        for samples, each in zip(times, (turn, read), strict=True):
+            begun = time.perf_counter()
+            each()
+            samples.append(time.perf_counter() - begun)
+    own, other = map(statistics.median, times)
+    return Measured(name, m, own, size, operations, read_bytes / other)
