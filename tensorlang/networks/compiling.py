@@ -16,7 +16,7 @@ from tensorlang.networks.groups import Part, parts_of, tensors_of
 from tensorlang.networks.model import Model, Step
 from tensorlang.networks.narrow import narrowed
 from tensorlang.networks.network import Network
-from tensorlang.networks.packing import packed
+from tensorlang.networks.packing import packed, without_subnormals
 from tensorlang.networks.reciprocals import without_divisions
 from tensorlang.networks.repeating import with_models
 from tensorlang.networks.scaling import scaled
@@ -60,7 +60,9 @@ def compile_network(
     if numerics != "strict":
         program, weights, algorithms = with_winograd(without_divisions(program), weights, machine)
     program, weights = narrowed(program, weights, machine)
-    program, weights = packed(program, weights, machine, exact=numerics == "strict")
+    program, weights = packed(program, weights, machine)
+    if numerics != "strict":
+        weights = without_subnormals(program, weights)
     program, inner = with_models(program, lambda body: compile_network(body, machine, None, numerics))
     give_back()
     parts = parts_of(program, machine)

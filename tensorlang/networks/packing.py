@@ -47,10 +47,8 @@ class Panels:
         return (binary("floordiv", column, self.width), *rest, binary("floormod", column, self.width))
 
 
-def packed(
-    program: Program, weights: Mapping[str, Array], target: Target, exact: bool = False
-) -> tuple[Program, dict[str, Array]]:
-    """The program that reads weights in panels, and these weights; unless `exact`, without subnormal ones."""
+def packed(program: Program, weights: Mapping[str, Array], target: Target) -> tuple[Program, dict[str, Array]]:
+    """The program that reads weights in panels, and these weights."""
     arrays, changed = dict(weights), dict[str, Operation]()
     for op in program.ops:
         if not isinstance(op, ComputeOp) or not op.reduce_axes:
@@ -60,8 +58,7 @@ def packed(
             if name in weights and program.consumers[name] == (op.name,):
                 panels = _panels(op, load, target)
                 if panels is not None and sum(other.buffer.name == name for other in loads(op)) == 1:
-                    laid = panels.of(arrays[name])
-                    arrays[name] = laid if exact else without_subnormals(laid)
+                    arrays[name] = panels.of(arrays[name])
                     changed[op.name] = op = _reading(op, name, panels, arrays[name].shape)
                     changed[name] = PlaceholderOp(
                         name, tuple(Const(n, "int32") for n in arrays[name].shape), load.dtype
@@ -69,11 +66,21 @@ def packed(
     return program.replacing(changed), arrays
 
 
-def without_subnormals(weights: Array) -> Array:
-    """Factors with zeros in place of those below 1.2e-38: training leaves some, and each use costs a CPU 150 cycles."""
-    if weights.dtype not in (np.float32, np.float64):
-        return weights
-    return np.where(np.abs(weights) < np.finfo(weights.dtype).tiny, weights.dtype.type(0), weights)
+def without_subnormals(program: Program, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights, with zeros in place of factors of sums below 1.2e-38, where sums alone read them.
+
+    Training leaves some, and each use costs a CPU 150 cycles.
+    """
+    sums = {op.name for op in program.ops if isinstance(op, ComputeOp) and op.reduce_axes}
+    factors = {name for name in weights if name in program.consumers and sums.issuperset(program.consumers[name])}
+    return {name: _normal(array) if name in factors else array for name, array in weights.items()}
+
+
+def _normal(array: Array) -> Array:
+    if array.dtype not in (np.float32, np.float64):
+        return array
+    below = np.abs(array) < np.finfo(array.dtype).tiny
+    return np.where(below, array.dtype.type(0), array) if np.any(below & (array != 0)) else array
 
 
 def _panels(op: ComputeOp, load: Load, target: Target) -> Panels | None:

@@ -11,7 +11,6 @@ from tensorlang import te
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Const, Load, Var
 from tensorlang.networks.network import Array
-from tensorlang.networks.packing import without_subnormals
 from tensorlang.schedules.windows import WindowSum, window_sum
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -141,7 +140,7 @@ class _Convolution:
         made = transformed_weights(full, tile)
         n, _, outputs, inputs = made.shape
         panels = made.reshape(n, n, outputs // block, block, inputs).swapaxes(3, 4)
-        return without_subnormals(np.ascontiguousarray(panels, weight.dtype))
+        return np.ascontiguousarray(panels, weight.dtype)
 
 
 def _convolution(program: Program, op: Operation, weights: Mapping[str, Array]) -> _Convolution | None:
