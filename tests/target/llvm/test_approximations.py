@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import math
+import platform
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -37,6 +40,8 @@ HARD = ((0.5, 2), (0.7, 0.7501), (0.7495, 0.75), (-0.3, -0.2499), (0.4, 0.7), (-
 """Ranges in which some function has its largest error."""
 UNFUSED, MORE_UNFUSED = "llvm -mcpu=nehalem", 0.25
 """A CPU that multiplies and adds in two steps, and the units by which errors grow there."""
+UNDERFLOW = 0x10
+"""FE_UNDERFLOW of C99's <fenv.h> on x86: a result is too small for a normal float."""
 EXTENDED = np.finfo(np.longdouble).nmant > 60
 
 
@@ -208,6 +213,23 @@ def test_exact_powers_of_two(compiled: Compile) -> None:
         powers = np.ldexp(np.ones(1, dtype), whole.astype(int))
         np.testing.assert_array_equal(_run(compiled, "exp2", (whole,)), powers)
         np.testing.assert_array_equal(_run(compiled, "log2", (powers,)), whole)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="flags of another CPU have other values")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+def test_exponentials_of_masked_places_do_not_underflow(compiled: Compile, target: str, dtype: str) -> None:
+    names, libm = ["exp", "exp2", "sigmoid"], ctypes.CDLL(ctypes.util.find_library("m"))
+    inputs = np.repeat(np.array([-np.inf, np.finfo(dtype).min, -1e9, -1500, 0.25], dtype), 16)
+    values = [np.empty_like(inputs) for _ in names]
+    executable = compiled(_kernel(names, dtype, len(inputs)), target)
+    if not runs_here(executable.target):
+        pytest.skip(f"this machine cannot run {target}")
+    libm.feclearexcept(UNDERFLOW)
+    executable(inputs, *values)
+    assert not libm.fetestexcept(UNDERFLOW)
+    for name, value in zip(names, values, strict=True):
+        _check(name, (inputs,), value, STATED[name, dtype])
 
 
 @pytest.mark.sampled(4)

@@ -6,7 +6,9 @@ in docs/design/009-vector-mathematics.md and measured by the tests.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tensorlang.target.llvm.arithmetic import constant
 from tensorlang.target.llvm.mathematics import avx512
@@ -30,15 +32,18 @@ _INFINITY = float("inf")
 def exp(fn: Function, x: Value) -> Value:
     """e**x, with denormal results, infinities and NaN."""
     m, table = exact(fn, x), EXPONENTIAL[x.dtype]
-    return _exp(m, m.at_least(m.at_most(x, table.exp_most), table.exp_least))
+    return _above(m, table.exp_least, m.at_most(x, table.exp_most), partial(_exp, m))
 
 
 def exp2(fn: Function, x: Value) -> Value:
     """2**x, exact for whole numbers."""
     m, table = exact(fn, x), EXPONENTIAL[x.dtype]
-    x = m.at_least(m.at_most(x, table.exp2_most), table.exp2_least)
-    power, shifted = m.rounded(x, 1.0)
-    return two_to_the(m, power, shifted, m.sub(x, power), table.exp2)
+
+    def power_of_two(x: Value) -> Value:
+        power, shifted = m.rounded(x, 1.0)
+        return two_to_the(m, power, shifted, m.sub(x, power), table.exp2)
+
+    return _above(m, table.exp2_least, m.at_most(x, table.exp2_most), power_of_two)
 
 
 def two_to_the(m: Exact, power: Value, shifted: Value, rest: Value, coefficients: Polynomial) -> Value:
@@ -62,7 +67,7 @@ def expm1(fn: Function, x: Value) -> Value:
 def sigmoid(fn: Function, x: Value) -> Value:
     """1 / (1 + exp(-x)), through exp(-|x|): it never overflows and keeps denormal results."""
     m = exact(fn, x)
-    power = _exp(m, m.at_least(m.neg(m.abs(x)), EXPONENTIAL[x.dtype].exp_least))
+    power = _above(m, EXPONENTIAL[x.dtype].exp_least, m.neg(m.abs(x)), partial(_exp, m))
     above = m.select(m.compare("olt", x, 0.0), power, 1.0)
     below = m.add(power, 1.0)
     lost = m.add(m.sub(1.0, below), power)
@@ -185,6 +190,16 @@ def scaled(m: Exact, y: Value, power: Value, shifted: Value, normal: bool = Fals
         return m.mul(y, m.power_of_two(whole))
     half = m.integer("ashr", whole, 1)
     return m.mul(m.mul(y, m.power_of_two(half)), m.power_of_two(m.integer("sub", whole, half)))
+
+
+def _above(m: Exact, least: float, x: Value, function: Callable[[Value], Value]) -> Value:
+    """A function, and 0 below `least`, as masks of attention have it.
+
+    It is not computed there: a result that is too small for a float costs a CPU 150 cycles.
+    """
+    below = m.compare("olt", x, least)
+    y = function(x if avx512.is_present(m) else m.select(below, 0.0, x))  # masked instructions do not underflow
+    return m.select(below, 0.0, y)
 
 
 def _exp(m: Exact, x: Value, normal: bool = False) -> Value:

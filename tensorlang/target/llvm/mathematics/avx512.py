@@ -18,14 +18,19 @@ _LOGARITHM_TABLE = 0x03530422
 zero: -inf; one: nothing; -inf: NaN; inf: inf; negative: NaN; positive: nothing."""
 
 
+def is_present(m: Exact) -> bool:
+    """Whether the target has these instructions for values of this size."""
+    return m.lanes * m.format.width in _REGISTERS and target_cpu(m.fn.target).features >= _FEATURES
+
+
 def scaled(m: Exact, y: Value, power: Value) -> Value | None:
     """y * 2**power, for a whole number as a float."""
-    return _masked(m, "scalef", y, [power]) if _present(m) else None
+    return _masked(m, "scalef", y, [power]) if is_present(m) else None
 
 
 def exponent_and_mantissa(m: Exact, x: Value) -> tuple[Value, Value] | None:
     """e and 0.75 <= f < 1.5 with x = 2**e * f, for positive x."""
-    if not _present(m):
+    if not is_present(m):
         return None
     mantissa = _masked(m, "getmant", x, [_FROM_THREE_QUARTERS])
     return m.sub(_masked(m, "getexp", x, []), _masked(m, "getexp", mantissa, [])), mantissa
@@ -33,14 +38,10 @@ def exponent_and_mantissa(m: Exact, x: Value) -> tuple[Value, Value] | None:
 
 def logarithm_limits(m: Exact, y: Value, x: Value) -> Value | None:
     """y, or what a logarithm of x gives where x is not a positive finite number."""
-    if not _present(m):
+    if not is_present(m):
         return None
     table = constant(_LOGARITHM_TABLE, Value("", m.format.integer, m.lanes))
     return _masked(m, "fixupimm", y, [x, table, _NO_FLAGS], through=False)
-
-
-def _present(m: Exact) -> bool:
-    return m.lanes * m.format.width in _REGISTERS and target_cpu(m.fn.target).features >= _FEATURES
 
 
 def _masked(m: Exact, name: str, x: Value, operands: list[Value], through: bool = True) -> Value:
