@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from math import gcd
+from math import ceil, gcd
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Const, Expr, Var, variables
+from tensorlang.ir.expr import Expr, Var, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of
@@ -25,15 +25,16 @@ from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Room, as_index
 from tensorlang.schedules.windows import WindowSum
 from tensorlang.target.spec import Target
-from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import loads
 
 _SHORT = 4
 """Short vectors of pixels are loaded whole, several at a time, and multiplied by the lane."""
-_PAGE, _WAYS = 4096, 12
-"""Lines of the nearest cache that are a page apart share a set, of so many."""
-_AHEAD = 1 << 14
+_AHEAD = 1 << 13
 """Bytes of weights that are on their way to the cache, where they do not stay in it."""
+_TURNS = 4
+"""Turns of steps over the input channels that share out the weights of the next block."""
+_FEW_WEIGHTS = 1 / 8
+"""The part of the second cache up to which weights are few."""
 MOST_COPIES = 256
 """Vector stores that the copies of a loop over the window's columns may make."""
 _PIXELS = 6
@@ -54,11 +55,16 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops of an output: around a tile; over bands of rows; over rows, if one thread has that. "" for none."""
+    """The loops of an output: around a tile; over bands of rows, blocks of channels and rows. "" for none.
+
+    `alone`: whether one thread has all rows of a block.
+    """
 
     tile: str
     bands: str
-    rows: str = ""
+    blocks: str
+    rows: str
+    alone: bool
 
 
 def schedule_convolution(room: Room, group: Group, windows: WindowSum, band: int = 0) -> str:
@@ -76,9 +82,9 @@ def schedule_convolution(room: Room, group: Group, windows: WindowSum, band: int
         _channels_last(s[acc], windows, tile.block)
     loops = _schedule_output(s, anchor, windows, tile, band)
     s[acc].compute_at(s[anchor.output], loops.tile)
-    _schedule_sum(room, acc, windows, tile)
+    _schedule_sum(room, acc, windows, tile, loops)
     place_producers(room, group, inline=False)
-    if windows.extent(windows.down) == 1:
+    if windows.extent(windows.down) == 1 and (loops.bands or loops.alone) and _rows_first(windows, target):
         _make_by_rows(s, group, anchor.output, loops.rows)
     return loops.bands or loops.tile
 
@@ -135,8 +141,6 @@ def tile_of(windows: WindowSum, target: Target) -> Tile:
     vectors = blocks * -(-block // lanes)
     spare = 1 if target.lanes(32) > _SHORT else _SHORT
     most = max(1, (target.vector_registers - spare) // vectors - 1)
-    if _pixels_apart(windows) % _PAGE == 0:
-        most = min(most, _WAYS)
     high, wide = extents.get(windows.y), extents.get(windows.x)
     if windows.x in windows.cut:
         most = max(1, min(most, MOST_COPIES // (blocks * windows.extent(windows.right))))
@@ -163,18 +167,6 @@ def _unbroken(windows: WindowSum) -> int:
     """What blocks of channels have to divide: blocks of weights, and groups; 0 where there are none."""
     grouped = windows.features is not None and windows.features != windows.extent(*windows.outputs)
     return gcd(windows.stored_block or 0, windows.features or 0 if grouped else 0)
-
-
-def _pixels_apart(windows: WindowSum) -> int:
-    """Bytes from one pixel of the output to the next, in the data; 1 where they are not known."""
-    step, stride, data = 0, 1, windows.data
-    for index, extent in zip(reversed(data.index), reversed(data.buffer.shape), strict=True):
-        if windows.x in variables(index):
-            step = stride
-        if not isinstance(extent, Const):
-            return step or 1
-        stride *= int(extent.value)
-    return (step or 1) * dtypes.info(data.dtype).bytes
 
 
 def can_pack(windows: WindowSum) -> bool:
@@ -243,13 +235,14 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
     for name in copied:
         out.unroll(name)
     out.vectorize(vector)
+    alone = bool(band) or not is_shared
     if is_shared:
-        share_out(s, anchor.output, shared, anchor.target)
-    by_rows = [] if (is_shared and not band) or not _rows_first(windows, anchor.target) else rows
-    return Loops(columns, bands, *by_rows)
+        loop, fused = share_out(s, anchor.output, shared, anchor.target)
+        alone, around = alone or not {*rows} & {*fused}, loop if around in fused else around
+    return Loops(columns, bands, around, rows[0] if rows else "", alone)
 
 
-def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile) -> None:
+def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile, loops: Loops) -> None:
     """One place of the window after the other, all input channels for each, or those of a block.
 
     A template says how many `inputs` a block has, and whether the window's columns are `copies`.
@@ -275,19 +268,37 @@ def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile) -> None:
         stage.unroll(name)
     stage.vectorize(lanes)
     if not _rows_first(windows, room.target) and channels:
-        step = (extent_of(stage.op.axis[-1].extent) or 1) * dtypes.info(windows.weight.dtype).bytes
-        read = {load.buffer.name for load in loads(stage.schedule.state.compute_op(stage.name))}
-        (weight,) = read - {windows.data.buffer.name}
-        stage.prefetch(weight, channels[-1], max(1, _AHEAD // step))
+        _fetch_weights(stage, channels[-1], windows, tile, loops)
+
+
+def _fetch_weights(stage: Stage, channel: str, windows: WindowSum, tile: Tile, loops: Loops) -> None:
+    """Prefetch weights that do not stay in the cache: rows share out those of the next block, else some steps ahead."""
+    read = {load.buffer.name for load in loads(stage.schedule.state.compute_op(stage.name))}
+    (weight,) = read - {windows.data.buffer.name}
+    turns = ceil(windows.extent(windows.y) / tile.rows)
+    if loops.alone and not loops.bands and 1 < turns <= windows.extent(channel) // _TURNS:
+        turn, _ = stage.split(channel, factor=turns, tail="peel")
+        stage.prefetch(weight, turn, 1, along=loops.blocks, shared=loops.rows)
+    else:
+        step = tile.block * dtypes.info(windows.weight.dtype).bytes
+        stage.prefetch(weight, channel, max(1, _AHEAD // step))
 
 
 def _rows_first(windows: WindowSum, target: Target) -> bool:
-    """Whether all weights stay in cache, so that the data need come by only once."""
-    return weights_stay([windows], target)
+    """Whether all weights stay in the cache, so that the data need come by only once.
+
+    Where many of them come from far, and the data stay too, it is faster to fetch one block while all rows take the
+    one before.
+    """
+    if not weights_stay([windows], target):
+        return False
+    cache = target.caches[1]
+    size = windows.extent(*windows.batch, windows.y, windows.x, *windows.inputs) * dtypes.info(windows.data.dtype).bytes
+    return size > cache // 2 or weights_stay([windows], target, _FEW_WEIGHTS)
 
 
-def weights_stay(sums: Iterable[WindowSum], target: Target) -> bool:
-    """Whether the weights of some convolutions fill half of the second cache at most; those by channels are few."""
+def weights_stay(sums: Iterable[WindowSum], target: Target, part: float = 0.5) -> bool:
+    """Whether the weights of some convolutions fill a part of the second cache at most; those by channels are few."""
     mixing = [w for w in sums if not w.by_channels]
     sizes = [w.extent(*w.outputs, *w.inputs, w.down, w.right) * dtypes.info(w.weight.dtype).bytes for w in mixing]
-    return sum(sizes) <= target.caches[1] // 2
+    return sum(sizes) <= target.caches[1] * part

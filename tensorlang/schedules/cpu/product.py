@@ -30,7 +30,7 @@ from tensorlang.te.operation import Tensor
 _AHEAD = 16
 """Rows of a matrix that are fetched ahead while they are packed."""
 
-_STEPS_AHEAD = 128
+_STEPS_AHEAD = 64
 """Steps that panels which come from far are fetched ahead."""
 _TILES_AHEAD = 2
 """Tiles of columns that a B which is read in place is fetched ahead."""
@@ -96,10 +96,11 @@ def _schedule_tiles(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -
     block, loops = _tile_loops(s, anchor, plan)
     host = s[anchor.output if plan.depth is None else anchor.main]
     k = _micro_kernel(s[local], host, loops.tile, plan.steps)
-    if product.packed_width is not None:
-        _fetch_ahead(s[local], product.b.buffer.name, k, plan)
     if plan.reading is Reading.FETCHED:
-        s[local].prefetch(product.b.buffer.name, k, _TILES_AHEAD, along=loops.columns, shared=loops.rows)
+        tiles = 1 if product.packed_width else _TILES_AHEAD
+        s[local].prefetch(product.b.buffer.name, k, tiles, along=loops.columns, shared=loops.rows)
+    elif product.packed_width is not None:
+        _fetch_ahead(s[local], product.b.buffer.name, k, plan)
     if plan.shared == "columns":
         s[anchor.output].parallel(block)
     if plan.shared == "rows":
@@ -233,7 +234,8 @@ def _pack_rows(s: Schedule, local: str, product: Product, plan: Plan, k: Axis) -
     packed.vectorize(lane)
     if plan.shared:
         packed.parallel(panel)
-    _fetch_ahead(s[local], copy, k, plan)
+    if plan.reading is not Reading.FETCHED:
+        _fetch_ahead(s[local], copy, k, plan)
 
 
 def _panels(packed: Stage, read: Load, along: str, term: str, width: int) -> tuple[Axis, Axis, Axis]:

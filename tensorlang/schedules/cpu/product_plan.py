@@ -13,6 +13,10 @@ from tensorlang.target.spec import Target
 
 _LINE = 64
 _PAGE = 4096
+_ROWS_IN_PLACE, _ROWS_OF_PANELS, _ROWS_APART = 12, 14, 8
+"""Rows of A at most that are read side by side: as many as the first cache has ways, as many as 32 registers hold with
+panels of B, and where rows lie whole pages apart, so that they share a set.
+"""
 _L2_WAYS = 16
 _GRAIN = 1 << 20
 """Operations below which a second thread costs more than it brings."""
@@ -20,8 +24,16 @@ _EVEN = 0.95
 """Shares of the work that are this even are not made more even at the price of smaller blocks."""
 _STREAMED = 8
 """Rows of B that are read side by side, for each row of A, when B is read once."""
-_FEW_PANELS, _MANY_PANELS = 3, 16
-"""Panels of B from which on a copy of A pays: where its rows lie apart, and where they only come from far."""
+_FEW_PANELS, _MANY_PANELS, _MORE_PANELS = 3, 16, 64
+"""Panels of B from which on a copy of A pays: where its rows lie apart, where they come from far, and where the panels
+push them out of the first cache.
+"""
+_ROWS_STAY, _TURNS = 0.75, 4
+"""The part of the second cache that the rows of A may take beside panels that are fetched; turns of steps that share
+out a panel.
+"""
+_CROWDED = 0.5
+"""The part of the first cache that a tile of A may take beside panels."""
 _FEW = 4
 """Rows of A (columns of B) for which the rows of the other factor are multiplied as they lie, along the terms."""
 _LEAST_TILES = 4
@@ -38,7 +50,8 @@ _SHARE_OF_A = 4
 
 class Reading(Enum):
     """How B is read: in vectors of terms; once, many rows side by side; where it lies; where it lies, each tile of
-    columns by all rows in turn, which fetch a later one; or from panels that it is copied into.
+    columns (each panel, if it came packed) by all rows in turn, which fetch a later one; or from panels that it is
+    copied into.
     """
 
     DOTS = "in vectors of terms"
@@ -68,11 +81,18 @@ def plan_of(product: Product, target: Target) -> Plan:
     """Choose the sizes for a product on a machine."""
     if _is_few_dots(product, target):
         return _plan_of_dots(product, target)
-    tile = _tile(product, target, product.m or MANY, product.n or MANY)
+    most = _ROWS_IN_PLACE if product.packed_width is None else _ROWS_OF_PANELS
+    plan = _plan_around(product, target, most)
+    return _plan_around(product, target, _ROWS_APART) if _rows_share_sets(product) and not plan.pack_a else plan
+
+
+def _plan_around(product: Product, target: Target, most_rows: int) -> Plan:
+    """The loops around tiles of so many rows at most."""
+    tile = _tile(product, target, most_rows)
     form = _form(product, target, tile)
     plan = _plan_of_tiles(product, target, tile, form)
     if form is Reading.FETCHED and plan.shared == "rows":  # which run inside those of columns
-        return _plan_of_tiles(product, target, tile, Reading.PANELS)
+        return _plan_of_tiles(product, target, tile, Reading.NEAR if product.packed_width else Reading.PANELS)
     return plan
 
 
@@ -87,7 +107,7 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: R
         steps, depth = max(1, _STREAMED // tile.rows), _streamed_depth(product, tile, cache)
     elif form is Reading.FETCHED:
         steps = ceil(m / tile.rows)
-        depth = _fetched_depth(product, target, tile, steps)
+        depth = None if product.packed_width else _fetched_depth(product, target, tile, steps)
         fitting = max(1, 2 * cache // (m * tile.width * size))
     else:
         depth = _depth(product, cache // (tile.width * size))
@@ -100,9 +120,9 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: R
 
 def _form(product: Product, target: Target, tile: RegisterTile) -> Reading:
     """How the tiles of a product read B."""
-    if product.packed_width is not None:
-        return Reading.NEAR
     m = product.m or MANY
+    if product.packed_width is not None:
+        return Reading.FETCHED if _panels_are_fetched(product, target, tile) else Reading.NEAR
     if m <= tile.rows and not product.b_transposed:
         return Reading.STREAMED
     if product.n is None:
@@ -116,6 +136,14 @@ def _form(product: Product, target: Target, tile: RegisterTile) -> Reading:
     return Reading.FETCHED if few and product.n >= _LEAST_TILES * tile.width else Reading.PANELS
 
 
+def _panels_are_fetched(product: Product, target: Target, tile: RegisterTile) -> bool:
+    """Whether the rows of A take turns at each panel of B, which may come from far: they stay in the second cache."""
+    if product.m is None or product.depth is None or (product.n or 0) <= tile.width:
+        return False
+    tiles, size = ceil(product.m / tile.rows), product.m * product.depth * product.bits // 8
+    return 1 < tiles <= product.depth // _TURNS and size <= _second_cache(target) * _ROWS_STAY
+
+
 def _second_cache(target: Target) -> int:
     return target.caches[min(1, len(target.caches) - 1)]
 
@@ -124,8 +152,10 @@ def _packs_rows(product: Product, target: Target, tile: RegisterTile, depth: int
     """Whether A is laid out in panels: its rows are columns in memory, or a tile of them does not stay near."""
     if product.m is None or product.m <= tile.rows:
         return False
-    far = tile.rows * depth * product.bits // 8 > target.caches[0]
-    return panels >= (_FEW_PANELS if product.a_transposed else _MANY_PANELS if far else MANY)
+    if product.a_transposed:
+        return panels >= _FEW_PANELS
+    held = tile.rows * depth * product.bits // 8 / target.caches[0]
+    return panels >= (_MANY_PANELS if held > 1 else _MORE_PANELS if held > _CROWDED else MANY)
 
 
 def _is_few_dots(product: Product, target: Target) -> bool:
@@ -152,13 +182,17 @@ def _threads(product: Product, target: Target) -> int:
     return target.cores if 2 * prod(MANY if e is None else e for e in extents) >= _GRAIN else 1
 
 
-def _tile(product: Product, target: Target, m: int, n: int) -> RegisterTile:
-    stride = _row_bytes(product)
-    most_rows = 8 if not product.a_transposed and stride is not None and stride % _PAGE == 0 else 12
-    width = product.packed_width
+def _tile(product: Product, target: Target, most_rows: int) -> RegisterTile:
+    m, n, width = product.m or MANY, product.n or MANY, product.packed_width
     if width is not None:
         return fixed_width(m, width, target, product.bits, most_rows)
     return register_tile(m, n, target, product.bits, most_rows)
+
+
+def _rows_share_sets(product: Product) -> bool:
+    """Whether rows of A lie whole pages apart."""
+    stride = _row_bytes(product)
+    return not product.a_transposed and stride is not None and stride % _PAGE == 0
 
 
 def _row_bytes(product: Product) -> int | None:

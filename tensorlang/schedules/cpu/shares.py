@@ -27,8 +27,11 @@ def worth_threads(extents: Mapping[str, int], target: Target) -> bool:
     return target.cores > 1 and prod(extents.values()) >= _WORTH_THREADS
 
 
-def share_out(s: Schedule, stage: str, loops: Sequence[str], target: Target) -> None:
-    """Run outer loops in parallel: the first, fused with those inside it until there are iterations for all cores."""
+def share_out(s: Schedule, stage: str, loops: Sequence[str], target: Target) -> tuple[str, list[str]]:
+    """Run outer loops in parallel: the first, fused with those inside it until there are iterations for all cores.
+
+    Returns that loop, and those that it is made of.
+    """
     total, shared = 1, list[str]()
     for loop in loops:
         extent = extent_of(s.state.axis(stage, loop).extent)
@@ -38,4 +41,6 @@ def share_out(s: Schedule, stage: str, loops: Sequence[str], target: Target) -> 
         total *= extent or _SHARES * target.cores
         if total >= _SHARES * target.cores:
             break
-    s[stage].parallel(s[stage].fuse(*shared) if len(shared) > 1 else shared[0])
+    loop = str(s[stage].fuse(*shared)) if len(shared) > 1 else shared[0]
+    s[stage].parallel(loop)
+    return loop, shared
