@@ -16,6 +16,8 @@ from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Array, Network, Value, Weights
 from tensorlang.networks.node import Node, shape_of
 from tensorlang.networks.onnx.constants import evaluated
+from tensorlang.networks.onnx.contrib import DOMAIN as CONTRIBUTED
+from tensorlang.networks.onnx.contrib import contributed
 from tensorlang.networks.onnx.control.rules import CONTROL
 from tensorlang.networks.onnx.elementwise import dtype_of
 from tensorlang.networks.onnx.fallback import check_fallback, read_with_fallback
@@ -260,6 +262,10 @@ def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
     inputs = tuple(reading.values[name] if name else None for name in proto.input)
     if (function := own_function(proto, reading)) is not None:
         return called(function, proto, inputs, reading, _read)
+    if (function := contributed(proto, label, inputs, dict(_attributes(proto)))) is not None:
+        return called(function, proto, inputs, reading, _read)
+    if proto.domain == CONTRIBUTED:
+        raise Unsupported("this operator of onnxruntime is not known yet")
     if proto.domain not in DOMAINS:
         raise Unsupported(f"operators of the domain {proto.domain} are not known")
     known = {n: v for n, v in zip(proto.input, inputs, strict=True) if isinstance(v, np.ndarray)}
