@@ -118,6 +118,7 @@ def canonical(name: Any) -> str:
         raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}", caller()) from None
 
 
+@cache
 def limits(name: str) -> tuple[int | float, int | float]:
     """Return the smallest and the largest value of a dtype: infinities for floats that have them."""
     d = info(name)

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from tensorlang.runtime import openmp
 from tests import thoroughness
+from tests.profiles import PROFILE
 
 if TYPE_CHECKING:
     from tests.target.cuda.emulated import EmulatedCupy
@@ -27,13 +28,14 @@ _TESTS = Path(__file__).parent
 _PACKAGES = ("tensorlang", "examples", "benchmarks")
 _ELSEWHERE = re.compile(r".*\.__main__|benchmarks\.peers\..*")  # scripts; those of peers run beside other libraries
 _OF_MACHINE_CODE = ("target/llvm", "export", "test_llvm_builds.py")
+_OF_NETWORKS = ("networks", "frameworks")
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile(
-    "default", deadline=None, max_examples=30, derandomize=True, database=None, suppress_health_check=_SLOW
+    "default", deadline=None, max_examples=20, derandomize=True, database=None, suppress_health_check=_SLOW
 )
 settings.register_profile("nightly", deadline=None, max_examples=2000, database=None, suppress_health_check=_SLOW)
-settings.load_profile(thoroughness.PROFILE)
+settings.load_profile(PROFILE)
 thoroughness.each_draw_anew()
 
 pytest_collection_modifyitems = thoroughness.by_day
@@ -85,12 +87,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     test has other examples.
     """
     openmp.available()  # before a package loads it with idle threads that spin
-    for name in _PACKAGES:
+    config = session.config
+    runs_no_test = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
+    for name in () if runs_no_test else _PACKAGES:
         for found in walk_packages([str(_TESTS.parent / name)], f"{name}."):
             if not _ELSEWHERE.fullmatch(found.name):
                 with suppress(Exception):  # what cannot be imported here fails the tests that need it
                     import_module(found.name)
-    config = session.config
     from tests.cuda_kernels import CudaKernels, watch
     from tests.target.cuda import emulated
 
@@ -102,9 +105,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collections of garbage need not look at modules and tests each time: those stay."""
+    """Collections of garbage need not look at modules and tests each time: those stay; nor so often at the rest."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)
@@ -136,13 +140,20 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_builds(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave out the optimisations of LLVM, mostly, but where its code is what tests are about."""
+    """Leave out the optimisations of LLVM, mostly, but where its code is what tests are about; build layers once."""
     from tests.llvm_builds import build_quickly
+    from tests.network_builds import build_once
 
     with pytest.MonkeyPatch.context() as patch:
-        if not any(request.path.is_relative_to(_TESTS / place) for place in _OF_MACHINE_CODE):
-            build_quickly(patch)
+        if not _is_in(request.path, _OF_MACHINE_CODE):
+            build_quickly(patch.setattr)
+        if _is_in(request.path, _OF_NETWORKS):
+            build_once(patch)
         yield
+
+
+def _is_in(path: Path, places: Iterable[str]) -> bool:
+    return any(path.is_relative_to(_TESTS / place) for place in places)
 
 
 @pytest.fixture(scope="session", autouse=True)

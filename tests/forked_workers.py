@@ -28,6 +28,7 @@ from tensorlang.autotune.measuring import pool, worker
 from tensorlang.autotune.measuring.launching import ARMED
 from tensorlang.autotune.measuring.messages import framed
 from tensorlang.target import detect
+from tests.llvm_builds import build_quickly
 
 _ROOT = str(Path(__file__).parents[1])
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
@@ -277,13 +278,17 @@ def _run(program: str, parent: int, descriptors: list[int], arguments: list[str]
 
 
 def _worker(parent: int, descriptors: list[int], arguments: list[str]) -> None:
-    """A worker, with what its launcher does first; it measures bandwidths as on a machine with small caches."""
+    """A worker, with what its launcher does first; it measures bandwidths as on a machine with small caches.
+
+    Of the kernels that it builds few are optimised.
+    """
     (descriptor,) = descriptors
     libc = ctypes.CDLL(None)
     libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     libc.prctl(_NAME, FORKED.encode())
     os.write(descriptor, framed(ARMED))
     setattr(detect, "cache_sizes", lambda: SMALL_CACHES)  # noqa: B010
+    build_quickly()
     worker.main([str(parent), str(descriptor), *arguments])
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
-import pytest
 from llvmlite import binding as llvm
 
 from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.engine import Machine
-from tests.opencl_builds import is_optimised
+from tests.profiles import is_optimised
 
 
-def build_quickly(patch: pytest.MonkeyPatch) -> None:
+def build_quickly(set_: Callable[[Any, str, Any], None] = setattr) -> None:
     """Have three of four compiled as they stand by day, told by their text; assembly is that of optimised ones."""
     compile_object = engine.compile_object
 
@@ -24,7 +23,7 @@ def build_quickly(patch: pytest.MonkeyPatch) -> None:
         target = _target_machine(machine)
         return bytes(target.emit_object(engine._linked(text, target, sources, called, llvm.create_context())))
 
-    patch.setattr(engine, "compile_object", quick)
+    set_(engine, "compile_object", quick)
 
 
 @cache

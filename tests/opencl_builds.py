@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +9,9 @@ import pytest
 
 from tensorlang.target.opencl import runtime
 from tensorlang.target.opencl.runtime import OpenclDevice
-from tests.thoroughness import NIGHTLY
+from tests.profiles import is_optimised
 
 _PLAIN = "-cl-opt-disable"
-
-
-def is_optimised(text: str) -> bool:
-    """Whether a driver optimises a program: by day one of four, told by its text, so that runs agree; by night all."""
-    return NIGHTLY or hashlib.sha256(text.encode()).digest()[0] % 4 == 0
 
 
 def build_quickly(patch: pytest.MonkeyPatch) -> None:

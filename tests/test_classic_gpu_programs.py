@@ -88,6 +88,7 @@ def test_program(name: str, target: str) -> None:
     check_schedule(s, args, sizes, targets=(target,), inputs=inputs)
 
 
+@pytest.mark.sampled(6)
 @needs_nvrtc
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_compiles_for_cuda(name: str) -> None:

@@ -92,6 +92,7 @@ def told(spilled: int) -> Compiled:
 def test_only_products_on_tensor_cores_may_not_spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("compile_without_spills", "compile_cuda"):
         monkeypatch.setattr(cuda_kernels, name, lambda *_: told(8))
+    monkeypatch.setattr(cuda_kernels, "is_optimised", lambda text: True)
     code = MachineCode("cuda.mma.m16n8k16.bf16", (), Seq(()), "cuda", ("sm_80",))
     product = device_kernel((A,), CallMachine(code, (), Seq(())), (), (32,), name="right")
     net = CudaKernels(tmp_path)
@@ -130,7 +131,11 @@ def test_by_day_texts_without_machine_code_are_compiled_quickly(monkeypatch: pyt
         pytest.skip("this NVRTC may not know the option")
     monkeypatch.setattr(cuda_kernels, "NIGHTLY", False)
     text = device_source(RIGHT, CUDA).text
-    assert "--Ofast-compile=max" in compiled(text, "sm_80", (RIGHT,)).options
+    for whole in (False, True):
+        monkeypatch.setattr(cuda_kernels, "is_optimised", lambda text, whole=whole: whole)
+        made = compiled(text, "sm_80", (RIGHT,))
+        assert "--Ofast-compile=max" in made.options
+        assert bool(made.cubin) == whole
     assert "--Ofast-compile=max" not in compiled(text, "sm_80", (RIGHT, machine("cuda", "sm_80"))).options
     monkeypatch.setattr(cuda_kernels, "NIGHTLY", True)
     assert "--Ofast-compile=max" not in compiled(text, "sm_80", (RIGHT,)).options

@@ -132,6 +132,7 @@ def only_library(workload: Workload, target: str) -> dict[str, schedules.Schedul
     return {LIBRARY: by_library}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("workload", TINY, ids=lambda w: w.name)
 def test_programs_and_references_agree(workload: Workload) -> None:
     clock = FakeClock()
@@ -161,6 +162,7 @@ def test_operations_and_bytes() -> None:
     assert workloads.transpose(8, "float32").bytes == 2 * 4 * 64
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("workload", [workloads.product(32, "float16"), workloads.product_gelu(32, "float32")])
 def test_products_by_hand_are_right_on_the_interpreter(workload: Workload) -> None:
     s, tensors = tiled_product(workload, "interpreter", Tile(16, 16, 8, 4, 2))
@@ -168,6 +170,7 @@ def test_products_by_hand_are_right_on_the_interpreter(workload: Workload) -> No
     assert BY_HAND in schedulers(workload, "interpreter")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "workload",
     [workloads.product(64, "float16"), workloads.product_gelu(32, "bfloat16"), workloads.dense(64, "bfloat16")],

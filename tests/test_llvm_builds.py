@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.target.llvm import engine
-from tests import opencl_builds
+from tests import profiles
 from tests.llvm_builds import build_quickly
-from tests.opencl_builds import is_optimised
+from tests.profiles import is_optimised
 
 MODULE = """
 define i64 @f{n}(i64 %a) {{
@@ -21,12 +21,12 @@ HOST = engine.Machine("", *engine._native())
 
 
 def test_the_others_are_compiled_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl_builds, "NIGHTLY", False)
+    monkeypatch.setattr(profiles, "NIGHTLY", False)
     whole = engine.compile_object
-    build_quickly(monkeypatch)
+    build_quickly(monkeypatch.setattr)
     texts = [MODULE.format(n=n) for n in range(20)]
     same = [engine.compile_object(text, HOST) == whole(text, HOST) for text in texts]
     assert same == [is_optimised(text) for text in texts]
     assert 0 < sum(same) < 20
-    monkeypatch.setattr(opencl_builds, "NIGHTLY", True)
+    monkeypatch.setattr(profiles, "NIGHTLY", True)
     assert all(engine.compile_object(text, HOST) == whole(text, HOST) for text in texts)

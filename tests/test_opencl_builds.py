@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from tensorlang.target.opencl import runtime
-from tests import opencl_builds
-from tests.opencl_builds import build_quickly, is_optimised
+from tests import profiles
+from tests.opencl_builds import build_quickly
+from tests.profiles import is_optimised
 
 TEXTS = [f"kernel void f{n}() {{}}" for n in range(400)]
 
 
 def test_one_of_four_texts_is_optimised_by_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl_builds, "NIGHTLY", False)
+    monkeypatch.setattr(profiles, "NIGHTLY", False)
     assert 60 < sum(map(is_optimised, TEXTS)) < 140
-    monkeypatch.setattr(opencl_builds, "NIGHTLY", True)
+    monkeypatch.setattr(profiles, "NIGHTLY", True)
     assert all(map(is_optimised, TEXTS))
 
 

@@ -120,6 +120,7 @@ def test_schedule_for_constant_sizes(case: Case, target: str) -> None:
     check(case, target, [case.sizes], by_hand=True, constant=True)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("case", "name"), MISTAKES, ids=[f"{case.name}: {name}" for case, name in MISTAKES])
 def test_mistakes_are_refused(case: Case, name: str) -> None:
     mistake: Mistake = case.mistakes[name]
@@ -134,6 +135,7 @@ def test_mistakes_are_refused(case: Case, name: str) -> None:
 REORDERED = [(case, m) for case in KERNELS.values() for m in case.mistakes.values() if m.error is IllegalOrder]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("case", "mistake"), REORDERED, ids=[case.name for case, _ in REORDERED])
 def test_refused_orders_compute_something_else(case: Case, mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tensorlang.schedule.schedule.verify", lambda state: None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tensorlang
 from tensorlang.autotune.files import load_file
-from tests.thoroughness import NIGHTLY
+from tests.profiles import NIGHTLY
 
 PACKAGE = Path(tensorlang.__file__).parent
 OWN = "tensorlang_operator_own"

@@ -14,7 +14,7 @@ from tensorlang import te
 from tensorlang.runtime.executable import Executable
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tiled", [False, True], ids=["untiled", "tiled"])
 @pytest.mark.parametrize("stencil", STENCILS, ids=lambda stencil: stencil.name)
 def test_the_bits_are_those_of_the_declared_loops(stencil: Stencil, tiled: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,8 +11,8 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis.internal.conjecture.engine import ConjectureRunner
 
-PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
-NIGHTLY = PROFILE == "nightly"
+from tests.profiles import NIGHTLY
+
 COVERING = "covering"
 """`covering(2)`: of a test with several parameters, cases in which all pairs of values occur; others wait a night."""
 SAMPLED = "sampled"

@@ -142,12 +142,12 @@ class Expr(Node, ExprOperators):
     dtype: str
 
     def __eq__(self, other: object) -> Any:
-        if isinstance(other, Expr | AsExpr | int | float | np.generic):
+        if isinstance(other, _OPERANDS):
             return binary("eq", self, other)
         return NotImplemented
 
     def __ne__(self, other: object) -> Any:
-        if isinstance(other, Expr | AsExpr | int | float | np.generic):
+        if isinstance(other, _OPERANDS):
             return binary("ne", self, other)
         return NotImplemented
 
@@ -350,6 +350,7 @@ class Load(Expr):
 
 
 _CONST, _VAR, _BINARY, _LOAD = map(setters, (Const, Var, Binary, Load))
+_OPERANDS = (Expr, int, float, np.generic, AsExpr)  # the dearest to tell last
 
 
 def as_expr(value: ExprLike | ExprOperators, dtype: str | None = None) -> Expr:
@@ -357,7 +358,7 @@ def as_expr(value: ExprLike | ExprOperators, dtype: str | None = None) -> Expr:
     match value:
         case Expr():
             return value
-        case AsExpr():
+        case _ if type(value) not in (int, float, bool) and isinstance(value, AsExpr):  # to look for methods is slow
             return value.as_expr()
         case bool() | np.bool_():
             return const(bool(value), dtype or "bool")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NoReturn
+from functools import cache
+from typing import NoReturn, TypeAlias
 
 from tensorlang import dtypes
 from tensorlang.errors import InternalError
@@ -54,13 +55,18 @@ _SCOPES = ("global", "local", "shared", "warp")
 _WINDOW = 12  # lines of the faulty statement that a message shows
 
 
-def verify(kernel: Kernel, lanes: bool = True) -> None:
+Known: TypeAlias = dict[int, tuple[Expr, dict[str, Var], dict[str, Buffer]]]
+"""Expressions that are well formed by identity, with their variables and buffers, which have to be in scope."""
+
+
+def verify(kernel: Kernel, lanes: bool = True, known: Known | None = None) -> None:
     """Raise InternalError, with the place printed, unless the kernel is well formed.
 
     Checked: variables are defined once on their path and before use; buffers are declared, indexed with their
     rank in int64; dtypes agree; stores go to outputs or scratch; vectorized loops hold no loop but serial
     and unrolled ones whose bounds do not vary over lanes. `lanes=False` leaves out what is said of vectorized
-    loops, which holds only after the pass that makes them legal.
+    loops, which holds only after the pass that makes them legal. Of expressions that are `known` from an earlier kernel
+    only the scopes are checked; those of this one are added.
     """
     names = [p.name for p in kernel.params]
     if len(set(names)) != len(names):
@@ -68,7 +74,7 @@ def verify(kernel: Kernel, lanes: bool = True) -> None:
     unknown = set(kernel.outputs) - set(names)
     if unknown:
         raise InternalError(f"kernel {kernel.name} writes {', '.join(sorted(unknown))}, which it has no parameter for")
-    checker = _Checker(kernel, lanes)
+    checker = _Checker(kernel, lanes, {} if known is None else known)
     for size in kernel.sizes:
         if size.dtype != INDEX:
             raise InternalError(f"size {size.name} of kernel {kernel.name} is {size.dtype}, not {INDEX}")
@@ -79,9 +85,10 @@ def verify(kernel: Kernel, lanes: bool = True) -> None:
 
 
 class _Checker:
-    def __init__(self, kernel: Kernel, lanes: bool) -> None:
+    def __init__(self, kernel: Kernel, lanes: bool, known: Known) -> None:
         self.kernel = kernel
         self.lanes = lanes
+        self.known = known
         self.variables: dict[str, str] = {}
         self.buffers: dict[str, Buffer] = {}
         self.callbacks = {name for name, _ in kernel.callbacks}
@@ -219,50 +226,72 @@ class _Checker:
         known = self.buffers.get(buffer.name)
         if known is None:
             self.fault(stmt, f"buffer {buffer.name} is used outside its scope")
-        if known != buffer:
+        if known is not buffer and known != buffer:
             self.fault(stmt, f"buffer {buffer.name} is used as {buffer} ({buffer.scope}), declared as {known}")
 
     def _access(self, stmt: Stmt, buffer: Buffer, index: tuple[Expr, ...]) -> None:
         self._declared(stmt, buffer)
+        self._indexed(stmt, buffer, index)
+        for part in index:
+            self._typed(stmt, part, INDEX, f"an index of {buffer.name}")
+
+    def _indexed(self, stmt: Stmt, buffer: Buffer, index: tuple[Expr, ...]) -> None:
         if len(index) != len(buffer.shape):
             self.fault(stmt, f"{buffer} has {len(buffer.shape)} dimensions, indexed with {len(index)}")
         for part in index:
-            self._typed(stmt, part, INDEX, f"an index of {buffer.name}")
+            if part.dtype != INDEX:
+                self.fault(stmt, f"an index of {buffer.name} is {part.dtype}, expected {INDEX}: {part}")
 
     def _typed(self, stmt: Stmt, expr: Expr, dtype: str, what: str) -> None:
         if expr.dtype != dtype:
             self.fault(stmt, f"{what} is {expr.dtype}, expected {dtype}: {expr}")
-        for node in walk(expr):
-            complaint = self._node(stmt, node)
-            if complaint:
-                self.fault(stmt, f"{complaint}: {node}")
+        _, variables, buffers = self.known.get(id(expr)) or self._formed(stmt, expr)
+        for var in variables.values():
+            known = self.variables.get(var.name)
+            if known is None:
+                self.fault(stmt, f"variable {var.name} is used outside its scope: {var}")
+            if known != var.dtype:
+                self.fault(stmt, f"variable {var.name} is used as {var.dtype}, defined as {known}: {var}")
+        for buffer in buffers.values():
+            self._declared(stmt, buffer)
 
-    def _node(self, stmt: Stmt, node: Expr) -> str:
-        """What is wrong with one node, its operands aside."""
-        match node:
-            case Var():
-                known = self.variables.get(node.name)
-                if known is None:
-                    return f"variable {node.name} is used outside its scope"
-                return (
-                    "" if known == node.dtype else f"variable {node.name} is used as {node.dtype}, defined as {known}"
-                )
-            case Load():
-                self._access(stmt, node.buffer, node.index)
-                return ""
-            case Const():
-                return _constant(node)
-            case Binary():
-                return _binary(node)
-            case Unary():
-                return _unary(node)
-            case Cast():
-                return "a cast to its own dtype" if node.value.dtype == node.dtype else ""
-            case Select():
-                return _same((node.then, node.orelse), node.dtype) or _same((node.cond,), "bool")
-            case Call():
-                return _call(node)
-        return f"{type(node).__name__} does not belong into loop IR"
+    def _formed(self, stmt: Stmt, expr: Expr) -> tuple[Expr, dict[str, Var], dict[str, Buffer]]:
+        """Check an expression, scopes aside; return what has to be in scope."""
+        variables, buffers = dict[str, Var](), dict[str, Buffer]()
+        for node in walk(expr):
+            match node:
+                case Var():
+                    if variables.setdefault(node.name, node).dtype != node.dtype:
+                        self.fault(stmt, f"variable {node.name} has two dtypes in one expression: {expr}")
+                case Load():
+                    other = buffers.setdefault(node.buffer.name, node.buffer)
+                    if other is not node.buffer and other != node.buffer:
+                        self.fault(stmt, f"buffer {node.buffer.name} is two different ones in one expression: {expr}")
+                    self._indexed(stmt, node.buffer, node.index)
+                case _:
+                    complaint = _complaint(node)
+                    if complaint:
+                        self.fault(stmt, f"{complaint}: {node}")
+        found = self.known[id(expr)] = expr, variables, buffers
+        return found
+
+
+def _complaint(node: Expr) -> str:
+    """What is wrong with one node that is neither a variable nor an element, its operands aside."""
+    match node:
+        case Const():
+            return _constant(node)
+        case Binary():
+            return _binary(node)
+        case Unary():
+            return _unary(node)
+        case Cast():
+            return "a cast to its own dtype" if node.value.dtype == node.dtype else ""
+        case Select():
+            return _same((node.then, node.orelse), node.dtype) or _same((node.cond,), "bool")
+        case Call():
+            return _call(node)
+    return f"{type(node).__name__} does not belong into loop IR"
 
 
 def _same(operands: Iterable[Expr], dtype: str) -> str:
@@ -271,12 +300,17 @@ def _same(operands: Iterable[Expr], dtype: str) -> str:
 
 
 def _constant(node: Const) -> str:
-    low, high = dtypes.limits(node.dtype)
-    d = dtypes.info(node.dtype)
-    wanted = float if d.is_float else bool if d.kind == "bool" else int
+    wanted, low, high = _literals(node.dtype)
     if type(node.value) is not wanted:
         return f"a {node.dtype} literal holds a Python {type(node.value).__name__}"
-    return "" if d.is_float or low <= node.value <= high else f"a literal does not fit {node.dtype}"
+    return "" if wanted is float or low <= node.value <= high else f"a literal does not fit {node.dtype}"
+
+
+@cache
+def _literals(dtype: str) -> tuple[type, float, float]:
+    """What Python holds a literal as, and the smallest and the largest one."""
+    d = dtypes.info(dtype)
+    return float if d.is_float else bool if d.kind == "bool" else int, *dtypes.limits(dtype)
 
 
 def _binary(node: Binary) -> str:

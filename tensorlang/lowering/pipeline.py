@@ -18,7 +18,7 @@ from tensorlang.ir.name_parts import name_parts
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.simplify.statements import simplify_kernel
 from tensorlang.ir.stmt import Combiner, Kernel
-from tensorlang.ir.verify import verify
+from tensorlang.ir.verify import Known, verify
 from tensorlang.limits import check_time
 from tensorlang.lowering.asynchronous import copied_ahead
 from tensorlang.lowering.barrier_notes import BarrierNote, barrier_notes
@@ -253,7 +253,8 @@ def _verifier(passes: Sequence[Pass[Kernel]]) -> Callable[[str, Kernel], None]:
     """The check of kernels between passes: what is said of vectorized loops holds after the pass that sees to it."""
     names = [word for word, _ in passes]
     legal = names[names.index("vector_tails") :]
-    return lambda word, kernel: verify(kernel, lanes=word in legal)
+    known: Known = {}
+    return lambda word, kernel: verify(kernel, word in legal, known)
 
 
 def barriers_of(state: ScheduleState, target: Target) -> tuple[BarrierNote, ...]:

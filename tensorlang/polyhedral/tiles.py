@@ -69,12 +69,12 @@ def _whole_tiles(
     names = dims(statement.loops)
     where, _ = conditions_text(_bounds(statement), names, namer)
     space = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {where} }}")
+    kept = ", ".join(names[p] for p in path)
+    projection = isl.make_map(f"{{ [{', '.join(names.values())}] -> [{kept}] }}")
     whole: isl.Set | None = None
     for corner in product(*[(0, extent - 1) for _, extent in points]):
         fixed = " and ".join(f"{names[name]} = {value}" for (name, _), value in zip(points, corner, strict=True))
         at = isl.make_set(f"{{ [{', '.join(names.values())}] : {fixed} }}")
-        kept = ", ".join(names[p] for p in path)
-        projection = isl.make_map(f"{{ [{', '.join(names.values())}] -> [{kept}] }}")
         inside = space.intersect(at).apply(projection)
         whole = inside if whole is None else whole.intersect(inside)
     return whole

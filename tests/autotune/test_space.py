@@ -153,7 +153,7 @@ def test_register_tiles_stay_within_the_registers(name: str) -> None:
     assert seen
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", TASKS)
 def test_nests_walk_the_loops_of_their_schedules(name: str) -> None:
     """The nests of a population against the extents in the state of each candidate's own schedule."""
@@ -320,7 +320,7 @@ def test_estimates_and_features_of_whole_spaces_are_finite() -> None:
         task = _task(name, 2)
         machine = Machine.of(task.target)
         for sketch in _sketches(name, 2):
-            nests = _nests(sketch, 200)
+            nests = _nests(sketch, draws(40, 200))
             guess = estimate(nests, machine, 2)
             rows = features(nests, guess, machine)
             assert np.isfinite(guess.seconds).all()

@@ -267,6 +267,7 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.filterwarnings("ignore::tensorlang.errors.OneThread")
 @pytest.mark.parametrize("name", CASES)
 def test_kernel(name: str, target: str) -> None:
@@ -283,6 +284,7 @@ SIZED: dict[str, Callable[[], Case]] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", SIZED)
 def test_kernel_of_any_size(name: str, target: str) -> None:
     s, args = SIZED[name]()

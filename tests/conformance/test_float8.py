@@ -124,6 +124,7 @@ def test_one_of_them_has_no_infinity() -> None:
         check_schedule(te.create_schedule(made.op), [data, made], targets=("interpreter",))
 
 
+@pytest.mark.covering(1)
 @DTYPE
 @pytest.mark.parametrize("target", ["llvm", "interpreter", "opencl"])
 def test_arithmetic_and_reductions(target: str, dtype: str) -> None:

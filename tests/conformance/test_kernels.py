@@ -204,6 +204,7 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_kernel(name: str, target: str) -> None:
@@ -224,6 +225,7 @@ SIZED: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", KINDS)
 @pytest.mark.parametrize("name", SIZED)
 def test_kernel_of_any_size(name: str, target: str) -> None:

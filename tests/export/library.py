@@ -11,7 +11,7 @@ from tensorlang import dtypes
 from tensorlang.runtime.executable import Executable
 from tensorlang.te.operation import PlaceholderOp
 from tensorlang.topi.table import OPERATORS
-from tests.thoroughness import NIGHTLY
+from tests.profiles import NIGHTLY
 
 SIZES = {"N": 6, "M": 20, "K": 8, "C": 8, "H": 9, "W": 7, "O": 16, "Q": 2, "D": 16}
 OWN = {

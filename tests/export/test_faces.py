@@ -17,7 +17,7 @@ from tensorlang import dtypes, te
 from tensorlang.errors import TargetError
 from tensorlang.target.llvm.library.dl import dtype_word
 from tests.export.exported import exported, narrow, rows
-from tests.thoroughness import NIGHTLY
+from tests.profiles import NIGHTLY
 
 
 def given() -> tuple[Any, Any]:

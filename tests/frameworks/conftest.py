@@ -17,5 +17,7 @@ def torch() -> Any:
 
 @pytest.fixture(scope="session")
 def jax() -> Any:
-    """JAX."""
-    return pytest.importorskip("jax", reason="JAX is not installed")
+    """JAX, which compiles without most optimisations of XLA: what it calls is compiled here."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jax.config.update("jax_disable_most_optimizations", True)
+    return jax

@@ -13,7 +13,7 @@ from tensorlang.runtime.executable import Executable
 from tensorlang.te.operation import Tensor
 from tensorlang.topi import OPERATORS
 from tests.frameworks.programs import built
-from tests.thoroughness import NIGHTLY
+from tests.profiles import NIGHTLY
 
 SIZES = {
     "attention": (2, 3, 4, 2),

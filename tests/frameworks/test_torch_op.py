@@ -11,7 +11,7 @@ import pytest
 import tensorlang
 from tensorlang import te
 from tensorlang.errors import ArgumentError, DefinitionError, MissingDependency
-from tests import thoroughness
+from tests import profiles
 from tests.frameworks import programs
 from tests.frameworks.programs import K, M, N, built
 
@@ -123,7 +123,7 @@ def test_modes_see_the_operator(layer: Any, arrays: tuple[Any, ...], torch: Any)
 
 
 def test_the_compiler_takes_it_whole(ours_and_torchs: Compare, arrays: tuple[Any, ...], torch: Any) -> None:
-    backend = "inductor" if thoroughness.NIGHTLY else "aot_eager"
+    backend = "inductor" if profiles.NIGHTLY else "aot_eager"
 
     def compiled(f: Any) -> Any:
         step = torch.compile(lambda *a: f(*a).sin(), fullgraph=True, backend=backend)

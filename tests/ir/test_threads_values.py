@@ -73,6 +73,7 @@ def operand(dtype: str, number: int) -> Expr:
     return load(array(f"x{number}", (N,), dtype), TX)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "bool"])
 def test_every_operator(dtype: str) -> None:
     a, b = interesting(dtype, 0), interesting(dtype, 1)
@@ -94,6 +95,7 @@ def test_every_operator(dtype: str) -> None:
         agree(Select(Binary("lt", x, y, "bool"), y, x, dtype), a, b)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "bool"])
 def test_every_cast(dtype: str) -> None:
     """Of floats only values that every dtype holds: elsewhere the platform decides."""
@@ -105,6 +107,7 @@ def test_every_cast(dtype: str) -> None:
             agree(Cast(operand(dtype, 0), target), values)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", sorted(intrinsics.TABLE))
 def test_every_intrinsic(name: str) -> None:
     row = intrinsics.TABLE[name]

@@ -155,6 +155,7 @@ def by_all(stmt: Stmt) -> Stmt | None:
     return inside if isinstance(inside, BoxCopy | Seq) and "threadIdx" in str(getattr(stmt, "cond", "")) else None
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -243,6 +243,7 @@ def test_loops_that_cannot_run(made: Any, state: str, why: str) -> None:
         from_onnx(proto)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("length", [5, 300])
 @pytest.mark.parametrize("back", [False, True])
 def test_scans(back: bool, length: int) -> None:

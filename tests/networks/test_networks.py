@@ -269,6 +269,7 @@ def test_parts_read_what_other_parts_make() -> None:
     assert made.issuperset(wanted)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("length", [5, 1])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", ["LSTM", "GRU"])

@@ -14,7 +14,7 @@ from tensorlang.networks.compiling import compile_network
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.refusal import UnsupportedModel
 from tests.networks.models import calling, drawn, model, node, onnx, reference
-from tests.thoroughness import NIGHTLY
+from tests.profiles import NIGHTLY
 
 UNARY = [
     "Abs", "Asin", "Atan", "Ceil", "Celu", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish",

@@ -56,6 +56,7 @@ def test_data_that_are_all_zero_are_quantized() -> None:
     assert z == 0
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("weight_zero", [0, 128, 5])
 @pytest.mark.parametrize("attrs", [{}, {"pads": [1, 0, 1, 2], "strides": [2, 1]}, {"pads": [1] * 4, "group": 4}])
 def test_convolutions_of_integers(attrs: dict[str, Any], weight_zero: int) -> None:

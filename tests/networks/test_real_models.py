@@ -14,7 +14,7 @@ import pytest
 import tensorlang
 from tensorlang.networks.onnx.reading import read_model
 from tests.networks.models import onnx
-from tests.thoroughness import NIGHTLY
+from tests.profiles import NIGHTLY
 
 Array = Any
 Run = Callable[[dict[str, Array]], Sequence[Array]]

@@ -60,6 +60,7 @@ def factors(proto: Any) -> int:
     return sum(isinstance(e, Binary) and e.op == "mul" for op in rest for body in op.body for e in walk(body))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", [*TAKEN, *LEFT])
 def test_results_are_the_same(case: str) -> None:
     nodes, weight, outputs = (TAKEN | LEFT)[case]

@@ -71,7 +71,7 @@ F = (1, "float32")
 PROGRAMS: dict[str, Callable[[], tuple[Schedule, Any, list[Any]]]] = {
     "many loops in a row": lambda: _scheduled(_in_a_row(draws(30, 50)), F, F),
     "many statements together": lambda: _scheduled(_together(draws(60, 100)), F, F),
-    "15 statements through indices": lambda: _scheduled(_through_indices(15), F, (1, "int32")),
+    "many statements through indices": lambda: _scheduled(_through_indices(draws(10, 15)), F, (1, "int32")),
     "7 loops deep": lambda: _scheduled(_deep(7), (7, "float32")),
 }
 
@@ -103,7 +103,7 @@ def test_every_request_ends(name: str) -> None:
 
 def test_the_order_of_many_loops_is_told() -> None:
     """A verdict, and not that it is too complex."""
-    _, stage, _ = _scheduled(_in_a_row(100), F, F)
+    _, stage, _ = _scheduled(_in_a_row(draws(50, 100)), F, F)
     stage.split("i0", 4)
     with pytest.raises(IllegalParallel):
         stage.parallel("i1")
@@ -114,7 +114,7 @@ def test_the_order_of_many_loops_is_told() -> None:
 def test_a_chain_of_stages_in_one_loop() -> None:
     n = te.var("n")
     stages = [te.placeholder((n,), name="A")]
-    for k in range(50):
+    for k in range(draws(25, 50)):
         stages.append(_doubled(stages[-1], k))
     s = create_schedule(stages[-1].op)
     with in_time():

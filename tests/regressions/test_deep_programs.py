@@ -88,6 +88,7 @@ def check(args: tuple[te.Tensor, te.Tensor], schedule: Any, target: str) -> None
     np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm", "interpreter"])
 @pytest.mark.parametrize("body", BODIES)
 def test_deep_bodies_run(body: Body, target: str) -> None:

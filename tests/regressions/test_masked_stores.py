@@ -24,6 +24,7 @@ WIDER = [
 WIDTH = 16
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("width", "lane"), [(16, 0), (16, 5), (16, 15), (3, 1), (5, 4), (2, 1), (7, 0)])
 @pytest.mark.parametrize(("source", "dtype"), WIDER)
 def test_neighbours_of_a_lane_that_is_known_are_kept(source: str, dtype: str, width: int, lane: int) -> None:

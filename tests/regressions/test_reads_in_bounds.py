@@ -65,6 +65,7 @@ GATHERS: dict[str, Body] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", GATHERS)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("vector", [False, True], ids=["scalar", "vector"])

@@ -75,6 +75,7 @@ def test_loops(key: str, golden: Callable[[str], None]) -> None:
     golden(f"{case.s}\n{lower(case.s, case.args)}")
 
 
+@pytest.mark.sampled(20)
 @rows
 def test_results(key: str) -> None:
     use = USES[key]

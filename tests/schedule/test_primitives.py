@@ -254,6 +254,7 @@ def sizes_of(case: Case, values: tuple[int, ...]) -> dict[str, int]:
     return {v.name: value for v, value in zip(case.s.original.sizes, values)}
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, golden: Callable[[str], None]) -> None:
     case = scheduled(name)

@@ -71,7 +71,7 @@ def test_every_step_alone(overlap: int) -> None:
     assert refused == (list(OF_EVEN_ROWS) if overlap else [])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", STEPS)
 def test_every_step_after_another(first: str) -> None:
     for second in (name for name in STEPS if name != first):

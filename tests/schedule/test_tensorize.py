@@ -180,6 +180,7 @@ PLACED: dict[str, Callable[[Schedule], object]] = {
 }
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", PLACED)
 @pytest.mark.parametrize(("stage", "axis"), [("B", "i"), ("B", "j"), ("C", "i_i"), ("C", "j")])
 def test_tiles_of_an_array_that_is_kept_otherwise(how: str, stage: str, axis: str) -> None:

@@ -40,6 +40,7 @@ def check(s: Schedule, stage: str, axis: str) -> None:
     other.require_legal("the steps under other names")
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("key", sorted(USES))
 def test_every_step_is_carried_over(key: str) -> None:
     case = USES[key].program()

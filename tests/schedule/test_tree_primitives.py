@@ -259,6 +259,7 @@ def inputs_of(case: Case, sizes: dict[str, int]) -> dict[str, Any]:
     return {first.name: np.random.default_rng(size).integers(-3, 4, (size, size)) + 40.0 * np.eye(size)}
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, golden: Callable[[str], None]) -> None:
     case = scheduled(name)

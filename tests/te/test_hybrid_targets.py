@@ -57,6 +57,7 @@ def built(script: Script, arguments: Mapping[str, Any], target: str) -> list[Arr
     return results[: len(tensors)]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["interpreter", "llvm"])
 @pytest.mark.parametrize("name", CASES)
 def test_scripts_on_targets(name: str, target: str) -> None:

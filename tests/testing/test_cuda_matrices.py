@@ -302,6 +302,7 @@ def run_group_gemm(text: str, mode: Mode, seed: int) -> bool:
 RUNS = {"gemm_bf16_mma": run_gemm, "gemm_bf16_wgmma": run_group_gemm}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", RUNS)
 def test_the_kernels_written_by_hand_are_right(name: str, mode: Mode) -> None:

@@ -82,6 +82,7 @@ def test_as_one_after_another(
     np.testing.assert_array_equal(result(topi.schedule(output, target), output, used, target), wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ends", ["<>", "<", ">"])
 def test_which_are_made_together(ends: str) -> None:
     output, _ = block((1, 14, 14, 16, 64, 16), 3, 1, 1, ends)

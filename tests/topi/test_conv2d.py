@@ -31,7 +31,7 @@ RESNET = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", RESNET)
 def test_residual_network(name: str) -> None:
     """At full size, with bias and relu, weights packed ahead."""
@@ -197,6 +197,7 @@ def test_packing_fills_the_last_block_with_zeros() -> None:
     assert not flat[40:].any()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize(("size", "features"), [(28, 64), (7, 2048)])
 def test_the_inner_loop_has_no_conditions(size: int, features: int, cores: int) -> None:

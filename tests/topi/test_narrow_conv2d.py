@@ -96,7 +96,7 @@ def test_shapes_of_resnet(case: Case, layout: str) -> None:
     case.check(layout, "int8" if layout == "NCHW" else "uint8")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(("dtype", "layout"), [("int8", "NCHW"), ("uint8", "NHWC"), ("bfloat16", "NHWC")])
 @pytest.mark.parametrize("case", OTHERS, ids=str)

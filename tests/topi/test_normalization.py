@@ -54,7 +54,7 @@ SHAPES: list[tuple[tuple[int, ...], Axes]] = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shape", "axes"), SHAPES)
 def test_any_axes(shape: tuple[int, ...], axes: Axes) -> None:
     x = given("x", *shape)

@@ -139,6 +139,7 @@ def test_a_product_is_the_same_program_on_every_machine() -> None:
     assert not [t for t, text in traces.items() if t != SPR and "narrow_product" in text]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shape", [(512, 512, 512), (500, 300, 700)])
 @pytest.mark.parametrize(
     ("dtype", "weight", "word"), [("bfloat16", "bfloat16", "vdpbf16ps"), ("uint8", "int8", "vpdpbusd")]
@@ -205,7 +206,7 @@ def test_threads(m: int, n: int) -> None:
     np.testing.assert_array_equal(narrow_matmul(a, b, target="llvm -num-cores=2"), exact(a[1], b[1]))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "zero_point"), [("uint8", 128), ("uint8", 0), ("int8", -7), ("int8", 0)])
 @pytest.mark.parametrize("ahead", [False, True])
 def test_zero_points(dtype: str, zero_point: int, ahead: bool) -> None:
@@ -339,6 +340,7 @@ def test_the_named_layout(n: int, k: int, dtype: str) -> None:
     np.testing.assert_array_equal(made, wanted)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("m", "n", "k"), [(12, 45, 67), (9, 64, 64)])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "bfloat16"])
 def test_the_named_packed_product(m: int, n: int, k: int, dtype: str) -> None:

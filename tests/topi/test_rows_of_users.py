@@ -70,6 +70,7 @@ PROGRAMS: dict[str, tuple[Callable[[], list[Tensor]], int, set[str]]] = {
 """Programs, how many outputs they have, and the stages that are computed where they are read."""
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm -mcpu=haswell", "opencl"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rows_are_made_where_they_are_read(name: str, target: str) -> None:

@@ -186,6 +186,7 @@ def test_no_scheduler_is_a_clear_error_everywhere(monkeypatch: pytest.MonkeyPatc
             tune()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("count", "batch"), [(0, 8), (1, 8), (2, 8), (3, 12), (40, 160)])
 def test_a_batch_has_a_call_for_every_worker(count: int, batch: int) -> None:
     connection = cast(Connection, SimpleNamespace(workers=[f"tcp://{n}" for n in range(count)]))

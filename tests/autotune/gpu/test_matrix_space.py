@@ -63,7 +63,7 @@ def kernels(task: Task, made: Schedule) -> list[DeviceKernel]:
     return [stmt.kernel for stmt in walk(lowered.kernel.body) if isinstance(stmt, Launch)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_candidates_are_legal_within_the_limits_and_right(case: str) -> None:
     task = task_of(case)

@@ -32,6 +32,7 @@ def read(tmp_path: Path, *lines: str, **options: Any) -> Imported:
     return import_log(path, **{"programs": FUNCTIONS, **options})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("line", [*ANSOR.values(), *AUTOTVM.values()], ids=[*ANSOR, *AUTOTVM])
 def test_a_line_becomes_a_record_that_replays_and_is_right(line: str, tmp_path: Path) -> None:
     imported = read(tmp_path, line)

@@ -42,7 +42,7 @@ CASES: list[tuple[str, tuple[Any, ...], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "args", "shape"), CASES)
 def test_configurations_compute_what_the_program_does(name: str, args: Any, shape: tuple[int, ...]) -> None:
     task = create(name, args, "llvm -num-cores=2")

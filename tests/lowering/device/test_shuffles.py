@@ -31,6 +31,7 @@ def lowered(made: Made) -> str:
     return str(tensorlang.lower(s, args, target="cuda"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_compute_what_they_say(name: str) -> None:
     s, args = PROGRAMS[name]()

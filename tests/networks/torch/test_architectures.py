@@ -9,7 +9,7 @@ from benchmarks.zoo.architectures import ARCHITECTURES, IMAGES, TEXTS
 from benchmarks.zoo.runs import TOLERANCE, WAYS, differences, run
 from tensorlang.networks.torch import report
 from tensorlang.networks.torch.backend import compile_graph
-from tests.thoroughness import NIGHTLY
+from tests.profiles import NIGHTLY
 
 torch = pytest.importorskip("torch")
 by_night = pytest.mark.skipif(not NIGHTLY, reason="each architecture takes half a minute")

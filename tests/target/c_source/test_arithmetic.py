@@ -80,6 +80,7 @@ def integer_results(a: Expr, b: Expr) -> list[Expr]:
     return [*made, select(Binary("lt", product, a, "bool"), Unary("invert", product, d), b)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(run: Run, dtype: str) -> None:
     check(run, pairs(dtype), integer_results)
@@ -94,6 +95,7 @@ def float_results(a: Expr, b: Expr) -> list[Expr]:
     return [*made, *(intrinsics.call(name, a) for name in names), intrinsics.call("copysign", a, b)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_floats(run: Run, dtype: str) -> None:
     check(run, pairs(dtype), float_results)
@@ -114,6 +116,7 @@ def cast_values(source: str) -> Array:
     return np.array(values, d.numpy)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", list(dtypes.TABLE))
 def test_casts(run: Run, source: str) -> None:
     values = cast_values(source)
@@ -169,7 +172,7 @@ def test_cuda_integers_compile(dtype: str) -> None:
     check_cuda(device_source(kernel, CUDA).text)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_cuda_floats_compile(dtype: str) -> None:
     def results(*given: Expr) -> list[Expr]:

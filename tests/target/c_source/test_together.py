@@ -193,6 +193,7 @@ def updates(dtype: str) -> DeviceKernel:
     return device_kernel((a, out), body, (), (64,), (shared,))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", "float16", "float32", "float64"])
 def test_atomic_updates(run: Run, dtype: str) -> None:
     kernel = updates(dtype)

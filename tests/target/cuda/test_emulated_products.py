@@ -128,6 +128,7 @@ def warp_text() -> str:
     return one_of([m.name for m in WARPS], [warp_kernel(m) for m in WARPS], WARPS, "sm_89")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(len(WARPS)), ids=[m.name for m in WARPS])
 def test_a_warp_multiplies_what_its_fragments_say(number: int, warp_text: str) -> None:
     multiply = WARPS[number]

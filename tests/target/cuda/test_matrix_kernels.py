@@ -65,6 +65,7 @@ def test_every_call_comes_to_its_instruction(case: Case) -> None:
     assert [name for name, mnemonic in wanted.items() if mnemonic not in ptx] == []
 
 
+@pytest.mark.sampled(2)
 @nvrtc
 @disassembles
 @CASE

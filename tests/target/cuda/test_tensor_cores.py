@@ -135,7 +135,7 @@ def check(p: Product | GroupProduct, got: Array, wanted: Array) -> None:
     np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=1.01 * half, atol=atol)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @emulated
 @CASE
 def test_programs_compute_what_they_say(name: str) -> None:

@@ -62,6 +62,7 @@ def waits(program: Kernel) -> list[int]:
     return [s.pending for s in walk(found.body) if isinstance(s, MachineWait)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [

@@ -183,7 +183,7 @@ def _bits(compiled: Compile, place: int, dtype: str, vector: bool, target: str) 
     return _run_all(compiled, EVERY[place : place + TOGETHER], inputs, vector, target)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", UNFUSED])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", EVERY)

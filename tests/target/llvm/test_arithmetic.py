@@ -112,7 +112,7 @@ def _binary(op: str, dtype: str) -> Callable[[Expr, Expr], Expr]:
     return lambda x, y: Binary(op, x, y, "bool" if op in _TESTS else dtype)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(compiled: Compile, dtype: str, kind: LoopKind) -> None:

@@ -17,6 +17,7 @@ Compile = Callable[..., Executable]
 (i,) = indices("i")
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "min", "max"])
 @pytest.mark.parametrize(
     "dtype", ["float16", "bfloat16", "float8_e5m2", "float32", "float64", "int8", "uint8", "int64"]

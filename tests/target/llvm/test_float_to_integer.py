@@ -36,6 +36,7 @@ def nearest(x: float, dtype: str) -> int:
     return 0 if np.isnan(x) else low if x <= low else high if x >= high else int(x)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 @pytest.mark.parametrize("source", ["float32", "float64"])
 @pytest.mark.parametrize("dtype", [*INTEGERS, *WIDE])
@@ -46,6 +47,7 @@ def test_floats_of_any_size(dtype: str, source: str, lanes: int) -> None:
     assert run(made, A, floats, lanes) == [nearest(float(x), dtype) for x in floats]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("lanes", [1, 16])
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("inside_out", [False, True])

@@ -40,6 +40,7 @@ def test_a_table_takes_one_instruction_per_register(
     assert sum(line.split()[:1] == [instruction] for line in assembly.splitlines()) == count
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=nehalem"])
 @pytest.mark.parametrize("lanes", [1, 3, 4, 8, 11, 16, 17, 29])
 def test_every_lane_gets_its_own_entry(compiled: Compile, target: str, lanes: int) -> None:

@@ -24,6 +24,7 @@ UNROLLED, VECTORIZED = LoopKind.UNROLLED, LoopKind.VECTORIZED
 i, j, k, n, m = indices("i j k n m")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", [SERIAL, UNROLLED, VECTORIZED, PARALLEL])
 @pytest.mark.parametrize("extent", [0, 1, 3, 16, 37, 100, 1000])
 def test_every_kind_of_loop_covers_its_range(compiled: Compile, kind: LoopKind, extent: int) -> None:
@@ -36,6 +37,7 @@ def test_every_kind_of_loop_covers_its_range(compiled: Compile, kind: LoopKind, 
     np.testing.assert_array_equal(values, expected)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint16", "int64", "bool"])
 @pytest.mark.parametrize("step", [-3, -1, 0, 1, 2, 3, 4, 7])
 def test_vector_reads_at_any_stride(compiled: Compile, step: int, dtype: str) -> None:
@@ -62,6 +64,7 @@ def test_vector_writes_at_any_stride(compiled: Compile, step: int) -> None:
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64", "bool"])
 @pytest.mark.parametrize("step", [-1, 1, 3])
 def test_vector_loops_of_any_bounds(compiled: Compile, step: int, dtype: str) -> None:

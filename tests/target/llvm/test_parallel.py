@@ -38,6 +38,7 @@ def _expected(shape: tuple[int, ...], bounds: tuple[tuple[int, int], ...]) -> np
     return found
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cores", [1, 2, 3, 7])
 @pytest.mark.parametrize(
     "bounds", [((0, 5), (0, 7), (0, 3)), ((1, 4), (2, 7), (1, 2)), ((0, 5), (3, 3), (0, 3)), ((2, 3), (0, 1), (0, 50))]

@@ -34,6 +34,7 @@ def _at(offset: int, shape: tuple[int, ...]) -> Array:
     return block[start : start + 4 * count].view(np.float32).reshape(shape)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("extent", [48, 45, 16 * 20])
 @pytest.mark.parametrize("offset", [0, 4, 16, 48])

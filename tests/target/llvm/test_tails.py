@@ -29,6 +29,7 @@ def _copy(extent: Expr | int, length: Expr | int, dtype: str = "float32", updati
     return build("copy", [a, b], "B", loop(AT, 0, extent, store(b, AT, value), VECTORIZED), sizes)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("updating", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64"])
 @pytest.mark.parametrize("known", [False, True])

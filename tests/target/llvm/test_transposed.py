@@ -70,6 +70,7 @@ def strided(count: int, step: int, dtype: str, cond: bool) -> tuple[Tensor, Tens
     return A, te.compute((count,), element, name="B")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cond", [False, True])
 @pytest.mark.parametrize("step", [-1, 2, 3, 4])
 @pytest.mark.parametrize(("count", "dtype"), [(16, "float32"), (37, "float32"), (24, "float64"), (70, "int8")])

@@ -87,6 +87,7 @@ USERS: dict[str, tuple[Callable[[], Case], str]] = {
 }
 
 
+@pytest.mark.covering(1)
 @targets
 @pytest.mark.parametrize("name", USERS)
 def test_windows_of_users(name: str, target: str) -> None:

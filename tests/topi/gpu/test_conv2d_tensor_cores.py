@@ -141,7 +141,7 @@ def test_terms_in_parts() -> None:
     check_schedule(s, args, targets=("interpreter",))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("mode", ["late", "at_once"])
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ BOTH: list[tuple[str, str, str]] = [(name, "sm_80", "HWIO") for name in RESNET]
 BOTH += [("to 7 x 7", "sm_90a", "HWIO"), ("28 x 28", "sm_90a", "OHWI")]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @needs_nvrtc
 @pytest.mark.parametrize(("name", "arch", "kernel"), BOTH)
 def test_the_machine_code(name: str, arch: str, kernel: str) -> None:

@@ -24,6 +24,7 @@ def chain(x: Tensor, y: Tensor) -> Tensor:
     return made
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("shape", "dtype"), SHAPES)
 def test_chains(target: str, shape: tuple[int, ...], dtype: str) -> None:

@@ -45,7 +45,7 @@ CASES: dict[str, tuple[tuple[int, ...], str, Callable[[Tensor], Tensor], Callabl
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_texts(name: str) -> None:
     shape, dtype, operator, reference = CASES[name]

@@ -49,6 +49,7 @@ def test_values(name: str, target: str) -> None:
         np.testing.assert_array_equal(made, wanted)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_rules_for_cuda_give_a_program(name: str) -> None:
     """NVRTC compiles it when the test ends, as all device programs of tests."""

@@ -98,6 +98,7 @@ def test_every_other_element(target: str) -> None:
     runs(target, total, (x[1].astype(np.float64)[:, ::2] * x[1][:, :40]).sum(1), x)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("pool", ["max", "avg", "global"])
 def test_pooling(target: str, pool: str) -> None:

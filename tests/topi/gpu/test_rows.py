@@ -88,6 +88,7 @@ def test_weights_and_what_precedes_and_follows(target: str) -> None:
     runs(target, out, np.maximum(wanted, 0), x, y, gamma, beta)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_symbolic_sizes(target: str, axis: int) -> None:

@@ -126,7 +126,7 @@ def lowered(name: str) -> Lowered:
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @CASE
 def test_the_interpreter_finds_the_values_and_no_race(name: str) -> None:
     check_schedule(case(name), CASES[name][0], targets=(ROOMY,))
@@ -140,7 +140,7 @@ def test_a_symbolic_number_of_rows() -> None:
         check_schedule(s, args, {"m": m}, targets=("interpreter",))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("mode", ["late", "at_once"])
 @pytest.mark.parametrize(
