@@ -6,6 +6,7 @@
 | test | one integer or float | bool (of an integer: a constant) |
 | number | one integer or float | its dtype |
 | bits | one integer | its dtype (popcount), int32 (clz) |
+| table | an index of uint8, and 16 numbers of uint8 | uint8 |
 | pattern | one float, or the unsigned integer of its width | the other of the two, with the same bits |
 
 Floats of 16 and 8 bits are computed in float32 and rounded once; fma is not rounded to float32 before. Python literals
@@ -27,7 +28,7 @@ from tensorlang.ir import numpy_math
 from tensorlang.ir.expr import Call, Expr, ExprLike, as_expr, cast, const
 from tensorlang.location import caller
 
-Family = Literal["float", "test", "number", "bits", "pattern"]
+Family = Literal["float", "test", "number", "bits", "pattern", "table"]
 _OF_BITS = "_of_bits"
 
 
@@ -101,6 +102,7 @@ def _rows() -> tuple[Intrinsic, ...]:
         Intrinsic("popcount", 1, "bits", own.popcount, "How many bits are one."),
         Intrinsic("clz", 1, "bits", own.clz, "How many of the highest bits are zero, as int32; the width for 0."),
         Intrinsic("bits_of", 1, "pattern", own.bits_of, "The bits of a float as an unsigned integer.", exact=True),
+        Intrinsic("lookup16", 17, "table", own.lookup16, "The number of 16 at the index, by its lowest four bits."),
         *(_of_bits(d) for d in dtypes.TABLE.values() if d.is_float),
     )
 
@@ -119,6 +121,7 @@ _ALLOWED: dict[Family, tuple[dtypes.Kind, ...]] = {
     "number": ("float", "int", "uint"),
     "bits": ("int", "uint"),
     "pattern": ("float", "uint"),
+    "table": ("uint",),
 }
 _WANTED: dict[Family, tuple[str, str]] = {
     "float": ("a float", "float32"),
@@ -126,6 +129,7 @@ _WANTED: dict[Family, tuple[str, str]] = {
     "number": ("a number", "int32"),
     "bits": ("an integer", "int32"),
     "pattern": ("a float or its bits", "float32"),
+    "table": ("an index of uint8", "uint8"),
 }
 
 

@@ -140,6 +140,11 @@ def bits_of(x: Array) -> Array:
     return bits
 
 
+def lookup16(index: Array, *numbers: Array) -> Array:
+    """The number at the place that the lowest four bits of an index say."""
+    return np.asarray(np.choose(index & np.uint8(15), numbers)).astype(np.uint8)[()]
+
+
 def popcount(x: Array) -> Array:
     """How many bits of the two's complement form are one."""
     bits, width = _bits(x)

@@ -15,7 +15,8 @@ Names of higher floors (create_schedule) are looked up in the package's table wh
 from typing import Any
 
 from tensorlang.ir.expr import Expr, Var
-from tensorlang.names import listing, lookup
+from tensorlang.names import listing
+from tensorlang.names import lookup as offered
 from tensorlang.te import hybrid
 from tensorlang.te.autodiff import gradient
 from tensorlang.te.axis import Axis, Range
@@ -68,6 +69,7 @@ from tensorlang.te.math import (
     log1p,
     log2,
     log10,
+    lookup,
     max_value,
     maximum,
     min_value,
@@ -166,6 +168,7 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "lookup",
     "max",
     "max_value",
     "maximum",
@@ -212,7 +215,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    return lookup(__name__, name)
+    return offered(__name__, name)
 
 
 def __dir__() -> list[str]:

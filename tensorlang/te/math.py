@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +16,10 @@ from tensorlang.location import caller
 
 const = ir.const
 cast = ir.cast
+
+
+_LOOKED_UP = 16
+"""Numbers of a table that a shuffle of bytes takes."""
 
 
 def min_value(dtype: str) -> Const:
@@ -154,3 +158,17 @@ def ldexp(x: ExprLike, exponent: ExprLike) -> Expr:
     """Return x * 2**exponent, for an integer exponent."""
     value, power_of_two = ir.as_expr(x), ir.as_expr(exponent)
     return value * call("exp2", power_of_two.astype(value.dtype))
+
+
+def lookup(index: ExprLike, numbers: Sequence[int]) -> Expr:
+    """Return one of 16 bytes: the number at the place that the lowest four bits of a uint8 index say.
+
+    The numbers are constants, all of uint8 or, where one is negative, of int8, which the result has then. On CPUs a
+    vector of them is one shuffle of bytes (`vpshufb`, `tbl`). Raises DefinitionError for other numbers and indices.
+    """
+    place, dtype = ir.as_expr(index), "int8" if any(number < 0 for number in numbers) else "uint8"
+    low, high = dtypes.limits(dtype)
+    if place.dtype != "uint8" or len(numbers) != _LOOKED_UP or not all(low <= number <= high for number in numbers):
+        wanted = f"an index of uint8 and {_LOOKED_UP} numbers of a byte"
+        raise DefinitionError(f"te.lookup takes {wanted}, got {place.dtype} and {list(numbers)}", caller())
+    return ir.cast(call("lookup16", place, *(ir.const(number % 256, "uint8") for number in numbers)), dtype)

@@ -11,7 +11,7 @@ compare with, bit by bit), OCP Microscaling Formats 1.0 for MXFP4, NVIDIA's NVFP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -124,23 +124,16 @@ def _three_bit_scale(b: Bytes, n: Any) -> Any:
     return (low | high << 4).astype("int8") - 32
 
 
-def _e2m1(code: Any) -> Any:
-    """Twice the number of a sign, two bits of exponent and one of fraction, plus 12."""
-    size = code & 7
-    twice = _choose(size < 4, size, _choose(size < 6, size * 2 - 4, size * 4 - 16))
-    return _choose(code < 8, twice + 12, 12 - twice)
-
-
 _CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 """What the codes of IQ4_NL stand for."""
+_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice what a sign, two bits of exponent and one of fraction stand for."""
 
 
-def _curve(code: Any) -> Any:
-    """The number of the curve, plus 128: chosen bit by bit."""
-    chosen: list[Any] = [_byte(number + 128) for number in _CURVE]
-    for bit in (1, 2, 4, 8):
-        chosen = [_choose(code & bit == 0, a, b) for a, b in zip(chosen[::2], chosen[1::2], strict=True)]
-    return chosen[0].astype("uint8")
+def _looked_up(numbers: Sequence[int], zero: int) -> Callable[[Any], Any]:
+    """The number of a code, plus zero."""
+    moved = [number + zero for number in numbers]
+    return lambda code: te.lookup(code, moved) if isinstance(code, Expr) else np.take(np.array(moved, np.uint8), code)
 
 
 def _power_of_two(values: Values) -> Any:
@@ -229,14 +222,14 @@ def _rows() -> tuple[BlockFormat, ...]:
             {**_halves(256, super_scale=208), "scale": Field(signed, 16, lambda b, n: b[192 + n].astype("int8"))},
             _two_levels,
         ),
-        BlockFormat("iq4_nl", 32, 18, 32, 4, 128, _nibbles(2), plain, _plain, value=_curve),
+        BlockFormat("iq4_nl", 32, 18, 32, 4, 128, _nibbles(2), plain, _plain, value=_looked_up(_CURVE, 128)),
         BlockFormat(
             "mxfp4", 32, 17, 32, 4, 12, _nibbles(1),
-            {"power": Field("uint8", 32, lambda b, n: b[n * 0])}, _power_of_two, value=_e2m1,
+            {"power": Field("uint8", 32, lambda b, n: b[n * 0])}, _power_of_two, value=_looked_up(_E2M1, 12),
         ),
         BlockFormat(
             "nvfp4", 64, 36, 16, 4, 12, lambda b, j: _bits(b[4 + j // 16 * 8 + j % 8], j // 8 % 2 * 4, 4),
-            {"scale": Field("uint8", 16, lambda b, n: b[n])}, _unsigned_e4m3, value=_e2m1,
+            {"scale": Field("uint8", 16, lambda b, n: b[n])}, _unsigned_e4m3, value=_looked_up(_E2M1, 12),
         ),
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from tensorlang.target.c_source.scope import Text
 _LIBRARY = {
     name: name
     for name, row in intrinsics.TABLE.items()
-    if row.family != "pattern"
+    if row.family not in ("pattern", "table")
     and name not in ("sigmoid", "isnan", "isinf", "isfinite", "abs", "popcount", "clz", "round")
 } | {"round": "rint", "abs": "fabs"}
 """Functions of both dialects, without the suffix that CUDA's have for float."""
@@ -35,6 +35,8 @@ def call(text: Text, name: str, args: Sequence[Code], dtype: str) -> Code:
     d = dtypes.info(operand)
     if intrinsics.TABLE[name].family == "pattern":
         return _bits(text, args[0]) if d.is_float else _of_bits(text, args[0], dtype)
+    if name == "lookup16":
+        return _looked_up(text, *args)
     if not d.is_float:
         return _of_integer(text, name, args[0], dtype)
     held = "float64" if d.bits == 64 else "float32"
@@ -62,6 +64,16 @@ def _bits(text: Text, a: Code) -> Code:
     else:
         made = f"{text.dialect.float_bits[a.dtype][0]}({a.text})"
     return Code(f"({text.dialect.types[dtype]}){made}", dtype, c.PREFIX, limits(dtype))
+
+
+def _looked_up(text: Text, index: Code, *numbers: Code) -> Code:
+    """One of 16 constant bytes, by the lowest four bits of an index: of two words of 64 bits, shifted down."""
+    words = (
+        sum((number.constant or 0) << 8 * n for n, number in enumerate(numbers[half : half + 8])) for half in (0, 8)
+    )
+    suffix = text.dialect.suffixes["uint64"]
+    low, high = (f"{word:#x}{suffix}" for word in words)
+    return Code(f"{text.call('tl_lookup16')}({low}, {high}, {index.text})", "uint8", interval=limits("uint8"))
 
 
 def _of_bits(text: Text, a: Code, dtype: str) -> Code:

@@ -101,6 +101,10 @@ _CUDA_FROM_FLOAT = {
     **_SHORT_FROM_FLOAT,
 }
 
+_LOOKUP = """$uint8 tl_lookup16($uint64 low, $uint64 high, $uint8 index) {
+    return ($uint8)((index & 8 ? high : low) >> (index & 7) * 8);
+}"""
+"""One of 16 bytes."""
 _HALF = {
     "tl_round_f16": "float tl_round_f16(float x) {\n    return tl_f32_from_f16(tl_f16_from_f32(x));\n}",
     "tl_round_bf16": "float tl_round_bf16(float x) {\n    return tl_f32_from_bf16(tl_bf16_from_f32(x));\n}",
@@ -259,7 +263,7 @@ def texts(dialect: Dialect) -> Mapping[str, str]:
         else:
             continue
         found |= {f"{name}_{d.name}": _filled(dialect, text, d.name) for name, text in rows.items()}
-    rest = {**own.functions, **_HALF, "tl_fma_to_odd": _FUSED, **float8_texts(own.ptx)}
+    rest = {**own.functions, **_HALF, "tl_fma_to_odd": _FUSED, "tl_lookup16": _LOOKUP, **float8_texts(own.ptx)}
     found |= {name: _filled(dialect, text, "float32") for name, text in rest.items()}
     template = "template <int PENDING>\n"
     made = {n: f"{template if 'PENDING' in text else ''}{dialect.function} {text}" for n, text in found.items()}

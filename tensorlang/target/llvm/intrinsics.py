@@ -15,6 +15,7 @@ from tensorlang.target.llvm.arithmetic import (
     is_nan,
     matched,
 )
+from tensorlang.target.llvm.lookup16 import lookup16
 from tensorlang.target.llvm.machine import reinterpret
 from tensorlang.target.llvm.mathematics import approximations, hyperbolic, plane, power, trigonometry
 from tensorlang.target.llvm.mathematics.fused import narrow_fma
@@ -60,6 +61,8 @@ _POLYNOMIALS: dict[str, Callable[..., Value]] = {
 
 def call(fn: Function, name: str, arguments: list[Value], dtype: str) -> Value:
     """Call intrinsic `name` of tensorlang.ir.intrinsics; the result has `dtype`."""
+    if name == "lookup16":
+        return lookup16(fn, *arguments)
     args = list(matched(fn, *arguments))
     if name in _OWN:
         return cast(fn, _OWN[name](fn, args), dtype)
@@ -87,7 +90,7 @@ def _float_call(fn: Function, name: str, args: list[Value]) -> Value:
 
 def known() -> frozenset[str]:
     """The intrinsics that this target computes."""
-    return frozenset((*_INSTRUCTIONS, *_POLYNOMIALS, *WIDE, *_OWN, "rsqrt"))
+    return frozenset((*_INSTRUCTIONS, *_POLYNOMIALS, *WIDE, *_OWN, "rsqrt", "lookup16"))
 
 
 def _isnan(fn: Function, args: list[Value]) -> Value:
