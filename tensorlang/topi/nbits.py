@@ -182,6 +182,22 @@ def pack_groups(
     return _packed(_Source(lambda row, j: codes[row, j], number), form, n, k, name)
 
 
+def groups_laid_out(codes: Array, form: BlockFormat, fields: Mapping[str, Array]) -> tuple[list[Array], list[Array]]:
+    """What `pack_groups` makes of arrays of NumPy: the planes of uint8 codes [n, k], and fields [n, k / block]."""
+    rows = [(0, -len(codes) % LANES), (0, 0)]
+    whole = (
+        np.pad(codes, rows).reshape(-1, LANES, codes.shape[1] // CHUNK, CHUNK // WORD, WORD).transpose(0, 2, 3, 1, 4)
+    )
+    planes, low = list[Array](), 0
+    for bits in _PLANES[form.bits]:
+        parts = (whole >> low & (1 << bits) - 1).reshape(*whole.shape[:2], 8 // bits, bits, LANES, WORD)
+        shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None, None, None]
+        planes.append(np.bitwise_or.reduce(parts << shifts, axis=2).astype(np.uint8))
+        low += bits
+    numbers = [np.pad(fields[each], rows).reshape(-1, LANES, fields[each].shape[1]) for each in form.fields]
+    return planes, [np.ascontiguousarray(array.transpose(0, 2, 1)) for array in numbers]
+
+
 def _packed(source: _Source, form: BlockFormat, n: int, k: int, name: str) -> NbitsWeights:
     _check_sizes(n, k, form)
     wanted = nbits_weights(n, k, form, name)

@@ -82,6 +82,22 @@ def scaled(name: str, array: Any, scale: float = 0.05, zero: int = 3) -> dict[st
     return {name: array, f"{name}s": np.float32(scale), f"{name}z": array.dtype.type(zero)}
 
 
+def few_bits(shape: tuple[int, ...], n: int, block: int, bits: int = 4, zeros: bool = False, **more: Any) -> Case:
+    """A product with weights of a few bits, by data of a shape."""
+    rng, k = np.random.default_rng(n), shape[-1]
+    blocks = -(-k // block)
+    arrays = {
+        "x": drawn(*shape),
+        "w": rng.integers(0, 256, (n, blocks, block * bits // 8), dtype=np.uint8),
+        "s": (rng.random(n * blocks) * 0.1).astype(np.float32),
+    }
+    if zeros:
+        arrays["z"] = rng.integers(0, 256, n * -(-blocks * bits // 8), dtype=np.uint8)
+    if more.pop("bias", False):
+        arrays |= {name: np.float32(0) for name in ("-z", "-g") if not (zeros and name == "-z")} | {"b": drawn(n)}
+    return Case("MatMulNBits", arrays, {"N": n, "K": k, "bits": bits, "block_size": block, **more}, weights="w s z")
+
+
 OUT = {"os": np.float32(0.1), "oz": np.uint8(5)}
 PROJECTED = {"x": tokens(1), "w": drawn(D, 3 * D, seed=2) * 0.3, "b": drawn(3 * D, seed=3)}
 THREE = {"q": tokens(1), "k": tokens(2, rows=7), "v": tokens(3, rows=7)}
@@ -91,6 +107,12 @@ EMBEDDED = {"i": ids(B, S), "s": ids(B, S, most=2), "w": drawn(9, D, seed=1), "p
 EMBEDDED |= {"t": drawn(2, D, seed=3), "g": drawn(D, seed=4), "b": drawn(D, seed=5)}
 
 CASES = {
+    "4 bits": few_bits((1, 64), 48, 32, accuracy_level=4),
+    "4 bits, floats": few_bits((3, 64), 20, 32, zeros=True),
+    "4 bits, odd blocks": few_bits((2, 80), 33, 16, zeros=True, accuracy_level=4),
+    "4 bits, part of a block, bias": few_bits((2, 3, 300), 24, 128, zeros=True, bias=True, accuracy_level=4),
+    "2 bits": few_bits((1, 64), 16, 32, 2, zeros=True, accuracy_level=4),
+    "8 bits": few_bits((1, 64), 16, 32, 8, accuracy_level=4),
     "fast gelu": Case("FastGelu", {"x": tokens(1) * 3, "b": drawn(D)}),
     "fast gelu, no bias": Case("FastGelu", {"x": tokens(1) * 3}),
     "bias gelu": Case("BiasGelu", {"x": tokens(1) * 3, "b": drawn(D)}),
@@ -213,6 +235,9 @@ def test_what_is_not_taken_is_said() -> None:
         (packed, "queries that are packed with keys"),
         (other, r"a mask of the shape \(3, 5\)"),
         (open_length, "total_sequence_length"),
+        (few_bits((1, 64), 16, 32, 4, accuracy_level=4, K=63), "whose rows are no 63 numbers"),
+        (few_bits((1, 64), 16, 32, 4, block_size=64, K=640), "with weights uint8"),
+        (few_bits((1, 64), 16, 32, 3), "16 by 64 weights of 3 bits in blocks of 32"),
         (Case("NGramRepeatBlock", {"x": ids(B, S)}), "this operator of onnxruntime is not known yet"),
     ):
         with pytest.raises(UnsupportedModel, match=why):

@@ -17,6 +17,7 @@ from tensorlang.networks.network import Array, Network, Value, Weights
 from tensorlang.networks.node import Node, shape_of
 from tensorlang.networks.onnx.constants import evaluated
 from tensorlang.networks.onnx.contrib import DOMAIN as CONTRIBUTED
+from tensorlang.networks.onnx.contrib import RULES as CONTRIBUTED_RULES
 from tensorlang.networks.onnx.contrib import contributed
 from tensorlang.networks.onnx.control.rules import CONTROL
 from tensorlang.networks.onnx.elementwise import dtype_of
@@ -264,9 +265,9 @@ def _made(proto: Any, label: str, reading: Reading) -> Sequence[Value | None]:
         return called(function, proto, inputs, reading, _read)
     if (function := contributed(proto, label, inputs, dict(_attributes(proto)))) is not None:
         return called(function, proto, inputs, reading, _read)
-    if proto.domain == CONTRIBUTED:
+    if proto.domain == CONTRIBUTED and proto.op_type not in CONTRIBUTED_RULES:
         raise Unsupported("this operator of onnxruntime is not known yet")
-    if proto.domain not in DOMAINS:
+    if proto.domain not in (*DOMAINS, CONTRIBUTED):
         raise Unsupported(f"operators of the domain {proto.domain} are not known")
     known = {n: v for n, v in zip(proto.input, inputs, strict=True) if isinstance(v, np.ndarray)}
     if len(known) == len({n for n in proto.input if n}) and proto.op_type not in {*RANDOM, *CONTROL}:

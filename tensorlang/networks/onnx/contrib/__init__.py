@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorlang.networks.network import Value
+from tensorlang.networks.node import Rule
 from tensorlang.networks.onnx.bodies import Body, Written
-from tensorlang.networks.onnx.contrib import attention, fused, integers, norms
+from tensorlang.networks.onnx.contrib import attention, fused, integers, nbits, norms
 
 DOMAIN = "com.microsoft"
 WRITTEN: Mapping[str, Written] = {**attention.WRITTEN, **fused.WRITTEN, **integers.WRITTEN, **norms.WRITTEN}
 """What writes an operator down, by its name; source: ContribOperators.md of onnxruntime, and its CPU kernels."""
+RULES: Mapping[str, Rule] = nbits.RULES
+"""Those that are no function of operators of ONNX."""
 IN_ONNX = ("SimplifiedLayerNormalization",)
 """Those that onnxruntime keeps in the domain of ONNX."""
 
