@@ -308,12 +308,13 @@ def _ruled(proto: Any, label: str, inputs: tuple[Value | None, ...], reading: Re
 
 
 def _by_rule(proto: Any, label: str, inputs: tuple[Value | None, ...], reading: Reading) -> Sequence[Value | None]:
-    if proto.op_type not in RULES:
+    rules = CONTRIBUTED_RULES if proto.domain == CONTRIBUTED else RULES
+    if proto.op_type not in rules:
         raise Unsupported("this operator is not known yet")
     attrs = dict(_attributes(proto))
     stage, meanings = reading.stage(label, proto.op_type), tuple(map(reading.meanings.get, proto.input))
     node = Node(proto.op_type, stage, attrs, reading.opset, inputs, len(proto.output), reading.weights, meanings)
-    made = RULES[proto.op_type](node)
+    made = rules[proto.op_type](node)
     return made if isinstance(made, tuple) else (made,)
 
 

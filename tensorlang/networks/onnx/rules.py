@@ -1,4 +1,4 @@
-"""All rules: what makes a program of a node, by operator of ONNX, and of onnxruntime."""
+"""All rules: what makes a program of a node, by operator of ONNX."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from tensorlang.networks.onnx import (
     sums,
     windows,
 )
-from tensorlang.networks.onnx.contrib import RULES as CONTRIBUTED
 
 RULES: dict[str, Rule] = {
-    **CONTRIBUTED,
     **einsum.RULES,
     **elementwise.RULES,
     **moves.RULES,
