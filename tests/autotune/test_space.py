@@ -177,7 +177,7 @@ def test_nests_walk_the_loops_of_their_schedules(name: str) -> None:
                 assert points <= trips <= math.prod(int(str(ranges[leaf].extent)) for leaf in stage.leaves)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", DEEP)
 def test_deep_sums_are_made_in_parts(name: str) -> None:
     task, rng = _deep(name), np.random.default_rng(3)

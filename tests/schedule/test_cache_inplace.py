@@ -64,7 +64,7 @@ def swapped(case: Stencil) -> None:
 FIXED, ANY = (11, 7), (n, n)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("target", ["interpreter", "llvm"])
 @pytest.mark.parametrize(
     ("script", "plan", "shape"),

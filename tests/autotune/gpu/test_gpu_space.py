@@ -72,7 +72,7 @@ def test_only_where_copies_are_asynchronous_many_tiles_are_kept() -> None:
         assert sketches_of(task_of("product", target))[0].knobs["pipeline"] == (1, 2)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("program", CANDIDATES)
 def test_every_candidate_is_legal_and_lowered_within_the_limits(program: str) -> None:
     task = task_of(program, NARROW)

@@ -172,7 +172,7 @@ def test_cuda_integers_compile(dtype: str) -> None:
     check_cuda(device_source(kernel, CUDA).text)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_cuda_floats_compile(dtype: str) -> None:
     def results(*given: Expr) -> list[Expr]:

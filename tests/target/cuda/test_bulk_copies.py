@@ -151,7 +151,7 @@ def result(program: Kernel, given: dict[str, Array], mode: Any, seed: int) -> Ar
     return words[name].view(given[name].dtype)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @emulated
 @pytest.mark.parametrize("name", CASES)
 def test_programs_compute_what_they_say(name: str) -> None:

@@ -82,7 +82,7 @@ def test_the_tile_stays_in_registers(name: str, arch: str) -> None:
     assert 0 < made.report["gemm_kernel0"].registers <= (168 if "groups" in name else 128)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize("name", ["bf16", "int8", "tf32", "bf16, GELU", "e5m2, scaled"])
