@@ -15,7 +15,7 @@ offer(
             room: f"tensorlang.{room}"
             for room in ("autotune", "errors", "ir", "nd", "networks", "runtime", "target", "te", "testing")
         },
-        **{room: f"tensorlang.{room}" for room in ("tir", "topi")},
+        **{room: f"tensorlang.{room}" for room in ("gguf", "tir", "topi")},
         **dict.fromkeys(("autotvm", "auto_scheduler"), "tensorlang.autotune"),
         "Quantization": "tensorlang.networks.quantization:Quantization",
         "__version__": "tensorlang.version:VERSION",
