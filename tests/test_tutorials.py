@@ -140,6 +140,7 @@ SHOWN = {
     )
     if find_spec("onnx")
     else ("onnx: not installed",),
+    "14_four_bits": ("3.19 bits a weight", "form of y: blocks", "within a hundredth of float32: True"),
 }
 """What a tutorial must print, besides coming to its end."""
 
