@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tensorlang import te
-from tensorlang.ir.expr import Expr, binary, cast
+import numpy as np
+
+from tensorlang import dtypes, te
+from tensorlang.ir.expr import Expr, as_expr, binary, cast
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, axis_of, element_of
 from tensorlang.networks.places import within
 from tensorlang.networks.refusal import Unsupported
+from tensorlang.networks.sorting import places_in_order
 from tensorlang.te.operation import Tensor
 
 _LONGEST = 4096
@@ -42,36 +46,31 @@ def _refuse_long(node: Node, extent: int) -> None:
 
 
 def _top(node: Node) -> tuple[Value, ...]:
-    """The first elements in order, and where they were: an element's place is the number of those before it."""
+    """The first elements in order, and where they were."""
     shape, data = node.shape(0), node.tensor(0)
     axis = axis_of(int(node.attrs.get("axis", -1)), len(shape), node.op)
     count = int(node.attrs["k"]) if "k" in node.attrs else int(node.known(1, "the number").item())
     if not 0 <= count <= shape[axis]:
         raise Unsupported(f"{node.op} of {count} among {shape[axis]} elements")
-    _refuse_long(node, shape[axis])
-    before = "gt" if node.attrs.get("largest", 1) else "lt"
-    k, m = te.reduce_axis((0, shape[axis]), "k"), te.reduce_axis((0, shape[axis]), "m")
-    one = te.const(1, "int32")
+    kept = [*shape[:axis], count, *shape[axis + 1 :]]
+    if not math.prod(kept):
+        return np.zeros(kept, dtypes.info(data.dtype).numpy), np.zeros(kept, np.int64)
+    order = places_in_order(data, axis, bool(node.attrs.get("largest", 1)), count, node.stage)
 
-    def along(i: Sequence[Any], place: Any) -> list[Any]:
-        return [*i[:axis], place, *i[axis + 1 :]]
+    def place(i: Sequence[Expr]) -> Expr:
+        return order(_number(i[:axis], shape[:axis]), _number(i[axis + 1 :], shape[axis + 1 :]), i[axis])
 
-    def rank(*i: Expr) -> Any:
-        other, own = data(*along(i, k)), data(*i)
-        earlier = te.all(binary("eq", other, own), binary("lt", k.var, i[axis]))
-        return te.sum(one, axis=k, where=te.any(binary(before, other, own), earlier))
-
-    ranks: Tensor = te.compute(shape, rank, name=f"{node.stage}_ranks")
-    kept = along(shape, count)
-
-    def place(*i: Expr) -> Any:
-        found = binary("eq", ranks(*along(i, m)), cast(i[axis], "int32"))
-        return te.sum(cast(m.var, "int32"), axis=m, where=found)
-
-    places: Tensor = te.compute(tuple(kept), place, name=f"{node.stage}_places")
-    values = node.compute(kept, lambda *i: data(*along(i, within(places(*i), shape[axis]))))
-    numbers: Tensor = te.compute(tuple(kept), lambda *i: cast(places(*i), "int64"), name=f"{node.stage}_long")
+    values = node.compute(kept, lambda *i: data(*i[:axis], within(place(i), shape[axis]), *i[axis + 1 :]))
+    numbers: Tensor = te.compute(tuple(kept), lambda *i: cast(place(i), "int64"), name=f"{node.stage}_long")
     return values, numbers
+
+
+def _number(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """The number of an element among those of a shape."""
+    found = as_expr(0)
+    for i, extent in zip(index, shape, strict=True):
+        found = found * extent + i
+    return found
 
 
 def _reversed(node: Node) -> Value:
