@@ -205,7 +205,7 @@ def test_the_inner_loop_has_no_conditions(size: int, features: int, cores: int) 
     data, weight = given("data", 1, 64, size, size), given("weight", features, 64, 3, 3)
     conv = topi.conv2d_nchw(data[0], weight[0], 1, 1)
     lines = loops_of(conv, (data, weight), f"llvm -num-cores={cores}").splitlines()
-    inner = [k for k, line in enumerate(lines) if re.search(r"for rc(_o)? in range\((64|16)\):", line)]
+    inner = [k for k, line in enumerate(lines) if re.search(r"for rc(_o)? in range\((64|8)\):", line)]
     assert inner
     for start in inner:
         depth = len(lines[start]) - len(lines[start].lstrip())

@@ -20,7 +20,7 @@ from tensorlang.schedules.anchor import Anchor, accumulator, axes_of
 from tensorlang.schedules.candidates import ROWS, up_to, vector_widths
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
-from tensorlang.schedules.cpu.shares import share_out, worth_threads
+from tensorlang.schedules.cpu.shares import fetch_next, share_out, worth_threads
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Room, as_index
 from tensorlang.schedules.windows import WindowSum
@@ -31,8 +31,6 @@ _SHORT = 4
 """Short vectors of pixels are loaded whole, several at a time, and multiplied by the lane."""
 _AHEAD = 1 << 13
 """Bytes of weights that are on their way to the cache, where they do not stay in it."""
-_TURNS = 4
-"""Turns of steps over the input channels that share out the weights of the next block."""
 _FEW_WEIGHTS = 1 / 8
 """The part of the second cache up to which weights are few."""
 MOST_COPIES = 256
@@ -275,11 +273,8 @@ def _fetch_weights(stage: Stage, channel: str, windows: WindowSum, tile: Tile, l
     """Prefetch weights that do not stay in the cache: rows share out those of the next block, else some steps ahead."""
     read = {load.buffer.name for load in loads(stage.schedule.state.compute_op(stage.name))}
     (weight,) = read - {windows.data.buffer.name}
-    turns = ceil(windows.extent(windows.y) / tile.rows)
-    if loops.alone and not loops.bands and 1 < turns <= windows.extent(channel) // _TURNS:
-        turn, _ = stage.split(channel, factor=turns, tail="peel")
-        stage.prefetch(weight, turn, 1, along=loops.blocks, shared=loops.rows)
-    else:
+    sharers = ceil(windows.extent(windows.y) / tile.rows) if loops.alone and not loops.bands else 1
+    if not fetch_next(stage, weight, channel, loops.blocks, loops.rows, sharers):
         step = tile.block * dtypes.info(windows.weight.dtype).bytes
         stage.prefetch(weight, channel, max(1, _AHEAD // step))
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import ceil, prod
 
 from tensorlang import dtypes
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.stage import Stage
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 
 _WORTH_THREADS = 1 << 20
 """Operations below which starting threads costs more than they bring."""
+_STEPS, _TURNS, _FEWEST = 8, 4, 3
+"""Steps of a turn, turns and sharers, at least, by which what the next tile reads is shared out."""
 _SHARES = 16
 """Iterations for each core, so that none waits long for the last."""
 
@@ -44,3 +47,17 @@ def share_out(s: Schedule, stage: str, loops: Sequence[str], target: Target) -> 
     loop = str(s[stage].fuse(*shared)) if len(shared) > 1 else shared[0]
     s[stage].parallel(loop)
     return loop, shared
+
+
+def fetch_next(stage: Stage, weights: str, term: str, along: str, shared: str, sharers: int) -> bool:
+    """Prefetch weights of the next iteration of `along`, while the `sharers` iterations of `shared` read the same ones.
+
+    Each asks for its share in each turn of steps over the terms. Returns False, and does nothing, where there are too
+    few terms or there is nobody to share with.
+    """
+    steps = sharers * ceil(_STEPS / sharers)
+    if sharers < _FEWEST or steps * _TURNS > (extent_of(stage.schedule.state.axis(stage.name, term).extent) or 0):
+        return False
+    turn, _ = stage.split(term, factor=steps, tail="peel")
+    stage.prefetch(weights, turn, 1, along=along, shared=shared)
+    return True

@@ -7,7 +7,7 @@ threads than bands that are even, all tiles are one band, whose stages are share
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -23,7 +23,7 @@ from tensorlang.schedules.candidates import ROWS, powers, up_to
 from tensorlang.schedules.cpu.moves import schedule_alone, turn_around
 from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
-from tensorlang.schedules.cpu.shares import computed_bits, share_out, worth_threads
+from tensorlang.schedules.cpu.shares import computed_bits, fetch_next, share_out, worth_threads
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Columns, Form, Mask, Room, as_index
 from tensorlang.schedules.winograd import Roles, Winograd
@@ -33,6 +33,10 @@ from tensorlang.te.operation import buffers
 
 _TILES = 14
 """Tiles of a band, at least: as often each vector of weights is used."""
+_TRANSFORMS = 0.9
+"""The part of the second cache that both transforms of a band may take."""
+_FETCHED, _SPILLED = 4, 8
+"""Bytes of a cycle that a core moves from beyond its second cache: weights ahead, transforms as it needs them."""
 _ROW = 16
 """Tiles of a row whose columns are transformed together: they stay in the first cache."""
 _EVEN = 0.9
@@ -106,13 +110,35 @@ def _decide(room: Room, group: Group, found: Winograd) -> _Plan:
     rows = room.choose("rows", up_to(ROWS, high), down)
     columns = room.choose("columns", up_to(ROWS, wide), across)
     room.limit(*_fits_registers(target, vectors))
-    least = -(-_TILES // wide)
-    usual = min(high, -(-least // down) * down)
+    usual = _usual_band(found, extents, down, target)
     images = prod(extents[axis] for axis in found.sums.batch)
     threads = worth_threads(extents, target)
     whole = threads and _evenness(images, high, usual, target.cores) < _EVEN
     band = high if whole else room.choose("band", sorted({*up_to(powers(high), high), usual}), usual)
     return _Plan(block, width, rows, columns, band, min(lanes, block), whole)
+
+
+def _usual_band(found: Winograd, extents: Mapping[str, int], down: int, target: Target) -> int:
+    """The rows of tiles of a band that take the fewest cycles of a core; the fewest such rows.
+
+    Weights that do not stay in the second cache come by once for each band, while products are made. Both transforms
+    of a band stay there, or all of them are written to and read from what lies beyond, while nothing else is done.
+    """
+    high, wide, size = extents[found.sums.y], extents[found.sums.x], dtypes.info(found.weights.dtype).bytes
+    ((outputs,), points), inputs = (found.sums.channels, found.sums.points), found.sums.op.reduce_axes[0].name
+    weights = size * prod(extents[axis] for axis in (*points, inputs, outputs))
+    row = size * prod(extents[axis] for axis in points) * wide * (extents[inputs] + extents[outputs])
+    products = prod(extents[axis] for axis in (*points, inputs, outputs)) * wide * high
+    cache = target.caches[min(1, len(target.caches) - 1)]
+
+    def cycles(band: int) -> float:
+        read = -(-high // band) * weights / _FETCHED if weights > cache // 2 else 0.0
+        spilled = 2 * high * row / _SPILLED if band * row > _TRANSFORMS * cache else 0.0
+        return max(products / (2 * target.lanes(8 * size)), read) + spilled
+
+    least = min(high, -(-max(1, -(-_TILES // wide)) // down) * down)
+    bands: list[int] = [*range(least, high, down), high]
+    return min(bands, key=cycles)
 
 
 def _fits_registers(target: Target, vectors: int) -> tuple[str, Callable[[Columns], Mask]]:
@@ -213,15 +239,22 @@ def _schedule_sums(room: Room, anchor: Anchor, found: Winograd, plan: _Plan, ban
     outer = [*batch, xi, nu, block, part]
     sums.reorder(*outer, down, across, row, column, lane)
     _copy_and_vectorize(sums, (row.name, column.name), lane)
-    _place(room, sums, anchor, plan, band, outer)
+    along = _place(room, sums, anchor, plan, band, outer) or block
     local.compute_at(sums, across)
     *batch, block, y, x, xi, nu, lane = axes_of(s, local.name)
     (term,) = (axis.name for axis in found.sums.op.reduce_axes)
     local.reorder(*batch, block, xi, nu, term, y, x, lane)
     _copy_and_vectorize(local, (y, x), lane)
-    size = dtypes.info(found.weights.dtype).bytes
     if found.stored_block:
-        local.prefetch(found.weights.buffer.name, term, max(1, _AHEAD // (plan.block * size)))
+        _fetch_weights(local, found, plan, term, along, down.name)
+
+
+def _fetch_weights(local: Stage, found: Winograd, plan: _Plan, term: str, along: str, down: str) -> None:
+    """Prefetch weights: the rows of tiles of a band share out those of the next block, or some steps ahead."""
+    weights, sharers = found.weights.buffer.name, -(-plan.band // plan.rows) if plan.width == plan.block else 1
+    if not fetch_next(local, weights, term, along, down, sharers):
+        step = plan.block * dtypes.info(found.weights.dtype).bytes
+        local.prefetch(weights, term, max(1, _AHEAD // step))
 
 
 def _schedule_tiles(room: Room, anchor: Anchor, found: Winograd, plan: _Plan, band: str) -> None:
@@ -241,12 +274,16 @@ def _schedule_tiles(room: Room, anchor: Anchor, found: Winograd, plan: _Plan, ba
     _copy_and_vectorize(columns, inner.points, term)
 
 
-def _place(room: Room, stage: Stage, anchor: Anchor, plan: _Plan, band: str, outer: Sequence[str]) -> None:
-    """Compute a stage for each band; the only one before the output, by all threads."""
-    if plan.is_whole:
-        share_out(room.s, stage.name, outer, room.target)
-    else:
+def _place(room: Room, stage: Stage, anchor: Anchor, plan: _Plan, band: str, outer: Sequence[str]) -> str:
+    """Compute a stage for each band; the only one before the output, by all threads.
+
+    Returns the loop that the last but one of the `outer` ones has become part of, or "".
+    """
+    if not plan.is_whole:
         stage.compute_at(room.s[anchor.output], band)
+        return ""
+    loop, fused = share_out(room.s, stage.name, outer, room.target)
+    return loop if outer[-2] in fused else ""
 
 
 def _turn_data(room: Room, found: Winograd) -> None:
