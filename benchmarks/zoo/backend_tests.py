@@ -20,6 +20,10 @@ _HALF = 2.0**-8
 """Four steps of float16: sums and functions are rounded in another order than by the reference."""
 
 
+_NOISE = 2.0**-24
+"""Half a step of float32 at the largest value: what is wanted of transforms is off by that itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What came of a test; `why`, of those that did not pass: operators with reasons, or what is wrong."""
@@ -71,7 +75,8 @@ def _compare(made: Sequence[Any], wanted: Sequence[Any], case: Any) -> None:
     from onnx.backend.test.runner import Runner
 
     half = any(str(getattr(want, "dtype", "")) == "float16" for want in wanted)
-    Runner.assert_similar_outputs(wanted, made, max(case.rtol, _HALF * half), case.atol, case.name)
+    noise = _NOISE * max(float(np.abs(want).max(initial=0)) for want in wanted) if "dft" in case.name else 0.0
+    Runner.assert_similar_outputs(wanted, made, max(case.rtol, _HALF * half), max(case.atol, noise), case.name)
 
 
 def _read(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:

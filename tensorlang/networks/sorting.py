@@ -23,7 +23,7 @@ _cast: Any = te.cast  # of numbers and of expressions
 _GROUPS = (64, 32, 16, 8)
 _FEW = 2
 """Groups are so many times the elements that are wanted, at least."""
-_LEAST = 512
+_LEAST = 2048
 """Elements from which on these are found first."""
 _ROOM = 2, 64
 """Room for those that may be wanted: so many times those that are, and some more. Else all are sorted."""

@@ -11,9 +11,11 @@ from tensorlang.networks.onnx import (
     ordering,
     quantized,
     recurrent,
+    regions,
     resizing,
     sampling,
     scattering,
+    spectral,
     sums,
     windows,
 )
@@ -26,9 +28,11 @@ RULES: dict[str, Rule] = {
     **ordering.RULES,
     **quantized.RULES,
     **recurrent.RULES,
+    **regions.RULES,
     **resizing.RULES,
     **sampling.RULES,
     **scattering.RULES,
+    **spectral.RULES,
     **sums.RULES,
     **windows.RULES,
 }
