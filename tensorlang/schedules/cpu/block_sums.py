@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 import numpy as np
 
@@ -26,8 +27,13 @@ from tensorlang.te.operation import ComputeOp
 _PANELS = (1, 2, 3, 4, 6, 8)
 _ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
 _WORDS = (1, 2, 4, 8, 16)
+_BLOCKS = (1, 2, 4, 8)
+_SHARED = 32
+"""Terms whose codes may lie in the same bytes."""
 _USUAL_PANELS = 4
 """Streams of weights that are read at once: with one alone, memory waits for sums, and sums for memory."""
+_SUMS = 8
+"""Vectors of sums that keep the dot instructions busy."""
 _SPARE = 4
 """Registers for codes and scales."""
 _USUAL_WORDS = 8
@@ -62,8 +68,9 @@ def _schedule(room: Room, dots: Group, sums: Group, roles: BlockSums) -> None:
     total.compute_at(out, rows[-1] if rows else loop)
     total.set_scope("local")
     others = (axis for axis in sums.main.spatial if axis not in (*sizes, roles.lane))
-    total.reorder(roles.block, *others, *sizes, roles.lane)
-    for tile, axes in ((out, inside), (total, [*sizes])):
+    far, near = total.split(roles.block, _blocks(room, dots, sums, roles), tail="peel")
+    total.reorder(far, near, *others, *sizes, roles.lane)
+    for tile, axes in ((out, inside), (total, [str(near), *sizes])):
         for axis in axes:
             tile.unroll(axis)
     out.vectorize(own[roles.lane])
@@ -79,10 +86,11 @@ def _tile(room: Room, sums: Group, roles: BlockSums) -> dict[str, int]:
     registers, extents = room.target.vector_registers, sums.main.extents
     vectors = -(-extents[roles.lane] // room.target.lanes(WORD))
     panel, row = roles.around[-1], roles.rows[-1]
-    most = max(1, (registers - _SPARE) // (2 * vectors))
-    rows = max(n for n in _ROWS if n <= max(1, min(extents[row], most)))
-    fitting = max(1, min(_USUAL_PANELS, extents[panel], (registers - _SPARE) // (rows * vectors) - 1))
-    panels = max(n for n in _PANELS if n <= fitting)
+    most = max(n for n in _ROWS if n <= max(1, (registers - _SPARE) // (2 * vectors)))
+    even = -(-extents[row] // -(-extents[row] // most))
+    rows = min(extents[row], min((n for n in _ROWS if even <= n <= most), default=most))
+    streams = max(1, min(_USUAL_PANELS, extents[panel], _SUMS // (rows * vectors)))
+    panels = max(n for n in _PANELS if n <= streams)
     sizes = {
         panel: room.choose("panels", up_to(_PANELS, extents[panel]), panels),
         row: room.choose("rows", up_to(_ROWS, extents[row]), rows),
@@ -93,6 +101,13 @@ def _tile(room: Room, sums: Group, roles: BlockSums) -> dict[str, int]:
 
     room.limit(f"the sums of a block fit {registers} vector registers", fits)
     return sizes
+
+
+def _blocks(room: Room, dots: Group, sums: Group, roles: BlockSums) -> int:
+    """How many blocks are written out one after the other: small ones share words of codes, and scales of several."""
+    terms = prod(dots.main.extents[axis] for axis in dots.main.reduce)
+    usual = max(1, _SHARED // terms)
+    return room.choose("blocks", up_to(_BLOCKS, sums.main.extents[roles.block]), usual)
 
 
 def _unpacked(room: Room, dots: Group, roles: BlockSums) -> str:
