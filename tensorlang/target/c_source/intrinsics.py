@@ -68,6 +68,8 @@ def _bits(text: Text, a: Code) -> Code:
 
 def _looked_up(text: Text, index: Code, *numbers: Code) -> Code:
     """One of 16 constant bytes, by the lowest four bits of an index: of two words of 64 bits, shifted down."""
+    if any(number.constant is None for number in numbers):
+        raise InternalError("a table of 16 numbers that are no constants")
     words = (
         sum((number.constant or 0) << 8 * n for n, number in enumerate(numbers[half : half + 8])) for half in (0, 8)
     )
