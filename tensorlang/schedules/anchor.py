@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorlang.errors import InternalError
+from tensorlang.ir.expr import Call, walk
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.stage import Stage
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp
 
@@ -35,6 +37,11 @@ def compute_op(s: Schedule, stage: str) -> ComputeOp:
 def axes_of(s: Schedule, stage: str) -> list[str]:
     """The names of the axes of a stage's output, as declared."""
     return [axis.name for axis in compute_op(s, stage).axes]
+
+
+def calls(stage: Stage) -> bool:
+    """Whether a stage calls mathematical functions, as its trace has inlined them."""
+    return any(isinstance(node, Call) for body in stage.op.body for node in walk(body))
 
 
 def accumulator(s: Schedule, anchor: Anchor) -> str:

@@ -16,7 +16,7 @@ from tensorlang import dtypes
 from tensorlang.ir.expr import Expr, Var, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
-from tensorlang.schedules.anchor import Anchor, accumulator, axes_of
+from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, calls
 from tensorlang.schedules.candidates import ROWS, up_to, vector_widths
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
@@ -230,7 +230,7 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
         shared, rows, order = batch, [inside], [*batch, bands, inside, *blocks]
     out.reorder(*order, columns, *together, *row, column, lanes)
     copied, vector = (row, column) if windows.axes[-1] == windows.x else ([*together, *row, column], lanes)
-    for name in copied:
+    for name in [] if calls(out) else copied:  # a function in every row of a tile is a lot of code
         out.unroll(name)
     out.vectorize(vector)
     alone = bool(band) or not is_shared
@@ -245,7 +245,7 @@ def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile, loops: L
 
     A template says how many `inputs` a block has, and whether the window's columns are `copies`.
     """
-    stage, channels = room.s[acc], [*windows.inputs]
+    stage, channels = room.s[acc], sorted(windows.inputs, key=lambda axis: windows.extent(axis) > 1)  # of one, first
     if "inputs" in room.given:
         channels[-1:] = (str(part) for part in stage.split(channels[-1], factor=room.given["inputs"]))
     pixel = [axis for axis in (windows.y, windows.x) if axis]
@@ -265,16 +265,19 @@ def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile, loops: L
     for name in inside:
         stage.unroll(name)
     stage.vectorize(lanes)
-    if not _rows_first(windows, room.target) and channels:
+    rows = ceil(windows.extent(windows.y) / tile.rows)
+    if channels and not windows.by_channels and (rows == 1 or not _rows_first(windows, room.target)):
         _fetch_weights(stage, channels[-1], windows, tile, loops)
 
 
 def _fetch_weights(stage: Stage, channel: str, windows: WindowSum, tile: Tile, loops: Loops) -> None:
-    """Prefetch weights that do not stay in the cache: rows share out those of the next block, else some steps ahead."""
+    """Prefetch weights, which come from far in a network: tiles share out those of the next block, else steps ahead."""
     read = {load.buffer.name for load in loads(stage.schedule.state.compute_op(stage.name))}
     (weight,) = read - {windows.data.buffer.name}
-    sharers = ceil(windows.extent(windows.y) / tile.rows) if loops.alone and not loops.bands else 1
-    if not fetch_next(stage, weight, channel, loops.blocks, loops.rows, sharers):
+    rows, columns = ceil(windows.extent(windows.y) / tile.rows), ceil(windows.extent(windows.x) / tile.columns)
+    shared, sharers = (loops.rows, rows) if rows > 1 else (loops.tile, columns)
+    alone = loops.alone and not loops.bands
+    if not (alone and fetch_next(stage, weight, channel, loops.blocks, shared, sharers)):
         step = tile.block * dtypes.info(windows.weight.dtype).bytes
         stage.prefetch(weight, channel, max(1, _AHEAD // step))
 
@@ -287,9 +290,8 @@ def _rows_first(windows: WindowSum, target: Target) -> bool:
     """
     if not weights_stay([windows], target):
         return False
-    cache = target.caches[1]
     size = windows.extent(*windows.batch, windows.y, windows.x, *windows.inputs) * dtypes.info(windows.data.dtype).bytes
-    return size > cache // 2 or weights_stay([windows], target, _FEW_WEIGHTS)
+    return size > target.caches[1] // 2 or weights_stay([windows], target, _FEW_WEIGHTS)
 
 
 def weights_stay(sums: Iterable[WindowSum], target: Target, part: float = 0.5) -> bool:

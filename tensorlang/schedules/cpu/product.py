@@ -12,10 +12,10 @@ from functools import partial
 
 import numpy as np
 
-from tensorlang.ir.expr import Call, Expr, Load, variables, walk
+from tensorlang.ir.expr import Expr, Load, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
-from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, compute_op
+from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, calls, compute_op
 from tensorlang.schedules.candidates import ROWS, column_blocks, part_sizes, up_to, vector_widths
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.product_plan import LEAST_DEPTH, Plan, Reading, plan_of
@@ -168,15 +168,10 @@ def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
     blocks = [block] if host is out else []
     tiles = [tile, rows] if plan.reading is Reading.FETCHED else [rows, tile]
     host.reorder(*batch, *blocks, *parts, *tiles, i_inner, j_inner)
-    if not _calls(host):  # a function in every row of a tile is a lot of code
+    if not calls(host):  # a function in every row of a tile is a lot of code
         host.unroll(i_inner)
     host.vectorize(j_inner)
     return block, Loops(parts[0] if parts else block, rows, tile, tiles[-1])
-
-
-def _calls(stage: Stage) -> bool:
-    """Whether a stage calls mathematical functions."""
-    return any(isinstance(node, Call) for body in stage.op.body for node in walk(body))
 
 
 def _ends_apart(s: Schedule, anchor: Anchor, plan: Plan, j: str) -> bool:
