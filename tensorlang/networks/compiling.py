@@ -19,6 +19,7 @@ from tensorlang.networks.network import Network
 from tensorlang.networks.packing import packed, without_subnormals
 from tensorlang.networks.reciprocals import without_divisions
 from tensorlang.networks.repeating import with_models
+from tensorlang.networks.requantizing import without_bytes_between
 from tensorlang.networks.scaling import scaled
 from tensorlang.networks.signature import Origin
 from tensorlang.networks.winograd import with_winograd
@@ -58,7 +59,8 @@ def compile_network(
     program, weights = scaled(program, network.weights)
     network = replace(network, weights={})  # what was exchanged need not stay, where nobody else has it
     if numerics != "strict":
-        program, weights, algorithms = with_winograd(without_divisions(program), weights, machine)
+        program = without_bytes_between(without_divisions(program))
+        program, weights, algorithms = with_winograd(program, weights, machine)
     program, weights = narrowed(program, weights, machine)
     program, weights = packed(program, weights, machine)
     if numerics != "strict":

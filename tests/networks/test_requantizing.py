@@ -1,0 +1,57 @@
+"""Sums of residuals in models with QDQ nodes: the same bytes, whether or not bytes lie between their stages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorlang.networks.compiling import compile_network, program_of
+from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.networks.requantizing import without_bytes_between
+from tensorlang.te.reference import evaluate
+from tests.networks.models import Array, drawn, model, node
+
+
+def rounded(name: str, scale: float, zero: Any) -> tuple[list[Any], dict[str, Array]]:
+    """An array as bytes and back, under its name with `q` and with `d`."""
+    pair = f"{name}_s {name}_z"
+    nodes = [
+        node("QuantizeLinear", f"{name} {pair}", f"{name}q"),
+        node("DequantizeLinear", f"{name}q {pair}", f"{name}d"),
+    ]
+    return nodes, {f"{name}_s": np.float32(scale), f"{name}_z": zero}
+
+
+def residual(zero: Any, other: bool = False) -> Any:
+    """A sum of an array that is rounded and one that is given in floats, or rounded, too."""
+    nodes, weights = rounded("a", 0.02, zero)
+    more, held = rounded("b", 0.03, zero) if other else ([], {})
+    last, ends = rounded("c", 0.05, zero)
+    first = [node("Mul", "x k", "a"), node("Add", "y k", "b")]
+    nodes = [*first, *nodes, *more, node("Add", f"ad {'bd' if other else 'b'}", "c"), *last]
+    return model(nodes, {"x": (3, 40), "y": (3, 40)}, "cq", {"k": np.float32(1.3)} | weights | held | ends, opset=19)
+
+
+@pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(131), np.int8(-7)])
+def test_bytes_are_the_same_without_bytes_between(zero: Any) -> None:
+    network = from_onnx(residual(zero))
+    program, (wanted,) = program_of(network)
+    made = without_bytes_between(program)
+    counts = [sum(op.dtype == str(zero.dtype) for op in p.ops) for p in (program, made)]
+    assert counts[0] > counts[1] == 1
+    x, y = drawn(3, 40) * 3, drawn(3, 40, seed=1)
+    x[0, :3] = 1e30, -1e30, 0.01 / 1.3
+    known = {name: array for name, array in network.weights.items() if name in program.by_name}
+    given = dict(zip((t.op.name for t in network.inputs), (x, y), strict=True)) | known
+    before, after = (evaluate(p, given)[wanted] for p in (program, made))
+    np.testing.assert_array_equal(after, before)
+    kernels = [compile_network(network, None, None, numerics)(x, y).astype(int) for numerics in ("strict", "default")]
+    np.testing.assert_array_equal(kernels[0], before)
+    assert np.abs(kernels[1] - kernels[0]).max() <= 1  # for divisions
+
+
+def test_what_two_kernels_make_stays_bytes() -> None:
+    program, _ = program_of(from_onnx(residual(np.uint8(9), other=True)))
+    assert without_bytes_between(program).text == program.text
