@@ -105,10 +105,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collections of garbage need not look at modules and tests each time: those stay; nor so often at the rest."""
+    """Collections of garbage need not look at modules and tests each time: those stay."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)
