@@ -22,6 +22,8 @@ THREAD_SETTINGS = (
 CORETYPES = ("", "SKYLAKEX", "ZEN", "HASWELL")
 """Kernels of OpenBLAS for x86-64; "": the ones it picks by itself, which are slow on some machines."""
 
+_NOT_KEPT = ("OPENBLAS_CORETYPE", "PYTHONDONTWRITEBYTECODE")
+"""Settings of this process alone; with the second one every start would compile all Python anew."""
 TVM_TRIALS = int(os.environ.get("TVM_TRIALS", "0"))
 """Its peer reads this setting too."""
 
@@ -42,7 +44,7 @@ class Library:
 
     def settings(self, threads: int) -> dict[str, str]:
         """The environment of its process."""
-        kept = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
+        kept = {name: value for name, value in os.environ.items() if name not in _NOT_KEPT}
         return {**kept, **dict.fromkeys(THREAD_SETTINGS, str(threads)), "PYTHONPATH": str(ROOT), **self.environment}
 
     def versions(self, interpreter: str) -> dict[str, str] | str:
