@@ -295,5 +295,6 @@ MODELS = (
 
 
 def chosen(pattern: str) -> list[NetworkModel]:
-    """Those with names like the pattern."""
-    return [m for m in MODELS if fnmatch.fnmatch(m.name, f"*{pattern}*")]
+    """The one of this name, or those with names like the pattern."""
+    named = [m for m in MODELS if m.name == pattern]
+    return named or [m for m in MODELS if fnmatch.fnmatch(m.name, f"*{pattern}*")]

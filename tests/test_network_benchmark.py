@@ -15,6 +15,7 @@ from benchmarks import network_models, networks
 from benchmarks.__main__ import main
 from benchmarks.contestant import Absent
 from benchmarks.network_models import NetworkModel, randomized
+from benchmarks.network_report import PAGE
 from benchmarks.workloads import Goal
 from tests.networks.models import block, model, node, onnx
 
@@ -123,3 +124,16 @@ def test_transformers_are_the_same_in_every_process(name: str, monkeypatch: pyte
         )
     assert torch.equal(found, again) and found.shape == x.shape
     assert torch.allclose(found[:, 0], changed[:, 0], atol=1e-5) is (name == "gpt2_small")
+
+
+def test_networks_are_chosen_by_name_or_by_what_names_hold() -> None:
+    assert [m.name for m in network_models.chosen("resnet50")] == ["resnet50"]
+    assert {m.name for m in network_models.chosen("resnet")} >= {"resnet18", "resnet50", "resnet50_int8"}
+
+
+def test_the_page_has_the_stored_results(tmp_path: Path) -> None:
+    stored = sorted((PAGE.parents[1] / "benchmarks" / "results").glob("*-networks-*.json"))
+    (copy := tmp_path / PAGE.name).write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    done = CliRunner().invoke(main, ["networks-report", *map(str, stored), "--page", str(copy)], catch_exceptions=False)
+    assert stored and done.exit_code == 0, done.output
+    assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
