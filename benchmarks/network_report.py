@@ -48,7 +48,7 @@ def section(result: Result) -> Iterator[str]:
         met = sum(network["met"] for network in networks)
         yield f"Geometric mean {mean:.2f}; goals met by {met} of {len(networks)}."
         yield ""
-    yield "Seconds from the start of a process to the first result, the first and the second time, and most memory in MB:"
+    yield "Seconds from the start of a process to the first result, first and second time, and the most memory in MB:"
     yield ""
     yield from table(("network", *names), [(n["workload"], *(_start(n, name) for name in names)) for n in networks])
     yield ""
