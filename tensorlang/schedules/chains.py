@@ -50,8 +50,10 @@ def chains_of(program: Program, groups: Sequence[Group], target: Target) -> list
 
 def chain_form(program: Program, chain: Chain) -> Form:
     """The form of groups that are made together."""
-    roles = block_sums_of(program, *chain) if len(chain) == len(("blocks", "their sum")) else None
-    return band_form(chain) if roles is None else block_form(chain, roles)
+    match chain:
+        case dots, sums if (roles := block_sums_of(program, dots, sums)) is not None:
+            return block_form(chain, roles)
+    return band_form(chain)
 
 
 def _blocks(program: Program, groups: Sequence[Group]) -> dict[str, Chain]:
