@@ -126,11 +126,11 @@ def place(fn: Function, scope: Scope, access: Load) -> Place:
     dtype = access.buffer.dtype
     indices = tuple(scope.expanded(i) for i in access.index) if scope.varying else access.index
     form = _offset_form(storage, indices)
-    if form.divides:
-        storage, indices = flattened(storage, indices, lanes)
-        form = _offset_form(storage, indices)
     if lanes is None:
         return Place(dtype, _pointer(fn, scope, storage, form), 0, literal(0, INDEX))
+    if form.divides and any(map(scope.varies, indices)):
+        storage, indices = flattened(storage, indices, lanes)
+        form = _offset_form(storage, indices)
     step = _step(fn, scope, form)
     if step is not None:
         return Place(dtype, _pointer(fn, scope, storage, form), lanes.width, step)

@@ -10,13 +10,13 @@ from tensorlang.target.llvm.scope import Lanes, Storage
 from tensorlang.target.llvm.text import INDEX, literal
 
 
-def flattened(storage: Storage, indices: tuple[Expr, ...], lanes: Lanes | None) -> tuple[Storage, tuple[Expr, ...]]:
+def flattened(storage: Storage, indices: tuple[Expr, ...], lanes: Lanes) -> tuple[Storage, tuple[Expr, ...]]:
     """The array as a row, and one index into it without divisions, if there is one; else both as they are."""
     strides = [stride.integer for stride in storage.strides]
     known = [stride for stride in strides if stride is not None]
     if len(known) < len(strides) or not any(map(divides, indices)):
         return storage, indices
-    offset = flat_offset(indices, known, {lanes.var: lanes.reach} if lanes is not None and lanes.reach else {})
+    offset = flat_offset(indices, known, {lanes.var: lanes.reach} if lanes.reach else {})
     if divides(offset):
         return storage, indices
     return replace(storage, strides=(literal(1, INDEX),)), (offset,)
