@@ -115,7 +115,11 @@ def _numbers(tensor: te.Tensor, seed: int) -> Array:
     rng, d, shape = np.random.default_rng(seed), dtypes.info(tensor.dtype), [int(str(e)) for e in tensor.shape]
     if d.is_float:
         return np.asarray(0.5 + rng.random(shape, np.float32)).astype(d.numpy)
-    low, high = (100, 120) if len(shape) == len(("panel", "block", "lane")) else (0, 256)
+    match shape:
+        case _panel, _block, _lane:  # numbers of blocks
+            low, high = 100, 120
+        case _:
+            low, high = 0, 256
     return rng.integers(low, high, shape).astype(d.numpy)
 
 

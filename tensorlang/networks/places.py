@@ -25,10 +25,8 @@ def reshaped(tensor: Tensor, shape: Sequence[int], name: str) -> Tensor:
     def element(*index: Expr) -> Expr:
         place: list[Expr] = []
         for dims, news in parts:
-            flat: Expr = as_expr(0)
-            for d in [d for d in news if shape[d] != 1] or news:  # the index of one element is 0
-                flat = flat * shape[d] + index[d]
-            rest = [flat]
+            counted = [d for d in news if shape[d] != 1] or news  # the index of one element is 0
+            rest = [numbered([index[d] for d in counted], [shape[d] for d in counted])]
             for d in reversed(dims[1:]):
                 rest[:1] = [binary("floordiv", rest[0], old[d]), binary("floormod", rest[0], old[d])]
             place += rest if dims else []
@@ -56,6 +54,14 @@ def _parts(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], 
             found.append((olds, news))
         else:
             found[-1][1].extend(news)
+    return found
+
+
+def numbered(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """The number of an element among those of a shape."""
+    found = as_expr(0)
+    for i, extent in zip(index, shape, strict=True):
+        found = found * extent + i
     return found
 
 

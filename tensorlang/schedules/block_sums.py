@@ -43,7 +43,6 @@ def block_sums_of(program: Program, dots: Group, sums: Group) -> BlockSums | Non
     if not alone or not _is_plain(reads[0], inner) or dtypes.info(inner.dtype).is_float:
         return None
     axes = zip(reads[0].index, inner.axes, strict=True)
-    axes = zip(reads[0].index, inner.axes, strict=True)
     named = {index.name: axis.name for index, axis in axes if isinstance(index, Var)}
     *spatial, lane = (axis.name for axis in outer.axes)
     blocks = [axis.name for axis in outer.reduce_axes]

@@ -133,6 +133,11 @@ class Target:
         """Bytes of shared memory that a block may have; 0 where there are no blocks."""
         return 0 if self.gpu is None else self.gpu.shared_bytes
 
+    @property
+    def second_cache(self) -> int:
+        """Bytes of L2, or of the only cache; 0 where none is known."""
+        return self.caches[min(1, len(self.caches) - 1)] if self.caches else 0
+
     def lanes(self, bits: int) -> int:
         """Elements of `bits` bits in one vector register."""
         return max(1, self.vector_bytes * 8 // bits)

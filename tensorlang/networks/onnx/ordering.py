@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tensorlang import dtypes, te
-from tensorlang.ir.expr import Expr, as_expr, binary, cast
+from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, axis_of, element_of
-from tensorlang.networks.places import within
+from tensorlang.networks.places import numbered, within
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.networks.sorting import places_in_order
 from tensorlang.te.operation import Tensor
@@ -58,19 +58,11 @@ def _top(node: Node) -> tuple[Value, ...]:
     order = places_in_order(data, axis, bool(node.attrs.get("largest", 1)), count, node.stage)
 
     def place(i: Sequence[Expr]) -> Expr:
-        return order(_number(i[:axis], shape[:axis]), _number(i[axis + 1 :], shape[axis + 1 :]), i[axis])
+        return order(numbered(i[:axis], shape[:axis]), numbered(i[axis + 1 :], shape[axis + 1 :]), i[axis])
 
     values = node.compute(kept, lambda *i: data(*i[:axis], within(place(i), shape[axis]), *i[axis + 1 :]))
     numbers: Tensor = te.compute(tuple(kept), lambda *i: cast(place(i), "int64"), name=f"{node.stage}_long")
     return values, numbers
-
-
-def _number(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
-    """The number of an element among those of a shape."""
-    found = as_expr(0)
-    for i, extent in zip(index, shape, strict=True):
-        found = found * extent + i
-    return found
 
 
 def _reversed(node: Node) -> Value:

@@ -78,7 +78,7 @@ def plan_of(n: int | None, m: int | None, width: int | None, bits: int, target: 
     scores = register_tile(rows, m or MANY, target, bits, most_rows=_ROWS)
     mixing = _mixing_tile(scores.rows, width or MANY, target, bits)
     held = 2 * (m or MANY) * bits // 8 * scores.rows
-    fitting = target.caches[min(1, len(target.caches) - 1)] // 4 // held
+    fitting = target.second_cache // 4 // held
     return Plan(scores, mixing, scores.rows * max(1, min(_TILES, fitting, rows // scores.rows)))
 
 

@@ -20,7 +20,7 @@ from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, calls
 from tensorlang.schedules.candidates import ROWS, up_to, vector_widths
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
-from tensorlang.schedules.cpu.shares import fetch_next, share_out, worth_threads
+from tensorlang.schedules.cpu.shares import fetch_weights, share_out, worth_threads
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Room, as_index
 from tensorlang.schedules.windows import WindowSum
@@ -29,8 +29,6 @@ from tensorlang.te.operation import loads
 
 _SHORT = 4
 """Short vectors of pixels are loaded whole, several at a time, and multiplied by the lane."""
-_AHEAD = 1 << 13
-"""Bytes of weights that are on their way to the cache, where they do not stay in it."""
 _FEW_WEIGHTS = 1 / 8
 """The part of the second cache up to which weights are few."""
 MOST_COPIES = 256
@@ -82,7 +80,7 @@ def schedule_convolution(room: Room, group: Group, windows: WindowSum, band: int
     s[acc].compute_at(s[anchor.output], loops.tile)
     _schedule_sum(room, acc, windows, tile, loops)
     place_producers(room, group, inline=False)
-    if windows.extent(windows.down) == 1 and (loops.bands or loops.alone) and _rows_first(windows, target):
+    if windows.extent(windows.down) == 1 and loops.alone and _rows_first(windows, target):
         _make_by_rows(s, group, anchor.output, loops.rows)
     return loops.bands or loops.tile
 
@@ -267,19 +265,20 @@ def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile, loops: L
     stage.vectorize(lanes)
     rows = ceil(windows.extent(windows.y) / tile.rows)
     if channels and not windows.by_channels and (rows == 1 or not _rows_first(windows, room.target)):
-        _fetch_weights(stage, channels[-1], windows, tile, loops)
+        _fetch(stage, channels[-1], windows, tile, loops, rows)
 
 
-def _fetch_weights(stage: Stage, channel: str, windows: WindowSum, tile: Tile, loops: Loops) -> None:
-    """Prefetch weights, which come from far in a network: tiles share out those of the next block, else steps ahead."""
+def _fetch(stage: Stage, channel: str, windows: WindowSum, tile: Tile, loops: Loops, rows: int) -> None:
+    """Prefetch weights: tiles of rows, or those of columns of a single one, share out those of the next block."""
     read = {load.buffer.name for load in loads(stage.schedule.state.compute_op(stage.name))}
-    (weight,) = read - {windows.data.buffer.name}
-    rows, columns = ceil(windows.extent(windows.y) / tile.rows), ceil(windows.extent(windows.x) / tile.columns)
-    shared, sharers = (loops.rows, rows) if rows > 1 else (loops.tile, columns)
-    alone = loops.alone and not loops.bands
-    if not (alone and fetch_next(stage, weight, channel, loops.blocks, shared, sharers)):
-        step = tile.block * dtypes.info(windows.weight.dtype).bytes
-        stage.prefetch(weight, channel, max(1, _AHEAD // step))
+    (weights,) = read - {windows.data.buffer.name}
+    shared, sharers = loops.rows, rows
+    if rows == 1:
+        shared, sharers = loops.tile, ceil(windows.extent(windows.x) / tile.columns)
+    if loops.bands or not loops.alone:
+        sharers = 1
+    step = tile.block * dtypes.info(windows.weight.dtype).bytes
+    fetch_weights(stage, weights, channel, loops.blocks, shared, sharers, step)
 
 
 def _rows_first(windows: WindowSum, target: Target) -> bool:
@@ -291,11 +290,11 @@ def _rows_first(windows: WindowSum, target: Target) -> bool:
     if not weights_stay([windows], target):
         return False
     size = windows.extent(*windows.batch, windows.y, windows.x, *windows.inputs) * dtypes.info(windows.data.dtype).bytes
-    return size > target.caches[1] // 2 or weights_stay([windows], target, _FEW_WEIGHTS)
+    return size > target.second_cache // 2 or weights_stay([windows], target, _FEW_WEIGHTS)
 
 
 def weights_stay(sums: Iterable[WindowSum], target: Target, part: float = 0.5) -> bool:
     """Whether the weights of some convolutions fill a part of the second cache at most; those by channels are few."""
     mixing = [w for w in sums if not w.by_channels]
     sizes = [w.extent(*w.outputs, *w.inputs, w.down, w.right) * dtypes.info(w.weight.dtype).bytes for w in mixing]
-    return sum(sizes) <= target.caches[1] * part
+    return sum(sizes) <= target.second_cache * part

@@ -55,7 +55,7 @@ def plan_of(op: ComputeOp, target: Target) -> Plan:
     rows = best_part(high, columns, max(1, most // columns), vectors) if columns == wide else 1
     weight = next(load.buffer for load in loads(op) if len(load.buffer.shape) == 7)
     panel = prod(extents[name] for name in ("ry", "rx", "rk", "lane")) * dtypes.info(weight.dtype).bytes
-    cached = max(1, target.caches[min(1, len(target.caches) - 1)] // 2 // panel)
+    cached = max(1, target.second_cache // 2 // panel)
     block = ceil(panels / ceil(panels / cached))
     if not worth_threads(extents, target):
         return Plan(rows, columns, block, "", 0)

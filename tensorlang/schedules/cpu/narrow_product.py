@@ -118,7 +118,7 @@ def plan_of(op: ComputeOp, target: Target) -> Plan:
     data, weight = data_and_panels(op)
     row_bytes = depth * dtypes.info(data.buffer.dtype).bytes
     rows = fixed_width(m, width, target, WORD, 8 if row_bytes % _PAGE == 0 else 12).rows
-    cache_bytes = target.caches[min(1, len(target.caches) - 1)] // 2
+    cache_bytes = target.second_cache // 2
     block = max(1, cache_bytes // (depth * width * dtypes.info(weight.buffer.dtype).bytes))
     if target.cores == 1 or 2 * prod((m, panels, width, depth)) < _GRAIN:
         return Plan(rows, min(block, panels), "")

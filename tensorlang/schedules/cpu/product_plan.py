@@ -100,7 +100,7 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: R
     """The loops around tiles of registers."""
     m, n, k = product.m or MANY, product.n or MANY, product.depth or MANY
     size = max(1, product.bits // 8)
-    cache = _second_cache(target) // 2
+    cache = target.second_cache // 2
     panels = fitting = ceil(n / tile.width)
     steps = 1
     if form is Reading.STREAMED:
@@ -130,7 +130,7 @@ def _form(product: Product, target: Target, tile: RegisterTile) -> Reading:
     if product.b_transposed or product.depth is None:
         return Reading.PANELS
     stay, whole = _rows_that_stay(product, target, tile), product.depth * product.n * product.bits // 8
-    if whole < _second_cache(target) and product.depth <= stay:
+    if whole < target.second_cache and product.depth <= stay:
         return Reading.NEAR
     few = m < (_PACKING_APART if stay < _APART else _PACKING)
     return Reading.FETCHED if few and product.n >= _LEAST_TILES * tile.width else Reading.PANELS
@@ -141,11 +141,7 @@ def _panels_are_fetched(product: Product, target: Target, tile: RegisterTile) ->
     if product.m is None or product.depth is None or (product.n or 0) <= tile.width:
         return False
     tiles, size = ceil(product.m / tile.rows), product.m * product.depth * product.bits // 8
-    return 1 < tiles <= product.depth // _TURNS and size <= _second_cache(target) * _ROWS_STAY
-
-
-def _second_cache(target: Target) -> int:
-    return target.caches[min(1, len(target.caches) - 1)]
+    return 1 < tiles <= product.depth // _TURNS and size <= target.second_cache * _ROWS_STAY
 
 
 def _packs_rows(product: Product, target: Target, tile: RegisterTile, depth: int, panels: int) -> bool:
@@ -205,7 +201,7 @@ def _rows_that_stay(product: Product, target: Target, tile: RegisterTile) -> int
     """Of how many rows of B the second cache holds the columns of a tile: rows that lie apart share its sets."""
     size = product.bits // 8
     stride = max(1, (product.n or MANY) * size // _LINE)
-    sets = _second_cache(target) // (_LINE * _L2_WAYS)
+    sets = target.second_cache // (_LINE * _L2_WAYS)
     lines = ceil(tile.width * size / _LINE) + 1
     reached = min(sets, sets // gcd(sets, stride) * min(lines, gcd(sets, stride)))
     return reached * _L2_WAYS // lines

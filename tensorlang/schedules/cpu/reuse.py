@@ -106,9 +106,9 @@ def _shapes(target: Target, group: Group, roles: Roles) -> Iterator[Shape]:
 
 def _is_deep(target: Target, roles: Roles) -> bool:
     """Whether a panel of all terms takes much of the second cache, and there are parts to cut them into."""
-    caches, bits = target.caches, roles.stage.bits
+    bits = roles.stage.bits
     panel = prod(map(roles.extent, roles.steps)) * 2 * target.lanes(bits) * bits // 8
-    return bool(caches) and panel > caches[min(1, len(caches) - 1)] // _SHARE and bool(_depths(roles))
+    return bool(target.caches) and panel > target.second_cache // _SHARE and bool(_depths(roles))
 
 
 def _depths(roles: Roles) -> tuple[int, ...]:
@@ -133,7 +133,7 @@ def plan_of(roles: Roles, target: Target) -> Plan:
     tile = register_tile(tall * deep, wide, target, stage.bits)
     rows = min(tile.rows, tall)
     vectors = -(-tile.width // target.lanes(stage.bits))
-    panels, half = ceil(wide / tile.width), target.caches[min(1, len(target.caches) - 1)] // 2 if target.caches else 0
+    panels, half = ceil(wide / tile.width), target.second_cache // 2
     is_deep = _is_deep(target, roles) and depth * tile.width * size > half
     summed = depth if not is_deep else max(_LEAST_TERMS, half // (tile.width * size))
     cores = target.cores if 2 * stage.points >= _WORTH_THREADS else 1

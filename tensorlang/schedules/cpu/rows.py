@@ -282,7 +282,7 @@ def _columns(op: ComputeOp, inside: list[str], target: Target) -> int:
     length = 1
     for axis in op.axes:
         length *= (extent_of(axis.extent) or 1024) if axis.name in inside else 1
-    fitting = target.caches[min(1, len(target.caches) - 1)] // 2 // max(1, length * info.bits // 8)
+    fitting = target.second_cache // 2 // max(1, length * info.bits // 8)
     wanted = extent_of(op.axes[-1].extent) or lanes * _CHAINS
     return max(1, min(lanes * _CHAINS, max(lanes, fitting // lanes * lanes), wanted))
 

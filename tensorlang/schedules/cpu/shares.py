@@ -1,4 +1,4 @@
-"""What tiles of windows have in common: how wide they are computed, and how the loops around are shared out."""
+"""What tiles of windows have in common: how wide they are computed, how loops are shared out and weights fetched."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tensorlang.te.axis import extent_of
 
 _WORTH_THREADS = 1 << 20
 """Operations below which starting threads costs more than they bring."""
+_AHEAD = 1 << 13
+"""Bytes of weights that are on their way to the cache: in networks they come from far, even where they would stay."""
 _STEPS, _TURNS, _FEWEST = 8, 4, 3
 """Steps of a turn, turns and sharers, at least, by which what the next tile reads is shared out."""
 _SHARES = 16
@@ -49,15 +51,16 @@ def share_out(s: Schedule, stage: str, loops: Sequence[str], target: Target) -> 
     return loop, shared
 
 
-def fetch_next(stage: Stage, weights: str, term: str, along: str, shared: str, sharers: int) -> bool:
+def fetch_weights(stage: Stage, weights: str, term: str, along: str, shared: str, sharers: int, step: int) -> None:
     """Prefetch weights of the next iteration of `along`, while the `sharers` iterations of `shared` read the same ones.
 
-    Each asks for its share in each turn of steps over the terms. Returns False, and does nothing, where there are too
-    few terms or there is nobody to share with.
+    Each asks for its share in each turn of steps over the terms. Where there are too few terms, or nobody to share
+    with, those of some steps later, each of so many bytes.
     """
     steps = sharers * ceil(_STEPS / sharers)
-    if sharers < _FEWEST or steps * _TURNS > (extent_of(stage.schedule.state.axis(stage.name, term).extent) or 0):
-        return False
-    turn, _ = stage.split(term, factor=steps, tail="peel")
-    stage.prefetch(weights, turn, 1, along=along, shared=shared)
-    return True
+    terms = extent_of(stage.schedule.state.axis(stage.name, term).extent) or 0
+    if sharers < _FEWEST or steps * _TURNS > terms:
+        stage.prefetch(weights, term, max(1, _AHEAD // step))
+    else:
+        turn, _ = stage.split(term, factor=steps, tail="peel")
+        stage.prefetch(weights, turn, 1, along=along, shared=shared)

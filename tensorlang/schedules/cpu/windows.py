@@ -52,7 +52,7 @@ def rows_come_first(target: Target, group: Group) -> bool:
     if windows is None or windows.factor is None or windows.axes[-1] != windows.x or _is_few(windows):
         return False
     size = windows.extent(*windows.axes) * windows.bits // 8
-    is_large = bool(target.caches) and size > target.caches[min(1, len(target.caches) - 1)] // 2
+    is_large = bool(target.caches) and size > target.second_cache // 2
     few = (windows.features or 1) <= 2 * target.lanes(windows.bits)
     return windows.chooses or (windows.extent(windows.down, windows.right) == 1 and few and is_large)
 

@@ -23,7 +23,7 @@ from tensorlang.schedules.candidates import ROWS, powers, up_to
 from tensorlang.schedules.cpu.moves import schedule_alone, turn_around
 from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
-from tensorlang.schedules.cpu.shares import computed_bits, fetch_next, share_out, worth_threads
+from tensorlang.schedules.cpu.shares import computed_bits, fetch_weights, share_out, worth_threads
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Columns, Form, Mask, Room, as_index
 from tensorlang.schedules.winograd import Roles, Winograd
@@ -41,8 +41,6 @@ _ROW = 16
 """Tiles of a row whose columns are transformed together: they stay in the first cache."""
 _EVEN = 0.9
 """Shares of threads that are less even than this are worse than three loops that are shared out."""
-_AHEAD = 1 << 13
-"""Bytes of weights that are on their way to the cache: in networks they come from far, even where they would stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +123,11 @@ def _usual_band(found: Winograd, extents: Mapping[str, int], down: int, target: 
     of a band stay there, or all of them are written to and read from what lies beyond, while nothing else is done.
     """
     high, wide, size = extents[found.sums.y], extents[found.sums.x], dtypes.info(found.weights.dtype).bytes
-    ((outputs,), points), inputs = (found.sums.channels, found.sums.points), found.sums.op.reduce_axes[0].name
-    weights = size * prod(extents[axis] for axis in (*points, inputs, outputs))
-    row = size * prod(extents[axis] for axis in points) * wide * (extents[inputs] + extents[outputs])
-    products = prod(extents[axis] for axis in (*points, inputs, outputs)) * wide * high
-    cache = target.caches[min(1, len(target.caches) - 1)]
+    (outputs,), points, inputs = found.sums.channels, found.sums.points, found.sums.op.reduce_axes[0].name
+    count = prod(extents[axis] for axis in points)
+    weights = size * count * extents[inputs] * extents[outputs]
+    row = size * count * wide * (extents[inputs] + extents[outputs])
+    products, cache = weights // size * wide * high, target.second_cache
 
     def cycles(band: int) -> float:
         read = -(-high // band) * weights / _FETCHED if weights > cache // 2 else 0.0
@@ -246,15 +244,9 @@ def _schedule_sums(room: Room, anchor: Anchor, found: Winograd, plan: _Plan, ban
     local.reorder(*batch, block, xi, nu, term, y, x, lane)
     _copy_and_vectorize(local, (y, x), lane)
     if found.stored_block:
-        _fetch_weights(local, found, plan, term, along, down.name)
-
-
-def _fetch_weights(local: Stage, found: Winograd, plan: _Plan, term: str, along: str, down: str) -> None:
-    """Prefetch weights: the rows of tiles of a band share out those of the next block, or some steps ahead."""
-    weights, sharers = found.weights.buffer.name, -(-plan.band // plan.rows) if plan.width == plan.block else 1
-    if not fetch_next(local, weights, term, along, down, sharers):
+        sharers = -(-plan.band // plan.rows) if plan.width == plan.block else 1
         step = plan.block * dtypes.info(found.weights.dtype).bytes
-        local.prefetch(weights, term, max(1, _AHEAD // step))
+        fetch_weights(local, found.weights.buffer.name, term, along, down.name, sharers, step)
 
 
 def _schedule_tiles(room: Room, anchor: Anchor, found: Winograd, plan: _Plan, band: str) -> None:

@@ -2,45 +2,26 @@
 
 from tensorlang.target.llvm.instructions.families import Dot, table
 
+
+def _dot(name: str, data: str, kernel: str, feature: str) -> Dot:
+    return Dot(
+        f"aarch64.neon.{name}",
+        f"llvm.aarch64.neon.{name}.v4i32.v16i8",
+        data,
+        kernel,
+        "int32",
+        lanes=4,
+        group=4,
+        architecture="aarch64",
+        features=(feature,),
+        packed=False,
+        kernel_first=True,
+    )
+
+
 TABLE = table(
-    Dot(
-        "aarch64.neon.sdot",
-        "llvm.aarch64.neon.sdot.v4i32.v16i8",
-        "int8",
-        "int8",
-        "int32",
-        lanes=4,
-        group=4,
-        architecture="aarch64",
-        features=("dotprod",),
-        packed=False,
-        kernel_first=True,
-    ),
-    Dot(
-        "aarch64.neon.udot",
-        "llvm.aarch64.neon.udot.v4i32.v16i8",
-        "uint8",
-        "uint8",
-        "int32",
-        lanes=4,
-        group=4,
-        architecture="aarch64",
-        features=("dotprod",),
-        packed=False,
-        kernel_first=True,
-    ),
-    Dot(
-        "aarch64.neon.usdot",
-        "llvm.aarch64.neon.usdot.v4i32.v16i8",
-        "int8",
-        "uint8",
-        "int32",
-        lanes=4,
-        group=4,
-        architecture="aarch64",
-        features=("i8mm",),
-        packed=False,
-        kernel_first=True,
-    ),
+    _dot("sdot", "int8", "int8", "dotprod"),
+    _dot("udot", "uint8", "uint8", "dotprod"),
+    _dot("usdot", "int8", "uint8", "i8mm"),
 )
 """Name -> what declares it."""

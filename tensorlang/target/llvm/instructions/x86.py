@@ -1,37 +1,38 @@
 """Instructions of x86 CPUs."""
 
+from dataclasses import replace
+
 from tensorlang.target.llvm.instructions.families import Dot, PairDot, table
 
 _VNNI = "llvm.x86.avx512.vpdpbusd"
 _BF16 = "llvm.x86.avx512bf16.dpbf16ps"
 
+_BYTES = Dot("x86.avx512.vpdpbusd", f"{_VNNI}.512", "uint8", "int8", "int32", 16, 4, "x86_64", ("avx512vnni",))
+_FEWER_BYTES = replace(_BYTES, name="x86.avx2.vpdpbusd", llvm=f"{_VNNI}.256", lanes=8, features=())
+_FLOATS = Dot(
+    "x86.avx512.vdpbf16ps",
+    f"{_BF16}.512",
+    "bfloat16",
+    "bfloat16",
+    "float32",
+    lanes=16,
+    group=2,
+    architecture="x86_64",
+    features=("avx512bf16",),
+    packed=False,
+)
+
+
+def _signed(dot: Dot) -> Dot:
+    """The same instruction for signed data and an unsigned kernel: it takes them the other way around."""
+    return replace(dot, name=f"{dot.name}.signed", data=dot.kernel, kernel=dot.data, kernel_first=True)
+
+
 TABLE = table(
-    Dot("x86.avx512.vpdpbusd", f"{_VNNI}.512", "uint8", "int8", "int32", 16, 4, "x86_64", ("avx512vnni",)),
-    Dot("x86.avx2.vpdpbusd", f"{_VNNI}.256", "uint8", "int8", "int32", 8, 4, "x86_64", ()),
-    Dot(
-        "x86.avx512.vpdpbusd.signed",
-        f"{_VNNI}.512",
-        "int8",
-        "uint8",
-        "int32",
-        lanes=16,
-        group=4,
-        architecture="x86_64",
-        features=("avx512vnni",),
-        kernel_first=True,
-    ),
-    Dot(
-        "x86.avx2.vpdpbusd.signed",
-        f"{_VNNI}.256",
-        "int8",
-        "uint8",
-        "int32",
-        lanes=8,
-        group=4,
-        architecture="x86_64",
-        features=(),
-        kernel_first=True,
-    ),
+    _BYTES,
+    _FEWER_BYTES,
+    _signed(_BYTES),
+    _signed(_FEWER_BYTES),
     PairDot(
         "x86.avx2.vpmaddubsw.signed",
         "llvm.x86.avx2.pmadd.ub.sw",
@@ -45,30 +46,8 @@ TABLE = table(
         kernel_first=True,
         halves="llvm.x86.avx2.pmadd.wd",
     ),
-    Dot(
-        "x86.avx512.vdpbf16ps",
-        f"{_BF16}.512",
-        "bfloat16",
-        "bfloat16",
-        "float32",
-        lanes=16,
-        group=2,
-        architecture="x86_64",
-        features=("avx512bf16",),
-        packed=False,
-    ),
-    Dot(
-        "x86.avx2.vdpbf16ps",
-        f"{_BF16}.256",
-        "bfloat16",
-        "bfloat16",
-        "float32",
-        lanes=8,
-        group=2,
-        architecture="x86_64",
-        features=("avx512bf16", "avx512vl"),
-        packed=False,
-    ),
+    _FLOATS,
+    replace(_FLOATS, name="x86.avx2.vdpbf16ps", llvm=f"{_BF16}.256", lanes=8, features=("avx512bf16", "avx512vl")),
 )
 """Name -> what declares it; `signed` ones take signed data and an unsigned kernel.
 
