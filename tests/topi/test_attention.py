@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 from hypothesis import given as drawn
@@ -102,6 +104,21 @@ def test_long_rows_are_taken_in_blocks(n: int, m: int, is_causal: bool) -> None:
     check((), n, m, 8, 20, is_causal)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(("outer", "n", "m"), [((3,), 1, 64), ((), 4, 100), ((2,), 5, 2500), ((1,), 2, 2304)])
+def test_few_queries(outer: tuple[int, ...], n: int, m: int, dtype: str, is_causal: bool) -> None:
+    """Keys are read as they lie; blocks of them are shared by the threads where heads are fewer."""
+    q, k, v = inputs(outer, n, m, 96, 40, dtype)
+    out, target = topi.attention(q[0], k[0], v[0], is_causal), "llvm -num-cores=2"
+    s = topi.schedule(out, target)
+    assert not any("global" in name for name in s.state.stages)
+    assert any(name.endswith("merged.rf") for name in s.state.stages) == (m > 2048 and prod(outer) % 2 == 1)
+    close(run(out, q, k, v, target=target), exact(q, k, v, is_causal))
+
+
 def check_symbolic(n: Var, m: Var, is_causal: bool, numbers: list[tuple[int, int]]) -> None:
     q, k, v = (te.placeholder((2, rows, 8), name=name) for name, rows in (("q", n), ("k", m), ("v", m)))
     out = topi.attention(q, k, v, is_causal=is_causal)
@@ -115,6 +132,17 @@ def check_symbolic(n: Var, m: Var, is_causal: bool, numbers: list[tuple[int, int
 
 def test_symbolic_numbers_of_queries_and_keys() -> None:
     check_symbolic(te.var("b"), te.var("c"), False, [(1, 1), (20, 37), (40, 512), (9, 1100)])
+
+
+def test_few_queries_of_a_symbolic_number_of_keys() -> None:
+    q, m = given("q", 2, 4, 32), te.var("m")
+    k, v = (te.placeholder((2, m, 32), name=name) for name in "kv")
+    out = topi.attention(q[0], k, v)
+    kernel = tensorlang.build(topi.schedule(out), [q[0], k, v, out])
+    for keys in (1, 17, 512, 700):
+        (_, b), (_, c) = given("k", 2, keys, 32), given("v", 2, keys, 32)
+        kernel(q[1], b, c, made := np.full((2, 4, 32), 77, np.float32))
+        close(made, attention_reference(q[1], b, c)[0])
 
 
 def test_a_symbolic_number_of_tokens() -> None:

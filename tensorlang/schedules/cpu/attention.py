@@ -15,6 +15,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.rewrites.attention import is_whole, last_seen
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.candidates import ROWS, around, up_to
+from tensorlang.schedules.cpu.few_queries import are_few, schedule_few
 from tensorlang.schedules.cpu.points import GRAIN
 from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, register_tile
 from tensorlang.schedules.cpu.rows import fused, reduce_in_lanes
@@ -128,7 +129,10 @@ def schedule_attention(room: Room, anchor: Anchor) -> None:
     for word in (w for w in (QUERIES, VALUES, ROUNDED) if w in part):
         s[part[word]].compute_inline()
     n, kept = (extent_of(s.program[part[SCALED]].axis[d].extent) for d in (-2, -1))
-    keys = keys_read(s, part).shape[-2]
+    keys = keys_read(s, part)
+    if are_few(n, extent_of(keys.shape[-1]), anchor.target.lanes(bits)):
+        schedule_few(room, anchor, part, keys, bits)
+        return
     width = extent_of(s.program[anchor.main].axis[-1].extent)
     plan = _decide(room, plan_of(n, kept, width, bits, anchor.target), n or MANY, bits)
     if anchor.main != anchor.output:
@@ -155,12 +159,12 @@ def schedule_attention(room: Room, anchor: Anchor) -> None:
     s[part[WEIGHT]].vectorize(column)
     main = s.original[anchor.main]
     is_masked = ROUNDED in part  # scores and weights of all keys are read
-    has_rest = KEYS in part and not is_masked and not is_whole(keys, kept)
+    has_rest = KEYS in part and not is_masked and not is_whole(keys.shape[-2], kept)
     is_causal = isinstance(main, ComputeOp) and bool(main.attrs[CAUSAL]) and not is_masked
     _leave_out_unseen(s, part, plan, has_rest, is_causal)
     _register_product(s, part[SCORE], part[SCALED], _score_loops(s, part[SCALED], plan))
     _pack_keys(s, part, plan, has_rest, anchor.output, heads)
-    work = (n or MANY) * (extent_of(keys) or MANY)
+    work = (n or MANY) * (extent_of(keys.shape[-2]) or MANY)
     if anchor.target.cores > 1 and work >= GRAIN // 8:
         s[anchor.output].parallel(heads if heads and _are_many(s, anchor, heads) else block)
 

@@ -1,0 +1,187 @@
+"""Attention of few queries: keys and values are read once, as they lie, as fast as memory gives them.
+
+Where many queries share the keys of a head, panels are laid out for them, whose lanes are keys. For a few that costs
+more than all of their products, so a key is multiplied where it lies, lanes along its depth; the sums of as many keys
+as there are lanes are then turned around. Values are added up for all columns before the next keys are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Buffer, variables
+from tensorlang.schedule import Schedule
+from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.cpu.points import run_in_parallel
+from tensorlang.schedules.cpu.register_tile import MANY
+from tensorlang.schedules.cpu.rows import partial_results, reduce_in_lanes
+from tensorlang.schedules.room import Room
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp, Operation, loads
+from tensorlang.te.tags import GREATEST, INVERSE, KEYS, MERGED, MIXED, SCALED, SCORE, TOTAL, WEIGHT
+
+_SUMS = 8
+"""Independent sums that keep the multiply-add units busy."""
+_TILE = 16
+"""Vectors of mixed values that stay in registers."""
+_JAM = 4
+"""Keys whose values are added up in one step."""
+_AHEAD = (0, 2048, 4096, 8192, 16384)
+"""Bytes of keys and of values that are fetched ahead."""
+_EACH = 4
+"""Heads per thread with which it does not matter that some thread gets one more."""
+_KEYS = (16, 32, 64, 128, 256)
+"""Keys whose values are added up for some columns after the others."""
+
+
+def are_few(queries: int | None, depth: int | None, lanes: int) -> bool:
+    """Whether sums across the lanes of so many queries cost less than keys that are turned around."""
+    return queries is not None and depth is not None and depth % lanes == 0 and queries <= max(1, depth // lanes)
+
+
+def schedule_few(room: Room, anchor: Anchor, part: Mapping[str, str], keys: Buffer, bits: int) -> None:
+    """Heads outside, in parallel; inside them one part after the other, for all queries, a block of keys at a time."""
+    s, lanes = room.s, room.target.lanes(bits)
+    if anchor.main != anchor.output:
+        s[anchor.main].compute_inline()
+    host, loop = anchor.output, _heads(room, anchor, keys)
+    if MERGED in part:
+        host, loop = _merge(room, part[MERGED], host, loop, keys)
+    ahead = room.choose("ahead", _AHEAD, _AHEAD[-2])
+    _mix(room, part[MIXED], host, loop, lanes, ahead)
+    for word in (INVERSE, TOTAL, WEIGHT, GREATEST, SCALED):
+        if word in part:
+            s[part[word]].compute_at(s[host], loop)
+            s[part[word]].set_scope("local")
+    for word in (TOTAL, GREATEST):
+        for step in reduce_in_lanes(s, part[word], lanes):
+            s[step].compute_at(s[part[word]], s[part[word]].op.axis[-1])
+            s[step].set_scope("local")
+    s[part[WEIGHT]].vectorize(s[part[WEIGHT]].op.axis[-1])
+    _score(room, part, keys, lanes, ahead)
+
+
+def _heads(room: Room, anchor: Anchor, keys: Buffer) -> str:
+    """The loops of the output; the one over heads, all of them fused."""
+    out = room.s[anchor.output]
+    *outer, i, d = out.op.axis
+    out.vectorize(d)
+    if not outer:
+        around, _ = out.split(i, nparts=1)
+        return str(around)
+    return run_in_parallel(room.s, anchor.output, [axis.name for axis in outer], room.target, _work(keys))
+
+
+def _work(keys: Buffer) -> int:
+    """The products of a query and the keys of a head."""
+    return (extent_of(keys.shape[-2]) or MANY) * (extent_of(keys.shape[-1]) or MANY)
+
+
+def _merge(room: Room, merged: str, output: str, heads: str, keys: Buffer) -> tuple[str, str]:
+    """Merge blocks of keys; the stage that does, and its loop over them. Threads share the blocks of few heads."""
+    s = room.s
+    pieces = _pieces(room, s.program[merged])
+    s[merged].compute_at(s[output], heads)
+    s[merged].set_scope("local")
+    if pieces > 1:
+        outer, _ = s[merged].split(s[merged].op.reduce_axis[0], nparts=pieces)
+        part = partial_results(s, merged, outer.name, 0)
+        _blocks_outside(s, merged)
+        merged = part
+    loop = _blocks_outside(s, merged)
+    if pieces > 1:
+        *around, _, _ = (axis.name for axis in s[merged].op.axis)
+        run_in_parallel(s, merged, around, room.target, _work(keys))
+    return merged, loop
+
+
+def _blocks_outside(s: Schedule, merged: str) -> str:
+    """The loop over blocks of a stage that merges them, for whole rows of vectors at a time."""
+    stage = s[merged]
+    *outer, i, d = stage.op.axis
+    (b,) = stage.op.reduce_axis
+    stage.reorder(*outer, b, i, d)
+    stage.vectorize(d)
+    return str(b.name)
+
+
+def _pieces(room: Room, merged: Operation) -> int:
+    """Into how many pieces the keys of each head are cut: enough for the threads, if heads are too few."""
+    assert isinstance(merged, ComputeOp)
+    heads, blocks = (prod(extent_of(a.extent) or MANY for a in axes) for axes in (merged.axes[:-2], merged.reduce_axes))
+    cores, is_known = room.target.cores, extent_of(merged.reduce_axes[0].extent) is not None
+    if cores == 1 or heads % cores == 0 or heads >= _EACH * cores or not is_known:
+        return 1
+    return min(blocks, cores)
+
+
+def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int, ahead: int) -> None:
+    """Add up values: those of some keys for a tile of columns in registers, then for the next columns."""
+    s, stage = room.s, room.s[mixed]
+    values = _values_read(s, mixed)
+    stage.compute_at(s[host], loop)
+    stage.set_scope("local")
+    *_, i, d = stage.op.axis
+    (k,) = stage.op.reduce_axis
+    vectors = max(1, _TILE // (extent_of(i.extent) or MANY))
+    far, near = stage.split(k, factor=room.choose("mixed", _KEYS, _KEYS[2]), tail="peel")
+    across, d = stage.split(d, factor=vectors * lanes, tail="peel")
+    near, row = stage.split(near, factor=_JAM, tail="peel")
+    stage.reorder(far, across, near, row, i, d)
+    stage.unroll(row)
+    stage.unroll(i)
+    stage.vectorize(d)
+    _fetch(s, mixed, values, near.name, _JAM, ahead)
+
+
+def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int, ahead: int) -> None:
+    """Multiply keys where they lie, as many as there are lanes, with all queries; then add up across lanes."""
+    s, score = room.s, room.s[part[SCORE]]
+    panel = _score_loops(s, part[SCALED], lanes)
+    _, lane = score.split(score.op.reduce_axis[0], factor=lanes)
+    products = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
+    for stage in (score, products):
+        stage.compute_at(s[part[SCALED]], panel)
+        stage.set_scope("local")
+    *_, i, j = score.op.axis
+    score.reorder(i, j, *score.op.reduce_axis)
+    score.unroll(i)
+    score.vectorize(j)
+    *_, i, j, lane = products.op.axis
+    (step,) = products.op.reduce_axis
+    queries = extent_of(i.extent) or MANY
+    together = room.choose("keys", (1, 2, 4), max(1, min(4, _SUMS // queries)))
+    far, near = products.split(j, factor=together)
+    products.reorder(far, step, near, i, lane)
+    for axis in (step, near, i):
+        products.unroll(axis)
+    products.vectorize(lane)
+    if KEYS in part:
+        s[part[KEYS]].compute_inline()
+    _fetch(s, products.name, keys, far.name, together, ahead)
+
+
+def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
+    """The loops over the scores of a block: as many keys as lanes, for all queries; the loop over these."""
+    stage = s[scaled]
+    *_, i, j = stage.op.axis
+    panel, j = stage.split(j, factor=lanes, tail="peel")
+    stage.reorder(panel, i, j)
+    stage.unroll(i)
+    stage.vectorize(j)
+    return panel.name
+
+
+def _fetch(s: Schedule, stage: str, array: Buffer, loop: str, rows: int, ahead: int) -> None:
+    """Fetch rows of an array some bytes ahead, where that can be said of it."""
+    size = rows * (extent_of(array.shape[-1]) or 1) * dtypes.info(array.dtype).bytes
+    if ahead:
+        s.attempt(lambda: s[stage].prefetch(array.name, loop, max(1, ahead // size)))
+
+
+def _values_read(s: Schedule, mixed: str) -> Buffer:
+    op = s.program[mixed]
+    assert isinstance(op, ComputeOp)
+    return next(load.buffer for load in loads(op) if op.axes[-1].name in variables(load.index[-1]))
