@@ -72,6 +72,7 @@ offer(
         "intrin": "tensorlang.te.tensor_intrin:intrin",
     },
 )
+offer("tensorlang.te.operation", {"elementwise": "tensorlang.topi.broadcast:elementwise"})
 offer("tensorlang.topi", {"nn": "tensorlang.topi"})
 offer(
     "tensorlang.autotune.task",

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.errors import BadArgument, DefinitionError, InternalError, ScheduleError, shown
+from tensorlang.errors import DefinitionError, InternalError, ScheduleError, shown
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.printer import kernel_text
-from tensorlang.ir.stmt import INDEX, Kernel
+from tensorlang.ir.stmt import Kernel
 from tensorlang.location import caller
 from tensorlang.lowering.barrier_notes import BarrierNote
 from tensorlang.lowering.dump import Dump
@@ -23,6 +23,7 @@ from tensorlang.runtime.arrays import as_array
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.schedule import Schedule, create_schedule
+from tensorlang.schedule.arguments import held, needed, parameters, with_outputs, without_others
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.history import best_if_any, build_best, build_in_use
 from tensorlang.schedule.proposals.replayed import Refusal
@@ -30,7 +31,6 @@ from tensorlang.target.backend import RestoringBackend, backend, begun, with_lim
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, Tensor
-from tensorlang.te.program import Program, read_buffers
 
 if TYPE_CHECKING:
     from tensorlang.export.writing import Exported
@@ -87,7 +87,7 @@ class Lowered(Explained):
 
         refuse_target(self.target)
         how = Choices(tuple(formats), threads, tuple(faces), linker)
-        _, signature = _signature(self.schedule, self.args)
+        _, signature = parameters(self.schedule, self.args)
         variants, left_out = variants_of(self, isas, self.elsewhere)
         asked = Request(name_of(path), signature, variants, _facts(self.schedule, signature), left_out)
         wanted = None if check is None else self._answer(list(check))
@@ -125,10 +125,13 @@ def lower(
 ) -> Lowered:
     """Return the loop nest of a schedule, as it is handed to the target; `print` it.
 
-    `args`: the inputs and outputs (tensors), and symbolic sizes if the caller passes them. `simple_mode` is
-    accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
+    `args`: the inputs and outputs (tensors), and symbolic sizes if the caller passes them. What is computed on the way
+    becomes an output when it is among them, an output that is not is kept inside, and inputs and sizes that nobody
+    needs may be there. `simple_mode` is accepted for classic te's sake. Raises DefinitionError when `args` do not fit
+    the program.
     """
-    params, _ = _signature(_check_schedule(s), args)
+    s = without_others(with_outputs(_check_schedule(s), args), args)
+    params, _ = parameters(s, args)
     _check_name(name)
     chosen = parse(target)
     return Lowered(_lowered(s, params, name, chosen, Dump(name)), s, tuple(args), chosen)
@@ -136,7 +139,7 @@ def lower(
 
 def try_lowering(s: Schedule, target: Target) -> None:
     """Lower a schedule, and raise what `build` would; a build whose arguments are in the program's order uses it."""
-    _lowered(s, _needed(s.program), "main", target, Dump("main"))
+    _lowered(s, needed(s.program), "main", target, Dump("main"))
 
 
 def _lowered(s: Schedule, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:
@@ -202,7 +205,8 @@ def build(
     s, args = (_check_schedule(s), args) if schedule is None else _without_steps(s, args, schedule)
     if args is None:
         raise DefinitionError("build needs args: the inputs and outputs of the schedule", caller())
-    _signature(s, args)  # what is wrong with the arguments is no fault of any record
+    s = with_outputs(s, args)
+    parameters(s, args)  # what is wrong with the arguments is no fault of any record
     chosen = parse(target)
     return _BUILDERS[schedule](s, chosen, partial(_compiled, args=args, target=chosen, name=name))
 
@@ -244,7 +248,8 @@ def build_later(s: Schedule, args: Sequence[Any], target: Target, name: str) -> 
 
     Raises what `build` raises, here or there.
     """
-    params, signature = _signature(s, args)
+    s = with_outputs(s, args)
+    params, signature = parameters(s, args)
     dump = Dump(name)
     dump.write("trace", "py", s.trace.to_python)
     dump.write("program", "txt", lambda: s.program.text)
@@ -273,7 +278,7 @@ def packed_whole(made: Executable) -> bytes:
 def unpacked_whole(data: bytes) -> Executable:
     """The kernel that another process has built, as if it had been built here."""
     packed, origin = pickle.loads(data)
-    found, (_, signature) = backend(origin.target.kind), _signature(origin.schedule, origin.args)
+    found, (_, signature) = backend(origin.target.kind), parameters(origin.schedule, origin.args)
     assert isinstance(found, RestoringBackend)
     made = found.restore(packed, origin.kernel, origin.target, signature)
     made.origin, made.packed = origin, lambda: packed
@@ -299,7 +304,7 @@ def _without_steps(s: Any, args: Sequence[Any] | None, schedule: str) -> tuple[S
         raise DefinitionError("build needs an output: a tensor that is computed", caller())
     made = create_schedule(computed)
     inputs = {made.buffer_of(t) for t in s if isinstance(t.op, PlaceholderOp)}
-    return made, args or [t for t in s if t not in computed or _held(made.program, made.buffer_of(t)) not in inputs]
+    return made, args or [t for t in s if t not in computed or held(made.program, made.buffer_of(t)) not in inputs]
 
 
 def _facts(s: Schedule, signature: Sequence[Buffer | Var]) -> list[FactCheck]:
@@ -325,64 +330,3 @@ def _check_schedule(s: object) -> Schedule:
     tensors = isinstance(s, list | tuple) and any(isinstance(t, Tensor) for t in s)
     advice = "; build(tensors, schedule='auto') takes a tuned one, or the library's" if tensors else ""
     raise DefinitionError(f"expected a schedule (te.create_schedule), got {shown(s)}{advice}", caller())
-
-
-def _signature(s: Schedule, args: Sequence[Any]) -> tuple[list[str], tuple[Buffer | Var, ...]]:
-    """Buffer names of the parameters in order, and what the caller passes, sizes included."""
-    if not isinstance(args, list | tuple):
-        raise DefinitionError(f"args are a list of tensors and sizes, got {shown(args)}", caller())
-    program = s.program
-    params: list[str] = []
-    signature: list[Buffer | Var] = []
-    sizes = {v.name for v in program.sizes}
-    for arg in args:
-        if isinstance(arg, Var):
-            if arg.name not in sizes:
-                raise DefinitionError(f"argument {arg.name} is not a size of the program", caller())
-            signature.append(Var(arg.name, INDEX))
-            continue
-        if not isinstance(arg, Tensor):
-            raise DefinitionError(f"args are tensors and sizes, got {type(arg).__name__} {arg!r}", caller())
-        try:
-            name = _held(program, s.buffer_of(arg))
-        except BadArgument:
-            why = "no output needs it, or it was inlined; leave it out of args"
-            raise DefinitionError(f"{arg.name} is not in the program: {why}", caller()) from None
-        twice = [p for p in params if program.storage[p][0] == program.storage[name][0]]
-        if twice:
-            where = "" if str(arg.name) == twice[0] else f": it is {twice[0]}, updated in place"
-            raise DefinitionError(f"tensor {arg.name} appears twice in args{where}", caller())
-        op = program[program.producer[name]]
-        if not isinstance(op, PlaceholderOp) and not program.is_output(name):
-            outputs = ", ".join(program.outputs)
-            raise DefinitionError(
-                f"{name} is computed on the way and has no array of its own; args are the inputs and the outputs "
-                f"({outputs}); make it an output with te.create_schedule([..., {name}.op])",
-                caller(),
-            )
-        params.append(name)
-        signature.append(program.buffers[name])
-    _check_complete(s, params)
-    return params, tuple(signature)
-
-
-def _held(program: Program, buffer: str) -> str:
-    """The buffer itself, or the input that it is after an update in place."""
-    root, _ = program.storage[buffer]
-    return root if isinstance(program[program.producer[root]], PlaceholderOp) else buffer
-
-
-def _check_complete(s: Schedule, params: list[str]) -> None:
-    storage = s.program.storage
-    given = {storage[p][0] for p in params}
-    missing = [name for name in _needed(s.program) if storage[name][0] not in given]
-    if missing:
-        raise DefinitionError(f"args lack {', '.join(missing)}: every input and every output is an argument", caller())
-
-
-def _needed(program: Program) -> list[str]:
-    """The buffers that arguments have to hold: the inputs that are read, and the outputs; one of those in one place."""
-    used = {b for op in program.ops for b in read_buffers(op)}
-    inputs = {n for n in used if isinstance(program[program.producer[n]], PlaceholderOp)}
-    found = {program.storage[n][0]: _held(program, n) for n in program.buffers if program.is_output(n) or n in inputs}
-    return list(found.values())

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from tensorlang.location import Location
 
 
-class TensorlangError(Exception):
-    """Base of every error that tensorlang raises on purpose."""
+class TensorlangError(RuntimeError):
+    """Base of every error that tensorlang raises on purpose; a RuntimeError, as classic te's is."""
 
 
 class DefinitionError(TensorlangError, ValueError):
@@ -51,11 +51,15 @@ class OneThread(UserWarning):
     """A stage runs on a single thread of a GPU: none of its loops is bound to blocks or threads."""
 
 
+class UnknownPragma(UserWarning):
+    """A pragma that tensorlang does not know is kept in the trace, and changes no code."""
+
+
 class CacheRefused(UserWarning):
     """The cache of compiled kernels is left alone, as other users can change it; builds go on without it."""
 
 
-class InternalError(TensorlangError, RuntimeError):
+class InternalError(TensorlangError):
     """A bug in tensorlang, not in the user's program."""
 
     def __init__(self, message: str) -> None:

@@ -128,8 +128,11 @@ class NDArray:
         return self.numpy()
 
     def copyfrom(self, source: Any) -> NDArray:
-        """Fill from an array of the same shape, converting its dtype; ArgumentError if the shapes differ."""
-        values = np.asarray(source)
+        """Fill from an array of the same shape, converting its dtype; ArgumentError if the shapes differ.
+
+        Unsigned integers as wide as the elements of a bfloat16 or float8 array are their bits.
+        """
+        values = self._from_bits(np.asarray(source))
         if values.shape != self.shape:
             raise ArgumentError(f"copyfrom needs shape {self.shape}, got {values.shape}")
         if isinstance(self.data, np.ndarray):
@@ -138,6 +141,12 @@ class NDArray:
             element = dtypes.info(self._dtype).numpy
             _memory(self.device).copy_in(self.data, np.ascontiguousarray(values.astype(element)))
         return self
+
+    def _from_bits(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values as they are, or those that bits stand for: NumPy has no name for bfloat16 and float8."""
+        info = dtypes.info(self._dtype)
+        are_bits = info.is_extension and values.dtype == np.dtype(f"uint{info.bits}")
+        return values.view(info.numpy) if are_bits else values
 
     def copyto(self, target: NDArray | Device, mem_scope: str | None = None) -> NDArray:
         """Copy into another NDArray of the same shape and dtype, or to a device; return the copy."""

@@ -11,7 +11,7 @@ import pytest
 import tensorlang
 from tensorlang import te
 from tensorlang.config import override
-from tensorlang.errors import DefinitionError, TargetError
+from tensorlang.errors import ArgumentError, DefinitionError, TargetError
 from tensorlang.lowering.pipeline import CPU_PASSES
 from tests.programs import Case, chain, matmul, with_extern
 
@@ -133,19 +133,45 @@ def test_wrong_arguments() -> None:
         tensorlang.build(s, [A, A, C])
     with pytest.raises(DefinitionError, match="args are tensors and sizes, got int 3"):
         tensorlang.build(s, [A, C, 3])
-    with pytest.raises(DefinitionError, match="argument q is not a size of the program"):
-        tensorlang.build(s, [A, C, te.var("q")])
     with pytest.raises(TargetError, match=r"unknown target kind 'lvm'; .*did you mean 'llvm'"):
         tensorlang.build(s, [A, C], target="lvm")
 
 
-def test_a_tensor_on_the_way_has_no_array() -> None:
-    A = te.placeholder((5,), name="A")
-    B = te.compute((5,), lambda i: A[i] + 1, name="B")
-    C = te.compute((5,), lambda i: B[i] * 2, name="C")
-    s = te.create_schedule(C.op)
-    with pytest.raises(DefinitionError, match=r"B is computed on the way .* te.create_schedule\(\[..., B.op\]\)"):
+def through() -> tuple[tensorlang.te.Schedule, list[te.Tensor]]:
+    """C of B of A, of eight elements each."""
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1, name="B")
+    C = te.compute((8,), lambda i: B[i] * 2, name="C")
+    return te.create_schedule(C.op), [A, B, C]
+
+
+def test_what_is_computed_on_the_way_is_an_output_where_it_is_an_argument() -> None:
+    s, (A, B, C) = through()
+    s[B].vectorize(B.op.axis[0])
+    b, c = np.zeros(8, np.float32), np.zeros(8, np.float32)
+    tensorlang.build(s, [A, B, C])(np.ones(8, np.float32), b, c)
+    assert b.tolist() == [2] * 8 and c.tolist() == [4] * 8
+    s[B].compute_at(s[C], s[C].split("i", factor=4)[0])
+    tensorlang.build(s, [A, C])
+    with pytest.raises(DefinitionError, match=r"B is computed on the way; .* not computed whole: .*compute_at"):
         tensorlang.build(s, [A, B, C])
+
+
+def test_an_output_that_is_no_argument_is_kept_inside() -> None:
+    s, (A, _, C) = through()
+    assert "allocate C" in str(tensorlang.lower(s, [A]))
+    assert "allocate C" not in str(tensorlang.lower(s, [A, C]))
+
+
+def test_what_nobody_reads_may_be_an_argument() -> None:
+    s, (A, _, C) = through()
+    Z, q = te.placeholder((3, 2), "int8", name="A"), te.var("q")
+    for target in ("llvm", "interpreter"):
+        kernel, c = tensorlang.build(s, [q, A, Z, C], target), np.zeros(8, np.float32)
+        kernel(5, np.ones(8, np.float32), np.zeros((3, 2), np.int8), c)
+        assert c.tolist() == [4] * 8
+        with pytest.raises(ArgumentError, match=r"argument 3 \(A_1\): expected dtype int8"):
+            kernel(5, np.ones(8, np.float32), np.zeros((3, 2), np.int16), c)
 
 
 def test_extern_functions_see_whole_arrays() -> None:

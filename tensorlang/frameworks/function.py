@@ -30,7 +30,7 @@ from tensorlang.runtime.executable import Executable
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.define import placeholder
-from tensorlang.te.domain import var
+from tensorlang.te.domain import size_var
 from tensorlang.te.operation import PlaceholderOp, Tensor
 
 _MOST_KEYS = 4096
@@ -325,7 +325,7 @@ def _number(extent: Any, is_open: bool) -> int | None:
 
 def _sized(extents: Any, sizes: dict[str, Any]) -> list[Any]:
     """Extents with a size variable for each name."""
-    return [sizes.setdefault(e, var(e)) if isinstance(e, str) else e for e in extents]
+    return [sizes.setdefault(e, size_var(e)) if isinstance(e, str) else e for e in extents]
 
 
 def _found(known: dict[Any, Any], key: Any) -> Any:

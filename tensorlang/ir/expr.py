@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import add, floordiv, mod, mul, sub
 from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,7 @@ from tensorlang.ir.node import Node, levels_over, set_levels, setters
 from tensorlang.ir.node import Printable as Printable
 from tensorlang.ir.traverse import LONGEST, bounded, distinct, mapping, operations
 from tensorlang.ir.traverse import same as same
+from tensorlang.ir.whole import Whole
 from tensorlang.location import caller
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
@@ -424,7 +426,10 @@ def operands(a: Any, b: Any) -> tuple[Expr, Expr]:
 
 
 def binary(op: str, a: Any, b: Any) -> Expr:
-    """Build a checked binary expression; integer constants fold."""
+    """Build a checked binary expression, or a tensor where an operand is one; integer constants fold."""
+    whole = a if isinstance(a, Whole) else b if isinstance(b, Whole) else None
+    if whole is not None and (made := whole.combined(op, a, b)) is not None:
+        return made
     x, y = operands(a, b)
     kind = dtypes.info(x.dtype).kind
     if op in COMPARE:
@@ -454,15 +459,8 @@ def binary(op: str, a: Any, b: Any) -> Expr:
 
 
 _LIMITS = {name: dtypes.limits(name) for name, d in dtypes.TABLE.items() if d.is_integer}
-_FOLD: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "floormod": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
+_FOLDED = ("add", "sub", "mul", "floordiv", "floormod", "min", "max")
+_FOLD: dict[str, Callable[[int, int], int]] = dict(zip(_FOLDED, (add, sub, mul, floordiv, mod, min, max), strict=True))
 
 
 def fold_integers(op: str, x: Expr, y: Expr) -> Expr | None:

@@ -95,6 +95,8 @@ class ArgumentCheck:
         known.source[var.name] = self._label(position)
 
     def _array(self, position: int, buffer: Buffer, given: Any) -> CheckedArray:
+        if not buffer.shape and buffer.name not in self.outputs and isinstance(given, int | float | np.generic):
+            given = self._number(position, buffer, given)
         try:
             array = self.convert(given)
         except TypeError as error:
@@ -117,6 +119,15 @@ class ArgumentCheck:
         if buffer.name in self.outputs and not flags.writeable:
             self._refuse(position, "a writeable array, for it is an output", "a read-only one", "copy it")
         return array
+
+    def _number(self, position: int, buffer: Buffer, given: Any) -> np.ndarray[Any, Any]:
+        """A number, for an input of shape (): a float may be rounded, an integer is to fit."""
+        element, value = dtypes.info(buffer.dtype), given.item() if isinstance(given, np.generic) else given
+        whole = isinstance(value, int) and isinstance(value, bool) is (element.kind == "bool")
+        low, high = dtypes.limits(element.name)
+        if not element.is_float and not (whole and low <= value <= high):
+            self._refuse(position, f"a number that {element.name} holds", shown(given))
+        return np.asarray(value).astype(element.numpy)
 
     def _bind_shapes(self, known: _Sizes, arrays: dict[str, CheckedArray]) -> None:
         """Bind sizes from dimensions that are a bare size, then check all others, solving for one size each."""

@@ -73,8 +73,8 @@ def _by_protocol(value: Any) -> Array:
 
 
 def plain_arrays(values: Sequence[Any]) -> list[Array] | None:
-    """Views of all values as plain ndarrays; None when they all are already, or one cannot be."""
-    if all(type(v) is np.ndarray for v in values):
+    """Views of all values as plain ndarrays; None when they all are already, or one cannot be, or is a number."""
+    if all(type(v) is np.ndarray for v in values) or any(isinstance(v, np.generic) for v in values):
         return None
     try:
         return [as_array(v) for v in values]

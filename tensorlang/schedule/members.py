@@ -80,7 +80,7 @@ def leaves_of(state: ScheduleState, stage: str, member: Member) -> tuple[str, ..
 def by_own_names(cls: C) -> C:
     """Let the methods of a class that take axes refuse those of other stages, and take a member's own.
 
-    `self.require_own(method, axis, stage, anywhere)` refuses, `self.inside` translates.
+    `self.require_own(method, axis, stage, anywhere)` refuses, and names them; `self.inside` translates.
     """
     for name, function in list(vars(cls).items()):
         if inspect.isfunction(function):
@@ -107,15 +107,25 @@ def _translating(function: Callable[..., Any], axes: list[str]) -> Callable[...,
         inside: Inside | None = self.inside
         for name in (name for name in axes if name in bound.arguments):
             given, key = bound.arguments[name], (function.__name__, name)
+            named: dict[int, str] = {}
             for axis in objects(given):
-                self.require_own(
-                    function.__name__, axis, bound.arguments.get(_OF_ANOTHER.get(key, "")), key in _ANYWHERE
-                )
-            if inside is not None:
+                other = bound.arguments.get(_OF_ANOTHER.get(key, ""))
+                found = self.require_own(function.__name__, axis, other, key in _ANYWHERE)
+                named |= {id(axis): found} if found != axis.name else {}
+            if named:
+                bound.arguments[name] = _renamed(given, named)
+            elif inside is not None:
                 bound.arguments[name] = inside.loop(given)
         return function(*bound.args, **bound.kwargs)
 
     return method
+
+
+def _renamed(given: Any, named: Mapping[int, str]) -> Any:
+    """An argument with the names of axes whose operation calls them otherwise in their places."""
+    if isinstance(given, list | tuple):
+        return tuple(_renamed(part, named) for part in given)
+    return named.get(id(given), given)
 
 
 def objects(given: Any) -> Iterator[Axis]:

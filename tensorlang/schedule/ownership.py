@@ -29,6 +29,7 @@ class Declared:
 
     def __init__(self, ends: Iterable[Operation | Tensor], names: dict[int, str]) -> None:
         self._found: dict[int, set[str]] = {}
+        self._renamed: dict[int, str] = {}
         self._alive: list[Operation] = []
         seen: set[int] = set()
         pending = [end.op if isinstance(end, Tensor) else end for end in ends]
@@ -43,6 +44,13 @@ class Declared:
     def _note(self, op: Operation, stage: str) -> None:
         for axis in _axes(op):
             self._found.setdefault(id(axis), set()).add(stage)
+            if axis.declared is not None:
+                self._found.setdefault(id(axis.declared), set()).add(stage)
+                self._renamed[id(axis.declared)] = axis.name
+
+    def name(self, axis: Axis) -> str:
+        """The name that an axis has in its operation: another one where two were declared with one name."""
+        return self._renamed.get(id(axis), axis.name)
 
     def stages(self, axis: Axis) -> set[str]:
         """The stages whose operations have the axis."""

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tensorlang import config
@@ -21,7 +22,7 @@ from tensorlang.schedule.explain import FormNote, checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import AxisLike, host_of, member_of, objects
 from tensorlang.schedule.names import absent, nearest
-from tensorlang.schedule.ownership import Declared, came_from, foreign, is_of, is_operation, owned, owners
+from tensorlang.schedule.ownership import Declared, Owner, came_from, foreign, is_of, is_operation, owned, owners
 from tensorlang.schedule.picture import draw
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, check_numbers, whole
 from tensorlang.schedule.proposals.auto_order import AutoOrder, auto_order
@@ -177,14 +178,15 @@ class Schedule:
         """Return an axis of a stage, which knows whose it is."""
         return owned(self._state.axis(stage, axis), stage, self._asked)
 
-    def require_axis(self, asked: str, axis: Axis, stage: str) -> None:
-        """Raise BadArgument unless an axis object belongs to a stage, or for no name to any of this schedule."""
+    def require_axis(self, asked: str, axis: Axis, stage: str) -> str:
+        """The name of an axis object in a stage; BadArgument unless it belongs there, or for no name anywhere."""
         self._declared = self._declared or Declared(self._keep_alive, self._names)
         found = owners(axis, self._asked, self._declared, self.program)
         fused = {n for x in self._trace.steps if isinstance(x, p.FuseWith) for n in (x.stage, x.second)}
         if found is None or (stage and not is_of(stage, found, fused - self.program.by_name.keys())):
             own = list(self._state.stages[stage].leaves) if stage in self._state.stages else []
             raise self._completed(foreign(axis, stage, found, own), asked)
+        return axis.name if isinstance(axis.owner, Owner) else self._declared.name(axis)
 
     def __getitem__(self, key: Any) -> Stage:
         if isinstance(key, Stage):
@@ -255,9 +257,10 @@ class Schedule:
         if isinstance(factor_axis, int) and factor_axis < 0:
             dimensions = len(self.state.compute_op(name).axes) + 1
             factor_axis += dimensions if factor_axis >= -dimensions else 0
+        factored = str(axis)
         for one in objects(axis):
-            self.require_axis(f"s.rfactor({name!r}, {str(axis)!r})", one, name)
-        made = self._tensor(self.apply(p.RFactor(name, str(axis), factor_axis))[0])
+            factored = self.require_axis(f"s.rfactor({name!r}, {str(axis)!r})", one, name)
+        made = self._tensor(self.apply(p.RFactor(name, factored, factor_axis))[0])
         return [made.op.output(k) for k in range(made.op.num_outputs)] if made.op.num_outputs > 1 else made
 
     def assume(self, fact: str, array: Any, low: int | None = None, high: int | None = None) -> None:
@@ -395,6 +398,23 @@ class Schedule:
         made._proves_each_step, made._undone_to = True, None
         if fresh:
             made._state, made._trace = initial_state(self._original), Trace()
+        return made
+
+    def declares(self, op: Operation) -> bool:
+        """Whether an operation is one of the program as it was declared."""
+        return id(op) in self._names
+
+    def returning(self, ops: Sequence[Operation]) -> Schedule:
+        """The schedule of a program that also returns some of its operations; the steps are proven for that again."""
+        made = create_schedule([*self._asked, *ops])
+        made.replay(self._trace, check="final")
+        made.origin, made.forms, made.tests_assumptions = self.origin, self.forms, self.tests_assumptions
+        return made
+
+    def hiding(self, outputs: frozenset[str]) -> Schedule:
+        """The schedule of a program that keeps some of its outputs to itself."""
+        made = self.again()
+        made._state = replace(made._state, program=replace(made.program, hidden=made.program.hidden | outputs))
         return made
 
     def _completed(self, error: ScheduleError, asked: Primitive | str) -> ScheduleError:

@@ -45,7 +45,7 @@ class Scheduled(Protocol):
 
     def hand_out(self, stage: str, axis: str) -> Axis: ...
 
-    def require_axis(self, asked: str, axis: Axis, stage: str) -> None: ...
+    def require_axis(self, asked: str, axis: Axis, stage: str) -> str: ...
 
     def buffer_of(self, key: Any) -> str: ...
 
@@ -256,6 +256,7 @@ class Stage(StorageSteps):
         """Ask for something about the code of a loop. See Pragma."""
         value = int(pragma_value) if isinstance(pragma_value, bool) else whole(pragma_value)
         self.schedule.apply(p.Pragma(self.name, str(var), pragma_type, value))
+        p.warn_of_unknown(pragma_type)
 
     def prefetch(
         self,
@@ -325,14 +326,16 @@ class Stage(StorageSteps):
         self.schedule.apply(p.Pad(self.name, str(axis), whole(factor)))
 
     def transform_layout(self, mapping_function: Callable[..., Any]) -> list[Axis]:
-        """Store the stage under other indices; returns its new axes. See TransformLayout."""
-        names, index = self._mapped("transform_layout", mapping_function, self.op.axis)
+        """Store the stage under other indices; returns its new axes. See TransformLayout.
+
+        Of an input or an output: the array that the caller passes has the new shape.
+        """
+        names, index = self._mapped("transform_layout", mapping_function, p.array_axes(self.op))
         return list(self._axes(p.TransformLayout(self.name, names, index)))
 
     def cache_inplace(self, mapping_function: Callable[..., Any]) -> Stage:
         """Update arrays in copies under other indices; returns the stage that does so. See CacheInplace."""
-        shape = [Axis(f"i{k}", extent) for k, extent in enumerate(self.op.shape)]
-        names, index = self._mapped("cache_inplace", mapping_function, shape)
+        names, index = self._mapped("cache_inplace", mapping_function, p.indices_of(self.op.shape))
         made = self.schedule.apply(p.CacheInplace(self.name, names, index))
         return self.schedule[made[0]]
 
@@ -368,10 +371,10 @@ class Stage(StorageSteps):
     def _axis(self, name: str) -> Axis:
         return self.schedule.hand_out(self.name, name)
 
-    def require_own(self, method: str, axis: Axis, other: Any, anywhere: bool) -> None:
+    def require_own(self, method: str, axis: Axis, other: Any, anywhere: bool) -> str:
         """Refuse an axis object that is not of this stage, or of the `other` one, or `anywhere` in the schedule."""
         stage = self.name if other is None else self.schedule[other].name
-        self.schedule.require_axis(f"s[{self.name!r}].{method}(...)", axis, "" if anywhere else stage)
+        return self.schedule.require_axis(f"s[{self.name!r}].{method}(...)", axis, "" if anywhere else stage)
 
     if not TYPE_CHECKING:
 

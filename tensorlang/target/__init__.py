@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.names import lookup
 from tensorlang.target.detect import parse
@@ -13,18 +13,28 @@ from tensorlang.target.spec import Target as TargetSpec
 __all__ = ["GpuLimits", "Rates", "Target", "TargetSpec", "measure_peak", "measure_rates", "parse"]
 
 
-def Target(target: str | TargetSpec | None = None, host: str | TargetSpec | None = None) -> TargetSpec:
-    """Return the target that a text names (`"llvm -mcpu=haswell"`; None: this machine); see `parse`.
+class _ByText(type):
+    """Makes a class whose objects are those that `parse` makes."""
+
+    def __call__(cls, target: str | TargetSpec | None = None, host: str | TargetSpec | None = None) -> TargetSpec:
+        if host is not None:
+            parse(host)
+        return parse(target)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, TargetSpec)
+
+
+class Target(TargetSpec, metaclass=_ByText):
+    """The target that a text names (`Target("llvm -mcpu=haswell")`; None: this machine); see `parse`.
 
     `host` is classic te's, and must name a CPU: kernels for one need no other host. `Target.current()` is the target of
-    the innermost `with target:`.
+    the innermost `with target:`, and all targets are instances of this class.
     """
-    if host is not None:
-        parse(host)
-    return parse(target)
 
+    if TYPE_CHECKING:
 
-vars(Target)["current"] = TargetSpec.current
+        def __new__(cls, target: str | TargetSpec | None = None, host: str | TargetSpec | None = None) -> Target: ...
 
 
 def measure_rates(threads: int = 1) -> Rates:

@@ -21,8 +21,8 @@ from tensorlang.te import hybrid
 from tensorlang.te.autodiff import gradient
 from tensorlang.te.axis import Axis, Range
 from tensorlang.te.axis import Axis as IterVar
-from tensorlang.te.define import compute, extern, placeholder, tag_scope
-from tensorlang.te.domain import reduce_axis, size_var, thread_axis, var
+from tensorlang.te.define import compute, extern, placeholder, tag_scope, var
+from tensorlang.te.domain import reduce_axis, size_var, thread_axis
 from tensorlang.te.hybrid import allocate, output_tensor, parallel, serial, unroll, vectorize
 from tensorlang.te.hybrid.words import range_ as range
 from tensorlang.te.machine import reinterpret

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -39,7 +39,8 @@ class Axis(Explained, ExprOperators):
 
     Classic te calls this IterVar; `.var` and `.dom` are its words. Comparing an axis builds an expression.
     `thread` is the tag of a thread axis (`blockIdx.x`); its extent is 0 when the loop it is bound to sets it.
-    `owner` is what a schedule notes in the axes that it hands out.
+    `owner` is what a schedule notes in the axes that it hands out; `declared` the axis that this is another name of,
+    where an operation has two of one name. All expressions hold the one variable of the axis that they were made with.
     """
 
     name: str
@@ -48,18 +49,23 @@ class Axis(Explained, ExprOperators):
     lower: Expr = ZERO
     thread: str = ""
     owner: object = None
+    declared: Axis | None = None
+    _var: Var = field(init=False, repr=False)
 
     DataPar: ClassVar[int] = 0
     ThreadIndex: ClassVar[int] = 1
     CommReduce: ClassVar[int] = 2
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_var", Var(self.name))
+
     def as_expr(self) -> Expr:
-        return Var(self.name)
+        return self._var
 
     @property
     def var(self) -> Var:
         """The variable that stands for this axis in expressions."""
-        return Var(self.name)
+        return self._var
 
     @property
     def dom(self) -> Range:

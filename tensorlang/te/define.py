@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from tensorlang import dtypes
@@ -14,7 +15,7 @@ from tensorlang.ir.expr import Expr, Var, as_expr, walk
 from tensorlang.location import Location, caller
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_axis_name, check_length, check_tensor_name
-from tensorlang.te.domain import shape_of
+from tensorlang.te.domain import INDEX_DTYPES, shape_of, size_var
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Reduce, Tensor
 from tensorlang.te.packed import whole_array_function
 
@@ -46,6 +47,18 @@ def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Ten
     return op.output()
 
 
+def var(name: str = "tindex", dtype: str = "int32") -> Any:
+    """Return a symbolic size, of int32 or int64: it is bound from the shapes of the arrays a kernel is called with.
+
+    Of another dtype it is a number that the kernel takes as an argument: an input of shape (), which stands for its
+    element in an expression.
+    """
+    checked, element = check_axis_name("variable", name), dtypes.canonical(dtype)
+    if element in INDEX_DTYPES:
+        return size_var(checked, element)
+    return PlaceholderOp(checked, (), element, caller()).output()
+
+
 def compute(
     shape: Any,
     fcompute: Callable[..., Any],
@@ -66,18 +79,34 @@ def compute(
     where, checked = caller(), check_tensor_name(name)
     extents = shape_of(shape, checked)
     names = axis_names(fcompute, len(extents), varargs_names, checked)
-    axes = tuple(Axis(axis, extent) for axis, extent in zip(names, extents))
-    result = fcompute(*(axis.var for axis in axes))
-    several = isinstance(result, tuple | list)
-    body = tuple(_element(part, checked) for part in (result if several else (result,)))
-    if not body:
-        raise DefinitionError(f"{checked} computes an empty tuple; return at least one expression", where)
-    check_length(checked, body, where)
-    reduce_axes = _check_reductions(body, checked, where)
-    op = ComputeOp(checked, axes, reduce_axes, body, (), current_tag(tag), dict(attrs or {}), where)
+    known = ComputeOp(checked, (), (), (), (), current_tag(tag), dict(attrs or {}), where)
+    op, several = _defined(known, tuple(map(Axis, names, extents)), fcompute)
+    sizes = known_sizes(op)
+    if sizes & set(names):  # an axis may have any name: one that is the name of a size gets another
+        taken = sizes | {a.name for a in op.reduce_axes}
+        op, several = _defined(known, tuple(Axis(_apart(n, taken), e) for n, e in zip(names, extents)), fcompute)
     _check_names(op, where)
     outputs = tuple(op.output(n) for n in range(op.num_outputs))
     return outputs if several and len(outputs) > 1 else outputs[0]
+
+
+def _defined(known: ComputeOp, axes: tuple[Axis, ...], fcompute: Callable[..., Any]) -> tuple[ComputeOp, bool]:
+    """The operation whose elements a function gives, and whether it gave a tuple."""
+    result = fcompute(*(axis.var for axis in axes))
+    several = isinstance(result, tuple | list)
+    body = tuple(_element(part, known.name) for part in (result if several else (result,)))
+    if not body:
+        raise DefinitionError(f"{known.name} computes an empty tuple; return at least one expression", known.location)
+    check_length(known.name, body, known.location)
+    assert known.location is not None
+    reduce_axes = _check_reductions(body, known.name, known.location)
+    return replace(known, axes=axes, reduce_axes=reduce_axes, body=body), several
+
+
+def _apart(name: str, taken: Collection[str]) -> str:
+    """A name with a number behind it, if it is taken."""
+    numbered = (name, *(f"{name}_{k}" for k in range(1, len(taken) + 1)))
+    return next(n for n in numbered if n not in taken)
 
 
 def extern(

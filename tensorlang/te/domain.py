@@ -15,27 +15,16 @@ from tensorlang.te.axis import ZERO, Axis, AxisKind, Range
 from tensorlang.te.check import check_axis_name
 from tensorlang.te.operation import Read, Reduce, constant
 
-_INDEX = ("int32", "int64")
-
-
-def var(name: str = "tindex", dtype: str = "int32") -> Var:
-    """Return a symbolic size. It is bound from the shapes of the arrays a kernel is called with.
-
-    `dtype` is int32 or int64. A scalar operand of another dtype is a placeholder of shape ().
-    """
-    name, index = check_axis_name("size", name), dtypes.canonical(dtype)
-    if index not in _INDEX:
-        raise DefinitionError(
-            f"te.var {name!r} is a size: its dtype is int32 or int64, got {dtype}; "
-            f"for a scalar operand write te.placeholder((), {dtype!r}, name={name!r})",
-            caller(),
-        )
-    return Var(name, index)
+INDEX_DTYPES = ("int32", "int64")
+"""What sizes are counted in."""
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> Var:
-    """Return a symbolic size; every size of tensorlang is non-negative, so this is `var`."""
-    return var(name, dtype)
+    """Return a symbolic size of dtype int32 or int64, as `te.var` does; every size of tensorlang is non-negative."""
+    name, index = check_axis_name("size", name), dtypes.canonical(dtype)
+    if index not in INDEX_DTYPES:
+        raise DefinitionError(f"te.size_var {name!r} is a size: its dtype is int32 or int64, got {dtype}", caller())
+    return Var(name, index)
 
 
 def integer(value: Any, what: str) -> Expr:
@@ -50,7 +39,9 @@ def integer(value: Any, what: str) -> Expr:
     if isinstance(value, bool | float | str | np.generic | np.ndarray) or value is None:
         raise DefinitionError(f"{what} must be an integer, got {value!r}", caller())
     expr = as_expr(value)
-    if expr.dtype not in _INDEX:
+    if isinstance(expr, Const) and dtypes.info(expr.dtype).is_integer:
+        return constant(int(expr.value))  # an extent of 4 is one, whatever dtype it was written in
+    if expr.dtype not in INDEX_DTYPES:
         raise DefinitionError(f"{what} must be int32 or int64, got {expr} of dtype {expr.dtype}", caller())
     for node in walk(expr):
         if isinstance(node, Read | Reduce | Load):

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, as_expr, to_text, walk
 from tensorlang.ir.stmt import Stmt, stmt_exprs
+from tensorlang.ir.whole import Whole
 from tensorlang.location import Location
-from tensorlang.names import Explained
+from tensorlang.names import Explained, lookup
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read
 from tensorlang.te.reducer import Reducer as Reducer
@@ -62,8 +63,12 @@ class Reduce(Expr, Printable):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Tensor(Explained, ExprOperators):
-    """Output `value_index` of an operation. `A[i, j]`, `A(i, j)` and `A[i][j]` read an element."""
+class Tensor(Explained, Whole, ExprOperators):
+    """Output `value_index` of an operation. `A[i, j]`, `A(i, j)` and `A[i][j]` read an element.
+
+    `A + B`, `A * 2`, `-A`, `A < B` are tensors: element by element, shapes broadcast as NumPy does. A tensor without
+    dimensions stands for its element, and what is made of such ones is an expression.
+    """
 
     op: Operation
     value_index: int = 0
@@ -87,6 +92,25 @@ class Tensor(Explained, ExprOperators):
     def as_expr(self) -> Expr:
         """A zero-dimensional tensor stands for its element."""
         return Read.checked(self, ())
+
+    def combined(self, op: str, *operands: Any) -> Any:
+        """A tensor of the results of an operator; None where all operands are single elements."""
+        if not any(x.ndim for x in operands if isinstance(x, Tensor)):
+            return None
+        return lookup(__name__, "elementwise")(op, *operands)
+
+    def __neg__(self) -> Any:
+        made = self.combined("neg", self)
+        return ExprOperators.__neg__(self) if made is None else made
+
+    def __invert__(self) -> Any:
+        made = self.combined("invert", self)
+        return ExprOperators.__invert__(self) if made is None else made
+
+    def astype(self, dtype: str) -> Any:
+        """Convert to a dtype with NumPy's conversion rules."""
+        made = self.combined("cast", self, dtype)
+        return ExprOperators.astype(self, dtype) if made is None else made
 
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)

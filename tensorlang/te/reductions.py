@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr, binary, cast, const
+from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr, binary, cast, const, rewrite
 from tensorlang.ir.traverse import distinct
 from tensorlang.location import caller
 from tensorlang.te.axis import Axis, AxisKind
@@ -86,6 +87,8 @@ def _literal(name: str, value: Any, dtype: str) -> Expr:
 def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, init: Any) -> tuple[Reduce, ...]:
     axes = (axis,) if isinstance(axis, Axis) else tuple(axis)
     _check_axes(reducer.name, axes)
+    axes, renamed = _apart(axes)
+    sources = tuple(rewrite(source, renamed) for source in sources)
     for source in sources:
         if any(isinstance(node, Reduce) for node in distinct(source)):
             raise DefinitionError(
@@ -93,7 +96,7 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
                 "or give the inner one its own te.compute",
                 caller(),
             )
-    condition = None if where is None else as_expr(where)
+    condition = None if where is None else rewrite(as_expr(where), renamed)
     if condition is not None and condition.dtype != "bool":
         raise DefinitionError(f"where= of {reducer.name} must be a condition, got {condition}", caller())
     start = () if init is None else _start(reducer, sources, init, {a.name for a in axes})
@@ -104,10 +107,26 @@ def _check_axes(name: str, axes: tuple[Any, ...]) -> None:
     for axis in axes:
         if not isinstance(axis, Axis) or axis.kind is not AxisKind.REDUCE:
             raise DefinitionError(f"{name} runs over reduce axes, got {axis}; declare it with te.reduce_axis", caller())
-    names = [a.name for a in axes]
-    if not names or len(set(names)) != len(names):
-        got = ", ".join(names) or "none"
-        raise DefinitionError(f"{name} needs reduce axes of different names, got {got}; name them", caller())
+    if not axes or len({id(a) for a in axes}) != len(axes):
+        got = ", ".join(a.name for a in axes) or "none"
+        raise DefinitionError(f"{name} needs one or several reduce axes, each once, got {got}", caller())
+
+
+def _apart(axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], Callable[[Expr], Expr | None]]:
+    """Axes of different names, and what gives the variables of those that had one name their own."""
+    taken = {a.name for a in axes}
+    if len(taken) == len(axes):
+        return axes, lambda node: None
+    found: list[Axis] = []
+    for axis in axes:
+        if axis.name in {a.name for a in found}:
+            name = next(n for k in range(1, len(axes) + 1) if (n := f"{axis.name}_{k}") not in taken)
+            taken.add(name)
+            found.append(replace(axis, name=name, declared=axis))
+        else:
+            found.append(axis)
+    own = {id(a.declared.var): a.var for a in found if a.declared is not None}
+    return tuple(found), lambda node: own.get(id(node))
 
 
 def _start(reducer: Reducer, sources: tuple[Expr, ...], init: Any, axes: set[str]) -> tuple[Expr, ...]:

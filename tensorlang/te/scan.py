@@ -60,7 +60,7 @@ def scan(
         )
     states = tuple(State(*parts) for parts in zip(*groups[:3], strict=True))
     _check_states(checked, states, where)
-    op = scan_operation(checked, states, current_tag(tag), dict(attrs or {}), where)
+    op = scan_operation(checked, states, groups[3], current_tag(tag), dict(attrs or {}), where)
     made = [op.output(n) for n in range(op.num_outputs)]
     return made if several else made[0]
 

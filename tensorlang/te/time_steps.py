@@ -9,7 +9,7 @@ from typing import Any
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.affine import add, affine, is_constant
 from tensorlang.ir.construct import block
-from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, same, to_text, walk
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, Select, Var, binary, same, to_text, walk
 from tensorlang.ir.index import to_index
 from tensorlang.ir.stmt import Allocate, Stmt
 from tensorlang.location import Location
@@ -31,19 +31,24 @@ class State:
 
 
 def scan_operation(
-    name: str, states: tuple[State, ...], tag: str, attrs: Mapping[str, Any], where: Location
+    name: str,
+    states: tuple[State, ...],
+    inputs: Sequence[Tensor],
+    tag: str,
+    attrs: Mapping[str, Any],
+    where: Location,
 ) -> HybridOp:
     """Return the operation of a scan whose states fit together."""
-    steps = _steps(name, states, where)
+    steps = _steps(name, states, {id(t.op) for t in inputs}, where)
     starts = _starts(states)
     _check_times(name, states, steps)
     return _Writer(name, states, starts, steps).operation(tag, attrs, where)
 
 
-def _steps(name: str, states: Sequence[State], where: Location) -> list[ComputeOp]:
-    """The operations of a time step: the updates, and what they need that depends on a state."""
+def _steps(name: str, states: Sequence[State], inputs: set[int], where: Location) -> list[ComputeOp]:
+    """The operations of a time step: the updates, and what they need that depends on a state, or on earlier times."""
     held = {s.placeholder for s in states}
-    dependent = _dependent([s.update.op for s in states], held)
+    dependent = _dependent([s.update.op for s in states], held, inputs)
     for s in states:
         if _dependent([s.init.op], held):
             raise DefinitionError(
@@ -70,13 +75,31 @@ def _steps(name: str, states: Sequence[State], where: Location) -> list[ComputeO
     return steps
 
 
-def _dependent(roots: Sequence[Operation], held: set[Tensor]) -> set[int]:
-    """Which of the operations that the roots need depend on one of these tensors, by id."""
+def _dependent(roots: Sequence[Operation], held: set[Tensor], inputs: set[int] | None = None) -> set[int]:
+    """Which of the operations that the roots need depend on one of these tensors, by id.
+
+    Where `inputs` are given, one that is none of them and reads earlier times counts, too: it has no value at first.
+    """
     found: set[int] = set()
     for key, op in producers_first(roots).items():
-        if any(t in held or id(t.op) in found for t in op.input_tensors):
+        early = inputs is not None and key not in inputs and isinstance(op, ComputeOp) and _looks_back(op)
+        if early or any(t in held or id(t.op) in found for t in op.input_tensors):
             found.add(key)
     return found
+
+
+def _looks_back(op: ComputeOp) -> bool:
+    """Whether an operation over time reads what comes before it, whatever the time."""
+    pending = list(op.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Read) and node.index and op.axes:
+            form = affine(node.index[0])
+            behind = None if form is None else add(form, {op.axes[0].name: 1}, -1)
+            if behind is not None and is_constant(behind) and behind.get("", 0) < 0:
+                return True
+        pending += [] if isinstance(node, Select) else node.children()
+    return False
 
 
 def _starts(states: Sequence[State]) -> list[ComputeOp]:

@@ -15,7 +15,7 @@ from tensorlang.schedule.tiles.match import Mismatch, Tile
 from tensorlang.schedule.tiles.plan import tile_site
 from tensorlang.te.axis import Axis, AxisKind
 from tensorlang.te.define import placeholder
-from tensorlang.te.domain import var
+from tensorlang.te.domain import size_var
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.ir_builder import IRBuilder
 from tensorlang.te.operation import ComputeOp, Read, Reduce, Tensor, constant
@@ -98,7 +98,7 @@ def _outside_loads(expr: Expr) -> list[Expr]:
 
 def _strided(tensors: Sequence[Tensor]) -> dict[Tensor, TileBuffer]:
     return {
-        t: decl_buffer(t.shape, t.dtype, t.name, strides=[var(f"s{k}_{d}") for d in range(t.ndim)])
+        t: decl_buffer(t.shape, t.dtype, t.name, strides=[size_var(f"s{k}_{d}") for d in range(t.ndim)])
         for k, t in enumerate(tensors)
     }
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir import numpy_math
-from tensorlang.ir.expr import Expr, ExprLike
+from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
@@ -107,8 +107,21 @@ def rsqrt(x: Tensor, name: str = "rsqrt") -> Tensor:
 
 @checked
 def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike, name: str = "clip") -> Tensor:
-    """Return `x` limited to `a_min` below and `a_max` above."""
-    return elementwise(x, lambda v: te.maximum(te.minimum(v, a_max), a_min), name)
+    """Return `x` limited to `a_min` below and `a_max` above; bounds take the dtype of `x`.
+
+    DefinitionError for a bound of integers that is none.
+    """
+    low, high = _bound(x, a_min), _bound(x, a_max)
+    return elementwise(x, lambda v: te.maximum(te.minimum(v, te.cast(high, v.dtype)), te.cast(low, v.dtype)), name)
+
+
+def _bound(x: Tensor, value: ExprLike) -> Expr:
+    """A bound in the dtype of a tensor: a number beyond its range bounds nothing."""
+    number = as_expr(value)
+    if not isinstance(number, Const) or not dtypes.info(x.dtype).is_integer:
+        return number
+    low, high = dtypes.limits(x.dtype)
+    return te.const(min(max(number.value, low), high), x.dtype)
 
 
 @checked

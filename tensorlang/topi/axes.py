@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, ExprLike
+from tensorlang.te.domain import integer
 from tensorlang.te.operation import Tensor
 
 T = TypeVar("T")
@@ -37,3 +39,8 @@ def without(items: Sequence[T], where: int) -> list[T]:
 def at(items: Sequence[T], where: int, item: T) -> list[T]:
     """The items with one more at a place."""
     return [*items[:where], item, *items[where:]]
+
+
+def sizes(operator: str, shape: Sequence[ExprLike]) -> list[Expr]:
+    """A shape as expressions, whatever integers it is written in; DefinitionError for what is none."""
+    return [integer(extent, f"extent {n} of {operator}") for n, extent in enumerate(shape)]

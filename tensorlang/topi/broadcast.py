@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from operator import invert, neg
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, same
-from tensorlang.te.operation import Tensor
+from tensorlang.ir.expr import Const, Expr, ExprLike, binary, same, walk
+from tensorlang.location import caller
+from tensorlang.te.operation import Read, Tensor
+from tensorlang.topi.axes import sizes
 from tensorlang.topi.checked import checked
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
+Operand: TypeAlias = Tensor | ExprLike
+"""A tensor, or a number that stands for one of any shape."""
 
 
 def broadcast_shape(operator: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...]:
@@ -34,7 +40,7 @@ def broadcast_shape(operator: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...
 @checked
 def broadcast_to(data: Tensor, shape: Sequence[ExprLike], name: str = "broadcast_to") -> Tensor:
     """Return `data` repeated along the dimensions that it lacks, or has once; DefinitionError where it does not fit."""
-    wanted = [as_expr(n) for n in shape]
+    wanted = sizes("broadcast_to", shape)
     last = wanted[len(wanted) - data.ndim :]
     if len(wanted) < data.ndim or not all(_is_one(a) or same(a, b) for a, b in zip(data.shape, last, strict=True)):
         raise DefinitionError(f"broadcast_to: {data} does not fit the shape ({', '.join(map(str, shape))})")
@@ -44,45 +50,45 @@ def broadcast_to(data: Tensor, shape: Sequence[ExprLike], name: str = "broadcast
 
 
 @checked
-def add(lhs: Tensor, rhs: Tensor, name: str = "add") -> Tensor:
+def add(lhs: Operand, rhs: Operand, name: str = "add") -> Tensor:
     """Return `lhs + rhs`."""
-    return _together(te.add, lhs, rhs, name)
+    return together(te.add, name, lhs, rhs)
 
 
 @checked
-def subtract(lhs: Tensor, rhs: Tensor, name: str = "subtract") -> Tensor:
+def subtract(lhs: Operand, rhs: Operand, name: str = "subtract") -> Tensor:
     """Return `lhs - rhs`."""
-    return _together(te.subtract, lhs, rhs, name)
+    return together(te.subtract, name, lhs, rhs)
 
 
 @checked
-def multiply(lhs: Tensor, rhs: Tensor, name: str = "multiply") -> Tensor:
+def multiply(lhs: Operand, rhs: Operand, name: str = "multiply") -> Tensor:
     """Return `lhs * rhs`."""
-    return _together(te.multiply, lhs, rhs, name)
+    return together(te.multiply, name, lhs, rhs)
 
 
 @checked
-def divide(lhs: Tensor, rhs: Tensor, name: str = "divide") -> Tensor:
+def divide(lhs: Operand, rhs: Operand, name: str = "divide") -> Tensor:
     """Return `lhs / rhs`; integers round towards zero."""
-    return _together(te.div, lhs, rhs, name)
+    return together(te.div, name, lhs, rhs)
 
 
 @checked
-def maximum(lhs: Tensor, rhs: Tensor, name: str = "maximum") -> Tensor:
+def maximum(lhs: Operand, rhs: Operand, name: str = "maximum") -> Tensor:
     """Return the larger of both; NaN if one is."""
-    return _together(te.maximum, lhs, rhs, name)
+    return together(te.maximum, name, lhs, rhs)
 
 
 @checked
-def minimum(lhs: Tensor, rhs: Tensor, name: str = "minimum") -> Tensor:
+def minimum(lhs: Operand, rhs: Operand, name: str = "minimum") -> Tensor:
     """Return the smaller of both; NaN if one is."""
-    return _together(te.minimum, lhs, rhs, name)
+    return together(te.minimum, name, lhs, rhs)
 
 
 @checked
-def power(lhs: Tensor, rhs: Tensor, name: str = "power") -> Tensor:
+def power(lhs: Operand, rhs: Operand, name: str = "power") -> Tensor:
     """Return `lhs` to the power `rhs`, of floats."""
-    return _together(te.power, lhs, rhs, name)
+    return together(te.power, name, lhs, rhs)
 
 
 @checked
@@ -100,11 +106,38 @@ def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "where") -> Tenso
     return made
 
 
-def _together(function: Callable[[ExprLike, ExprLike], Expr], lhs: Tensor, rhs: Tensor, name: str) -> Tensor:
-    shape = broadcast_shape(name, [lhs, rhs])
-    made = te.compute(shape, lambda *i: function(_element(lhs, i), _element(rhs, i)), name=name)
+def together(function: Callable[..., Expr], name: str, *operands: Operand) -> Tensor:
+    """A tensor made element by element; shapes are broadcast. DefinitionError where no operand is a tensor."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    if not tensors:
+        text = f"topi.{name} wants a tensor, got numbers only; te has such functions of numbers"
+        raise DefinitionError(text, caller())
+    shape = broadcast_shape(name, tensors)
+    made = te.compute(shape, lambda *i: function(*(_value(x, i) for x in operands)), name=name)
     assert isinstance(made, Tensor)
     return made
+
+
+def elementwise(op: str, *operands: Any) -> Tensor:
+    """What an operator of expressions makes of tensors and numbers, by its name in the nodes of expressions."""
+    for number in operands:
+        if isinstance(number, Expr) and any(isinstance(node, Read) for node in walk(number)):
+            tensor = next(x for x in operands if isinstance(x, Tensor))
+            tensor()  # an element beside it: one of this tensor was meant
+    if op == "cast":
+        tensor, dtype = operands
+        return together(lambda v: v.astype(dtype), "cast", tensor)
+    function: Any = {"neg": neg, "invert": invert}.get(op) or partial(binary, op)
+    return together(function, _NAMES.get(op, op), *operands)
+
+
+_NAMES = {"sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "invert": "bitwise_not"}
+"""Operators of expressions whose operator here has another name."""
+
+
+def _value(operand: Operand, index: Sequence[Expr]) -> ExprLike:
+    """The element of an operand that stands for an index of the common shape."""
+    return _element(operand, index) if isinstance(operand, Tensor) else operand
 
 
 def _element(tensor: Tensor, index: Sequence[Expr]) -> Expr:

@@ -16,7 +16,7 @@ from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import normalized, normalized_all
+from tensorlang.topi.axes import normalized, normalized_all, sizes
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator
@@ -45,16 +45,20 @@ def reshape(a: Tensor, newshape: Sequence[ExprLike], name: str = "reshape") -> T
 
     DefinitionError when the number of elements differs.
     """
-    extents = [as_expr(n) for n in newshape]
+    extents = sizes("reshape", newshape)
     unknown = [place for place, n in enumerate(extents) if isinstance(n, Const) and n.value == -1]
     count = _product(a.shape)
     if len(unknown) == 1:
         others = _product([n for place, n in enumerate(extents) if place != unknown[0]])
+        if extent_of(simplify(others)) == 0:
+            raise DefinitionError(f"reshape: -1 may be anything beside an extent of 0; write all of {a}'s new extents")
         extents[unknown[0]] = simplify(binary("floordiv", count, others))
     if len(unknown) > 1 or not same(simplify(_product(extents)), simplify(count)):
         raise DefinitionError(f"reshape: {a} does not fill the shape ({', '.join(map(str, newshape))})")
 
     def element(*i: Expr) -> Expr:
+        if extent_of(simplify(count)) == 0:
+            return a(*[0] * a.ndim)  # there is none
         place = reduce(lambda flat, pair: flat * pair[1] + pair[0], zip(i, extents, strict=True), as_expr(0))
         index: list[Expr] = []
         for extent in reversed(a.shape[1:]):

@@ -9,13 +9,21 @@ import pytest
 from tensorlang import te
 from tensorlang.errors import BadArgument
 from tests.error.refusal import Refusal, refused
-from tests.programs import chain, matmul, with_extern
+from tests.programs import Case, chain, matmul, with_extern
 
 n, m = te.var("n"), te.var("m")
 
 
 def split(error: str, *legal: str, **arguments: Any) -> Refusal:
     return Refusal(chain, (), lambda s: s["C"].split("i", **arguments), (error,), legal=legal)
+
+
+def squares() -> Case:
+    """C of B of A, of six rows of four."""
+    a = te.placeholder((6, 4), name="A")
+    b = te.compute((6, 4), lambda i, j: a[i, j] + 1, name="B")
+    c = te.compute((6, 4), lambda i, j: b[i, j] * b[i, j], name="C")
+    return Case(te.create_schedule(c.op), (a, c))
 
 
 SPLITS = {
@@ -64,12 +72,12 @@ SPLITS = {
         lambda s: s["C"].split("i", 2),
         ("axis i of C is parallel; transform it before annotating it",),
     ),
-    "axis that holds a stage": Refusal(
-        chain,
+    "outer axis that holds a stage": Refusal(
+        squares,
         (lambda s: s["B"].compute_at(s["C"], "i"),),
-        lambda s: s["C"].split("i", 4),
+        lambda s: s["C"].fuse("i", "j"),
         ("B is computed at axis i of C; transform the axis before compute_at",),
-        legal=("s['B'].compute_root(); s['C'].split('i', factor=4)",),
+        legal=("s['B'].compute_root(); s['C'].fuse('i', 'j')",),
         advice=("compute_at again afterwards",),
     ),
     "nparts of a size that a reduction writes": Refusal(

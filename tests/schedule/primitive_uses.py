@@ -282,7 +282,7 @@ USES: dict[str, Use] = {
     "pragma": Use(
         chain,
         "s['C'].pragma('i', 'auto_unroll_max_step', 64)",
-        Refused(chain, "s['C'].pragma('i', 'parallel_run')", BadArgument),
+        Refused(chain, "s['C'].pragma('i', 'unroll_explicit', 7)", BadArgument),
     ),
     "prefetch": Use(chain, "s['B'].prefetch('A', 'i', 2)", Refused(chain, "s['B'].prefetch('C', 'i', 2)", BadArgument)),
     "tensorize": Use(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensorlang import build, lower, te, tir
-from tensorlang.errors import BadArgument
+from tensorlang.errors import BadArgument, UnknownPragma
 from tensorlang.ir.stmt import Launch, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.trace import Trace
@@ -150,7 +150,6 @@ def test_functions_given_as_llvm_ir() -> None:
 def test_refusals() -> None:
     s, _, b = blocks()
     cases: list[tuple[str, Any, str]] = [
-        ("auto_unrol", 4, r"unknown pragma 'auto_unrol'; there are auto_unroll_max_step.*did you mean auto_unroll_max"),
         ("parallel_launch_point", None, "threads are launched at the parallel loop itself"),
         ("import_c", "int f() {}", r"compile the file with `clang -S -emit-llvm`"),
         ("debug_skip_region", None, "a kernel always runs all of its program"),
@@ -165,6 +164,17 @@ def test_refusals() -> None:
             s[b].pragma("i", word, value)
     with pytest.raises(BadArgument, match="no axis 'x' in B"):
         s[b].pragma("x", "unroll_explicit", True)
+
+
+def test_an_unknown_one_is_kept_with_a_warning() -> None:
+    s, args, b = blocks()
+    before = str(lower(s, args))
+    with pytest.warns(UnknownPragma, match=r"'auto_unrol' is kept .*; there are .*did you mean auto_unroll_max_step"):
+        s[b].pragma("i", "auto_unrol", 4)
+    assert str(s).endswith("s['B'].pragma('i', 'auto_unrol', 4)\n") and str(lower(s, args)) == before
+    again = te.create_schedule(b.op)
+    again.replay(s.trace)
+    assert again.trace == s.trace
 
 
 def test_an_axis_is_transformed_first() -> None:

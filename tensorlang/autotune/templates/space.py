@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,6 +24,8 @@ Digits = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.float32]
 
 LARGEST_TABLE = 4096
+_WALKS = 64
+"""Steps that a random walk tries where filters forbid some."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class Knob:
 class ConfigSpace(Config):
     """All configurations of a template; `len(space)` of them, `space.get(number)` is one.
 
-    The first knob counts fastest, as in AutoTVM. `choose` sets each knob for the run that collects them.
+    The first knob counts fastest, as in AutoTVM. `choose` sets each knob for the run that collects them. Filters over
+    several knobs (`multi_filter`) leave some of the `range_length` numbers without a configuration.
     """
 
     def __init__(self, choose: Callable[[Knob], int] = lambda knob: 0, is_fallback: bool = False) -> None:
@@ -79,6 +84,7 @@ class ConfigSpace(Config):
 
     def multi_filter(self, filter: Callable[[Config], bool]) -> None:
         self._filters.append(filter)
+        self.__dict__.pop("_allowed", None)
 
     @property
     def space_map(self) -> Mapping[str, Knob]:
@@ -98,16 +104,88 @@ class ConfigSpace(Config):
 
     @property
     def size(self) -> int:
-        """Number of configurations, however many (`len` ends at the machine's word)."""
+        """How many combinations of candidates there are, however many (`len` ends at the machine's word)."""
         return math.prod(self.shape)
 
+    range_length = size
+
+    @property
+    def dims(self) -> list[int]:
+        """Number of candidates of each knob, as a list."""
+        return list(self.shape)
+
+    @cached_property
+    def _allowed(self) -> range | list[int]:
+        """The numbers that the filters allow."""
+        every = range(self.size)
+        return [n for n in every if self.allows(self.at(n))] if self._filters else every
+
     def __len__(self) -> int:
-        return self.size
+        return len(self._allowed)
+
+    def subrange_length(self, start: int, end: int) -> int:
+        """How many configurations have numbers from `start` up to, without, `end`."""
+        if not 0 <= start <= end <= self.size:
+            raise DefinitionError(f"the numbers of this space are 0 to {self.size}, got {start} to {end}", caller())
+        return bisect_left(self._allowed, end) - bisect_left(self._allowed, start)
+
+    def is_index_valid(self, index: int) -> bool:
+        """Whether a number is that of a configuration."""
+        return 0 <= index < self.size and (not self._filters or self.allows(self.at(index)))
 
     def get(self, index: int) -> ConfigEntity:
-        """The configuration of a number."""
+        """The configuration of a number; IndexError where there is none, or the filters do not allow it."""
+        found = self.at(index)
+        if not self.allows(found):
+            raise IndexError(f"a multi_filter of this space does not allow the configuration of number {index}")
+        return found
+
+    def at(self, index: int) -> ConfigEntity:
+        """The configuration of a number, whether or not the filters allow it."""
         entities = {name: self._knobs[name][digit] for name, digit in self.digits(index).items()}
         return ConfigEntity(index, entities)
+
+    def get_next_index(self, index: int, n: int = 1, start: int | None = None, end: int | None = None) -> int | None:
+        """The number of the n-th configuration after one (before it, for n < 0) within a range; None beyond it."""
+        low, high = start or 0, self.size if end is None else end
+        place = bisect_left(self._allowed, index) + n - (n > 0 and not self.is_index_valid(index))
+        found = self._allowed[place] if 0 <= place < len(self._allowed) else None
+        return found if found is not None and low <= found < high else None
+
+    def get_rand_index(
+        self, start: int | None = None, end: int | None = None, to_exclude: Collection[int] = ()
+    ) -> int | None:
+        """The number of a configuration at random, in a range and not among some; None when there is none."""
+        low, high = (bisect_left(self._allowed, n) for n in (start or 0, self.size if end is None else end))
+        while high - low > 4 * len(to_exclude):  # most are left: draw until one is
+            found = self._allowed[random.randrange(low, high)]
+            if found not in to_exclude:
+                return found
+        left = [n for n in self._allowed[low:high] if n not in to_exclude]
+        return random.choice(left) if left else None
+
+    def point2knob(self, point: int) -> list[int]:
+        """The candidate of every knob in the configuration of a number."""
+        return list(self.digits(point).values())
+
+    def knob2point(self, knob: Sequence[int]) -> int:
+        """The number of the configuration with these candidates."""
+        return self.number(knob)
+
+    def sample_ints(self, m: int) -> list[int]:
+        """Numbers of `m` different configurations, or of all."""
+        return [self._allowed[n] for n in random.sample(range(len(self)), min(m, len(self)))]
+
+    def random_walk(self, point: int) -> int:
+        """The number of a configuration that differs in one knob from that of a number."""
+        knobs = self.point2knob(point)
+        several = [n for n, base in enumerate(self.shape) if base > 1]
+        for _ in range(_WALKS if several else 0):
+            moved, where = list(knobs), random.choice(several)
+            moved[where] = random.choice([n for n in range(self.shape[where]) if n != knobs[where]])
+            if self.is_index_valid(self.number(moved)):
+                return self.number(moved)
+        return point
 
     def digits(self, index: int) -> dict[str, int]:
         """The candidate of every knob in the configuration of a number."""

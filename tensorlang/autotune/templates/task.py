@@ -87,7 +87,7 @@ class TemplateTask:
         digits = [record.decisions.get(name, -1) for name in space.space_map]
         if any(not 0 <= digit < base for digit, base in zip(digits, space.shape, strict=True)):
             return None
-        return space.get(space.number(digits))
+        return space.at(space.number(digits))
 
 
 def create(

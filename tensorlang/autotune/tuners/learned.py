@@ -101,7 +101,7 @@ class XGBTuner(Tuner):
         """Look at some more configurations: prove and describe them."""
         wanted = self._evolved(count) if len(self._seconds) >= FEWEST and self.space.shape else draw_unseen(self, count)
         for number in wanted:
-            config = self.space.get(number)
+            config = self.space.at(number)
             trace = self.prove(config)
             if trace is not None:
                 self._describe(number, trace)

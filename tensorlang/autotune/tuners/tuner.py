@@ -107,7 +107,7 @@ class Tuner(ABC):
         """Configurations to try next; each is proposed once."""
         numbers = list(dict.fromkeys(n for n in self.propose(batch_size) if n not in self.seen))
         self.seen.update(numbers)
-        return [self.space.get(n) for n in numbers]
+        return [self.space.at(n) for n in numbers]
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Take in results."""

@@ -17,11 +17,11 @@ from tensorlang.schedule.primitives.cut import Partition, Peel
 from tensorlang.schedule.primitives.distribute import Fission, FuseWith
 from tensorlang.schedule.primitives.gather import plan_gather
 from tensorlang.schedule.primitives.inplace import CacheInplace
-from tensorlang.schedule.primitives.layout import TransformLayout
+from tensorlang.schedule.primitives.layout import TransformLayout, array_axes, indices_of
 from tensorlang.schedule.primitives.loops import Fuse, Reorder, Skew, Split
 from tensorlang.schedule.primitives.pad import Pad
 from tensorlang.schedule.primitives.placement import ComputeAt, ComputeInline, ComputeRoot, SetScope
-from tensorlang.schedule.primitives.pragma import Pragma
+from tensorlang.schedule.primitives.pragma import Pragma, warn_of_unknown
 from tensorlang.schedule.primitives.predicate import SetStorePredicate
 from tensorlang.schedule.primitives.prefetch import Prefetch
 from tensorlang.schedule.primitives.prepare import BlockedAttention, NarrowProduct, WindowsProduct
@@ -81,7 +81,10 @@ __all__ = [
     "Unroll",
     "Vectorize",
     "WindowsProduct",
+    "array_axes",
+    "indices_of",
     "plan_gather",
     "plan_time_tile",
     "plan_wavefront",
+    "warn_of_unknown",
 ]

@@ -22,6 +22,8 @@ def _annotate(state: ScheduleState, stage: str, axis: str, note: Annotation) -> 
     state.looped(stage)
     leaf = state.leaf(stage, axis)
     current = state.stages[stage]
+    if current.annotations.get(leaf) == note:
+        return state
     if leaf in current.annotations:
         old = current.annotations[leaf].kind.value
         raise BadArgument("", f"axis {axis} of {stage} is {old} already")

@@ -6,29 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Expr, Load, Var, binary, rewrite, select, substitute
+from tensorlang.ir.expr import Const, Expr, Load, Var, binary, rewrite, select, substitute
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, dims, index_text
 from tensorlang.polyhedral.ast_expr import from_pw_aff
 from tensorlang.schedule.index_text import names_lookup, parse_index
 from tensorlang.schedule.primitive import Identifier, IndexText, Outputs, Primitive, StageName, primitive
-from tensorlang.schedule.primitives.placement import require_internal
+from tensorlang.schedule.primitives.placement import on_copy
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.schedule.storage import Storage
 from tensorlang.te.axis import Axis
-from tensorlang.te.operation import ComputeOp, Operation, buffers
+from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, buffers
 from tensorlang.te.program import unique
 
 
 @primitive("transform_layout")
 @dataclass(frozen=True, slots=True)
 class TransformLayout(Primitive):
-    """Store a stage under other indices: packing, blocking, transposing.
+    """Store a stage, or an input, under other indices: packing, blocking, transposing.
 
-    Rewrite: `T[k, j] = f(k, j)` -> `T[j // 32, k, j % 32] = f(k, j)`, and every read of T follows.
-    Legal when: the map is affine and injective, the stage is no output, and its loops are still as declared.
+    Rewrite: `T[k, j] = f(k, j)` -> `T[j // 32, k, j % 32] = f(k, j)`, and every read of T follows. The array that a
+    caller passes for an input or an output has the new shape.
+    Legal when: the map is affine and injective, that of an output fills the new array, and the loops of the stage are
+    still as declared.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100, 100), name="A")
@@ -44,17 +46,19 @@ class TransformLayout(Primitive):
     index: tuple[IndexText, ...]
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
-        op = state.compute_op(self.stage)
-        require_internal(state, self.stage, "transform_layout", self.text())
+        op = _whole_array(state, self.stage)
         if len(self.axes) != len(op.axes):
             raise BadArgument("", f"{self.stage} has {len(op.axes)} dimensions, the map takes {len(self.axes)}")
-        stage = state.stages[self.stage]
-        if stage.relations or stage.annotations or state.attached_to(self.stage):
+        stage = state.stages.get(self.stage)
+        if stage is not None and (stage.relations or stage.annotations or state.attached_to(self.stage)):
             raise BadArgument("", f"transform_layout must come before other steps on {self.stage}")
         known: dict[str, Expr] = {name: a.as_expr() for name, a in zip(self.axes, op.axes, strict=True)}
         index = [parse_index(text, names_lookup(known, state.decisions, state.sizes)) for text in self.index]
-        moved = laid_out(state, op, index)
-        changed: dict[str, Operation] = {self.stage: moved}
+        instead = [on_copy(self.stage, self.text())] if self.stage in state.program.outputs else None
+        moved = laid_out(state, op, index, instead)
+        declared = state.program[self.stage]
+        made = replace(declared, shape=moved.shape) if isinstance(declared, PlaceholderOp) else moved
+        changed: dict[str, Operation] = {self.stage: made}
         for user in state.program.consumers[self.stage]:
             consumer = state.program[user]
             if not isinstance(consumer, ComputeOp):
@@ -63,17 +67,44 @@ class TransformLayout(Primitive):
         program = state.program.replacing(changed)
         rest = {n: s for n, s in state.stages.items() if n != self.stage}
         stages = in_program_order(program, rest)
-        stages[self.stage] = replace(stages[self.stage], attach=stage.attach, storage=Storage(stage.storage.scope))
-        return replace(state, program=program, stages=stages), tuple(a.name for a in moved.axes)
+        if stage is not None:
+            stages[self.stage] = replace(stages[self.stage], attach=stage.attach, storage=Storage(stage.storage.scope))
+        made_axes = () if stage is None else tuple(a.name for a in moved.axes)
+        return replace(state, program=program, stages=stages), made_axes
 
     def text(self) -> str:
         index = f"[{', '.join(self.index)}]"
         return f"s[{self.stage!r}].transform_layout(lambda {', '.join(self.axes)}: {index})"
 
 
-def laid_out(state: ScheduleState, op: ComputeOp, index: Sequence[Expr]) -> ComputeOp:
-    """The operation with its elements under other indices; BadArgument unless the map is affine and injective."""
-    new, inverse, where = _invert(state, op, index, {a.name for a in op.reduce_axes} | state.sizes)
+def indices_of(shape: Sequence[Expr]) -> list[Axis]:
+    """Axes over the elements of an array that no loops make."""
+    return [Axis(f"i{k}", extent) for k, extent in enumerate(shape)]
+
+
+def array_axes(op: Operation) -> Sequence[Axis]:
+    """The axes over the elements of what an operation makes."""
+    return indices_of(op.shape) if isinstance(op, PlaceholderOp) else op.axis
+
+
+def _whole_array(state: ScheduleState, name: str) -> ComputeOp:
+    """The operation of a stage; an input as one that could make its array."""
+    op = state.program.by_name.get(name)
+    if not isinstance(op, PlaceholderOp):
+        return state.compute_op(name)
+    if any(isinstance(state.program[user], HybridOp) for user in state.program.consumers[name]):
+        raise BadArgument("", f"{name} is read, or updated, in its own layout by statements in order", suggested=[])
+    return ComputeOp(name, tuple(indices_of(op.shape)), (), (Const(0, op.dtype),))
+
+
+def laid_out(
+    state: ScheduleState, op: ComputeOp, index: Sequence[Expr], instead: Sequence[str] | None = None
+) -> ComputeOp:
+    """The operation with its elements under other indices; BadArgument unless the map is affine and injective.
+
+    `instead`: every place of the new array is to hold an element, and what to do where that is not so.
+    """
+    new, inverse, where = _invert(state, op, index, {a.name for a in op.reduce_axes} | state.sizes, instead)
     env: dict[str, Expr] = {a.name: e for a, e in zip(op.axes, inverse, strict=True)}
     return replace(
         op,
@@ -84,7 +115,7 @@ def laid_out(state: ScheduleState, op: ComputeOp, index: Sequence[Expr]) -> Comp
 
 
 def _invert(
-    state: ScheduleState, op: ComputeOp, index: Sequence[Expr], taken: set[str]
+    state: ScheduleState, op: ComputeOp, index: Sequence[Expr], taken: set[str], instead: Sequence[str] | None
 ) -> tuple[tuple[Axis, ...], list[Expr], list[Expr]]:
     """The new axes, the old axes in terms of them, and the conditions that cut off padding."""
     new_names: list[str] = []
@@ -105,6 +136,9 @@ def _invert(
         raise BadArgument("", f"the index map sends two elements to one place: {', '.join(map(str, index))}")
     image = forward.range()
     axes = tuple(_new_axis(name, image, k, namer) for k, name in enumerate(new_names))
+    if instead is not None and not _is_full(image, axes, namer, context):
+        why = f"{op.name} is an output, and some places of the new array would hold no element of it"
+        raise BadArgument("", why, suggested=instead)
     equal = " and ".join(f"{p} = {t}" for p, t in zip(params, texts, strict=True))
     back = isl.make_set(f"{namer.prefix()}{{ [{old}] : {equal} }}")
     if not back.is_bounded():  # several axes in one index, which only their extents tell apart
@@ -117,6 +151,14 @@ def _invert(
         for f, n in zip(index, new_names, strict=True)
     ]
     return axes, inverse, where
+
+
+def _is_full(image: isl.Set, axes: Sequence[Axis], namer: Namer, context: str) -> bool:
+    """Whether every place of the new array holds an element."""
+    names = dims([a.name for a in axes])
+    box = " and ".join(f"0 <= {names[a.name]} < {index_text(a.extent, {}, namer)}" for a in axes)
+    places = isl.make_set(f"{namer.prefix()}{{ [{', '.join(names.values())}] : {box} }}")
+    return bool(places.intersect_params(isl.make_set(f"{namer.prefix()}{{ : {context} }}")).is_subset(image))
 
 
 def _new_axis(name: str, image: isl.Set, k: int, namer: Namer) -> Axis:

@@ -44,6 +44,15 @@ def require_plain(state: ScheduleState, stage: str, axes: Iterable[str]) -> None
                 )
 
 
+def hosting(state: ScheduleState, stage: str, axis: str, made: str) -> ScheduleState:
+    """The state in which what is computed at an axis is computed at the one that takes its place in the loops."""
+    for other in state.attached_to(stage):
+        assert other.attach is not None
+        if other.attach.axis == axis:
+            state = state.with_stage(replace(other, attach=replace(other.attach, axis=made)))
+    return state
+
+
 def _require_opaque(state: ScheduleState, stage: str, axis: str, word: str, repair: str) -> None:
     """Refuse products of axes and symbolic sizes where the analysis needs to see the element written."""
     op = state.looped(stage)
@@ -100,7 +109,8 @@ class Split(Primitive):
     Rewrite: `for i in range(n)` -> `for i_o in range(ceil(n / factor)): for i_i in range(factor)`.
     Tails, when the factor does not divide the extent: `guard` cuts the inner loop short, `peel` generates the
     full tiles and the remainder apart, `perfect` refuses.
-    Legal when: always, in a dependence sense; the factor is at least 1. `nparts` of a symbolic extent is not affine:
+    Legal when: always, in a dependence sense; the factor is at least 1. What is computed at the axis is computed at
+    the inner one from then on. `nparts` of a symbolic extent is not affine:
     it is allowed on reduce axes and on stages without a reduction, and analysed conservatively.
     Example:
         >>> from tensorlang import te
@@ -124,9 +134,10 @@ class Split(Primitive):
             raise BadArgument("", f"unknown tail {self.tail!r}; there are {', '.join(TAILS)}")
         state.looped(self.stage)
         axis = state.leaf(self.stage, self.axis)
-        require_plain(state, self.stage, [axis])
         outer, inner = fresh(state, self.stage, f"{axis}_o"), fresh(state, self.stage, f"{axis}_i")
         relation = self._relation(state, axis, outer, inner)
+        state = hosting(state, self.stage, axis, inner)
+        require_plain(state, self.stage, [axis])
         return made_from(state, self.stage, axis, (outer, inner), relation), (outer, inner)
 
     def _relation(self, state: ScheduleState, axis: str, outer: str, inner: str) -> Relation:
@@ -158,7 +169,8 @@ class Fuse(Primitive):
     """Fuse consecutive axes into one that runs through all their iterations in order.
 
     Rewrite: `for i: for j in range(m)` -> `for f in range(n * m)` with `i = f // m`, `j = f % m`.
-    Legal when: the axes are neighbours, all spatial or all reduce. Inner axes of symbolic extent are allowed as
+    Legal when: the axes are neighbours, all spatial or all reduce. What is computed at the last of them is computed
+    at the fused one from then on; nothing is computed at the others. Inner axes of symbolic extent are allowed as
     reduce axes and on stages without a reduction, and analysed conservatively.
     Example:
         >>> from tensorlang import te
@@ -179,7 +191,7 @@ class Fuse(Primitive):
         axes = [state.leaf(self.stage, a) for a in self.axes]
         if twice := [a for n, a in enumerate(axes) if a in axes[:n]]:
             raise BadArgument("", f"axis {twice[0]} appears twice")
-        require_plain(state, self.stage, axes)
+        require_plain(state, self.stage, axes[:-1])
         fused = axes[0]
         for axis in axes[1:]:
             state, fused = self._pair(state, fused, axis)
@@ -200,6 +212,9 @@ class Fuse(Primitive):
             repair = f"split {inner} by a constant factor, and fuse {outer} with a part of constant extent"
             _require_opaque(state, self.stage, inner, "fuse", repair)
         fused = fresh(state, self.stage, f"{outer.removesuffix('_fused')}_{inner}_fused")
+        state = hosting(state, self.stage, inner, fused)
+        require_plain(state, self.stage, (outer, inner))
+        stage = state.stages[self.stage]
         relation = FuseRelation(outer, inner, fused)
         below = order.statements(order.find(stage.order, inner).body)
         body = order.find(stage.order, inner).body

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tensorlang import config, dtypes
-from tensorlang.errors import BadArgument
+from tensorlang.errors import BadArgument, UnknownPragma
 from tensorlang.ir.loops import BLOCKS_PER_CORE, MOST_UNROLLED, REDUCE_TREE, STRIDED, UNROLL_EXPLICIT
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.ir.thread_tags import is_block
+from tensorlang.location import caller
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive, unnamed
 from tensorlang.schedule.relation import PartsRelation, SplitRelation
@@ -36,8 +38,9 @@ class Pragma(Primitive):
     - `blocks_per_core` N: let one multiprocessor of a GPU hold at least N blocks of the kernel at a time, which leaves
       each thread fewer registers; on a loop bound to blocks.
     - `import_llvm` TEXT: LLVM IR whose functions the kernel may call (tir.call_extern in an intrinsic).
+    Others are kept, and change no code; who writes one is warned (UnknownPragma).
     Rewrite: `for i in range(n)` -> the same loop, in other code.
-    Legal when: the pragma is one of these, with the value that it takes.
+    Legal when: the pragma has the value that it takes, and makes sense here.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100, 4), name="A")
@@ -56,9 +59,7 @@ class Pragma(Primitive):
         axis = state.leaf(self.stage, self.axis)
         if self.pragma in _REFUSED:
             raise BadArgument("", f"{self.pragma}: {_REFUSED[self.pragma]}")
-        if self.pragma not in _KNOWN:
-            raise BadArgument("", f"unknown pragma {self.pragma!r}; {nearest(self.pragma, _KNOWN)}")
-        value = _KNOWN[self.pragma](state, self.stage, axis, self.value)
+        value = _KNOWN.get(self.pragma, _kept)(state, self.stage, axis, self.value)
         current = state.stages[self.stage]
         kept = tuple(p for p in current.pragmas.get(axis, ()) if p[0] != self.pragma)
         pragmas = {**current.pragmas, axis: (*kept, (self.pragma, value))}
@@ -88,6 +89,19 @@ def _step(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
         )
         raise BadArgument("", why)
     return value
+
+
+def _kept(state: ScheduleState, stage: str, axis: str, value: Value) -> int | str:
+    """Whatever an unknown pragma says."""
+    return 1 if value is None else value
+
+
+def warn_of_unknown(pragma: str) -> None:
+    """Say that nothing follows a pragma; one with a wrong letter is told the right one."""
+    if pragma not in _KNOWN and pragma not in _REFUSED:
+        text = f"unknown pragma {pragma!r} is kept in the trace, and changes no code; {nearest(pragma, _KNOWN)}"
+        where = caller()
+        warnings.warn_explicit(text, UnknownPragma, where.file, where.line)
 
 
 def _flag(state: ScheduleState, stage: str, axis: str, value: Value) -> int:

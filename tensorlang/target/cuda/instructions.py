@@ -39,7 +39,7 @@ from tensorlang.target.cuda.intrinsics import INTRINSICS
 from tensorlang.target.cuda.matrix_stores import matrix_stores
 from tensorlang.target.cuda.wgmma import WIDTHS
 from tensorlang.te.define import compute, placeholder
-from tensorlang.te.domain import reduce_axis, var
+from tensorlang.te.domain import reduce_axis, size_var
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.machine import call_extern, stmt_seq
 from tensorlang.te.operation import Tensor
@@ -190,7 +190,9 @@ class MatrixLoad:
             return stmt_seq(call_extern("void", function, outs[0].access_ptr("w"), Pointer(ins[0].buffer, index, "r")))
 
         # 16 bytes at the address of each lane.
-        shared = decl_buffer(tile.shape, dtype, "tile", strides=[var("row"), 1], offset_factor=chunk, scope="shared")
+        shared = decl_buffer(
+            tile.shape, dtype, "tile", strides=[size_var("row"), 1], offset_factor=chunk, scope="shared"
+        )
         return decl_tensor_intrin(
             out.op,
             statements,
@@ -239,7 +241,7 @@ def _matrices(
 def _rows(tensor: Tensor, panels: bool) -> TileBuffer:
     """An operand in shared memory: rows of 128 bytes, or panels of such, from a multiple of eight of them on."""
     row = _ROW // dtypes.info(tensor.dtype).bytes
-    strides, apart = ([var(f"{tensor.op.name}_row"), 1], row) if panels else (None, 8 * row)
+    strides, apart = ([size_var(f"{tensor.op.name}_row"), 1], row) if panels else (None, 8 * row)
     held = decl_buffer(tensor.shape, tensor.dtype, tensor.name, None, strides, scope="shared", offset_factor=apart)
     return replace(held, swizzled=True, panels=panels)
 

@@ -23,7 +23,7 @@ from tensorlang.target.cuda.fragments import (
 )
 from tensorlang.target.cuda.intrinsics import INTRINSICS
 from tensorlang.te.define import compute, placeholder
-from tensorlang.te.domain import var
+from tensorlang.te.domain import size_var
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.machine import call_extern, stmt_seq
 from tensorlang.te.tensor_intrin import decl_tensor_intrin
@@ -56,7 +56,7 @@ class MatrixStore:
             return stmt_seq(call_extern("void", row.name, to, ins[0].access_ptr("r")))
 
         shared = decl_buffer(
-            out.shape, self.dtype, "out", strides=[var("row"), 1], offset_factor=_CHUNK, scope="shared"
+            out.shape, self.dtype, "out", strides=[size_var("row"), 1], offset_factor=_CHUNK, scope="shared"
         )
         return decl_tensor_intrin(
             out.op,

@@ -73,11 +73,13 @@ def test_filters_and_refusals_of_the_template() -> None:
     task = autotune.task.create(limited, args=(8,))
     space = task.config_space
     tall, wide, large = space.number([2, 1]), space.number([1, 2]), space.number([3, 3])
-    assert not space.allows(space.get(large))
+    assert not space.is_index_valid(large) and len(space) < space.range_length == 16
+    with pytest.raises(IndexError, match="does not allow the configuration of number 15"):
+        space.get(large)
     with pytest.raises(ScheduleError, match="tall tiles are slow"):
         task.instantiate(space.get(tall))
     with pytest.raises(ScheduleError, match="a multi_filter of the template does not allow it"):
-        task.instantiate(space.get(large))
+        task.instantiate(space.at(large))
     assert task.instantiate(space.get(wide))[0].trace.steps
 
 
