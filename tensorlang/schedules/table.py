@@ -15,7 +15,7 @@ from tensorlang.te import tags
 
 Rule: TypeAlias = Callable[[Room, Anchor], None]
 """Schedules an anchor with sizes that it asks of a room."""
-CPU_RULES: Mapping[str, Rule] = {tags.ATTENTION: schedule_attention}
+CPU_RULES: Mapping[str, Rule] = {tags.ATTENTION: schedule_attention, tags.CACHED: schedule_attention}
 GPU_RULES: Mapping[str, Rule] = {
     tags.CONV2D_PRODUCT: schedule_conv2d_product,
     tags.ATTENTION: gpu_attention.schedule_attention,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-ATTENTION = "attention"
+ATTENTION, CACHED = "attention", "cached_attention"
+"""The latter looks at a cache, of which each query sees what its data say."""
 CONV2D, CONV2D_PRODUCT = "conv2d", "conv2d_product"
 """The latter takes the pixels of a convolution from a product before it."""
 KEYS, SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED, MERGED = (
     ".keys", ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed", ".merged"
 )  # fmt: skip
-QUERIES, VALUES, ROUNDED = ".queries", ".values", ".rounded"
+QUERIES, VALUES, ROUNDED, SHARES = ".queries", ".values", ".rounded", ".shares"
 """What the tags of the parts of an attention add to its own."""
 CAUSAL = "causal"
 """The attribute of an attention that tells whether queries see earlier keys only."""

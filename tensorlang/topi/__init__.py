@@ -23,6 +23,7 @@ from tensorlang.topi.activation import (
 from tensorlang.topi.attention import attention
 from tensorlang.topi.block_formats import BLOCK_FORMATS
 from tensorlang.topi.broadcast import add, broadcast_to, divide, maximum, minimum, multiply, power, subtract, where
+from tensorlang.topi.cached_attention import cached_attention
 from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
 from tensorlang.topi.dense import dense, dense_packed, pack_weight
 from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_nhwc
@@ -76,6 +77,7 @@ __all__ = [
     "batch_matmul",
     "batch_norm",
     "broadcast_to",
+    "cached_attention",
     "cast",
     "clip",
     "concatenate",

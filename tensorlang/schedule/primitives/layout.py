@@ -135,7 +135,11 @@ def _invert(
     if not forward.is_injective():
         raise BadArgument("", f"the index map sends two elements to one place: {', '.join(map(str, index))}")
     image = forward.range()
-    axes = tuple(_new_axis(name, image, k, namer) for k, name in enumerate(new_names))
+    kept = {a.name: a.extent for a in op.axes}
+    axes = tuple(
+        _new_axis(name, image, k, namer, kept.get(e.name) if isinstance(e, Var) else None)
+        for k, (name, e) in enumerate(zip(new_names, index, strict=True))
+    )
     if instead is not None and not _is_full(image, axes, namer, context):
         why = f"{op.name} is an output, and some places of the new array would hold no element of it"
         raise BadArgument("", why, suggested=instead)
@@ -161,13 +165,16 @@ def _is_full(image: isl.Set, axes: Sequence[Axis], namer: Namer, context: str) -
     return bool(places.intersect_params(isl.make_set(f"{namer.prefix()}{{ : {context} }}")).is_subset(image))
 
 
-def _new_axis(name: str, image: isl.Set, k: int, namer: Namer) -> Axis:
+def _new_axis(name: str, image: isl.Set, k: int, namer: Namer, own: Expr | None) -> Axis:
+    """A new axis; `own` is the extent of the axis that it is, if it is one."""
     low, high = image.dim_min(k), image.dim_max(k)
     if low.n_piece() and not low.is_equal(low.sub(low)):
         start = (
             f"starts at {from_pw_aff(low, namer.parameters)}" if low.n_piece() == 1 else "has no single smallest value"
         )
         raise BadArgument("", f"index {k} of the map {start}, and must start at 0")
+    if high.n_piece() != 1 and own is not None:
+        return Axis(name, own)
     if high.n_piece() != 1:
         raise BadArgument("", f"index {k} of the map has no single largest value")
     extent = from_pw_aff(isl.plus(high, 1), namer.parameters)

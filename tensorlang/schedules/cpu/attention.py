@@ -24,6 +24,7 @@ from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, loads
 from tensorlang.te.tags import (
+    CACHED,
     CAUSAL,
     GREATEST,
     INVERSE,
@@ -34,6 +35,7 @@ from tensorlang.te.tags import (
     ROUNDED,
     SCALED,
     SCORE,
+    SHARES,
     TOTAL,
     VALUES,
     WEIGHT,
@@ -124,7 +126,8 @@ def parts_of(s: Schedule, main: str) -> list[str]:
 def schedule_attention(room: Room, anchor: Anchor) -> None:
     """Rows of queries outside, in parallel; inside them one part after the other, for one block of keys at a time."""
     s = room.s
-    part = {_tag(s, name).removeprefix("attention"): name for name in parts_of(s, anchor.main)}
+    tag = _tag(s, anchor.main)
+    part = {_tag(s, name).removeprefix(tag): name for name in parts_of(s, anchor.main)}
     bits = dtypes.info(s.program.buffers[part[SCORE]].dtype).bits
     for word in (w for w in (QUERIES, VALUES, ROUNDED) if w in part):
         s[part[word]].compute_inline()
@@ -145,7 +148,7 @@ def schedule_attention(room: Room, anchor: Anchor) -> None:
         s[host].set_scope("local")
     _register_product(s, part[MIXED], host, tile)
     lanes = anchor.target.lanes(bits)
-    for word in (INVERSE, TOTAL, WEIGHT, GREATEST, SCALED):
+    for word in (INVERSE, TOTAL, SHARES, WEIGHT, GREATEST, SCALED):
         if word in part:
             s[part[word]].compute_at(s[host], loop)
             s[part[word]].set_scope("local")
@@ -157,10 +160,12 @@ def schedule_attention(room: Room, anchor: Anchor) -> None:
         *_, row, column = s[part[word]].op.axis
         s[part[word]].storage_align(row, _PAGE * 8 // bits, _LINE * 8 // bits)
     s[part[WEIGHT]].vectorize(column)
+    if SHARES in part:
+        s[part[SHARES]].vectorize(s[part[SHARES]].op.axis[-1])
     main = s.original[anchor.main]
     is_masked = ROUNDED in part  # scores and weights of all keys are read
-    has_rest = KEYS in part and not is_masked and not is_whole(keys.shape[-2], kept)
-    is_causal = isinstance(main, ComputeOp) and bool(main.attrs[CAUSAL]) and not is_masked
+    has_rest = KEYS in part and tag != CACHED and not is_masked and not is_whole(keys.shape[-2], kept)
+    is_causal = isinstance(main, ComputeOp) and bool(main.attrs.get(CAUSAL)) and not is_masked
     _leave_out_unseen(s, part, plan, has_rest, is_causal)
     _register_product(s, part[SCORE], part[SCALED], _score_loops(s, part[SCALED], plan))
     _pack_keys(s, part, plan, has_rest, anchor.output, heads)

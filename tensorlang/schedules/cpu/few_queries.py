@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import prod
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Buffer, variables
+from tensorlang.ir.expr import Buffer, Load, variables, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.points import run_in_parallel
@@ -20,7 +20,7 @@ from tensorlang.schedules.cpu.rows import partial_results, reduce_in_lanes
 from tensorlang.schedules.room import Room
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, Operation, loads
-from tensorlang.te.tags import GREATEST, INVERSE, KEYS, MERGED, MIXED, SCALED, SCORE, TOTAL, WEIGHT
+from tensorlang.te.tags import GREATEST, INVERSE, KEYS, MERGED, MIXED, SCALED, SCORE, SHARES, TOTAL, WEIGHT
 
 _SUMS = 8
 """Independent sums that keep the multiply-add units busy."""
@@ -51,7 +51,7 @@ def schedule_few(room: Room, anchor: Anchor, part: Mapping[str, str], keys: Buff
         host, loop = _merge(room, part[MERGED], host, loop, keys)
     ahead = room.choose("ahead", _AHEAD, _AHEAD[-2])
     _mix(room, part[MIXED], host, loop, lanes, ahead)
-    for word in (INVERSE, TOTAL, WEIGHT, GREATEST, SCALED):
+    for word in (INVERSE, TOTAL, SHARES, WEIGHT, GREATEST, SCALED):
         if word in part:
             s[part[word]].compute_at(s[host], loop)
             s[part[word]].set_scope("local")
@@ -59,7 +59,8 @@ def schedule_few(room: Room, anchor: Anchor, part: Mapping[str, str], keys: Buff
         for step in reduce_in_lanes(s, part[word], lanes):
             s[step].compute_at(s[part[word]], s[part[word]].op.axis[-1])
             s[step].set_scope("local")
-    s[part[WEIGHT]].vectorize(s[part[WEIGHT]].op.axis[-1])
+    for word in (w for w in (SHARES, WEIGHT) if w in part):
+        s[part[word]].vectorize(s[part[word]].op.axis[-1])
     _score(room, part, keys, lanes, ahead)
 
 
@@ -175,7 +176,12 @@ def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
 
 
 def _fetch(s: Schedule, stage: str, array: Buffer, loop: str, rows: int, ahead: int) -> None:
-    """Fetch rows of an array some bytes ahead, where that can be said of it."""
+    """Fetch rows of an array some bytes ahead, but for what lies where data say: that may be anywhere."""
+    op = s.program[stage]
+    assert isinstance(op, ComputeOp)
+    places = (index for load in loads(op) if load.buffer.name == array.name for index in load.index)
+    if any(isinstance(node, Load) for index in places for node in walk(index)):
+        return
     size = rows * (extent_of(array.shape[-1]) or 1) * dtypes.info(array.dtype).bytes
     if ahead:
         s.attempt(lambda: s[stage].prefetch(array.name, loop, max(1, ahead // size)))
