@@ -88,7 +88,9 @@ def _apply_to_group(s: Schedule, program: Program, group: Group, machine: Target
         return
     if not group.main.points:
         s.forms = (*s.forms, FormNote(name, "as declared", "it has no iterations"))
-    elif not (is_elementwise(op) and _is_inlined(s, program, op) and s.attempt(s[name].compute_inline)):
+    elif group.parts or not (
+        is_elementwise(op) and _is_inlined(s, program, op) and s.attempt(s[name].compute_inline)
+    ):  # what makes a row is shaped with it
         _first_legal(s, name, forms_of(machine, group), rooms)
 
 

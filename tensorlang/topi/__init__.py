@@ -49,6 +49,7 @@ from tensorlang.topi.pooling import avg_pool2d, global_pool, max_pool2d, pool2d
 from tensorlang.topi.quantized import dense_narrow, narrow_offsets, pack_narrow
 from tensorlang.topi.reduction import argmax, argmin, max, mean, min, prod, sum
 from tensorlang.topi.requantize import fixed_point, requantize
+from tensorlang.topi.rotary import rope, rope_tables
 from tensorlang.topi.softmax import log_softmax, softmax
 from tensorlang.topi.table import OPERATORS, operator
 from tensorlang.topi.transform import (
@@ -137,6 +138,8 @@ __all__ = [
     "requantize",
     "reshape",
     "rms_norm",
+    "rope",
+    "rope_tables",
     "rsqrt",
     "schedule",
     "sigmoid",
