@@ -235,6 +235,12 @@ REFUSED = [
         None,
         "rounded of dtype int32 lies between the output and an input .*; compute it in a float dtype",
     ),
+    (
+        plain(lambda i: te.reinterpret("float64", te.reinterpret("int64", X[i]) & 2**62)),
+        [X],
+        None,
+        "no derivative of bits that te.reinterpret takes as float64, .* write it as arithmetic",
+    ),
     (plain(lambda i: FARTHEST(X[K] * i, axis=K)), [X], None, "Y reduces with farthest, .* it knows te.sum, te.prod"),
     (
         plain(lambda i: te.extern((4,), [X], copy_into, name="copied")[i]),
@@ -264,9 +270,15 @@ def test_refusals_say_what_to_do(output: te.Tensor, inputs: list[Any], head: te.
 
 
 def test_what_is_not_on_the_way_may_be_anything() -> None:
-    """Integers, custom reducers and whole-array functions, where the inputs do not pass through them."""
+    """Integers, bits, custom reducers and whole-array functions, where the inputs do not pass through them."""
     fixed = te.extern((4,), [WHOLE], copy_into, name="fixed", dtype="float64")
-    Y = te.compute((4,), lambda i: X[WHOLE[i] % 4] * fixed[i] + WHOLE[i].astype("float64"), name="Y")
+
+    def bits(i: Expr) -> Expr:
+        """The exponent of an element, which does not change near it; and a number of bits."""
+        exponent = te.reinterpret("int64", X[i]) >> 52
+        return exponent.astype("float64") + te.reinterpret("float64", (WHOLE[i] & 3).astype("int64") << 60)
+
+    Y = te.compute((4,), lambda i: X[WHOLE[i] % 4] * fixed[i] + bits(i) + WHOLE[i].astype("float64"), name="Y")
     check_differences(Y, [X], {"X": uniform((4,)), "WHOLE": np.array([3, -1, 0, 2], np.int32)})
     assert lines(*te.gradient(Y, [fixed], tensor("H", 4))) == [
         "fixed_grad: float64[4] [e0 < 4] = H[e0] * X[WHOLE[e0] % 4]"

@@ -105,6 +105,12 @@ def _below(
         case Select() | Binary(op="min" | "max"):
             for part, condition in partials.of_choice(node):
                 yield part, adjoint, (*conditions, condition)
+        case Call(name=name) if name.endswith("_of_bits"):
+            raise DefinitionError(
+                f"no derivative of bits that te.reinterpret takes as {node.dtype}, and that follow from an input of "
+                "te.gradient; write it as arithmetic (te.abs, te.exp2, ...), or leave out that input",
+                caller(),
+            )
         case Binary() | Call():
             factors = partials.of_binary(node) if isinstance(node, Binary) else partials.of_call(node)
             for part, factor in zip(node.children(), factors, strict=True):
