@@ -250,3 +250,17 @@ def test_wrong_arguments(make: Any, message: str) -> None:
     blocks, x = te.placeholder((4, 2, 18), "uint8", "blocks"), te.placeholder((2, 64), "float32", "x")
     with pytest.raises(DefinitionError, match=message):
         make(blocks, x)
+
+
+def test_a_norm_in_front_runs_in_vectors() -> None:
+    """Its row is shaped with it, not computed where it is read, whose sums would stay as declared."""
+    x, weight = rows(2, 128), np.linspace(0.5, 2, 128, dtype=np.float32)
+    given = [te.placeholder((2, 128), name="x"), te.placeholder((128,), name="weight")]
+    made = topi.quantize_blocks(topi.rms_norm(given[0], given[1]))
+    outputs = [made.codes, made.scales, made.sums]
+    assert ("rms_norm", "rows.keep") in [(note.stage, note.form) for note in topi.schedule(outputs, tuned=False).forms]
+    codes, scales, sums = built(outputs, given, [x, weight])
+    normed = x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-5) * weight
+    np.testing.assert_array_equal(sums, codes.sum((2, 3), dtype=np.int32))
+    off = abs((codes.reshape(2, 4, 32) * scales[..., None].astype(np.float64)).reshape(2, 128) - normed)
+    assert (off <= np.repeat(scales, 32, 1) * 0.501).all()
