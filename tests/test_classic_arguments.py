@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 
 import tensorlang as tvm
 from tensorlang import nd, te, tir, topi
@@ -130,6 +133,21 @@ def test_arrays_of_callers_in_other_layouts() -> None:
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     wanted = (x + np.arange(4)[:, None]).reshape(4, 2, 3).transpose(1, 0, 2)
     np.testing.assert_array_equal(run(made, (a, np.ascontiguousarray(x.T)), s=s), wanted)
+
+
+@drawn(st.permutations([0, 1, 2]), st.sampled_from([(4, 2), (3, 2), (5, 3)]), st.booleans(), st.integers(1, 3))
+@settings(max_examples=8)
+def test_layouts_of_arguments_keep_meaning(order: list[int], block: tuple[int, int], also: bool, tile: int) -> None:
+    whole, part = block
+    a = te.placeholder((3, 4, 6), "int32", name="A")
+    made = te.compute((3, 4, 6), lambda i, j, k: a[i, j, k] * 2 + j, name="out")
+    s = te.create_schedule(made.op)
+    s[a].transform_layout(lambda *i: [i[order[0]], i[order[1]] // whole, i[order[2]], i[order[1]] % whole])
+    s[made].transform_layout(lambda i, j, k: [[i, j, k][d] for d in order])
+    if also:
+        s[a].transform_layout(lambda i, j, k, n: [k // part, n, i, j, k % part])
+    s[made].split(s[made].leaf_iter_vars[1], factor=tile)
+    check_schedule(s, [a, made])
 
 
 def test_what_is_asked_twice_is_done_once() -> None:

@@ -19,6 +19,7 @@ from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
 from tensorlang.te.program import Program
 from tensorlang.te.reference import evaluate, tolerance
 from tensorlang.testing.compare import assert_allclose
+from tensorlang.testing.layouts import as_declared, laid_out
 
 Array = npt.NDArray[Any]
 TARGETS = ("interpreter", "llvm")
@@ -47,8 +48,10 @@ def check_schedule(
     for target in targets:
         kernel = build(schedule, args, target=target)
         outputs = _outputs(schedule.original, arrays, expected)
+        outputs = {name: laid_out(schedule, name, array, known) for name, array in outputs.items()}
         kernel(*(_argument(schedule, a, arrays, outputs, known) for a in args))
         for name, array in outputs.items():
+            array = as_declared(schedule, name, array, expected[name].shape, known)
             try:
                 assert_allclose(array, expected[name], rtol=rtol, atol=atol)
             except AssertionError as error:
@@ -93,4 +96,4 @@ def _argument(
     name = schedule.buffer_of(arg)
     storage = schedule.original.storage
     held = {storage[o][0]: array for o, array in outputs.items()}
-    return outputs[name] if name in outputs else held.get(name, arrays[name].copy())
+    return outputs[name] if name in outputs else held.get(name, laid_out(schedule, name, arrays[name].copy(), sizes))

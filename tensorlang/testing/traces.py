@@ -237,8 +237,11 @@ class _Drawing:
         return () if fits is None else (p.Tensorize(stage, axis, fits.name, fits.key),)
 
     def layout(self, stage: str, leaves: Sequence[str]) -> Steps:
+        """Another layout of a stage; those of outputs are left to callers, whose arrays would have them."""
         rank = len(self.schedule.program[stage].axis)
-        return (p.TransformLayout(stage, _names(rank), self.pick(LAYOUTS[rank])),) if rank in LAYOUTS else ()
+        if rank not in LAYOUTS or stage in self.schedule.program.outputs:
+            return ()
+        return (p.TransformLayout(stage, _names(rank), self.pick(LAYOUTS[rank])),)
 
     def layout_in_place(self, stage: str, leaves: Sequence[str]) -> Steps:
         op = self.schedule.program[stage]
