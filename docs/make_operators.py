@@ -43,7 +43,7 @@ def runs(name: str, dtype: str) -> bool:
     except TensorlangError:
         return False
     inputs = seeded_inputs(task, 0)
-    if name == "divide":
+    if "div" in name or "mod" in name:
         inputs[1][inputs[1] == 0] = 1  # what integers give then is nobody's promise
     wanted = operator.reference(*inputs)
     made = [np.empty_like(array) for array in wanted]

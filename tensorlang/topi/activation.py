@@ -21,12 +21,16 @@ _ROOT_OF_HALF = 0.5**0.5
 
 
 def elementwise(x: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor:
-    """A tensor of the same shape, each element made by a function; narrow floats go through it as float32."""
+    """A tensor of the same shape, each element made by a function; narrow floats go through it as float32.
+
+    It has the dtype of `x`, but for what narrow floats are not rounded to: a function that tests them makes bool.
+    """
     info = dtypes.info(x.dtype)
     half = info.is_narrow_float
 
     def element(*i: Expr) -> Expr:
-        return function(x(*i).astype("float32")).astype(x.dtype) if half else function(x(*i))
+        made = function(x(*i).astype("float32") if half else x(*i))
+        return made.astype(x.dtype) if half and made.dtype != "bool" else made
 
     made = te.compute(x.shape, element, name=name)
     assert isinstance(made, Tensor)
@@ -158,15 +162,19 @@ _TABLE: tuple[tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]], ...] 
 """Functions without parameters, and their NumPy forms."""
 
 
-def _operator(function: Callable[[Tensor], Tensor], numpy: Callable[[Array], Array]) -> Operator:
+def elementwise_row(function: Callable[..., Tensor], numpy: Callable[[Array], Array]) -> Operator:
+    """The operator of a function of one element."""
+
     def compute(n: int, m: int, dtype: str = "float32") -> list[Tensor]:
         x = te.placeholder((n, m), name="X", dtype=dtype)
         return [x, function(x)]
 
     def reference(x: Array) -> list[Array]:
-        """In float64."""
+        """Of floats in float64."""
+        exact = x.astype(np.float64) if dtypes.info(dtypes.canonical(x.dtype)).is_float else x
         with np.errstate(all="ignore"):
-            return [numpy(x.astype(np.float64)).astype(x.dtype)]
+            made = numpy(exact)
+        return [made if made.dtype == bool else made.astype(x.dtype)]
 
     def competitor(x: Array, out: Array) -> None:
         with np.errstate(all="ignore"):
@@ -175,4 +183,4 @@ def _operator(function: Callable[[Tensor], Tensor], numpy: Callable[[Array], Arr
     return Operator(function.__name__, ("N", "M"), compute, reference, competitor)
 
 
-OPERATORS = tuple(_operator(function, numpy) for function, numpy in _TABLE)
+OPERATORS = tuple(elementwise_row(function, numpy) for function, numpy in _TABLE)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from operator import invert, neg
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Const, Expr, ExprLike, binary, same, walk
+from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, same, walk
 from tensorlang.location import caller
 from tensorlang.te.operation import Read, Tensor
 from tensorlang.topi.axes import sizes
@@ -91,6 +91,63 @@ def power(lhs: Operand, rhs: Operand, name: str = "power") -> Tensor:
     return together(te.power, name, lhs, rhs)
 
 
+def _pairs(
+    name: str, element: Callable[..., Expr], doc: str, kinds: tuple[str, ...] = ("int", "uint", "float", "bool")
+) -> Callable[..., Tensor]:
+    """An operator of two tensors, or of a tensor and a number, of some kinds of elements."""
+
+    def operator(lhs: Operand, rhs: Operand, name: str = name) -> Tensor:
+        wrong = [x.dtype for x in (lhs, rhs) if isinstance(x, Tensor) and dtypes.info(x.dtype).kind not in kinds]
+        if wrong:
+            text = f"{operator.__name__} wants integers, got {' and '.join(wrong)}; topi.cast the tensors"
+            raise DefinitionError(text, caller())
+        return together(element, name, lhs, rhs)
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = doc
+    return checked(operator)
+
+
+def _true(value: ExprLike) -> Expr:
+    made = as_expr(value)
+    return made if made.dtype == "bool" else made != 0
+
+
+_BITS, _INTEGERS = ("int", "uint", "bool"), ("int", "uint")
+greater = _pairs("greater", partial(binary, "gt"), "Return where `lhs > rhs`, as bool.")
+less = _pairs("less", partial(binary, "lt"), "Return where `lhs < rhs`, as bool.")
+greater_equal = _pairs("greater_equal", partial(binary, "ge"), "Return where `lhs >= rhs`, as bool.")
+less_equal = _pairs("less_equal", partial(binary, "le"), "Return where `lhs <= rhs`, as bool.")
+equal = _pairs("equal", partial(binary, "eq"), "Return where `lhs` equals `rhs`, as bool.")
+not_equal = _pairs("not_equal", partial(binary, "ne"), "Return where `lhs` differs from `rhs`, as bool.")
+logical_and = _pairs("logical_and", lambda a, b: _true(a) & _true(b), "Return where both are true (not zero).")
+logical_or = _pairs("logical_or", lambda a, b: _true(a) | _true(b), "Return where one of both is true (not zero).")
+logical_xor = _pairs("logical_xor", lambda a, b: _true(a) ^ _true(b), "Return where exactly one is true (not zero).")
+bitwise_and = _pairs("bitwise_and", partial(binary, "bitand"), "Return the bits that both have.", _BITS)
+bitwise_or = _pairs("bitwise_or", partial(binary, "bitor"), "Return the bits that one of both has.", _BITS)
+bitwise_xor = _pairs("bitwise_xor", partial(binary, "bitxor"), "Return the bits that exactly one has.", _BITS)
+left_shift = _pairs("left_shift", partial(binary, "shl"), "Return `lhs << rhs`; 0 from the width on.", _INTEGERS)
+right_shift = _pairs(
+    "right_shift",
+    partial(binary, "shr"),
+    "Return `lhs >> rhs`, keeping the sign, all of it from the width on.",
+    _INTEGERS,
+)
+floor_divide = _pairs("floor_divide", te.floordiv, "Return `lhs / rhs` rounded down.")
+floor_mod = _pairs("floor_mod", te.floormod, "Return the rest of `floor_divide`: it has the sign of `rhs`.")
+trunc_divide = _pairs("trunc_divide", te.truncdiv, "Return `lhs / rhs` rounded towards zero.")
+trunc_mod = _pairs("trunc_mod", te.truncmod, "Return the rest of `trunc_divide`: it has the sign of `lhs`.")
+mod = _pairs("mod", te.truncmod, "Return the rest of `lhs / rhs` as in C: it has the sign of `lhs`.")
+
+
+@checked
+def elemwise_sum(xs: Sequence[Tensor], name: str = "elemwise_sum") -> Tensor:
+    """Return the sum of tensors, element by element."""
+    if not xs:
+        raise DefinitionError("elemwise_sum wants at least one tensor, got none", caller())
+    return together(lambda *values: reduce(te.add, values), name, *xs)
+
+
 @checked
 def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "where") -> Tensor:
     """Return the element of `x` where `condition` is true (not zero), that of `y` elsewhere."""
@@ -150,7 +207,7 @@ def _is_one(extent: Expr) -> bool:
     return isinstance(extent, Const) and extent.value == 1
 
 
-_TABLE: tuple[tuple[Callable[[Tensor, Tensor], Tensor], Callable[..., Array]], ...] = (
+_TABLE: tuple[tuple[Callable[..., Tensor], Callable[..., Array]], ...] = (
     (add, np.add),
     (subtract, np.subtract),
     (multiply, np.multiply),
@@ -158,21 +215,41 @@ _TABLE: tuple[tuple[Callable[[Tensor, Tensor], Tensor], Callable[..., Array]], .
     (maximum, np.maximum),
     (minimum, np.minimum),
     (power, np.power),
+    (greater, np.greater),
+    (less, np.less),
+    (greater_equal, np.greater_equal),
+    (less_equal, np.less_equal),
+    (equal, np.equal),
+    (not_equal, np.not_equal),
+    (logical_and, np.logical_and),
+    (logical_or, np.logical_or),
+    (logical_xor, np.logical_xor),
+    (bitwise_and, np.bitwise_and),
+    (bitwise_or, np.bitwise_or),
+    (bitwise_xor, np.bitwise_xor),
+    (left_shift, np.left_shift),
+    (right_shift, np.right_shift),
+    (floor_divide, np.floor_divide),
+    (floor_mod, np.mod),
+    (trunc_divide, lambda a, b, **to: np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b)),
+    (trunc_mod, np.fmod),
+    (mod, np.fmod),
 )
 
 
-def _operator(function: Callable[[Tensor, Tensor], Tensor], numpy: Callable[..., Array]) -> Operator:
+def _operator(function: Callable[..., Tensor], numpy: Callable[..., Array]) -> Operator:
     def compute(n: int, m: int, dtype: str = "float32") -> list[Tensor]:
         a, b = (te.placeholder((n, m), name=name, dtype=dtype) for name in "AB")
         return [a, b, function(a, b)]
 
     def reference(a: Array, b: Array) -> list[Array]:
         with np.errstate(all="ignore"):
-            return [numpy(a, b).astype(a.dtype)]
+            made = numpy(a, b)
+        return [made if made.dtype == bool else made.astype(a.dtype)]
 
     def competitor(a: Array, b: Array, out: Array) -> None:
         with np.errstate(all="ignore"):
-            numpy(a, b, out=out, casting="unsafe")
+            np.copyto(out, numpy(a, b), casting="unsafe")
 
     return Operator(function.__name__, ("N", "M"), compute, reference, competitor)
 

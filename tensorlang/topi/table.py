@@ -18,6 +18,7 @@ _NAMES = (
     "dense",
     "depthwise",
     "gather",
+    "mathematics",
     "matmul",
     "narrow_conv2d",
     "narrow_filters",

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 import tensorlang
 from tensorlang import dtypes, te, topi
+from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
 Given = tuple[Tensor, Array]
@@ -26,6 +28,14 @@ def given(name: str, *shape: int, dtype: str = "float32") -> Given:
     info = dtypes.info(dtype)
     values = rng.standard_normal(shape) if info.is_float else rng.integers(0, 5, shape)
     return te.placeholder(shape, dtype, name), np.asarray(values).astype(info.numpy)
+
+
+def tensors_of(operator: Operator, *sizes: int) -> list[Tensor]:
+    """The tensors of an operator of floats, or of integers where it takes no floats."""
+    try:
+        return operator.tensors(sizes, "float32")
+    except DefinitionError:
+        return operator.tensors(sizes, "int32")
 
 
 def shape_of(tensor: Tensor) -> list[int]:

@@ -17,22 +17,59 @@ from tensorlang.errors import DefinitionError
 from tensorlang.schedules.cpu.points import contiguous_axes
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import canonical
-from tensorlang.topi import activation, broadcast
-from tests.topi.programs import close, given, run
+from tensorlang.topi import activation, broadcast, mathematics
+from tests.topi.programs import close, given, run, tensors_of
+
+DOMAINS = {"log": 1e-3, "log2": 1e-3, "log10": 1e-3, "sqrt": 0.0, "rsqrt": 1e-3, "acosh": 1.0}
+"""Operators -> the least number that they take."""
+ANGLES = ("asin", "acos", "atanh")
 
 
-@pytest.mark.parametrize("row", activation.OPERATORS, ids=lambda row: row.name)
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("row", (*activation.OPERATORS, *mathematics.OPERATORS), ids=lambda row: row.name)
 def test_functions_of_one_element(row: Any) -> None:
-    x, out = row.tensors((7, 45), "float32")
-    values = np.abs(given("x", 7, 45)[1]) + np.float32(0.01)
-    close(run(out, (x, values)), row.reference(values.astype(np.float64))[0])
+    x, out = tensors_of(row, 7, 45)
+    values = given("x", 7, 45, dtype=x.dtype)[1] * 3
+    if row.name in DOMAINS:
+        values = np.abs(values) + np.float32(DOMAINS[row.name])
+    elif row.name in ANGLES:
+        values = np.tanh(values).clip(-0.99, 0.99)
+    made, wanted = run(out, (x, values)), row.reference(values)[0]
+    if made.dtype == np.float32:
+        np.testing.assert_allclose(made, wanted, rtol=3e-6, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(made, wanted)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("row", broadcast.OPERATORS, ids=lambda row: row.name)
 def test_functions_of_two_elements(row: Any) -> None:
-    a, b, out = row.tensors((7, 45), "float32")
-    x, y = (np.abs(given(name, 7, 45)[1]) + np.float32(0.1) for name in "ab")
-    np.testing.assert_allclose(run(out, (a, x), (b, y)), row.reference(x, y)[0], rtol=1e-5)
+    a, b, out = tensors_of(row, 7, 45)
+    x, y = (given(name, 7, 45, dtype=a.dtype)[1] for name in "ab")
+    y[y == 0] = 1
+    x = np.abs(x) if row.name == "power" else x
+    np.testing.assert_allclose(run(out, (a, x), (b, y)), row.reference(x, y)[0], rtol=1e-5, atol=1e-6)
+    whole = getattr(topi, row.name)(a, 2)
+    np.testing.assert_allclose(run(whole, (a, x)), row.reference(x, np.full_like(x, 2))[0], rtol=1e-5, atol=1e-6)
+
+
+def test_functions_that_another_one_says() -> None:
+    x, i = given("x", 5, 9), given("i", 40, dtype="int32")
+    for name in ("exp", "tanh", "erf"):
+        fast, known = (run(getattr(topi, word)(x[0]), x) for word in (f"fast_{name}", name))
+        np.testing.assert_array_equal(fast, known)
+    np.testing.assert_array_equal(run(topi.reinterpret(x[0], "uint32"), x), x[1].view(np.uint32))
+    numbers = np.arange(1, 41, dtype=np.int32)
+    wanted = np.ceil(np.log2(numbers)).astype(np.int32)
+    np.testing.assert_array_equal(run(topi.ceil_log2(i[0]), (i[0], numbers)), wanted)
+    close(run(topi.elemwise_sum([x[0], x[0], x[0]]), x), x[1] * np.float64(3))
+
+
+def test_what_is_no_number() -> None:
+    x = te.placeholder((5,), name="x")
+    values = np.array([np.nan, np.inf, -np.inf, -0.0, 2], np.float32)
+    for name in ("isnan", "isinf", "isfinite", "sign", "floor", "abs"):
+        np.testing.assert_array_equal(run(getattr(topi, name)(x), (x, values)), getattr(np, name)(values))
 
 
 def test_functions_with_parameters() -> None:
@@ -103,3 +140,7 @@ def test_refusals() -> None:
         topi.broadcast_to(a, (2, 4))
     with pytest.raises(DefinitionError, match="gelu wants floats"):
         topi.gelu(te.placeholder((3,), "int32", "x"))
+    with pytest.raises(DefinitionError, match=r"sin wants floats, got int32; topi\.cast"):
+        topi.sin(te.placeholder((3,), "int32", "x"))
+    with pytest.raises(DefinitionError, match="left_shift wants integers, got float32"):
+        topi.left_shift(a, 2)

@@ -12,7 +12,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.table import OPERATORS
 from tests.device_targets import on_cuda, on_opencl
 from tests.topi.gpu.device_runs import GPU, scheduled
-from tests.topi.programs import Array, close, shape_of
+from tests.topi.programs import Array, close, shape_of, tensors_of
 
 SIZES = {"N": 3, "M": 11, "C": 4, "H": 7, "W": 9, "K": 3, "O": 5, "Q": 2, "D": 8}
 NARROW = {"conv2d_int8", "conv2d_int8_packed", "pack_conv2d_int8", "quantized_dense", "pack_narrow", "dense_narrow"}
@@ -29,7 +29,8 @@ def numbers(tensor: Tensor, seed: int) -> Array:
 def small(name: str) -> list[Tensor]:
     """Inputs and the output of an operator, of small sizes."""
     operator = OPERATORS[name]
-    return operator.tensors([SIZES[size] for size in operator.sizes], "int8" if name in NARROW else "float32")
+    sizes = [SIZES[size] for size in operator.sizes]
+    return operator.tensors(sizes, "int8") if name in NARROW else tensors_of(operator, *sizes)
 
 
 @pytest.mark.sampled(6)
