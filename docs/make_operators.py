@@ -5,6 +5,7 @@ A dtype is listed when the scheduled kernel of this machine agrees with the oper
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,35 @@ layouts, epilogues): their docstrings say what.
 | operator | sizes | options | dtypes |
 |---|---|---|---|
 """
+
+
+FUNCTIONS = """
+## Functions
+
+All functions of `tensorlang.topi` that make tensors, with their parameters, which are named and ordered as TVM's; their
+docstrings say more, with examples. What is made takes part in programs like any `te.compute`: `topi.schedule` schedules
+and fuses it, `te.gradient` goes through it.
+
+| function | parameters | |
+|---|---|---|
+"""
+
+
+def functions() -> str:
+    """The rows of the functions: their parameters but for names, and the first sentence of what they say."""
+    rows = []
+    for name in topi.__all__:
+        found = getattr(topi, name)
+        if not inspect.isfunction(found) or name in ("schedule", "operator"):
+            continue
+        parameters = [str(p).partition(":")[0] + _default(p) for p in inspect.signature(found).parameters.values()]
+        sentence = " ".join(str(inspect.getdoc(found)).partition("\n\n")[0].split()).replace("|", "\\|")
+        rows.append(f"| `{name}` | `{', '.join(p for p in parameters if not p.startswith('name='))}` | {sentence} |\n")
+    return FUNCTIONS + "".join(rows)
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    return "" if parameter.default is parameter.empty else f"={parameter.default!r}"
 
 
 def runs(name: str, dtype: str) -> bool:
@@ -62,7 +92,7 @@ def page() -> str:
         dtypes = ", ".join(dtype for dtype in DTYPES if runs(name, dtype))
         options = ", ".join(f"`{option}={value}`" for option, value in operator.options.items())
         rows.append(f"| `{name}` | {','.join(operator.sizes)} | {options} | {dtypes} |\n")
-    return HEAD + "".join(rows)
+    return HEAD + "".join(rows) + functions()
 
 
 if __name__ == "__main__":

@@ -258,7 +258,6 @@ refuse(
     {
         **dict.fromkeys(("arm_cpu", "cuda", "generic", "generic_func", "x86"), _SCHEDULES),
         "bias_add": "use topi.add, the bias reshaped by topi.reshape; topi.dense takes a bias",
-        "flatten": "use topi.reshape",
         "tag": "rules go by op.tag, which te.compute takes as tag=",
         "testing": "references are the rows of topi.OPERATORS",
         "utils": "shapes are tuples, and int(n) is the number of a constant extent",

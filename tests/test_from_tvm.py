@@ -113,6 +113,32 @@ topi.nn.conv2d data weight strides padding dilation data_layout kernel_layout ou
 topi.nn.conv2d_nchw data weight stride padding dilation out_dtype
 topi.nn.pool2d data kernel stride dilation padding pool_type ceil_mode layout count_include_pad
 topi.nn.softmax x axis
+topi.full shape dtype fill_value
+topi.arange start stop step dtype
+topi.meshgrid a_tuple indexing
+topi.one_hot indices on_value off_value depth axis dtype
+topi.sequence_mask data valid_length mask_value axis
+topi.tile a reps
+topi.repeat a repeats axis
+topi.flip a axis
+topi.reverse_sequence a seq_lengths seq_axis batch_axis
+topi.strided_slice a begin end strides axes slice_mode
+topi.strided_set a v begin end strides
+topi.sliding_window data axis window_shape strides
+topi.gather_nd data indices batch_dims
+topi.cumsum data axis dtype exclusive
+topi.einsum subscripts operands
+topi.concatenate a_tuple axis
+topi.take a indices axis
+topi.gather data axis indices
+topi.reshape a newshape
+topi.squeeze a axis
+topi.split ary indices_or_sections axis
+topi.nn.depth_to_space data block_size layout mode
+topi.nn.space_to_batch_nd data block_shape pad_before pad_after pad_value
+topi.nn.batch_to_space_nd data block_shape crop_begin_list crop_end_list
+topi.nn.dilate data strides dilation_value
+topi.nn.mirror_pad data pad_before pad_after mode
 """
 """Names with their parameters in TVM's order; more may follow here."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorlang.names import listing, lookup
+from tensorlang.topi.accumulate import cumprod, cumsum
 from tensorlang.topi.activation import (
     cast,
     clip,
@@ -54,11 +55,26 @@ from tensorlang.topi.broadcast import (
     where,
 )
 from tensorlang.topi.cached_attention import cached_attention
+from tensorlang.topi.contraction import einsum
 from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
+from tensorlang.topi.creation import (
+    arange,
+    eye,
+    full,
+    full_like,
+    matrix_set_diag,
+    meshgrid,
+    ndarray_size,
+    one_hot,
+    sequence_mask,
+    shape,
+    trilu,
+)
 from tensorlang.topi.dense import dense, dense_packed, pack_weight
 from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_nhwc
 from tensorlang.topi.dispatch import schedule
 from tensorlang.topi.gather import embedding, gather, take
+from tensorlang.topi.indexing import adv_index, gather_nd, unravel_index
 from tensorlang.topi.mathematics import (
     abs,
     acos,
@@ -114,10 +130,21 @@ from tensorlang.topi.normalization import batch_norm, layer_norm, rms_norm
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.pooling import avg_pool2d, global_pool, max_pool2d, pool2d
 from tensorlang.topi.quantized import dense_narrow, narrow_offsets, pack_narrow
-from tensorlang.topi.reduction import argmax, argmin, max, mean, min, prod, sum
+from tensorlang.topi.reduction import all, any, argmax, argmin, logsumexp, max, mean, min, prod, sum
+from tensorlang.topi.repeating import flip, repeat, reverse_sequence, roll, stack, tile
 from tensorlang.topi.requantize import fixed_point, requantize
 from tensorlang.topi.rotary import rope, rope_tables
+from tensorlang.topi.slicing import slice_like, sliding_window, strided_set, strided_slice
 from tensorlang.topi.softmax import log_softmax, softmax
+from tensorlang.topi.space import (
+    batch_to_space_nd,
+    depth_to_space,
+    dilate,
+    flatten,
+    mirror_pad,
+    space_to_batch_nd,
+    space_to_depth,
+)
 from tensorlang.topi.table import OPERATORS, operator
 from tensorlang.topi.transform import (
     concatenate,
@@ -141,6 +168,10 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "adv_index",
+    "all",
+    "any",
+    "arange",
     "argmax",
     "argmin",
     "asin",
@@ -151,6 +182,7 @@ __all__ = [
     "avg_pool2d",
     "batch_matmul",
     "batch_norm",
+    "batch_to_space_nd",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -171,13 +203,18 @@ __all__ = [
     "conv2d_winograd",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "dense",
     "dense_narrow",
     "dense_packed",
+    "depth_to_space",
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
     "dequantize",
+    "dilate",
     "divide",
+    "einsum",
     "elemwise_sum",
     "embedding",
     "equal",
@@ -185,14 +222,20 @@ __all__ = [
     "exp",
     "exp2",
     "expand_dims",
+    "eye",
     "fast_erf",
     "fast_exp",
     "fast_tanh",
     "fixed_point",
+    "flatten",
+    "flip",
     "floor",
     "floor_divide",
     "floor_mod",
+    "full",
+    "full_like",
     "gather",
+    "gather_nd",
     "gelu",
     "global_pool",
     "greater",
@@ -219,22 +262,28 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logsumexp",
     "matmul",
     "matmul_nbits",
+    "matrix_set_diag",
     "max",
     "max_pool2d",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
+    "mirror_pad",
     "mish",
     "mod",
     "multiply",
     "narrow_conv2d_offsets",
     "narrow_offsets",
     "nbits_weights",
+    "ndarray_size",
     "negative",
     "not_equal",
+    "one_hot",
     "operator",
     "pack_groups",
     "pack_narrow",
@@ -248,33 +297,48 @@ __all__ = [
     "quantize_blocks",
     "reinterpret",
     "relu",
+    "repeat",
     "requantize",
     "reshape",
+    "reverse_sequence",
     "right_shift",
     "rms_norm",
+    "roll",
     "rope",
     "rope_tables",
     "round",
     "rsqrt",
     "schedule",
+    "sequence_mask",
+    "shape",
     "sigmoid",
     "sign",
     "silu",
     "sin",
     "sinh",
+    "slice_like",
+    "sliding_window",
     "softmax",
+    "space_to_batch_nd",
+    "space_to_depth",
     "split",
     "sqrt",
     "squeeze",
+    "stack",
+    "strided_set",
+    "strided_slice",
     "subtract",
     "sum",
     "take",
     "tan",
     "tanh",
+    "tile",
     "transpose",
+    "trilu",
     "trunc",
     "trunc_divide",
     "trunc_mod",
+    "unravel_index",
     "where",
     "winograd_pack",
 ]

@@ -44,7 +44,7 @@ def broadcast_to(data: Tensor, shape: Sequence[ExprLike], name: str = "broadcast
     last = wanted[len(wanted) - data.ndim :]
     if len(wanted) < data.ndim or not all(_is_one(a) or same(a, b) for a, b in zip(data.shape, last, strict=True)):
         raise DefinitionError(f"broadcast_to: {data} does not fit the shape ({', '.join(map(str, shape))})")
-    made = te.compute(tuple(wanted), lambda *i: _element(data, i), name=name)
+    made = te.compute(tuple(wanted), lambda *i: element_of(data, i), name=name)
     assert isinstance(made, Tensor)
     return made
 
@@ -154,9 +154,9 @@ def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "where") -> Tenso
     shape = broadcast_shape("where", [condition, x, y])
 
     def element(*i: Expr) -> Expr:
-        test = _element(condition, i)
+        test = element_of(condition, i)
         chosen = test if test.dtype == "bool" else test != 0
-        return te.select(chosen, _element(x, i), _element(y, i))
+        return te.select(chosen, element_of(x, i), element_of(y, i))
 
     made = te.compute(shape, element, name=name)
     assert isinstance(made, Tensor)
@@ -194,10 +194,10 @@ _NAMES = {"sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negativ
 
 def _value(operand: Operand, index: Sequence[Expr]) -> ExprLike:
     """The element of an operand that stands for an index of the common shape."""
-    return _element(operand, index) if isinstance(operand, Tensor) else operand
+    return element_of(operand, index) if isinstance(operand, Tensor) else operand
 
 
-def _element(tensor: Tensor, index: Sequence[Expr]) -> Expr:
+def element_of(tensor: Tensor, index: Sequence[Expr]) -> Expr:
     """The element that stands for an index of the common shape."""
     own = index[len(index) - tensor.ndim :]
     return tensor(*[0 if _is_one(n) else i for i, n in zip(own, tensor.shape, strict=True)])

@@ -56,7 +56,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(function, localns={"Expr": Expr, "AsExpr": AsExpr})
+    hints = get_type_hints(function, localns={"Expr": Expr, "AsExpr": AsExpr})
+    several = (p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL)
+    return hints | {p.name: types.GenericAlias(Sequence, (hints[p.name],)) for p in several}
 
 
 def _argument(function: Callable[..., Any], name: str, value: Any, hint: Any, given: Iterable[Any]) -> Any:

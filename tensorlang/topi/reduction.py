@@ -48,6 +48,60 @@ def min(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mi
 
 
 @checked
+def any(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "any") -> Tensor:  # noqa: A001
+    """Return whether one of the elements along some axes (None: all) is true (not zero), as bool."""
+    return _reduced(_true(data, name), axis, keepdims, te.any, name)
+
+
+@checked
+def all(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "all") -> Tensor:  # noqa: A001
+    """Return whether all elements along some axes (None: all) are true (not zero), as bool."""
+    return _reduced(_true(data, name), axis, keepdims, te.all, name)
+
+
+@checked
+def logsumexp(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "logsumexp") -> Tensor:
+    """Return the logarithms of the sums of powers of e along some axes (None: all) of floats.
+
+    The largest element is taken out of the powers, so none overflows; half precision is added up in float32.
+    """
+    if not dtypes.info(data.dtype).is_float:
+        raise DefinitionError(f"logsumexp wants floats, got {data.dtype}; topi.cast the tensor first")
+    axes = normalized_all("logsumexp", data, axis)
+    largest = _reduced(data, axis, True, te.max, f"{name}_max")
+    wide = "float32" if dtypes.info(data.dtype).is_narrow_float else data.dtype
+
+    def top(*i: Expr) -> Expr:
+        found = te.cast(largest(*i), wide)
+        return te.select(te.isfinite(found), found, 0)
+
+    def power(*i: Expr) -> Expr:
+        at = [as_expr(0) if d in axes else k for d, k in enumerate(i)]
+        return te.exp(te.cast(data(*i), wide) - top(*at))
+
+    powers = te.compute(data.shape, power, name=f"{name}_powers")
+    total = _reduced(powers, axis, keepdims, te.sum, f"{name}_sum")
+    kept = [d for d in range(data.ndim) if keepdims or d not in axes]
+
+    def element(*i: Expr) -> Expr:
+        at = [i[kept.index(d)] if d in kept and d not in axes else as_expr(0) for d in range(data.ndim)]
+        return te.cast(te.log(total(*i)) + top(*at), data.dtype)
+
+    made = te.compute(total.shape, element, name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _true(data: Tensor, name: str) -> Tensor:
+    """Where a tensor is not zero."""
+    if data.dtype == "bool":
+        return data
+    made = te.compute(data.shape, lambda *i: data(*i) != 0, name=f"{name}_of")
+    assert isinstance(made, Tensor)
+    return made
+
+
+@checked
 def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
     """Return the means along some axes (None: all) of floats; half precision is added up in float32."""
     if not dtypes.info(data.dtype).is_float:

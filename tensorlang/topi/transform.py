@@ -102,26 +102,26 @@ def squeeze(a: Tensor, axis: int | Sequence[int] | None = None, name: str = "squ
 
 
 @checked
-def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "concatenate") -> Tensor:
+def concatenate(a_tuple: Sequence[Tensor], axis: int = 0, name: str = "concatenate") -> Tensor:
     """Return tensors side by side along an axis; DefinitionError where dtypes or other extents differ."""
-    if not tensors:
+    if not a_tuple:
         raise DefinitionError("concatenate wants at least one tensor, got none")
-    first, where = tensors[0], normalized("concatenate", tensors[0], axis)
-    for other in tensors[1:]:
+    first, where = a_tuple[0], normalized("concatenate", a_tuple[0], axis)
+    for other in a_tuple[1:]:
         fits = other.dtype == first.dtype and other.ndim == first.ndim
         if not fits or any(not same(a, b) for d, (a, b) in enumerate(zip(first.shape, other.shape)) if d != where):
             raise DefinitionError(f"concatenate along axis {where}: {other} does not fit {first}")
     ends: list[Expr] = []
-    for tensor in tensors:
+    for tensor in a_tuple:
         ends.append(simplify(ends[-1] + tensor.shape[where]) if ends else tensor.shape[where])
 
     def element(*i: Expr) -> Expr:
         def read(number: int) -> Expr:
             start: ExprLike = ends[number - 1] if number else 0
-            return tensors[number](*i[:where], i[where] - start, *i[where + 1 :])
+            return a_tuple[number](*i[:where], i[where] - start, *i[where + 1 :])
 
-        made = read(len(tensors) - 1)
-        for number in reversed(range(len(tensors) - 1)):
+        made = read(len(a_tuple) - 1)
+        for number in reversed(range(len(a_tuple) - 1)):
             made = te.select(i[where] < ends[number], read(number), made)
         return made
 
@@ -163,17 +163,17 @@ def pad(
 
 
 @checked
-def split(a: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0, name: str = "split") -> list[Tensor]:
-    """Return the parts of `a` along an axis: so many equal ones, or cut at some indices.
+def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0, name: str = "split") -> list[Tensor]:
+    """Return the parts of `ary` along an axis: so many equal ones, or cut at some indices.
 
     DefinitionError when they are not equal, or the indices do not rise.
     """
-    where = normalized("split", a, axis)
-    extent = a.shape[where]
+    where = normalized("split", ary, axis)
+    extent = ary.shape[where]
     if isinstance(indices_or_sections, int):
         size = simplify(binary("floordiv", extent, indices_or_sections)) if indices_or_sections > 0 else extent
         if not same(simplify(size * indices_or_sections), simplify(extent)):
-            raise DefinitionError(f"split: {extent} elements of {a} do not make {indices_or_sections} equal parts")
+            raise DefinitionError(f"split: {extent} elements of {ary} do not make {indices_or_sections} equal parts")
         bounds = [simplify(size * k) for k in range(indices_or_sections + 1)]
     else:
         bounds = [as_expr(0, "int32"), *map(as_expr, indices_or_sections), extent]
@@ -182,8 +182,8 @@ def split(a: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0, na
             raise DefinitionError(f"split: {list(indices_or_sections)} are no rising indices inside of 0..{extent}")
 
     def part(low: Expr, high: Expr, number: int) -> Tensor:
-        shape = (*a.shape[:where], simplify(high - low), *a.shape[where + 1 :])
-        made = te.compute(shape, lambda *i: a(*i[:where], i[where] + low, *i[where + 1 :]), name=f"{name}_{number}")
+        shape = (*ary.shape[:where], simplify(high - low), *ary.shape[where + 1 :])
+        made = te.compute(shape, lambda *i: ary(*i[:where], i[where] + low, *i[where + 1 :]), name=f"{name}_{number}")
         assert isinstance(made, Tensor)
         return made
 

@@ -30,6 +30,11 @@ def test_every_operator_is_on_the_page() -> None:
     assert found == wanted, "run: python docs/make_operators.py"
 
 
+def test_every_function_is_on_the_page(script: dict[str, Any]) -> None:
+    page = (DOCS / "operators.md").read_text("utf-8")
+    assert page.endswith(script["functions"]()), "run: python docs/make_operators.py"
+
+
 @pytest.mark.sampled(8)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(

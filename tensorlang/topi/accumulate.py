@@ -1,0 +1,65 @@
+"""Sums and products of all elements up to each: cumsum, cumprod, as recurrences along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorlang import te
+from tensorlang.ir.expr import Expr
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.axes import normalized
+from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import replaced
+from tensorlang.topi.transform import reshape
+
+
+@checked
+def cumsum(
+    data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False, name: str = "cumsum"
+) -> Tensor:
+    """Return the sums of the elements up to each along an axis (None: of the flattened tensor), in `dtype`.
+
+    `exclusive`: without the element itself, from 0 on. The sums are added up in order.
+
+        >>> from tensorlang import te, topi
+        >>> topi.cumsum(te.placeholder((4, 5)), axis=1).shape
+        (4, 5)
+    """
+    return _accumulated(data, axis, dtype, exclusive, te.add, 0, name)
+
+
+@checked
+def cumprod(
+    data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False, name: str = "cumprod"
+) -> Tensor:
+    """Return the products of the elements up to each along an axis (None: of the flattened tensor), in `dtype`.
+
+    `exclusive`: without the element itself, from 1 on.
+    """
+    return _accumulated(data, axis, dtype, exclusive, te.multiply, 1, name)
+
+
+def _accumulated(
+    data: Tensor,
+    axis: int | None,
+    dtype: str | None,
+    exclusive: bool,
+    combine: Callable[..., Expr],
+    start: int,
+    name: str,
+) -> Tensor:
+    if axis is None:
+        return _accumulated(reshape(data, (-1,), name=f"{name}_flat"), 0, dtype, exclusive, combine, start, name)
+    where, made = normalized(name, data, axis), dtype or data.dtype
+
+    def element(self: Any, *i: Expr) -> Expr:
+        before = replaced(i, where, i[where] - 1)
+        new = te.cast(data(*before) if exclusive else data(*i), made)
+        first = te.cast(start, made) if exclusive else new
+        return te.if_then_else(i[where] > 0, combine(self[tuple(before)], new), first)
+
+    names = [f"i{d}" for d in range(data.ndim)]
+    result = te.recurrence(data.shape, element, name=name, dtype=made, varargs_names=names)
+    assert isinstance(result, Tensor)
+    return result

@@ -1,0 +1,21 @@
+"""A tensor of the library's: te.compute of one output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorlang import te
+from tensorlang.ir.expr import Expr, ExprLike
+from tensorlang.te.operation import Tensor
+
+
+def computed(shape: Sequence[ExprLike], element: Callable[..., ExprLike], name: str) -> Tensor:
+    """Return the tensor of a shape whose elements a function of their indices gives."""
+    made = te.compute(tuple(shape), element, name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def replaced(index: Sequence[Expr], where: int, other: ExprLike) -> list[ExprLike]:
+    """An index with another value at a place."""
+    return [*index[:where], other, *index[where + 1 :]]

@@ -1,0 +1,318 @@
+"""Functions of the library that have no row of sizes: a table of calls, each against NumPy, on every kind of target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import dtypes, te, topi
+from tensorlang.errors import DefinitionError, KernelError
+from tensorlang.te.operation import Tensor
+from tests.device_targets import on_cuda, on_opencl
+from tests.topi.gpu.device_runs import rules_for
+from tests.topi.programs import Array, close, shape_of
+
+N = 5
+"""The first extent of matrices; the second is 6. Of empty ones, the first is 0."""
+
+
+class Call(NamedTuple):
+    """A function of tensors and the same one of arrays; `inputs` are made for the first extent of a matrix."""
+
+    function: Callable[..., Any]
+    numpy: Callable[..., Any]
+    inputs: Callable[[int], list[Array]] = lambda n: [floats(n, 6)]
+    empty: bool = True
+
+
+def floats(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def whole(*shape: int, high: int = 5, low: int = 0) -> Array:
+    return np.random.default_rng(3).integers(low, high, shape).astype(np.int32)
+
+
+def images(n: int) -> list[Array]:
+    return [floats(n, 8, 4, 6)]
+
+
+def reversed_rows(x: Array, lengths: Array) -> Array:
+    made = x.copy()
+    for row, n in enumerate(lengths):
+        made[row, : max(n, 0)] = x[row, : max(n, 0)][::-1]
+    return made
+
+
+def masked(x: Array, lengths: Array) -> Array:
+    return np.where(np.arange(x.shape[0])[:, None] >= lengths[None], np.float32(7), x)
+
+
+def with_part(x: Array, v: Array, part: Any) -> Array:
+    made = x.copy()
+    made[part] = v
+    return made
+
+
+def with_diagonal(x: Array, d: Array, k: int) -> Array:
+    made = x.copy()
+    for i in range(d.shape[-1]):
+        made[..., i - min(k, 0), i + max(k, 0)] = d[..., i]
+    return made
+
+
+def to_space(x: Array, order: str) -> Array:
+    n, c, h, w = x.shape
+    split, axes = (
+        ((n, 2, 2, c // 4, h, w), (0, 3, 4, 1, 5, 2))
+        if order == "DCR"
+        else ((n, c // 4, 2, 2, h, w), (0, 1, 4, 2, 5, 3))
+    )
+    return x.reshape(split).transpose(axes).reshape(n, c // 4, h * 2, w * 2)
+
+
+def to_depth(x: Array) -> Array:
+    n, c, h, w = x.shape
+    return x.reshape(n, c, h // 2, 2, w // 2, 2).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * 4, h // 2, w // 2)
+
+
+def to_batch(x: Array) -> Array:
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 0), (0, 0)), constant_values=2)
+    n, h, w, c = padded.shape
+    return padded.reshape(n, h // 2, 2, w // 3, 3, c).transpose(2, 4, 0, 1, 3, 5).reshape(n * 6, h // 2, w // 3, c)
+
+
+def from_batch(x: Array) -> Array:
+    b, h, w, c = x.shape
+    split = x.reshape(2, 3, b // 6, h, w, c).transpose(2, 3, 0, 4, 1, 5)
+    return split.reshape(b // 6, h * 2, w * 3, c)[:, 1:-1, 2:]
+
+
+def dilated(x: Array) -> Array:
+    made = np.full((max(0, (x.shape[0] - 1) * 2 + 1), x.shape[1] * 3 - 2), 9, x.dtype)
+    made[::2, ::3] = x
+    return made
+
+
+def logsumexp(x: Array, axis: int | None, keepdims: bool = False) -> Array:
+    return np.asarray(np.log(np.exp(x.astype(np.float64)).sum(axis=axis, keepdims=keepdims)))
+
+
+CALLS: dict[str, Call] = {
+    "full": Call(lambda x: topi.full((3, 4), "int16", 7), lambda x: np.full((3, 4), 7, np.int16)),
+    "full_like": Call(lambda x: topi.full_like(x, 2.5), lambda x: np.full_like(x, 2.5)),
+    "arange": Call(lambda x: topi.arange(2, 9, 3, "int32"), lambda x: np.arange(2, 9, 3, dtype=np.int32)),
+    "arange of floats": Call(
+        lambda x: topi.arange(1.0, -0.6, -0.5), lambda x: np.arange(1, -0.6, -0.5, dtype=np.float32)
+    ),
+    "meshgrid": Call(
+        lambda a, b: topi.meshgrid([a, b], "xy")[1], lambda a, b: np.meshgrid(a, b)[1], lambda n: [floats(n), floats(4)]
+    ),
+    "meshgrid of rows": Call(
+        lambda a, b: topi.meshgrid([a, b])[0],
+        lambda a, b: np.meshgrid(a, b, indexing="ij")[0],
+        lambda n: [floats(n), floats(4)],
+    ),
+    "one_hot": Call(
+        lambda i: topi.one_hot(i, 2.0, -1.0, 4, axis=1),
+        lambda i: np.where(i[:, None, :] == np.arange(4)[:, None], np.float32(2), np.float32(-1)),
+        lambda n: [whole(n, 6, low=-1)],
+    ),
+    "eye": Call(lambda x: topi.eye(3, 5, 1, "int8"), lambda x: np.eye(3, 5, 1, np.int8)),
+    "trilu": Call(lambda x: topi.trilu(x, 1), lambda x: np.triu(x, 1)),
+    "trilu below": Call(lambda x: topi.trilu(x, -1, upper=False), lambda x: np.tril(x, -1)),
+    "matrix_set_diag": Call(
+        lambda x, d: topi.matrix_set_diag(x, d, -1),
+        lambda x, d: with_diagonal(x, d, -1),
+        lambda n: [floats(n, 6), floats(max(n - 1, 0))],
+        empty=False,
+    ),
+    "sequence_mask": Call(
+        lambda x, n: topi.sequence_mask(x, n, 7.0), masked, lambda n: [floats(n, 6), whole(6, high=7, low=-1)]
+    ),
+    "shape": Call(lambda x: topi.shape(x, "int64"), lambda x: np.array(x.shape, np.int64)),
+    "ndarray_size": Call(topi.ndarray_size, lambda x: np.array(x.size, np.int32)),
+    "tile": Call(lambda x: topi.tile(x, (2, 1, 3)), lambda x: np.tile(x, (2, 1, 3))),
+    "repeat": Call(lambda x: topi.repeat(x, 3, -1), lambda x: np.repeat(x, 3, -1)),
+    "stack": Call(
+        lambda a, b: topi.stack([a, b], -1),
+        lambda a, b: np.stack([a, b], -1),
+        lambda n: [floats(n, 6), floats(n, 6) + 1],
+    ),
+    "flip": Call(lambda x: topi.flip(x, (0, 1)), lambda x: np.flip(x, (0, 1))),
+    "roll": Call(lambda x: topi.roll(x, (2, -1), (0, 1)), lambda x: np.roll(x, (2, -1), (0, 1))),
+    "roll of all": Call(lambda x: topi.roll(x, 7), lambda x: np.roll(x, 7)),
+    "reverse_sequence": Call(topi.reverse_sequence, reversed_rows, lambda n: [floats(n, 6), whole(n, high=7, low=-1)]),
+    "strided_slice": Call(lambda x: topi.strided_slice(x, [-2, 5], [None, 0], [-1, -2]), lambda x: x[-2::-1, 5:0:-2]),
+    "strided_slice of sizes": Call(
+        lambda x: topi.strided_slice(x, [1], [3], axes=[-1], slice_mode="size"), lambda x: x[:, 1:4]
+    ),
+    "strided_set": Call(
+        lambda x, v: topi.strided_set(x, v, [0, 5], [None, 0], [1, -2]),
+        lambda x, v: with_part(x, v, np.s_[:, 5:0:-2]),
+        lambda n: [floats(n, 6), floats(n, 3)],
+    ),
+    "slice_like": Call(
+        lambda x, y: topi.slice_like(x, y, [1]), lambda x, y: x[:, :4], lambda n: [floats(n, 6), floats(1, 4)]
+    ),
+    "sliding_window": Call(
+        lambda x: topi.sliding_window(x, 1, [3], [2]),
+        lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, 1)[:, ::2],
+    ),
+    "gather_nd": Call(topi.gather_nd, lambda x, i: x[tuple(i)], lambda n: [floats(5, 4, 3), whole(2, n, high=4)]),
+    "gather_nd of batches": Call(
+        lambda x, i: topi.gather_nd(x, i, batch_dims=1),
+        lambda x, i: np.stack([x[b, i[0, b]] for b in range(len(x))]) if len(x) else x[:, :0],
+        lambda n: [floats(n, 4), whole(1, n, 3, high=4)],
+        empty=False,
+    ),
+    "adv_index": Call(
+        lambda x, i, j: topi.adv_index(x, [i, j]),
+        lambda x, i, j: x[i, j],
+        lambda n: [floats(5, 4, 3), whole(n, 1), whole(2, high=4)],
+    ),
+    "unravel_index": Call(
+        lambda i: topi.unravel_index(i, (3, 4, 5)),
+        lambda i: np.stack(np.unravel_index(i, (3, 4, 5))).astype(np.int32),
+        lambda n: [whole(n, 2, high=60)],
+    ),
+    "flatten": Call(topi.flatten, lambda x: x.reshape(len(x), -1), lambda n: [floats(n, 4, 3)], empty=False),
+    "depth_to_space": Call(lambda x: topi.depth_to_space(x, 2), lambda x: to_space(x, "DCR"), images),
+    "depth_to_space by columns": Call(
+        lambda x: topi.depth_to_space(x, 2, "NHWC", "CRD"),
+        lambda x: to_space(x.transpose(0, 3, 1, 2), "CRD").transpose(0, 2, 3, 1),
+        lambda n: [floats(n, 2, 3, 8)],
+    ),
+    "space_to_depth": Call(lambda x: topi.space_to_depth(x, 2), to_depth, images),
+    "space_to_batch_nd": Call(
+        lambda x: topi.space_to_batch_nd(x, [2, 3], [1, 0], [1, 0], 2.0), to_batch, lambda n: [floats(n, 4, 6, 2)]
+    ),
+    "batch_to_space_nd": Call(
+        lambda x: topi.batch_to_space_nd(x, [2, 3], [1, 2], [1, 0]), from_batch, lambda n: [floats(6 * n, 3, 2, 2)]
+    ),
+    "dilate": Call(lambda x: topi.dilate(x, (2, 3), 9.0), dilated),
+    "mirror_pad": Call(
+        lambda x: topi.mirror_pad(x, (0, 6), (0, 2)),
+        lambda x: np.pad(x, ((0, 0), (6, 2)), mode="symmetric"),
+        empty=False,
+    ),
+    "mirror_pad without the edge": Call(
+        lambda x: topi.mirror_pad(x, (4, 0), (2, 5), "REFLECT"),
+        lambda x: np.pad(x, ((4, 2), (0, 5)), mode="reflect"),
+        empty=False,
+    ),
+    "cumsum": Call(lambda x: topi.cumsum(x, 1), lambda x: np.cumsum(x, 1)),
+    "cumsum before each": Call(
+        lambda x: topi.cumsum(x, 0, exclusive=True),
+        lambda x: np.cumsum(x, 0) - x,
+        lambda n: [np.round(floats(n, 6) * 4)],
+    ),
+    "cumsum of all": Call(
+        lambda x: topi.cumsum(x, dtype="int64"), lambda x: np.cumsum(x, dtype=np.int64), lambda n: [whole(n, 6)]
+    ),
+    "cumprod": Call(lambda x: topi.cumprod(x, -1), lambda x: np.cumprod(x, -1)),
+    "einsum": Call(
+        lambda a, b: topi.einsum("bij,bjk->bik", a, b),
+        lambda a, b: np.einsum("bij,bjk->bik", a, b),
+        lambda n: [floats(2, n, 4), floats(2, 4, 3)],
+    ),
+    "einsum without an arrow": Call(
+        lambda a, b: topi.einsum("ji,jk", a, b),
+        lambda a, b: np.einsum("ji,jk", a, b),
+        lambda n: [floats(4, n), floats(4, 3)],
+    ),
+    "einsum of a diagonal": Call(
+        lambda a: topi.einsum("ii->i", a), lambda a: np.einsum("ii->i", a), lambda n: [floats(n, n)]
+    ),
+    "any": Call(lambda x: topi.any(x, 1), lambda x: x.any(1), lambda n: [whole(n, 6, high=2)]),
+    "all": Call(lambda x: topi.all(x, (0, 1), True), lambda x: x.all(keepdims=True), lambda n: [whole(n, 2, high=3)]),
+    "logsumexp": Call(lambda x: topi.logsumexp(x, 1), lambda x: logsumexp(x, 1)),
+    "logsumexp of all": Call(lambda x: topi.logsumexp(x, None, True), lambda x: logsumexp(x, None, True), empty=False),
+}
+
+
+def ran(call: Call, target: str, arrays: list[Array]) -> Array:
+    """What the library's schedule of a call makes of arrays on a target."""
+    inputs = [te.placeholder(a.shape, dtypes.canonical(a.dtype), f"x{k}") for k, a in enumerate(arrays)]
+    out = call.function(*inputs)
+    assert isinstance(out, Tensor)
+    s = topi.schedule(out, rules_for(target), tuned=False)
+    made = np.full(shape_of(out), 77).astype(dtypes.info(out.dtype).numpy)
+    tensorlang.build(s, [*inputs, out], target=target)(*arrays, made)
+    return made
+
+
+def check(call: Call, target: str, n: int) -> None:
+    arrays = call.inputs(n)
+    made, wanted = ran(call, target, arrays), np.asarray(call.numpy(*arrays))
+    if made.dtype == np.float32:
+        close(made, wanted)
+    else:
+        assert made.dtype == wanted.dtype
+        np.testing.assert_array_equal(made, wanted)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name: str) -> None:
+    check(CALLS[name], "llvm", N)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.empty])
+def test_calls_without_elements(name: str) -> None:
+    check(CALLS[name], "llvm", 0)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("target", ["interpreter", on_opencl, on_cuda])
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_elsewhere(name: str, target: str) -> None:
+    check(CALLS[name], target, N)
+
+
+MATRIX = te.placeholder((4, 6), name="m")
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "arange": (lambda: topi.arange(1, 5, 0), "the step is 0"),
+    "meshgrid": (lambda: topi.meshgrid([MATRIX]), "meshgrid wants vectors"),
+    "one_hot": (lambda: topi.one_hot(MATRIX, 1, 0, 4, axis=5), "has no place 5"),
+    "trilu": (lambda: topi.trilu(te.placeholder((4,))), "trilu wants matrices"),
+    "matrix_set_diag": (lambda: topi.matrix_set_diag(MATRIX, te.placeholder((6,))), "has 4 elements"),
+    "sequence_mask": (lambda: topi.sequence_mask(MATRIX, MATRIX), "a vector of lengths"),
+    "tile": (lambda: topi.tile(MATRIX, (2, -1)), "numbers of at least 0"),
+    "repeat": (lambda: topi.repeat(MATRIX, 0, 1), "a number of at least 1"),
+    "roll": (lambda: topi.roll(MATRIX, (1, 2, 3), (0, 1)), "a shift for each axis"),
+    "strided_slice": (lambda: topi.strided_slice(MATRIX, [0], [3], [0]), "a stride is 0"),
+    "strided_slice of a size": (
+        lambda: topi.strided_slice(te.placeholder((te.var("n"),)), [1], [3]),
+        "has a symbolic extent",
+    ),
+    "strided_set": (lambda: topi.strided_set(MATRIX, MATRIX, [0, 1], [4, 6]), "does not fit the slice"),
+    "slice_like": (lambda: topi.slice_like(MATRIX, te.placeholder((9, 9))), "is not known to have 9 elements"),
+    "sliding_window": (lambda: topi.sliding_window(MATRIX, 0, [7], [1]), "a window of 7 does not fit"),
+    "gather_nd": (lambda: topi.gather_nd(MATRIX, te.placeholder((3, 2), "int32")), "one row for each coordinate"),
+    "adv_index": (lambda: topi.adv_index(MATRIX, [MATRIX]), "tensors of integers"),
+    "depth_to_space": (lambda: topi.depth_to_space(te.placeholder((1, 6, 2, 2)), 2), "are no squares of 2"),
+    "space_to_depth": (lambda: topi.space_to_depth(te.placeholder((1, 4, 3, 2)), 2), "make no squares of 2"),
+    "space_to_batch_nd": (lambda: topi.space_to_batch_nd(MATRIX, [4], [0], [0]), "make no blocks of 4"),
+    "dilate": (lambda: topi.dilate(MATRIX, (2,)), "wants 2 numbers of at least 1"),
+    "mirror_pad": (lambda: topi.mirror_pad(MATRIX, (5, 0)), "is wider than 4 elements"),
+    "einsum": (lambda: topi.einsum("ij,jk->ik", MATRIX, MATRIX), "does not fit"),
+    "einsum of dots": (lambda: topi.einsum("...i->i", MATRIX), "is no list of letters"),
+    "logsumexp": (lambda: topi.logsumexp(te.placeholder((4,), "int32")), "logsumexp wants floats"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_makes_no_sense_is_refused(name: str) -> None:
+    call, message = REFUSED[name]
+    with pytest.raises(DefinitionError, match=message):
+        call()
+
+
+def test_points_outside_are_found_when_the_kernel_runs() -> None:
+    with pytest.raises(KernelError):
+        ran(CALLS["gather_nd"], "llvm", [floats(2, 4, 3), whole(2, 3, low=5, high=9)])
