@@ -101,7 +101,10 @@ offer(
 )
 offer("tensorlang.export.loading", {"network_of_library": "tensorlang.networks.loading:network_of_library"})
 offer("tensorlang.schedule.history", {"STORE": "tensorlang.autotune.context:STORE"})
-offer("tensorlang.te.tensor_intrin", {"OWN": "tensorlang.target.instructions:OWN"})
+offer(
+    "tensorlang.te.tensor_intrin",
+    {"OWN": "tensorlang.target.instructions:OWN", "declarer": "tensorlang.target.instructions:declarer"},
+)
 offer(
     "tensorlang.tir",
     {

@@ -170,7 +170,8 @@ class MachineCode:
     `features`: what the CPU must have, by LLVM's names; `architecture`: which CPU, if not any. `source` is LLVM IR
     that defines functions it calls. For a GPU these are its architecture (`sm_80`), `cuda` and CUDA C; then as many
     neighbouring threads as there are `lanes` run the code together. What the body only begins counts to the `group`
-    that the thread closes next: its work on all arrays goes on until the thread has waited for that.
+    that the thread closes next: its work on all arrays goes on until the thread has waited for that. `around` are two
+    functions of the source, to be called before the code and after it, once for as many calls of it as may be.
     """
 
     name: str
@@ -181,6 +182,7 @@ class MachineCode:
     source: str = ""
     lanes: int = 0
     group: str = ""
+    around: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ class TensorIntrin:
 
     `buffers` are the tiles of the program's inputs and outputs by name, in the order in which the body got them. `body`
     does the whole computation; `reset` sets the start of its reduction, and `update` adds to what is there. With
-    `lanes`, as many neighbouring threads run it together. What adds only begins to, if there is a `group`.
+    `lanes`, as many neighbouring threads run it together. What adds only begins to, if there is a `group`. Before and
+    after its statements the functions `around` them are called, as MachineCode has it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class TensorIntrin:
     location: Location
     lanes: int = 0
     group: str = ""
+    around: tuple[str, str] | None = None
 
     @property
     def op(self) -> ComputeOp:
@@ -70,13 +72,16 @@ class TensorIntrin:
         label = self.name if name == "body" else f"{self.name}.{name}"
         params = tuple(self.buffers[b].param for b in self.names(name))
         group = "" if name == "reset" else self.group
-        return MachineCode(label, params, body, self.architecture, self.features, self.source, self.lanes, group)
+        return MachineCode(
+            label, params, body, self.architecture, self.features, self.source, self.lanes, group, self.around
+        )
 
     @cached_property
     def text(self) -> str:
         """Everything that tells this intrinsic from others."""
         threads = f" of {self.lanes} lanes" if self.lanes else ""
         threads += f" in groups {self.group}" if self.group else ""
+        threads += f" between {' and '.join(self.around)}" if self.around else ""
         lines = [f"intrinsic {self.name} {self.architecture} {' '.join(self.features)}{threads}", self.program.text]
         for buffer in self.buffers.values():
             strides = ", ".join(map(str, buffer.strides))

@@ -36,6 +36,7 @@ def decl_tensor_intrin(
     features: Sequence[str] = (),
     lanes: int = 0,
     group: str = "",
+    around: tuple[str, str] | None = None,
 ) -> TensorIntrin:
     """Declare an intrinsic: `op` is what it computes on a tile, `fcompute(ins, outs)` the statements that do it.
 
@@ -48,7 +49,9 @@ def decl_tensor_intrin(
     threads as there are `lanes` run it together, and tiles in their registers have a fragment (te.decl_buffer). A
     body or update that only begins its work names a `group`: its source then defines `<group>_commit()`, by which a
     thread closes a group of all that it has begun, and `<group>_wait<n>()`, which waits until at most n are under way.
-    Calls of both are placed by the compiler, as late as dependences allow.
+    Calls of both are placed by the compiler, as late as dependences allow. `around` are two functions `void()` of the
+    source that set up what the body needs on the CPU and give it back (tile registers): the compiler calls them before
+    and after the body, once for as many runs of it as it can.
 
     Raises DefinitionError when the computation has no fixed size, or the statements do not fit it.
     """
@@ -69,7 +72,7 @@ def decl_tensor_intrin(
     arrays = dict(zip(_buffer_names(program, names, tensors), tiles, strict=True))
     needs = tuple(sorted(features))
     intrin = TensorIntrin(
-        checked, program, arrays, body, reset, update, architecture, needs, source, where, lanes, group
+        checked, program, arrays, body, reset, update, architecture, needs, source, where, lanes, group, around
     )
     check_declaration(intrin)
     declare(intrin)
@@ -116,7 +119,7 @@ def own_names() -> list[str]:
 
 def _own(name: str) -> dict[str, TensorIntrin]:
     """One of tensorlang's own intrinsics, declared when first used."""
-    declare = lookup(__name__, "OWN").get(name)
+    declare = lookup(__name__, "declarer")(name)
     if declare is None:
         return {}
     if name not in _DECLARED:

@@ -18,7 +18,7 @@ from tensorlang.te.operation import ComputeOp, PlaceholderOp
 from tensorlang.te.program import Program
 from tests.networks.models import model, node
 
-VNNI = "llvm -mcpu=sapphirerapids"
+VNNI = "llvm -mcpu=cooperlake"
 RNG = np.random.default_rng(0)
 
 

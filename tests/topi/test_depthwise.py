@@ -16,7 +16,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.topi.depthwise import depthwise_reference
 from tests.topi.images import check_operator, given, last, relu_of, run
 
-SPR = "llvm -mcpu=sapphirerapids"
+VNNI = "llvm -mcpu=cooperlake"
 
 
 @pytest.mark.parametrize(("channels", "size"), [(32, 112), (512, 14)])
@@ -97,7 +97,7 @@ def test_bytes(dtype: str, zero: int, weight_zero: int, by_pixel: bool) -> None:
     sums = conv(D, W, 2, 1, out_dtype="int32", zero_point=zero, weight_zero_point=weight_zero)
     made = topi.requantize(sums, 1e-3)
     np.testing.assert_array_equal(run(made, (D, x), (W, w)), wanted)
-    asm = tensorlang.build(topi.schedule(made, SPR), [D, W, made], SPR).source("asm")
+    asm = tensorlang.build(topi.schedule(made, VNNI), [D, W, made], VNNI).source("asm")
     assert re.search(r"vpmulld\s.*[yz]mm", asm)
 
 

@@ -21,7 +21,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.conv2d import conv2d_reference
 from tests.topi.images import last
 from tests.topi.programs import Given, run, shape_of
-from tests.topi.test_quantized import PAIRS, PLAIN, SPR, factor
+from tests.topi.test_quantized import PAIRS, PLAIN, VNNI, factor
 
 Array = npt.NDArray[Any]
 
@@ -209,8 +209,8 @@ def test_what_follows_is_computed_in_the_tile(layout: str) -> None:
 
 @pytest.mark.parametrize("case", [Case(1, 64, 28, 28, 64, 3, padding=1), Case(1, 130, 13, 13, 100, 1)], ids=str)
 def test_sums_stay_in_registers(case: Case) -> None:
-    inputs, made = packed_ahead(case, "NHWC", "uint8", SPR)
-    asm = tensorlang.build(topi.schedule(made, SPR), [*inputs, made], SPR).source("asm")
+    inputs, made = packed_ahead(case, "NHWC", "uint8", VNNI)
+    asm = tensorlang.build(topi.schedule(made, VNNI), [*inputs, made], VNNI).source("asm")
     loops = [part for part in re.split(r"\n\.LBB\w+:", asm) if part.count("vpdpbusd") >= 16]
     assert loops
     for body in loops:
@@ -221,8 +221,8 @@ def test_sums_stay_in_registers(case: Case) -> None:
 
 def test_single_pixels_of_whole_words_are_read_as_they_are() -> None:
     """No copy of the data is made, so that only a tile of sums is in memory."""
-    inputs, made = packed_ahead(Case(1, 64, 14, 14, 64, 1), "NHWC", "uint8", SPR)
-    kernel = tensorlang.build(topi.schedule(made, SPR), [*inputs, made], SPR)
+    inputs, made = packed_ahead(Case(1, 64, 14, 14, 64, 1), "NHWC", "uint8", VNNI)
+    kernel = tensorlang.build(topi.schedule(made, VNNI), [*inputs, made], VNNI)
     assert kernel.memory().total < 14 * 14 * 64
 
 

@@ -29,7 +29,7 @@ from tests.topi.programs import Given, run, shape_of
 Array = npt.NDArray[Any]
 
 PAIRS = [("bfloat16", "bfloat16"), ("int8", "int8"), ("uint8", "int8")]
-SPR = "llvm -mcpu=sapphirerapids"
+VNNI = "llvm -mcpu=cooperlake"
 PLAIN = ["llvm -mcpu=haswell", "llvm -mcpu=neoverse-n1", "llvm -mcpu=core2", "llvm -mcpu=alderlake"]
 
 
@@ -129,14 +129,14 @@ def test_a_product_is_the_same_program_on_every_machine() -> None:
     """And what a machine makes of it is a step of the trace: on a GPU none, for its tensor cores take it as it is."""
     A, B = te.placeholder((64, 64), "int8", "A"), te.placeholder((64, 64), "int8", "B")
     made, traces = [], {}
-    for target in (SPR, PLAIN[0], "cuda -arch=sm_80"):
+    for target in (VNNI, PLAIN[0], "cuda -arch=sm_80"):
         with parse(target):
             s = topi.schedule(topi.matmul(A, B, out_dtype="int32"), target, tuned=False)
         made.append(s.original.key)
         traces[target] = str(s)
     assert len(set(made)) == 1
-    assert traces[SPR].startswith("s['C'].narrow_product(width=32, data='uint8')\n")
-    assert not [t for t, text in traces.items() if t != SPR and "narrow_product" in text]
+    assert traces[VNNI].startswith("s['C'].narrow_product(width=32, data='uint8')\n")
+    assert not [t for t, text in traces.items() if t != VNNI and "narrow_product" in text]
 
 
 @pytest.mark.covering(1)
@@ -147,10 +147,10 @@ def test_a_product_is_the_same_program_on_every_machine() -> None:
 def test_sums_stay_in_registers(dtype: str, weight: str, word: str, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     A = te.placeholder((m, k), dtype, "A")
-    W = topi.pack_narrow(te.placeholder((n, k), weight, "B"), target=SPR)
+    W = topi.pack_narrow(te.placeholder((n, k), weight, "B"), target=VNNI)
     P = te.placeholder(W.shape, weight, "P")
-    C = topi.dense_narrow(A, P, n, target=SPR)
-    asm = tensorlang.build(topi.schedule(C, SPR), [A, P, C], SPR).source("asm")
+    C = topi.dense_narrow(A, P, n, target=VNNI)
+    asm = tensorlang.build(topi.schedule(C, VNNI), [A, P, C], VNNI).source("asm")
     loops = [part for part in re.split(r"\n\.LBB\w+:", asm) if part.count(word) >= 16]
     assert loops
     for body in loops:
@@ -266,7 +266,7 @@ def test_the_named_operator() -> None:
 
 @pytest.mark.parametrize(("n", "width"), [(1, 16), (33, 48), (64, 32), (72, 80), (1024, 32)])
 def test_panels_waste_little(n: int, width: int) -> None:
-    assert whole_width(n, parse(SPR), 32) == width
+    assert whole_width(n, parse(VNNI), 32) == width
 
 
 def refused(what: str) -> Tensor:
@@ -363,7 +363,7 @@ def test_operators_of_other_dtypes() -> None:
         topi.operator("dense_narrow").tensors((2, 3, 4), "float32")
 
 
-@pytest.mark.parametrize("target", [None, SPR])
+@pytest.mark.parametrize("target", [None, VNNI])
 def test_sums_over_words_that_users_lay_out(target: str | None) -> None:
     """Panels of words under other names: the form of the library, its dot instruction, and what follows in its tile."""
     (X, x), (P, p) = factor("x", 13, 32, dtype="uint8"), factor("p", 2, 8, 16, 4, dtype="int8")
@@ -379,7 +379,7 @@ def test_sums_over_words_that_users_lay_out(target: str | None) -> None:
     s = topi.schedule(made, target, tuned=False)
     assert [note.form for note in s.forms] == ["words"]
     assert s.state.stages["made"].attach is not None
-    if target == SPR:
+    if target == VNNI:
         assert "vpdpbusd" in tensorlang.build(s, [X, P, made], target).source("asm")
         return
     columns = p.astype(np.int64).transpose(0, 2, 1, 3).reshape(32, 32)[:30]
@@ -394,5 +394,5 @@ def test_a_product_of_bytes_by_hand_takes_the_dot_instruction() -> None:
     made = te.compute(
         (64, 40), lambda r, c: te.sum(X[r, t].astype("int32") * W[c, t].astype("int32"), axis=t), name="y"
     )
-    assert "narrow_product" in topi.schedule(made, SPR, tuned=False).trace.to_python()
+    assert "narrow_product" in topi.schedule(made, VNNI, tuned=False).trace.to_python()
     assert "narrow_product" not in topi.schedule(made, "llvm -mcpu=haswell", tuned=False).trace.to_python()

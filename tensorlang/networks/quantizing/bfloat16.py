@@ -16,6 +16,7 @@ from tensorlang.networks.quantizing.probing import kept_nodes, opened
 from tensorlang.networks.quantizing.products import Product, product_of
 from tensorlang.networks.quantizing.writing import Writer, framed, written
 from tensorlang.networks.winograd import stages_by_tiles
+from tensorlang.schedules.cpu.matrix_tiles import has_tiles
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import ComputeOp, Reduce
@@ -24,7 +25,7 @@ from tensorlang.te.reducer import builtin
 _HALF_RATE = ("cooperlake", "sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids")
 """CPUs on which a dot instruction of bfloat16 takes the time of four multiply-adds of float32, for twice the products.
 
-Source: uops.info, VDPBF16PS; their tiles (AMX) are not used."""
+Source: uops.info, VDPBF16PS."""
 _FEW_USES = 16
 """On these, weights that are used so often at most come from memory for as long as they are multiplied."""
 
@@ -34,17 +35,18 @@ def to_bfloat16(network: Network, keep: Sequence[str] = (), target: str | Target
 
     Data and weights of products are rounded to 8 bits of precision; no samples are needed. Sums over each channel by
     itself and all else are made in float32. What is slower so on `target` (this machine's CPU unless given) stays as it
-    is: convolutions that Winograd's algorithm takes, and on CPUs of Intel, whose dot instructions of bfloat16 are slow,
-    products whose weights are used more than 16 times in a call. `keep`: nodes that stay as they are, by name or
-    pattern. Raises ArgumentError for names that no node has, DefinitionError where there is no product by known
-    weights.
+    is: where there is no matrix unit, convolutions that Winograd's algorithm takes, and on CPUs of Intel, whose dot
+    instructions of bfloat16 are slow, products whose weights are used more than 16 times in a call. `keep`: nodes that
+    stay as they are, by name or pattern. Raises ArgumentError for names that no node has, DefinitionError where there
+    is no product by known weights.
     """
     found, machine = opened(network), parse(target)
+    by_tiles = has_tiles("bfloat16", "bfloat16", machine)
     products = [product for op in found.program.ops if (product := product_of(op, found.weights)) is not None]
     if not any(product.is_matrix for product in products):
         raise DefinitionError(f"{network.name} has no products by known weights to make in bfloat16")
-    slow = set(stages_by_tiles(found.program, found.weights, machine))
-    if machine.cpu in _HALF_RATE:
+    slow = set[str]() if by_tiles else set(stages_by_tiles(found.program, found.weights, machine))
+    if machine.cpu in _HALF_RATE and not by_tiles:
         slow |= {product.op.name for product in products if product.uses > _FEW_USES}
     kept = kept_nodes(network, keep) | {network.origin(name).node for name in slow}
     plan = plan_of(network, found.program, found.weights, kept)

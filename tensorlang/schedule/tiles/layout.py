@@ -26,7 +26,7 @@ def check_layout(derived: Derived, intrin: TensorIntrin, views: Mapping[str, Til
     variables: dict[str, Expr] = {}
     for name, view in views.items():
         declared, plan = intrin.buffers[name], derived.plans[view.array]
-        folded = [d for d in view.dims if d >= 0 and plan.moduli and plan.moduli[d + leading(plan) - len(plan.lanes)]]
+        folded = [d for d in view.dims if d >= 0 and _wraps(plan, view, d, declared.shape[view.dims.index(d)])]
         if folded:
             raise Mismatch(f"{view.array} is folded along dimension {folded[0]}, where a tile would wrap around")
         if declared.scope and declared.scope != plan.buffer.scope:
@@ -52,6 +52,16 @@ def check_layout(derived: Derived, intrin: TensorIntrin, views: Mapping[str, Til
             )
         if declared.panels:
             _check_panels(declared, plan, view)
+
+
+def _wraps(plan: BufferPlan, view: TileView, d: int, extent: int) -> bool:
+    """Whether a tile goes around the end of a folded dimension: unless it begins where that does, and ends before."""
+    modulus = plan.moduli[d + leading(plan) - len(plan.lanes)] if plan.moduli else 0
+    if not modulus:
+        return False
+    form = _distance(view.index[d], plan.base[d])
+    whole = form is not None and all(factor % modulus == 0 for factor in form.values())
+    return not (whole and view.steps[view.dims.index(d)] * (extent - 1) < modulus)
 
 
 def _check_panels(declared: TileBuffer, plan: BufferPlan, view: TileView) -> None:

@@ -7,6 +7,7 @@ there `base + step * t`: the base is an expression of the loops around, and `t` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -50,18 +51,31 @@ class TileLoop:
 
 @dataclass(frozen=True, slots=True)
 class TileAxis:
-    """An axis of the stage inside a tile: `base + step * t` for `0 <= t < extent`; `loops` make `t`."""
+    """An axis of the stage inside a tile: `base + step * t` for `0 <= t < extent`; `parts` are the steps and extents
+    of the loops that make it, inner ones first. One of these alone is a part `of` the axis.
+    """
 
     name: str
     reduce: bool
     base: Expr
     step: int
     extent: int
+    parts: tuple[tuple[int, int], ...] = ()
+    of: str = ""
 
     @property
     def var(self) -> Var:
         """`t` in expressions."""
         return Var(f"{self.name}@tile", INDEX)
+
+    def apart(self) -> Iterator[TileAxis]:
+        """The loops of the axis as axes of their own, whose sum it is."""
+        if len(self.parts) < 2:
+            yield self
+            return
+        for number, (step, extent) in enumerate(self.parts):
+            base = Const(0, INDEX) if number else self.base
+            yield TileAxis(f"{self.name}.{number}", self.reduce, base, step, extent, of=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +101,18 @@ class Tile:
         return simplify(to_index(substitute(expr, self._values)), self._ranges)
 
     @cached_property
+    def apart(self) -> Tile | None:
+        """The same tile, in which each loop of a sum is an axis of its own; None where all have one loop."""
+        axes = tuple(part for axis in self.axes for part in (axis.apart() if axis.reduce else (axis,)))
+        return None if len(axes) == len(self.axes) else Tile(self.op, axes, self.limits)
+
+    @cached_property
     def _values(self) -> dict[str, Expr]:
-        return {a.name: a.base if a.extent == 1 else simple(a.base + a.var * a.step) for a in self.axes}
+        made: dict[str, Expr] = {}
+        for a in self.axes:
+            value = a.base if a.extent == 1 else simple(a.base + a.var * a.step)
+            made[a.of or a.name] = simple(made[a.of] + value) if a.of in made else value
+        return made
 
     @cached_property
     def _ranges(self) -> dict[str, Range]:
@@ -119,7 +143,8 @@ def _tile_axis(axis: Axis, value: Expr, inner: Mapping[str, TileLoop], reduce: b
         extent *= loop.extent
     for name, factor in factors.items():
         base = base + factor * inner[name].lower
-    return TileAxis(axis.name, reduce, simple(base), step, extent)
+    parts = tuple((factor, loop.extent) for _, factor, loop in moving)
+    return TileAxis(axis.name, reduce, simple(base), step, extent, parts)
 
 
 def match_tile(tile: Tile, declared: ComputeOp, check: Callable[[dict[str, TileView]], None]) -> dict[str, TileView]:
@@ -127,6 +152,16 @@ def match_tile(tile: Tile, declared: ComputeOp, check: Callable[[dict[str, TileV
 
     `check` raises Mismatch where the tiles do not lie in memory as they must; axes are then paired otherwise.
     """
+    try:
+        return _match_axes(tile, declared, check)
+    except Mismatch:
+        if tile.apart is not None:
+            with suppress(Mismatch):
+                return _match_axes(tile.apart, declared, check)
+        raise
+
+
+def _match_axes(tile: Tile, declared: ComputeOp, check: Callable[[dict[str, TileView]], None]) -> dict[str, TileView]:
     first: Mismatch | None = None
     for pairs in _pairings(tile.axes, declared):
         try:

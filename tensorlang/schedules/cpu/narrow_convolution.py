@@ -14,6 +14,7 @@ from tensorlang.ir.expr import variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor, axes_of
 from tensorlang.schedules.candidates import ROWS, powers, up_to
+from tensorlang.schedules.cpu.matrix_tiles import Pixels, multiply_tiles, tiles_of
 from tensorlang.schedules.cpu.narrow_product import fit_registers, sum_words
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import best_part
@@ -22,10 +23,13 @@ from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.recognise import Stage as Described
 from tensorlang.schedules.room import Room
 from tensorlang.schedules.words import panel_read
+from tensorlang.target.llvm.instructions import Tiles
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, loads
 
+_PANELS_TOGETHER = 8
+"""Panels whose sums are made before what follows them: tiles of 28 pixels stay in the first cache."""
 _TURNS = 4
 """Of each thread, so that one that is held up does not hold up all."""
 
@@ -43,26 +47,29 @@ class Plan:
     chunk: int
 
 
-def plan_of(op: ComputeOp, target: Target) -> Plan:
-    """Choose the sizes for the sums of a convolution."""
+def plan_of(op: ComputeOp, target: Target, tiles: Tiles | None = None) -> Plan:
+    """Choose the sizes for the sums of a convolution, around those of tiles of the matrix unit."""
     names = ("nn", "gg", "pp", "yy", "xx", "lane", "ry", "rx", "rk")
     axes = zip(names, (*op.axes, *op.reduce_axes), strict=True)
     extents = {name: extent_of(axis.extent) or 1 for name, axis in axes}
     panels, high, wide, width = (extents[name] for name in ("pp", "yy", "xx", "lane"))
     vectors = max(1, width // target.lanes(32))
     most = max(1, (target.vector_registers - 1) // vectors - 1)
-    columns = best_part(wide, 1, most, vectors)
-    rows = best_part(high, columns, max(1, most // columns), vectors) if columns == wide else 1
+    if tiles is None:
+        columns = best_part(wide, 1, most, vectors)
+        rows = best_part(high, columns, max(1, most // columns), vectors) if columns == wide else 1
+    else:
+        rows, columns = tiles.rows
     weight = next(load.buffer for load in loads(op) if len(load.buffer.shape) == 7)
     panel = prod(extents[name] for name in ("ry", "rx", "rk", "lane")) * dtypes.info(weight.dtype).bytes
     cached = max(1, target.second_cache // 2 // panel)
     block = ceil(panels / ceil(panels / cached))
     if not worth_threads(extents, target):
         return Plan(rows, columns, block, "", 0)
-    tiles = ceil(high / rows)
-    counts = {"nn": extents["nn"], "gg": extents["gg"], "pp": ceil(panels / block), "yy": tiles}
+    count = ceil(high / rows)
+    counts = {"nn": extents["nn"], "gg": extents["gg"], "pp": ceil(panels / block), "yy": count}
     shared = max(counts, key=lambda name: _evenness(counts[name], target.cores))
-    chunk = _chunk(tiles, target.cores) if shared == "yy" else 1
+    chunk = _chunk(count, target.cores) if shared == "yy" else 1
     return Plan(rows, columns, block, shared, rows * chunk if chunk > 1 else 0)
 
 
@@ -84,24 +91,32 @@ def schedule_convolution(room: Room, group: Group) -> None:
     """Schedule the sums, and what follows them, which is run behind each tile."""
     s, anchor, name = room.s, anchor_of(room, group), group.main.name
     place_producers(room, group, inline=False)
-    plan = _decide(room, group.main, plan_of(group.main.op, room.target))
+    tiles = tiles_of(group.main.op, Pixels("yy", "xx", ("ry", "rx")), room.target)
+    plan = _decide(room, group.main, plan_of(group.main.op, room.target, tiles), tiles)
+    together = tiles is not None and _reads_images(group)
+    if together:
+        plan = replace(plan, block=min(plan.block, _PANELS_TOGETHER))
     stage, sizes = s[name], {"nn": 1, "gg": 1, "pp": 1, "yy": plan.rows, "xx": plan.columns}
     if plan.chunk:
         stage.transform_layout(lambda n, g, p, y, x, lane: (n, g, p, y // plan.chunk, y % plan.chunk, x, lane))
         sizes = {"nn": 1, "gg": 1, "pp": 1, "yy": 1, "in chunk": plan.rows, "xx": plan.columns}
-    local = s[s.cache_write(name, "local")]
+    local = s[s.cache_write(name, "local") if tiles is None else name]
     nn, gg, pp, *chunks, yy, xx, lane = stage.op.axis
     rows, row = stage.split(yy, factor=plan.rows, tail="peel")
     columns, column = stage.split(xx, factor=plan.columns, tail="peel")
     block, inside = stage.split(pp, factor=plan.block)
     stage.reorder(nn, gg, block, *chunks, rows, columns, inside, row, column, lane)
-    for axis in (row, column):
-        stage.unroll(axis)
-    stage.vectorize(lane)
-    local.compute_at(stage, inside)
-    sum_words(local, anchor.target, local.op.axis[-3:-1])
+    if tiles is not None:
+        multiply_tiles(stage, tiles, [row, column], lane)
+    else:
+        for axis in (row, column):
+            stage.unroll(axis)
+        stage.vectorize(lane)
+        local.compute_at(stage, inside)
+        sum_words(local, anchor.target, local.op.axis[-3:-1])
     out = s[anchor.output]
-    out.reverse_compute_at(stage, inside)
+    out.reverse_compute_at(stage, columns if together else inside)
+    sizes["pp"] = plan.block if together else 1
     _schedule_output(s, anchor, (group.between or (group.output,))[0].op, group.main.op)
     for dim, (around, size) in enumerate(sizes.items()):
         if around != plan.shared:
@@ -110,12 +125,25 @@ def schedule_convolution(room: Room, group: Group) -> None:
         stage.parallel({"nn": nn, "gg": gg, "pp": block, "yy": [*chunks, rows][0]}[plan.shared])
 
 
-def _decide(room: Room, sums: Described, plan: Plan) -> Plan:
-    """The sizes of a tile: in an open room, candidates around those of the plan."""
+def _reads_images(group: Group) -> bool:
+    """Whether what follows the sums reads other images: then it goes through memory in the order of its own."""
+    stages = {stage.name for stage in (group.main, *group.between, *group.producers)}
+    size = prod(group.output.extents.values())
+    return any(
+        load.buffer.name not in stages and prod(extent_of(e) or 0 for e in load.buffer.shape) == size
+        for stage in (*group.between, group.output)
+        for load in loads(stage.op)
+    )
+
+
+def _decide(room: Room, sums: Described, plan: Plan, tiles: Tiles | None) -> Plan:
+    """The sizes of a tile: in an open room, candidates around those of the plan; tiles of the matrix unit are given."""
     *_, panels, high, wide, _ = (sums.extents[axis] for axis in sums.spatial)
+    block = room.choose("block", powers(panels), plan.block)
+    if tiles is not None:
+        return replace(plan, block=block)
     rows = room.choose("rows", up_to(ROWS, high) if not plan.chunk else (), plan.rows)
     columns = room.choose("columns", up_to(ROWS, wide), plan.columns)
-    block = room.choose("block", powers(panels), plan.block)
     fit_registers(room, sums, ("rows", "columns"))
     return replace(plan, rows=rows, columns=columns, block=block)
 

@@ -21,12 +21,14 @@ from tensorlang.schedule.rewrites.narrow_product import SUMS, WORD, narrow_facto
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import axes_of, compute_op
 from tensorlang.schedules.candidates import ROWS, powers, up_to
+from tensorlang.schedules.cpu.matrix_tiles import Pixels, has_tiles, multiply_tiles, panel_width, tiles_of
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import MANY, fixed_width, whole_width
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.recognise import Stage as Described
 from tensorlang.schedules.room import Columns, Mask, Room
 from tensorlang.schedules.words import data_and_panels
+from tensorlang.target.llvm.instructions import Tiles
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
@@ -80,12 +82,16 @@ def _runs(intrin: TensorIntrin, target: Target) -> bool:
 
 def operand_dtype(data: str, weight: str, target: Target) -> str | None:
     """The dtype in which a target multiplies data: their own, or for signed bytes unsigned; None: no dot does it."""
+    if has_tiles(data, weight, target):
+        return data
     possible = (data, "uint8") if data == "int8" else (data,)
     return next((p for p in possible if dot_instruction(p, weight, target) is not None), None)
 
 
 def panel_of(units: int | None, target: Target) -> int:
     """The columns of a panel that suit the registers of a target."""
+    if has_tiles("int8", "int8", target):
+        return panel_width(units or MANY)
     return whole_width(units or MANY, target, WORD)
 
 
@@ -111,19 +117,20 @@ class Plan:
     shared: str
 
 
-def plan_of(op: ComputeOp, target: Target) -> Plan:
-    """Choose the sizes for the sums of a product."""
+def plan_of(op: ComputeOp, target: Target, tiles: Tiles | None = None) -> Plan:
+    """Choose the sizes for the sums of a product, with the rows of tiles of the matrix unit if it makes them."""
     m, panels, width = (extent_of(axis.extent) or MANY for axis in op.axes)
     depth = extent_of(op.reduce_axes[0].extent) or MANY
     data, weight = data_and_panels(op)
     row_bytes = depth * dtypes.info(data.buffer.dtype).bytes
-    rows = fixed_width(m, width, target, WORD, 8 if row_bytes % _PAGE == 0 else 12).rows
+    most = 8 if row_bytes % _PAGE == 0 else 12
+    rows = fixed_width(m, width, target, WORD, most).rows if tiles is None else tiles.rows[0]
     cache_bytes = target.second_cache // 2
     block = max(1, cache_bytes // (depth * width * dtypes.info(weight.buffer.dtype).bytes))
     if target.cores == 1 or 2 * prod((m, panels, width, depth)) < _GRAIN:
         return Plan(rows, min(block, panels), "")
-    tiles = ceil(m / rows)
-    if tiles / (target.cores * ceil(tiles / target.cores)) >= _EVEN:
+    count = ceil(m / rows)
+    if count / (target.cores * ceil(count / target.cores)) >= _EVEN:
         return Plan(rows, min(block, panels), "rows")
     shares = target.cores * ceil(ceil(panels / block) / target.cores)
     return Plan(rows, ceil(panels / shares), "panels")
@@ -143,20 +150,20 @@ def schedule_product(room: Room, group: Group) -> None:
     """Schedule the sums, and what follows them, which is run behind each tile."""
     s, anchor, name = room.s, anchor_of(room, group), group.main.name
     place_producers(room, group, inline=False)
-    plan, target = plan_of(group.main.op, room.target), room.target
-    high = room.choose("rows", up_to(ROWS, group.main.extents[group.main.spatial[0]]), plan.rows)
-    block_size = room.choose("block", powers(group.main.extents[group.main.spatial[1]]), plan.block)
-    fit_registers(room, group.main, ("rows",))
-    plan = replace(plan, rows=high, block=block_size)
-    local, stage = s[s.cache_write(name, "local")], s[name]
+    target, tiles = room.target, tiles_of(group.main.op, Pixels(group.main.spatial[0]), room.target)
+    plan = _decide(room, group.main, plan_of(group.main.op, target, tiles), tiles)
+    local, stage = s[s.cache_write(name, "local") if tiles is None else name], s[name]
     i, panel, lane = (axis.name for axis in stage.op.axes)
     rows, row = stage.split(i, factor=plan.rows, tail="peel")
     block, inside = stage.split(panel, factor=plan.block)
     stage.reorder(block, rows, inside, row, lane)
-    stage.unroll(row)
-    stage.vectorize(lane)
-    local.compute_at(stage, inside)
-    sum_words(local, target, local.op.axis[:1])
+    if tiles is not None:
+        multiply_tiles(stage, tiles, [row], lane)
+    else:
+        stage.unroll(row)
+        stage.vectorize(lane)
+        local.compute_at(stage, inside)
+        sum_words(local, target, local.op.axis[:1])
     out = s[anchor.output]
     out.reverse_compute_at(stage, inside)
     *_, out_row, column = axes_of(s, anchor.output)
@@ -169,6 +176,17 @@ def schedule_product(room: Room, group: Group) -> None:
         stage.fold_storage(name, 1, 1)
     if plan.shared:
         stage.parallel(rows if plan.shared == "rows" else block)
+
+
+def _decide(room: Room, sums: Described, plan: Plan, tiles: Tiles | None) -> Plan:
+    """The sizes of a tile: in an open room, candidates around those of the plan; tiles of the matrix unit are given."""
+    m, panels, _ = (sums.extents[axis] for axis in sums.spatial)
+    block = room.choose("block", powers(panels), plan.block)
+    if tiles is not None:
+        return replace(plan, block=block)
+    rows = room.choose("rows", up_to(ROWS, m), plan.rows)
+    fit_registers(room, sums, ("rows",))
+    return replace(plan, rows=rows, block=block)
 
 
 def sum_words(stage: Stage, target: Target, tile: Sequence[Axis] = ()) -> None:

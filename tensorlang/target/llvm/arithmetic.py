@@ -399,12 +399,6 @@ def _limited_lanes(fn: Function, a: Value, dtype: str, signed: bool) -> Value:
     return cast(fn, made, dtype)
 
 
-def clamped_to_integer(fn: Function, a: Value, dtype: str) -> Value:
-    """Cast floats that are NaN or fit in an integer of at most 32 bits."""
-    made = _convert(fn, "fptosi", a, "int32")
-    return cast(fn, select(fn, is_nan(fn, a), constant(0, made), made), dtype)
-
-
 def _integer_to_float(fn: Function, a: Value, dtype: str) -> Value:
     word = "sitofp" if dtypes.info(a.dtype).kind == "int" else "uitofp"
     if dtypes.info(dtype).is_narrow_float:

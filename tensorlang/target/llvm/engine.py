@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import platform
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -22,6 +23,7 @@ from tensorlang.target.llvm.sources import RULE, check_source, defined, link_apa
 
 _SPEED_LEVEL = 2
 _CODEGEN_LEVEL = 3
+_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA = 158, 0x1023, 18
 _libraries = itertools.count()
 _LIBRARIES_OF_A_LINKER = 32
 """A linker never forgets a library that was unloaded, 9 KiB each; it goes when all of its libraries have gone."""
@@ -49,9 +51,21 @@ class Library:
 
 
 def host() -> tuple[str, frozenset[str]]:
-    """Return the name of this machine's CPU and its features, as LLVM spells them."""
-    features = llvm.get_host_cpu_features()
-    return llvm.get_host_cpu_name(), frozenset(name for name, present in features.items() if present)
+    """Return the name of this machine's CPU and its features, as LLVM spells them; without those we may not use."""
+    features = frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+    if not _may_use_tiles(features):
+        features = frozenset(name for name in features if not name.startswith("amx-"))
+    return llvm.get_host_cpu_name(), features
+
+
+def _may_use_tiles(features: frozenset[str]) -> bool:
+    """Whether the system lets this process use tile registers, of which it asks here for all of its threads.
+
+    Source: the Linux kernel's documentation, x86/xstate.
+    """
+    if "amx-tile" not in features or platform.system() != "Linux":
+        return False
+    return int(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA)) == 0
 
 
 def known_features() -> frozenset[str]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tensorlang import dtypes
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, same, walk
 from tensorlang.ir.machine import Broadcast, MachineCall, MachineExpr, Pointer, Reinterpret, VectorLoad
 from tensorlang.target.llvm import intrinsics, machine, memory
-from tensorlang.target.llvm.arithmetic import binary, cast, clamped_to_integer, select, splat, unary
+from tensorlang.target.llvm.arithmetic import binary, cast, select, splat, unary
+from tensorlang.target.llvm.clamped import cast_clamped, clamped
 from tensorlang.target.llvm.flat import flattened
 from tensorlang.target.llvm.linear import Linear, is_index, linear
 from tensorlang.target.llvm.memory import Place, lane_numbers
@@ -22,9 +22,6 @@ from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
 
 _EXACT = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
-_LARGEST = {"float32": 2.0**31 - 128, "float64": 2.0**31 - 1}
-"""The largest number of a dtype that 32-bit integers have: limits above are rounded to 2^31."""
-_CLAMPED = ("int8", "uint8", "int16", "uint16", "int32")
 _NOTHING, _ONE = literal(0, INDEX), literal(1, INDEX)
 _FALSE, _TRUE = Const(False, "bool"), Const(True, "bool")
 
@@ -44,9 +41,10 @@ def value(fn: Function, scope: Scope, expr: Expr) -> Value:
             return _choose(fn, scope, expr.a, _TRUE, expr.b)
         case Binary():
             return binary(fn, expr.op, value(fn, scope, expr.a), value(fn, scope, expr.b))
-        case Cast() if _is_clamped(expr):
-            return clamped_to_integer(fn, value(fn, scope, expr.value), expr.dtype)
         case Cast():
+            found = clamped(expr)
+            if found is not None:
+                return cast_clamped(fn, found, value(fn, scope, found.inner), expr.dtype)
             return cast(fn, value(fn, scope, expr.value), expr.dtype)
         case Select():
             return _choose(fn, scope, expr.cond, expr.then, expr.orelse)
@@ -60,17 +58,6 @@ def value(fn: Function, scope: Scope, expr: Expr) -> Value:
         case MachineExpr():
             return _machine(fn, scope, expr)
     raise InternalError(f"{type(expr).__name__} {expr} reached code generation")
-
-
-def _is_clamped(expr: Cast) -> bool:
-    """Whether a float between two limits that the dtype has, of at most 32 bits, is made an integer."""
-    match expr.value:
-        case Binary("max" | "min" as outer, Binary("max" | "min" as inner, _, Const(one)), Const(other), dtype):
-            if outer == inner or expr.dtype not in _CLAMPED or dtype not in _LARGEST:
-                return False
-            low, high = dtypes.limits(expr.dtype)
-            return all(low <= limit <= min(high, _LARGEST[dtype]) for limit in (one, other))
-    return False
 
 
 def _machine(fn: Function, scope: Scope, expr: MachineExpr) -> Value:

@@ -30,6 +30,7 @@ from tensorlang.target.llvm.atomic import atomic_update
 from tensorlang.target.llvm.expressions import address, index, place, value
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
+from tensorlang.target.llvm.storage.frame import call_symbol
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 from tensorlang.target.llvm.threads.parallel import parallel_loop
 from tensorlang.target.llvm.vectors.loops import vector_loop, vectorizable
@@ -188,6 +189,7 @@ class Emitter:
         """Emit machine code over its own arrays, each a tile of one in sight."""
         check_requirements(stmt.code, fn.target)
         fn.module.add_source(stmt.code.source)
+        around = stmt.code.around if stmt.code.around != fn.around else None
         tiles: dict[str, Storage] = {}
         strides: dict[str, Value] = {}
         for param, view in zip(stmt.code.params, stmt.views, strict=True):
@@ -198,7 +200,11 @@ class Emitter:
             named = zip(param.strides, steps, strict=True)
             strides |= {declared.name: step for declared, step in named if isinstance(declared, Var)}
         inner = Scope(strides, {**scope.buffers, **tiles}, in_parallel=True)
+        if around is not None:
+            call_symbol(fn, around[0])
         self.emit(fn, inner, stmt.code.body)
+        if around is not None:
+            call_symbol(fn, around[1])
 
 
 def _reads(scope: Scope, expr: Expr) -> bool:

@@ -206,7 +206,8 @@ class Function:
 
     Values are numbered as they are written: an instruction that only computes is not written again where its result
     is at hand. `_results` are those at hand by their text, `_computed` the same in order; of a block that has not
-    begun, `_ahead` says how many of them are at hand on every way to it. One that stands `apart` is not inlined.
+    begun, `_ahead` says how many of them are at hand on every way to it. One that stands `apart` is not inlined. What
+    machine code wants `around` it has been called where this is set.
     """
 
     def __init__(
@@ -217,6 +218,7 @@ class Function:
         self.block = "entry"
         self.stack_bytes = 0
         self.streams = False
+        self.around: tuple[str, str] | None = None
         self._parameters = parameters
         self._linkage = "internal " if internal else ""
         self._attributes = "noinline #0" if apart else "#0"

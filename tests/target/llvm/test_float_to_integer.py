@@ -73,3 +73,27 @@ def test_limits_that_the_integer_does_not_have(dtype: str, low: float, high: flo
     A = te.placeholder(floats.shape, "float32", "A")
     made = te.compute(A.shape, lambda i: te.max(te.min(A[i], high), low).astype(dtype), name="made")
     assert run(made, A, floats, lanes) == [nearest(min(max(float(x), low), high), dtype) for x in floats]
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "zero"),
+    [
+        ("uint8", 0, 255, 0),
+        ("uint8", 0, 255, 121),
+        ("int8", -128, 127, -3),
+        ("uint8", 3.5, 200, 0),
+        ("int32", -9, 9, 2),
+    ],
+)
+def test_rounded_between_limits(dtype: str, low: float, high: float, zero: int, source: str, lanes: int) -> None:
+    ties = np.arange(-140, 270) + 0.5
+    floats = np.concatenate([FLOATS, ties, np.nextafter(ties, 0), [2.0**24 + 1]]).astype(source)
+    A = te.placeholder(floats.shape, source, "A")
+    made = te.compute(
+        A.shape, lambda i: te.max(te.min(te.round(A[i]) + float(zero), high), low).astype(dtype), name="made"
+    )
+    wanted = [0 if np.isnan(x) else int(np.clip(np.rint(x) + zero, low, high)) for x in floats]
+    assert run(made, A, floats, lanes) == wanted

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.overflow import exact_limit
-from tensorlang.ir.stmt import Kernel
+from tensorlang.ir.stmt import CallMachine, Kernel, walk
 from tensorlang.target.detect import BASE, host_cpu, machine_options, target_cpu
 from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.library import chain as chains
 from tensorlang.target.llvm.library.chain import Chain, emit_chain, weights_text
 from tensorlang.target.llvm.library.dl import emit_dl, has_dl, messages
 from tensorlang.target.llvm.library.front import CODES, Face, emit_front
-from tensorlang.target.llvm.library.pick import told
+from tensorlang.target.llvm.library.pick import TILES, told
 from tensorlang.target.llvm.library.tvm_ffi import PREFIX, emit_tvm_ffi
 from tensorlang.target.llvm.library.variant import emit_variant
 from tensorlang.target.llvm.library.xla import emit_xla
@@ -114,7 +114,7 @@ def draft(variants: Sequence[tuple[Kernel, Target]], wanted: Wanted) -> Draft:
     texts: list[str] = []
     named = [(f"{wanted.name}.v{k}", kernel, target) for k, (kernel, target) in enumerate(variants)]
     modules = tuple(emit_variant(kernel, target, prefix, texts) for prefix, kernel, target in named)
-    face = _face(variants[0][0], [target for _, target in variants], wanted)
+    face = _face(variants[0][0], [(target, [kernel]) for kernel, target in variants], wanted)
     limit = min(exact_limit(kernel) for kernel, _ in variants)
     said = {**CODES, **dict(enumerate(texts, 1))}
     return _drafted(Draft(replace(face, limit=limit), variants[0][1], modules, said, wanted.faces))
@@ -128,15 +128,15 @@ def draft_chain(chain: Chain, variants: Sequence[tuple[Sequence[Kernel], Target]
         made, own = emit_chain(chain, kernels, target, f"{wanted.name}.v{k}", texts)
         modules += made
         inner += own
-    targets = [target for _, target in variants]
     said = {**CODES, **(chains.CODES if chain.seal else {}), **dict(enumerate(texts, 1))}
-    face = _face(chain.kernel, targets, wanted)
-    return _drafted(Draft(face, targets[0], tuple(modules), said, wanted.faces, tuple(inner), chain))
+    face = _face(chain.kernel, [(target, kernels) for kernels, target in variants], wanted)
+    return _drafted(Draft(face, variants[0][1], tuple(modules), said, wanted.faces, tuple(inner), chain))
 
 
-def _face(kernel: Kernel, targets: Sequence[Target], wanted: Wanted) -> Face:
+def _face(kernel: Kernel, variants: Sequence[tuple[Target, Sequence[Kernel]]], wanted: Wanted) -> Face:
     """What the functions around kernels for some targets share."""
-    pairs = tuple((f"{wanted.name}.v{k}", _asked(target, len(targets) > 1)) for k, target in enumerate(targets))
+    several, targets = len(variants) > 1, [target for target, _ in variants]
+    pairs = tuple((f"{wanted.name}.v{k}", _asked(*variant, several)) for k, variant in enumerate(variants))
     if wanted.updated and "xla" in wanted.faces:
         names = ", ".join(sorted(wanted.updated))
         raise TargetError(f"XLA's arrays are read or written, and {names} is both; leave xla out of faces")
@@ -155,11 +155,16 @@ def _drafted(made: Draft) -> Draft:
     return replace(made, messages=made.messages | (messages(made.face) if has_dl(made.face) else {}))
 
 
-def _asked(target: Target, several: bool) -> frozenset[str] | None:
-    """The features that the CPU is asked for before a kernel of this target runs; None where it is not asked."""
+def _asked(target: Target, kernels: Sequence[Kernel], several: bool) -> frozenset[str] | None:
+    """The features that the CPU is asked for before kernels of this target run; None where it is not asked.
+
+    Tiles, which the system has to allow, are asked for where machine code uses them.
+    """
     cpu = target_cpu(target)
     if (cpu.architecture, host_cpu().architecture) == ("x86_64", "x86_64"):
-        features = told(cpu.features)
+        calls = (s for kernel in kernels for s in walk(kernel.body) if isinstance(s, CallMachine))
+        used = {name for call in calls for name in call.code.features}
+        features = told(frozenset(f for f in cpu.features if f in used or not f.startswith(TILES)))
         return features if features or several else None
     if several:
         raise TargetError(

@@ -1,6 +1,7 @@
 """Which of several kernels a CPU can run: asked once, and kept in one word.
 
-A row of `_BITS` says where `cpuid` tells of a feature. Vectors of 256 and 512 bits need the system's word, too.
+A row of `_BITS` says where `cpuid` tells of a feature. Vectors of 256 and 512 bits need the system's word, too, and
+for tile registers it is asked to let the process use them (Linux's documentation, x86/xstate).
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _BITS: dict[str, dict[str, int]] = {
     "ex.c": {"lzcnt": 5, "sse4a": 6},
 }  # fmt: skip
 _KNOWN = frozenset(name for bits in _BITS.values() for name in bits)
-_YMM, _ZMM = 0x6, 0xE6
+_YMM, _ZMM, _TMM = 0x6, 0xE6, 0x60000
+TILES = "amx-"
+"""How the names of the features of tile registers begin."""
+_MAY_USE_TILES = 'asm sideeffect "syscall", "={ax},{ax},{di},{si},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"'
 _ASK = '"={ax},={bx},={cx},={dx},{ax},{cx},~{dirflag},~{fpsr},~{flags}"'
 
 
@@ -89,6 +93,8 @@ def _look(name: str, wanted: Sequence[frozenset[str]]) -> str:
             (f"%has.{key}", sum(1 << bit for f, bit in bits.items() if f in features)) for key, bits in _BITS.items()
         ]
         wide = _ZMM if any(f.startswith("avx512") for f in features) else _YMM if "avx" in features else 0
+        tiles = any(f.startswith(TILES) for f in features)
+        wide |= _TMM * tiles
         held = "true"
         for step, (place, mask) in enumerate([*masks, ("%kept", wide)]):
             if mask:
@@ -98,6 +104,14 @@ def _look(name: str, wanted: Sequence[frozenset[str]]) -> str:
                     f"  %a{number}.{step} = and i1 {held}, %e{number}.{step}",
                 ]
                 held = f"%a{number}.{step}"
+        if tiles:
+            lines += [
+                f"  br i1 {held}, label %tiles{number}, label %try{number + 1}",
+                f"tiles{number}:",
+                f"  %said{number} = call i64 {_MAY_USE_TILES}(i64 158, i64 4131, i64 18)",
+                f"  %may{number} = icmp eq i64 %said{number}, 0",
+            ]
+            held = f"%may{number}"
         lines += [f"  br i1 {held}, label %take{number}, label %try{number + 1}"]
         lines += [f"take{number}:", f"  ret i32 {number}"]
     lines += [f"try{len(wanted) + 1}:", "  ret i32 0", "}"]

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Const
-from tensorlang.ir.stmt import Allocate, CallMachine, For, LoopKind, Stmt, children
+from tensorlang.ir.stmt import Allocate, CallMachine, CallPython, For, LoopKind, Stmt, children
 from tensorlang.runtime.arguments import evaluate_shape
 from tensorlang.target.llvm import context
 from tensorlang.target.llvm.arithmetic import binary
@@ -108,8 +108,15 @@ def _fits(buffer: Buffer, slot: Slot, spans: dict[str, Span]) -> bool:
 def open_frame(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, Piece | None]:
     """Give every buffer allocated in `body` its memory; return the scope and the scratch memory taken.
 
-    Without memory the function stores NO_MEMORY in its context and returns.
+    Without memory the function stores NO_MEMORY in its context and returns. What machine code in `body` wants around it
+    is set up.
     """
+    inner, piece = _with_memory(fn, scope, body)
+    _enter_code(fn, body, scope.in_parallel)
+    return inner, piece
+
+
+def _with_memory(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, Piece | None]:
     frame = plan_frame(body, scope.in_parallel)
     buffers = dict(scope.buffers)
     for buffer in frame.stack:
@@ -126,6 +133,36 @@ def open_frame(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, Piece | N
         for buffer in slot.buffers:
             buffers[buffer.name] = storage(fn, scope, buffer, pointer, aligned=True)
     return replace(scope, buffers=buffers), piece
+
+
+def _enter_code(fn: Function, body: Stmt, in_parallel: bool) -> None:
+    """Set up once what machine code in `body` wants around it, if nothing in between may change that."""
+    found, alone = set[tuple[str, str]](), True
+    for stmt in _own_statements(body, in_parallel):
+        match stmt:
+            case CallMachine() if stmt.code.around is not None:
+                found.add(stmt.code.around)
+            case CallPython():
+                alone = False
+            case For(kind=LoopKind.PARALLEL) if not in_parallel:
+                alone = False
+    if alone and len(found) == 1:
+        (around,) = found
+        fn.around = around
+        call_symbol(fn, around[0])
+
+
+def call_symbol(fn: Function, name: str) -> None:
+    """Call a function of a source without arguments or result."""
+    fn.do(f"call void {fn.module.declare_extern(name, 'void', '')}()")
+
+
+def _own_statements(stmt: Stmt, in_parallel: bool) -> Iterator[Stmt]:
+    """The statements of a function, bodies of parallel loops aside: they are functions of their own."""
+    yield stmt
+    if not (isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL and not in_parallel):
+        for child in children(stmt):
+            yield from _own_statements(child, in_parallel)
 
 
 def frame_bytes(fn: Function, scope: Scope, frame: Frame) -> Value:
@@ -146,6 +183,8 @@ def close_frame(fn: Function, piece: Piece | None) -> None:
     """Give the scratch memory back and return."""
     if piece is not None and not fn.module.library:
         give_scratch(fn, piece.pointer, piece.size)
+    if fn.around is not None:
+        call_symbol(fn, fn.around[1])
     finish_streams(fn)
     fn.do("ret void")
 

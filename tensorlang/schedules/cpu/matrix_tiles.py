@@ -1,0 +1,139 @@
+"""Which tiles of the matrix unit a product or a convolution of narrow numbers is made of, where a CPU has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+
+from tensorlang import dtypes, te
+from tensorlang.ir.affine import Affine, affine
+from tensorlang.ir.expr import Load
+from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.words import data_and_panels
+from tensorlang.target.detect import target_cpu
+from tensorlang.target.llvm.instructions import FEATURES, INSTRUCTIONS, Tiles
+from tensorlang.target.spec import Target
+from tensorlang.te.axis import Axis, extent_of
+from tensorlang.te.operation import ComputeOp
+
+_ROWS = 16
+"""Rows of a tile, and columns of one of sums."""
+_LOAD, _FETCH = 8, 16
+"""Cycles in which a tile comes from the first or the second cache; it is multiplied in as many as it has rows."""
+_DOT_WORDS = 2
+"""Dot instructions that start in a cycle; tiles are worth while where they take fewer cycles than those."""
+
+
+def has_tiles(data: str, weight: str, target: Target) -> bool:
+    """Whether the matrix unit of a target multiplies data and weights of these dtypes."""
+    if not target.can.native or (data, weight) not in INSTRUCTIONS:
+        return False
+    return target_cpu(target).features.issuperset(FEATURES[weight])
+
+
+def panel_width(units: int) -> int:
+    """The columns that suit panels of weights with so many: those of two tiles, or of one."""
+    return 2 * _ROWS if units > _ROWS else _ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """The axes along which results lie and windows move, downwards and to the right; "" for none."""
+
+    down: str
+    right: str = ""
+    window: tuple[str, str] = ("", "")
+
+
+def tiles_of(op: ComputeOp, pixels: Pixels, target: Target) -> Tiles | None:
+    """The tiles that make the sums over panels of a stage soonest; None where dot instructions do it sooner."""
+    data, panels = data_and_panels(op)
+    term, extents = op.reduce_axes[-1].name, {a.name: extent_of(a.extent) for a in (*op.axes, *op.reduce_axes)}
+    sizes = {name: size for name, size in extents.items() if size is not None} | {"": 1}
+    moves = _moves(data, pixels, term)
+    if not has_tiles(data.dtype, panels.dtype, target) or len(sizes) <= len(extents) or moves is None:
+        return None
+    words = sizes[term] * dtypes.info(panels.dtype).bits // 32
+    taps = sizes[pixels.window[0]], sizes[pixels.window[1]]
+    width = sizes[op.axes[-1].name]
+    columns = next((n for n in (2 * _ROWS, _ROWS) if width % n == 0), 0)
+    first = Tiles(data.dtype, panels.dtype, (1, 1), columns, (*taps, words), moves.down, moves.right, moves.joint)
+    high, wide = sizes[pixels.down], sizes[pixels.right]
+    return _best(replace(first, rows=rows) for rows in _possible_rows(high, wide)) if columns else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """Steps of data with a pixel and with a place of the window; `joint`: columns and terms share a dimension."""
+
+    down: tuple[int, int]
+    right: tuple[int, int]
+    joint: bool
+
+
+def _moves(data: Load, pixels: Pixels, term: str) -> _Moves | None:
+    """How data move with pixels; None unless terms lie side by side, and each way is that of one dimension."""
+    forms = [form for index in data.index if (form := affine(index)) is not None]
+    if len(forms) < len(data.index) or [form[term] for form in forms if term in form] != [1]:
+        return None
+    down, right = (
+        [form for form in forms if form.keys() & ({axis, tap} - {""})]
+        for axis, tap in ((pixels.down, pixels.window[0]), (pixels.right, pixels.window[1]))
+    )
+    if len(down) > 1 or len(right) > 1 or any(term in form for form in down):
+        return None
+    joint = any(term in form for form in right)
+    steps = _steps(right, pixels.right, pixels.window[1])
+    return _Moves(
+        _in_lowest_terms(_steps(down, pixels.down, pixels.window[0])),
+        steps if joint else _in_lowest_terms(steps),
+        joint,
+    )
+
+
+def _steps(forms: Sequence[Affine], axis: str, tap: str) -> tuple[int, int]:
+    form = forms[0] if forms else {}
+    return form.get(axis, 1) if axis else 1, form.get(tap, 1) if tap else 1
+
+
+def _in_lowest_terms(steps: tuple[int, int]) -> tuple[int, int]:
+    common = gcd(*steps)
+    return steps[0] // common, steps[1] // common
+
+
+def _possible_rows(high: int, wide: int) -> Iterator[tuple[int, int]]:
+    """Tiles of pixels that cut an image evenly: parts of a row, or of two rows."""
+    if wide == 1:
+        yield from ((n, 1) for n in _even_parts(high))
+        return
+    for n in _even_parts(wide):
+        yield 1, n
+        if high % 2 == 0:
+            yield 2, n
+
+
+def _even_parts(extent: int) -> list[int]:
+    return [n for n in range(2, min(extent, 2 * _ROWS) + 1) if extent % n == 0]
+
+
+def _best(possible: Iterable[Tiles]) -> Tiles | None:
+    """The tiles that take the fewest cycles for each row; None where dot instructions take fewer than any."""
+    found = [(_cycles(tiles), tiles) for tiles in possible if tiles.fits]
+    cycles, best = min(found, key=lambda pair: pair[0], default=(0.0, None))
+    return best if best is not None and cycles < best.columns / _ROWS / _DOT_WORDS else None
+
+
+def _cycles(tiles: Tiles) -> float:
+    """Cycles of a word of each row of the data."""
+    rows, columns, shares = tiles.rows[0] * tiles.rows[1], tiles.columns // _ROWS, len(tiles.shares())
+    return max(_LOAD * shares + _FETCH * columns, rows * columns) / rows / tiles.step
+
+
+def multiply_tiles(stage: Stage, tiles: Tiles, pixels: Sequence[Axis], lane: Axis) -> None:
+    """Have the matrix unit make the sums of `pixels` and lanes, which are the inner loops of a stage."""
+    *window, terms = stage.op.reduce_axis
+    vector, inner = stage.split(lane, factor=tiles.columns)
+    word, term = stage.split(terms, factor=tiles.group)
+    stage.reorder(vector, *pixels, inner, *window, word, term)
+    stage.tensorize(pixels[0], te.intrin(tiles.name))

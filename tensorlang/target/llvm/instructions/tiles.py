@@ -1,0 +1,171 @@
+"""Products of whole tiles by the matrix unit of Intel's CPUs (AMX), for any size: one function of LLVM IR for each.
+
+A tile register holds 16 rows of 64 bytes; an instruction multiplies one of data by one of a panel of weights, in words
+of 32 bits, and adds to a third one of sums. Source: Intel 64 and IA-32 Architectures Software Developer's Manual,
+volume 1, chapter 18.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tensorlang import dtypes
+from tensorlang.ir.expr import Expr, cast
+from tensorlang.ir.stmt import Stmt
+from tensorlang.target.llvm.instructions.tile_code import around, function_text
+from tensorlang.te.define import compute, placeholder, var
+from tensorlang.te.domain import reduce_axis
+from tensorlang.te.intrinsic import TensorIntrin
+from tensorlang.te.machine import call_extern, evaluate
+from tensorlang.te.reductions import sum_
+from tensorlang.te.tensor_intrin import decl_tensor_intrin
+from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
+
+INSTRUCTIONS = {
+    ("uint8", "int8"): "tdpbusd",
+    ("int8", "int8"): "tdpbssd",
+    ("int8", "uint8"): "tdpbsud",
+    ("uint8", "uint8"): "tdpbuud",
+    ("bfloat16", "bfloat16"): "tdpbf16ps",
+}
+"""By the dtypes of data and weights."""
+FEATURES = {"bfloat16": ("amx-bf16", "amx-tile"), "int8": ("amx-int8", "amx-tile"), "uint8": ("amx-int8", "amx-tile")}
+"""What a CPU must have, by the dtype of the weights."""
+ROWS, WORDS, _WORD = 16, 16, 4
+"""The rows of a tile, the words of a row, and the bytes of a word."""
+MOST_SHARES, MOST_COLUMNS = 2, 2
+"""Tiles of data and of a panel that are multiplied with each other: four of sums, of eight in all."""
+_NAME = re.compile(r"x86\.amx\.(\w+)\.(\w+)\.(\d+)x(\d+)x(\d+)\.(\d+)x(\d+)x(\d+)\.(\d+)r(\d+)\.(\d+)([rj])(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """`out[y, x, i] += sum over p, q, w, t of data[.., .., ..] * kernel[p, q, w, i, t]`.
+
+    `rows` are the extents of y and x, `columns` that of i, `terms` those of p, q and the words w, each of as many terms
+    t as fill 32 bits. Data are read at `down[0] * y + down[1] * p` and `right[0] * x + right[1] * q`; if `joint`, the
+    latter counts terms, and words follow in the same dimension.
+    """
+
+    data: str
+    kernel: str
+    rows: tuple[int, int]
+    columns: int
+    terms: tuple[int, int, int]
+    down: tuple[int, int] = (1, 1)
+    right: tuple[int, int] = (1, 1)
+    joint: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the intrinsic, which tells all of it."""
+        rows, terms = "x".join(map(str, (*self.rows, self.columns))), "x".join(map(str, self.terms))
+        right = f"{self.right[0]}{'j' if self.joint else 'r'}{self.right[1]}"
+        return f"x86.amx.{self.data}.{self.kernel}.{rows}.{terms}.{self.down[0]}r{self.down[1]}.{right}"
+
+    @property
+    def fits(self) -> bool:
+        """Whether the registers hold the sums, and the terms are cut into equal parts."""
+        shares, columns = self.shares(), self.columns // ROWS
+        whole = self.columns % ROWS == 0 and 1 <= columns <= MOST_COLUMNS
+        return whole and len(shares) <= MOST_SHARES and all(n <= ROWS for _, _, n in shares)
+
+    @property
+    def step(self) -> int:
+        """The words of a row of the tiles: the most that divide those there are."""
+        return next(n for n in range(WORDS, 0, -1) if self.terms[2] % n == 0)
+
+    @property
+    def size(self) -> int:
+        """The bytes of a term."""
+        return dtypes.info(self.kernel).bytes
+
+    @property
+    def group(self) -> int:
+        """The terms of a word."""
+        return _WORD // self.size
+
+    @property
+    def out(self) -> str:
+        """The dtype of the sums."""
+        return "float32" if self.kernel == "bfloat16" else "int32"
+
+    def shares(self) -> list[tuple[int, int, int]]:
+        """The rows of each tile of data: its first y and x, and how many follow, along x unless it has one column."""
+        high, wide = self.rows
+        if high > 1 and wide > 1:
+            return [(y, 0, wide) for y in range(high)]
+        count = high * wide
+        first = count if count <= ROWS else -(-count // 2)
+        parts = [(0, first)] + [(first, count - first)] * (count > first)
+        return [(0, start, n) if high == 1 else (start, 0, n) for start, n in parts]
+
+    def declare(self) -> TensorIntrin:
+        """Declare the product as an intrinsic."""
+        (high, wide), (p, q, words), group = self.rows, self.terms, self.group
+        tall, broad = self.down[0] * (high - 1) + self.down[1] * (p - 1), self.right[0] * (wide - 1)
+        broad += self.right[1] * (q - 1)
+        shape = (tall + 1, broad + words * group) if self.joint else (tall + 1, broad + 1, words * group)
+        data = placeholder(shape, self.data, "data")
+        kernel = placeholder((p, q, words, self.columns, group), self.kernel, "kernel")
+        axes = [reduce_axis((0, n), name) for n, name in zip((p, q, words, group), ("p", "q", "w", "t"), strict=True)]
+
+        def element(y: Any, x: Any, i: Any) -> Expr:
+            row, column = (c[0] * at + c[1] * tap for c, at, tap in ((self.down, y, axes[0]), (self.right, x, axes[1])))
+            term = axes[2] * group + axes[3]
+            value = data[row, column + term] if self.joint else data[row, column, term]
+            return sum_(cast(value, self.out) * cast(kernel[*axes[:3], i, axes[3]], self.out), axis=axes)
+
+        out = compute((high, wide, self.columns), element, name="out")
+        tiles = {
+            data: decl_buffer(shape, self.data, "data", strides=[*_strides("data", len(shape) - 1), 1]),
+            kernel: decl_buffer(kernel.shape, self.kernel, "kernel", strides=[*_strides("kernel", 3), group, 1]),
+            out: decl_buffer(out.shape, self.out, "out", strides=[*_strides("out", 2), 1]),
+        }
+        return decl_tensor_intrin(
+            out.op,
+            self._statements,
+            self.name,
+            tiles,
+            source=function_text(self, self._symbol, INSTRUCTIONS[self.data, self.kernel]),
+            architecture="x86_64",
+            features=FEATURES[self.kernel],
+            around=around(self._symbol),
+        )
+
+    def _statements(self, ins: list[TileBuffer], outs: list[TileBuffer]) -> Stmt:
+        data, kernel, out = *ins, outs[0]
+        strides = [*out.strides[:2], *data.strides[:2], *kernel.strides[:3]]
+        if self.joint:
+            strides[3] = cast(1, "int64")
+        pointers = out.access_ptr("w"), data.access_ptr("r"), kernel.access_ptr("r")
+        return evaluate(call_extern("void", self._symbol, *pointers, *strides))
+
+    @property
+    def _symbol(self) -> str:
+        return f"tensorlang.{self.name}"
+
+
+def _strides(name: str, count: int) -> list[Expr]:
+    return [var(f"{name}_{n}", "int64") for n in range(count)]
+
+
+def tiles_of(name: str) -> Tiles | None:
+    """The tiles that a name tells; None for any other name, and for what the registers do not hold."""
+    found = _NAME.fullmatch(name)
+    if found is None or (found[1], found[2]) not in INSTRUCTIONS:
+        return None
+    high, wide, columns, p, q, words, *steps = (int(found[n]) for n in (3, 4, 5, 6, 7, 8, 9, 10, 11, 13))
+    made = Tiles(
+        found[1],
+        found[2],
+        (high, wide),
+        columns,
+        (p, q, words),
+        (steps[0], steps[1]),
+        (steps[2], steps[3]),
+        found[12] == "j",
+    )
+    return made if min(high, wide, p, q, words) > 0 and made.fits else None
