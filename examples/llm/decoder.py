@@ -1,0 +1,145 @@
+"""A decoder of a GGUF file: a cache of keys and values, prompts in pieces, and a token of each sequence at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from examples.llm import kernels
+from examples.llm.parameters import Parameters, parameters_of
+from examples.llm.weights import Weights, halves, rows_of, weights_of
+from tensorlang import gguf, topi
+from tensorlang.errors import DefinitionError
+from tensorlang.gguf import GgufTensor
+
+Array = npt.NDArray[Any]
+_NAMES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The norms and weights of a layer, and its caches of keys and values: float16[batch, groups, context, depth]."""
+
+    norms: list[Array]
+    weights: list[Weights]
+    caches: list[Array]
+
+
+@dataclass(slots=True)
+class Decoder:
+    """A model, and the sequences that it writes: `lengths` int32[batch] tokens of each are in the cache."""
+
+    parameters: Parameters
+    embeddings: GgufTensor
+    layers: list[Layer]
+    norm: Array
+    output: Weights
+    tables: tuple[Array, Array]
+    lengths: Array
+    piece: int
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], batch: int = 1, context: int = 0, piece: int = 64) -> Decoder:
+        """Lay out the weights of a file for some sequences of up to `context` tokens (that of the model unless given).
+
+        Prompts are read in pieces of so many tokens. DefinitionError for what is no model of this kind.
+        """
+        file = gguf.load(path)
+        p = parameters_of(file)
+        if context:
+            p = replace(p, context=context)
+        tensors = file.tensors
+        order = {"attn_q": halves(p.heads, p.depth), "attn_k": halves(p.groups, p.depth)}
+
+        def layer(number: int) -> Layer:
+            def named(name: str) -> GgufTensor:
+                full = f"blk.{number}.{name}.weight"
+                if full not in tensors:
+                    raise DefinitionError(f"{file.path} has no tensor {full}")
+                return tensors[full]
+
+            norms = [named(name).array.astype(np.float32) for name in ("attn_norm", "ffn_norm")]
+            caches = [np.zeros((batch, p.groups, p.context, p.depth), np.float16) for _ in range(2)]
+            return Layer(norms, [weights_of(named(name), order.get(name)) for name in _NAMES], caches)
+
+        factors = tensors["rope_freqs.weight"].array if "rope_freqs.weight" in tensors else None
+        return cls(
+            p,
+            tensors["token_embd.weight"],
+            [layer(number) for number in range(p.layers)],
+            tensors["output_norm.weight"].array.astype(np.float32),
+            weights_of(tensors.get("output.weight", tensors["token_embd.weight"])),
+            topi.rope_tables(p.context, p.depth // 2, p.base, factors),
+            np.zeros(batch, np.int32),
+            piece,
+        )
+
+    def prefill(self, tokens: Sequence[int], sequence: int = 0) -> Array:
+        """Read a prompt into one sequence; the logits float32[vocabulary] behind its last token."""
+        if not tokens:
+            raise DefinitionError("a prompt has at least one token")
+        made = np.empty(0)
+        one = slice(sequence, sequence + 1)
+        for begin in range(0, len(tokens), self.piece):
+            some = np.asarray(tokens[begin : begin + self.piece])
+            padded = np.pad(some, (0, self.piece - len(some)))[None]
+            made = self._run(padded, one, len(some))[0]
+        return made
+
+    def decode(self, tokens: Sequence[int]) -> Array:
+        """Read the next token of each sequence; the logits float32[batch, vocabulary] behind them."""
+        return self._run(np.asarray(tokens)[:, None], slice(None), 1)
+
+    def generate(self, prompts: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+        """The likeliest `count` tokens behind each prompt, of as many as there are sequences; from the beginning."""
+        self.lengths[:] = 0
+        nexts = [int(self.prefill(prompt, b).argmax()) for b, prompt in enumerate(prompts)]
+        made = [[token] for token in nexts]
+        for _ in range(count - 1):
+            nexts = [int(token) for token in self.decode(nexts).argmax(-1)]
+            for sequence, token in zip(made, nexts, strict=True):
+                sequence.append(token)
+        return made
+
+    def _run(self, tokens: Array, which: slice, count: int) -> Array:
+        """Put tokens [batch, n] behind some sequences, `count` of each row; the logits behind the last of these."""
+        p, (batch, n) = self.parameters, tokens.shape
+        begin = self.lengths[which]
+        if int(begin.max()) + count > p.context:
+            raise DefinitionError(f"{int(begin.max()) + count} tokens are more than the cache holds: {p.context}")
+        positions = (begin[:, None] + np.arange(n)).astype(np.int32)
+        rows = np.ascontiguousarray(rows_of(self.embeddings, tokens).reshape(batch * n, p.width), np.float32)
+        for layer in self.layers:
+            rows = self._layer(layer, rows, positions, which, count)
+        self.lengths[which] += count
+        last = np.ascontiguousarray(rows.reshape(batch, n, p.width)[:, count - 1])
+        made = np.empty((batch, self.output.shape.n), np.float32)
+        kernels.logits(p, batch, self.output.shape)(last, self.norm, *self.output.arrays, made)
+        return made
+
+    def _layer(self, layer: Layer, rows: Array, positions: Array, which: slice, count: int) -> Array:
+        """The rows behind a layer, which puts `count` keys and values of each sequence into its cache."""
+        p, (batch, n) = self.parameters, positions.shape
+        query, key, value, output, gate, up, down = layer.weights
+        queries = np.empty((batch, p.heads, n, p.depth), np.float32)
+        new = [np.empty((batch, p.groups, n, p.depth), np.float16) for _ in range(2)]
+        arrays = [array for weights in (query, key, value) for array in weights.arrays]
+        kernel = kernels.before(p, batch, n, query.shape, key.shape, value.shape)
+        kernel(rows, layer.norms[0], *arrays, positions, *self.tables, queries, *new)
+        caches = [cache[which] for cache in layer.caches]
+        for cache, made in zip(caches, new, strict=True):
+            for b, begin in enumerate(positions[:, 0]):
+                cache[b, :, begin : begin + count] = made[b, :, :count]
+        lengths, heads = positions[:, -1] + 1, np.empty_like(rows)
+        kernels.attend(p, batch, n)(queries, *caches, lengths, int(lengths.max()), heads)
+        behind, hidden, out = np.empty_like(rows), np.empty((len(rows), p.hidden), np.float32), np.empty_like(rows)
+        kernels.added(len(rows), output.shape)(heads, rows, *output.arrays, behind)
+        kernel = kernels.gated(p, len(rows), gate.shape, up.shape)
+        kernel(behind, layer.norms[1], *gate.arrays, *up.arrays, hidden)
+        kernels.added(len(rows), down.shape)(hidden, behind, *down.arrays, out)
+        return out

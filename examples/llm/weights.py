@@ -1,0 +1,99 @@
+"""Weights of a file, laid out for products once, in the bits that the file has them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import tensorlang
+from tensorlang import dtypes, te, topi
+from tensorlang.gguf import GgufTensor
+from tensorlang.topi.block_formats import BLOCK_FORMATS, dequantized
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of float32 that several products take, quantized once for all weights whose blocks are of one size."""
+
+    data: te.Tensor
+    quantized: dict[int, topi.QuantizedBlocks] = field(default_factory=dict)
+
+    def blocks(self, size: int) -> topi.QuantizedBlocks:
+        """The rows in bytes."""
+        if size not in self.quantized:
+            self.quantized[size] = topi.quantize_blocks(self.data, size, f"{self.data.name}_by_{size}")
+        return self.quantized[size]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a product knows of weights [n, k] while it is compiled: how they are held."""
+
+    format: str
+    n: int
+    k: int
+
+    def placeholders(self, name: str) -> tuple[list[te.Tensor], Callable[[Rows], te.Tensor]]:
+        """The tensors that hold the weights, and the product of rows with them."""
+        if self.format in BLOCK_FORMATS:
+            form = BLOCK_FORMATS[self.format]
+            weights = topi.nbits_weights(self.n, self.k, form, name)
+            return weights.tensors, lambda rows: topi.matmul_nbits(rows.blocks(form.block), weights, f"{name}_product")
+        weight = te.placeholder((self.n, self.k), self.format, name)
+        return [weight], lambda rows: topi.dense(rows.data, weight, name=f"{name}_product")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The arrays that hold weights, and how they do it."""
+
+    shape: Shape
+    arrays: tuple[Array, ...]
+
+
+def weights_of(tensor: GgufTensor, order: Array | None = None) -> Weights:
+    """Lay out a tensor [n, k], its rows in another order if that is given."""
+    n, k = tensor.shape
+    array = tensor.array if order is None else tensor.array[order]
+    shape = Shape(tensor.format, n, k)
+    if tensor.format not in BLOCK_FORMATS:
+        return Weights(shape, (np.ascontiguousarray(array),))
+    arrays = _empty(topi.nbits_weights(n, k, BLOCK_FORMATS[tensor.format]).tensors)
+    _packing(shape)(np.ascontiguousarray(array), *arrays)
+    return Weights(shape, tuple(arrays))
+
+
+def rows_of(tensor: GgufTensor, rows: Array) -> Array:
+    """Some rows of a tensor as float32[..., k]: the embeddings of tokens."""
+    some = np.ascontiguousarray(tensor.array[rows])
+    if tensor.format not in BLOCK_FORMATS:
+        return np.asarray(some.astype(np.float32))
+    numbers: Array = dequantized(some.reshape(-1, *some.shape[-2:]), BLOCK_FORMATS[tensor.format])
+    whole: Array = numbers.reshape(*rows.shape, -1)
+    return whole
+
+
+def halves(heads: int, depth: int) -> Array:
+    """The order of rows by which neighbours of a pair that is turned become elements of two halves of their head."""
+    head = np.concatenate([np.arange(0, depth, 2), np.arange(1, depth, 2)])
+    order: Array = np.arange(heads)[:, None] * depth + head
+    return order.reshape(-1)
+
+
+@cache
+def _packing(shape: Shape) -> Any:
+    form = BLOCK_FORMATS[shape.format]
+    blocks = te.placeholder((shape.n, shape.k // form.weights, form.bytes), "uint8", "blocks")
+    packed = topi.pack_nbits(blocks, shape.format)
+    return tensorlang.build(topi.schedule(packed.tensors), [blocks, *packed.tensors])
+
+
+def _empty(tensors: list[te.Tensor]) -> list[Array]:
+    return [np.empty([int(str(e)) for e in t.shape], dtypes.info(t.dtype).numpy) for t in tensors]

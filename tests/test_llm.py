@@ -1,0 +1,150 @@
+"""The decoder of examples/llm, on small files of random weights, against a model in NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from examples.llm import Decoder
+from tensorlang import gguf as files
+from tensorlang.errors import DefinitionError
+from tensorlang.topi.block_formats import BLOCK_FORMATS, dequantized
+
+gguf = pytest.importorskip("gguf")
+
+Array = npt.NDArray[Any]
+LAYERS, WIDTH, HIDDEN, HEADS, GROUPS, VOCABULARY, CONTEXT = 2, 128, 256, 4, 2, 96, 64
+PROMPTS = [[5, 1, 77, 20, 9], [3, 90, 14, 15, 92, 65, 35, 89, 79, 32, 38]]
+
+
+def written(path: Path, kinds: dict[str, str], more: dict[str, Any] | None = None) -> Path:
+    """A file of random weights, in a format for each tensor; the output's may be left out."""
+    rng, writer, depth = np.random.default_rng(1), gguf.GGUFWriter(path, "llama"), WIDTH // HEADS
+    sizes = {
+        "llama.block_count": LAYERS, "llama.embedding_length": WIDTH, "llama.feed_forward_length": HIDDEN,
+        "llama.attention.head_count": HEADS, "llama.attention.head_count_kv": GROUPS, "llama.context_length": CONTEXT,
+    }  # fmt: skip
+    for name, value in (sizes | (more or {})).items():
+        writer.add_uint32(name, value)
+    writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+    attention = {"attn_q": (WIDTH, WIDTH), "attn_k": (GROUPS * depth, WIDTH), "attn_v": (GROUPS * depth, WIDTH)}
+    gate = {"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
+    shapes = {"token_embd": (VOCABULARY, WIDTH), "output": (VOCABULARY, WIDTH)}
+    for k in range(LAYERS):
+        own = attention | {"attn_output": (WIDTH, WIDTH)} | gate
+        shapes |= {f"blk.{k}.{name}": shape for name, shape in own.items()}
+    for name, shape in shapes.items():
+        kind = kinds.get(name.split(".")[-1], kinds["all"])
+        if kind:
+            size = 1.0 if name == "token_embd" else 1.5 * shape[1] ** -0.5
+            raw, numbers = gguf.GGMLQuantizationType[kind], (size * rng.standard_normal(shape)).astype(np.float32)
+            writer.add_tensor(f"{name}.weight", gguf.quants.quantize(numbers, raw), raw_dtype=raw)
+    for name in ("output_norm", *(f"blk.{k}.{norm}" for k in range(LAYERS) for norm in ("attn_norm", "ffn_norm"))):
+        writer.add_tensor(f"{name}.weight", (1 + 0.2 * rng.standard_normal(WIDTH)).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+class Model:
+    """The same in float64, one sequence at a time, with data of products in bytes as the kernels have them."""
+
+    def __init__(self, path: Path) -> None:
+        self.tensors = files.load(path).tensors
+
+    def weight(self, name: str) -> Array:
+        tensor = self.tensors[f"{name}.weight"]
+        if tensor.format in BLOCK_FORMATS:
+            return dequantized(tensor.array, BLOCK_FORMATS[tensor.format]).reshape(tensor.shape).astype(np.float64)
+        return np.asarray(tensor.array.astype(np.float64))
+
+    def product(self, rows: Array, name: str) -> Array:
+        tensor = self.tensors[f"{name}.weight"]
+        if tensor.format in BLOCK_FORMATS:
+            blocks = rows.reshape(len(rows), -1, BLOCK_FORMATS[tensor.format].block)
+            most = abs(blocks).max(-1, keepdims=True)
+            rows = (np.rint(blocks * 127 / most) * most / 127).reshape(rows.shape)
+        return np.asarray(rows @ self.weight(name).T)
+
+    def normed(self, rows: Array, name: str) -> Array:
+        return np.asarray(rows / np.sqrt((rows**2).mean(-1, keepdims=True) + 1e-5) * self.weight(name))
+
+    def logits(self, tokens: list[int]) -> Array:
+        """Behind each token, [tokens, vocabulary]."""
+        rows, depth, n = self.weight("token_embd")[tokens], WIDTH // HEADS, len(tokens)
+        turns = np.exp(1j * np.arange(n)[:, None] * 10000.0 ** (-np.arange(depth // 2) / (depth // 2)))
+
+        def heads(data: Array, turned: bool) -> Array:
+            split = data.reshape(n, -1, depth).transpose(1, 0, 2)
+            if turned:  # pairs are neighbours in files
+                pairs = (split[..., 0::2] + 1j * split[..., 1::2]) * turns
+                split = np.stack([pairs.real, pairs.imag], -1).reshape(split.shape)
+            return split
+
+        for k in range(LAYERS):
+            name, normed = f"blk.{k}", self.normed(rows, f"blk.{k}.attn_norm")
+            query = heads(self.product(normed, f"{name}.attn_q"), True)
+            key, value = (
+                np.repeat(heads(self.product(normed, f"{name}.{w}"), w == "attn_k"), HEADS // GROUPS, 0)
+                .astype(np.float16)
+                .astype(np.float64)
+                for w in ("attn_k", "attn_v")
+            )
+            scores = np.where(np.tri(n, dtype=bool), query @ key.transpose(0, 2, 1) / depth**0.5, -np.inf)
+            shares = np.exp(scores - scores.max(-1, keepdims=True))
+            found = (shares / shares.sum(-1, keepdims=True) @ value).transpose(1, 0, 2).reshape(n, WIDTH)
+            rows = rows + self.product(found, f"{name}.attn_output")
+            normed = self.normed(rows, f"{name}.ffn_norm")
+            gate = self.product(normed, f"{name}.ffn_gate")
+            hidden = gate / (1 + np.exp(-gate)) * self.product(normed, f"{name}.ffn_up")
+            rows = rows + self.product(hidden, f"{name}.ffn_down")
+        return self.product(
+            self.normed(rows, "output_norm"), "output" if "output.weight" in self.tensors else "token_embd"
+        )
+
+
+KINDS = [
+    {"all": "Q4_0"},
+    {"all": "Q8_0", "output": "", "attn_v": "F16", "ffn_down": "Q5_1"},
+]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("kinds", KINDS)
+def test_prompts_and_tokens_behind_them(tmp_path: Path, kinds: dict[str, str]) -> None:
+    """Logits of a whole prompt, in pieces and not; the likeliest tokens of two sequences at a time."""
+    path = written(tmp_path / "model.gguf", kinds)
+    model, decoder = Model(path), Decoder.load(path, batch=2, piece=2)
+    for sequence, prompt in enumerate(PROMPTS):
+        made, wanted = decoder.prefill(prompt, sequence), model.logits(prompt)[-1]
+        assert abs(made - wanted).max() < 0.05 * wanted.std()
+    assert list(decoder.lengths) == [5, 11]
+    written_tokens = decoder.generate(PROMPTS, 12)
+    for prompt, behind in zip(PROMPTS, written_tokens, strict=True):
+        wanted = model.logits([*prompt, *behind[:-1]])[len(prompt) - 1 :]
+        margins = wanted.max(-1) - wanted[np.arange(12), behind]
+        assert (margins < 0.05 * wanted.std()).all()
+
+
+def test_other_models_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="with 16 turned numbers of a head do not fit"):
+        Decoder.load(written(tmp_path / "a.gguf", KINDS[0], {"llama.rope.dimension_count": 16}))
+    writer = gguf.GGUFWriter(tmp_path / "b.gguf", "gpt2")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(DefinitionError, match="is a gpt2; llama models are read"):
+        Decoder.load(tmp_path / "b.gguf")
+
+
+def test_a_full_cache_is_refused(tmp_path: Path) -> None:
+    decoder = Decoder.load(written(tmp_path / "model.gguf", KINDS[0]), context=8)
+    with pytest.raises(DefinitionError, match="9 tokens are more than the cache holds: 8"):
+        decoder.prefill(range(9))
