@@ -33,6 +33,7 @@ _FUNCTIONS = (
     "PyErr_Clear",
     "PyObject_GetAttr",
     "PyObject_Vectorcall",
+    "PyLong_AsLongLong",
     "PyLong_FromLongLong",
     "Py_IncRef",
     "Py_DecRef",
@@ -89,6 +90,7 @@ def addresses() -> dict[str, int]:
     return found | {
         "tensorlang_ndarray": id(np.ndarray),
         "tensorlang_none": id(None),
+        "tensorlang_int": id(int),
         "tensorlang_status": id(STATUS),
         **{number_symbol(name): ctypes.addressof(number) for name, number in _NUMBERS.items()},
     }

@@ -123,9 +123,7 @@ class Executable(Explained):
             convert,
             exact or SizeCheck(kernel),
         )
-        # By text: a size is an int32 where the caller declared it, and an index in the kernel.
-        quick = fast if list(map(str, self.signature)) == list(map(str, kernel.params)) else None
-        self.__call__ = _entry(launch, check, quick)
+        self.__call__ = _entry(launch, check, fast)
 
     def require(self, facts: Sequence[FactCheck], always: bool = False) -> Executable:
         """Test facts about arguments on each call, or those that run with TENSORLANG_CHECK=1; returns the kernel."""

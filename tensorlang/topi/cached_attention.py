@@ -24,7 +24,7 @@ from tensorlang.topi.checked import checked
 from tensorlang.topi.softmax import LOG2_E
 
 Array = npt.NDArray[Any]
-_BLOCK, _EVEN = 512, 16
+_BLOCK, _EVEN = 256, 16
 """Keys of a block, at most; a multiple of so many."""
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -119,12 +119,12 @@ class _Cache:
         found = self.read(array, batch, group, place, *column)
         return found if held % self.size == 0 else te.select(place < held, found, te.const(0, found.dtype))
 
-    def seen(self, batch: Expr, row: Expr, key: Expr) -> Expr:
-        """Whether a row of queries sees a key."""
+    def seen(self, batch: Expr, row: Expr, key: Expr, most: Expr) -> Expr:
+        """Whether a row of queries sees a key, of `most`."""
         n = self.query.shape[2]
-        last = self.lengths(batch) - cast(n, "int32") + cast(te.floormod(row, n), "int32")
-        key = cast(key, "int32")
-        return key <= last if self.window is None else te.all(key <= last, key > last - self.window)
+        own = self.lengths(batch) - cast(n, "int32") + cast(te.floormod(row, n), "int32")
+        last, key = te.min(own, cast(most, "int32") - 1), cast(key, "int32")
+        return key <= last if self.window is None else te.all(key <= last, key > own - self.window)
 
 
 def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: str) -> Tensor:
@@ -148,8 +148,8 @@ def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: st
         made = score(*x) * factor
         if len(cache.arrays) > 2:
             made = made * cast(cache.element(2, batch, group, block, key), sums)
-        place = block * size + key
-        return te.select(te.all(place < most, cache.seen(batch, row, place)), made, te.const(float("-inf"), sums))
+        seen = cache.seen(batch, row, block * size + key, most)
+        return te.select(seen, made, te.const(float("-inf"), sums))
 
     rows: tuple[ExprLike, ...] = (batches, groups, blocks, count)
     in_blocks = part((batches, groups, blocks, size, depth), lambda *x: cache.element(0, *x), KEYS)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorlang import dtypes
+import tensorlang
+from tensorlang import dtypes, te
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.construct import array, index, indices, load, loop, store
 from tensorlang.ir.expr import Var, binary
 from tensorlang.ir.stmt import Kernel
-from tensorlang.runtime.arguments import Signature
+from tensorlang.runtime.arguments import ArgumentCheck, Signature
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import parse
@@ -222,3 +223,23 @@ def test_other_devices_and_odd_capsules_are_refused(target: str) -> None:
         executable(_Capsule(_ones(2, 3), device=2), _ones(2, 3))
     with pytest.raises(ArgumentError, match=r"argument 1 \(A\): this _Capsule cannot be used without a copy"):
         executable(_Capsule(np.array(["x"])), _ones(2, 3))
+
+
+def test_sizes_that_are_passed_take_the_fast_road(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An int anywhere among the arguments; all else is checked in Python, and refused as ever."""
+    x, m = te.placeholder((8,), "int32", "x"), te.var("m")
+    j = te.reduce_axis((0, m), "j")
+    y = te.compute((2,), lambda i: te.sum(te.if_then_else(j < 8, x[te.min(j, 7)], 0), axis=j), name="y")
+    kernel = tensorlang.build(te.create_schedule(y.op), [x, m, y])
+    given, made = np.arange(8, dtype=np.int32), np.zeros(2, np.int32)
+    for size in (np.int64(3), True, -1, 1 << 70, "3", 2.0):
+        if size == 3:
+            kernel(given, size, made)
+            assert made.tolist() == [3, 3]
+            continue
+        with pytest.raises(ArgumentError, match="m"):
+            kernel(given, size, made)
+    monkeypatch.setattr(ArgumentCheck, "__call__", lambda *_: pytest.fail("checked in Python"))
+    for size, total in ((0, 0), (5, 10), (100, 28)):
+        kernel(given, size, made)
+        assert made.tolist() == [total, total]

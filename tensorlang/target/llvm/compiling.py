@@ -20,7 +20,7 @@ from tensorlang.target.detect import machine_options, runs_here
 from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.entry import emit_entry
 from tensorlang.target.llvm.kernel import Emitted, emit_kernel
-from tensorlang.target.llvm.objects import Object, elsewhere, load
+from tensorlang.target.llvm.objects import Object, elsewhere, load, order_of
 from tensorlang.target.llvm.storage.scratch import scratch_memory
 from tensorlang.target.llvm.text import Module
 from tensorlang.target.spec import Target
@@ -37,7 +37,10 @@ def begin(kernel: Kernel, target: Target, signature: Signature | None = None) ->
         if not runs_here(target):
             return _whole(kernel, target, lambda: ir, elsewhere(target), None, signature)
         machine = engine.Machine(*machine_options(target))
-        found, (launch, fast) = _object(kernel, emitted, machine, lambda found: (found, load(found, target)))
+        taken = kernel.params if signature is None else signature
+        found, (launch, fast) = _object(
+            kernel, emitted, machine, lambda found: (found, load(found, target, taken)), signature=taken
+        )
         made = _whole(kernel, target, lambda: ir, launch, fast, signature)
         made.packed = partial(pickle.dumps, found)
         return made
@@ -56,7 +59,7 @@ def restore(packed: bytes, kernel: Kernel, target: Target, signature: Signature)
     launch: Launch = elsewhere(target)
     fast = None
     if runs_here(target):
-        launch, fast = load(pickle.loads(packed), target)
+        launch, fast = load(pickle.loads(packed), target, signature)
     return _whole(kernel, target, lambda: _ir(emit_kernel(kernel, target)), launch, fast, signature)
 
 
@@ -76,11 +79,11 @@ def adapted(
 
     def use(found: Object) -> Executable:
         known = replace(found, messages=messages, imports=found.imports - outside.keys())
-        launch, fast = load(known, target, outside)
+        launch, fast = load(known, target, signature, outside)
         exact = SizeCheck(kernel, limit, whole=False)
         return Executable(kernel, target, launch, fast=fast, signature=signature, exact=exact)
 
-    return _object(kernel, emitted, engine.Machine(*machine_options(target)), use, limit)
+    return _object(kernel, emitted, engine.Machine(*machine_options(target)), use, limit, signature)
 
 
 def _ir(emitted: Emitted) -> engine.Part:
@@ -111,14 +114,20 @@ def _whole(
 
 
 def _object(
-    kernel: Kernel, emitted: Emitted, machine: engine.Machine, use: Callable[[Object], T], known: int | None = None
+    kernel: Kernel,
+    emitted: Emitted,
+    machine: engine.Machine,
+    use: Callable[[Object], T],
+    known: int | None = None,
+    signature: Signature | None = None,
 ) -> T:
     """What `use` makes of the object, compiled or found, with the fast entry if the kernel has one.
 
-    `known`: up to which sizes the kernel is exact, if its loops do not say.
+    `known`: up to which sizes the kernel is exact, if its loops do not say; `signature`: what the entry takes.
     """
     limit = exact_limit(kernel) if known is None else known
-    entry = emit_entry(emitted, kernel, limit) if cpython.layout_is_known() else None
+    taken = kernel.params if signature is None else signature
+    entry = emit_entry(emitted, kernel, limit, taken) if cpython.layout_is_known() else None
     module = emitted.module
     text = module.text()
     tag = sys.implementation.cache_tag or ""
@@ -126,7 +135,15 @@ def _object(
     _check_externs(module)
     key = (text, *sources, *sorted(module.externs), engine.fingerprint(machine), tag)
     bare = replace(kernel, body=Seq(()))
-    names = emitted.symbol, entry, limit, emitted.calls, frozenset(module.imports), tuple(module.messages)
+    names = (
+        emitted.symbol,
+        entry,
+        limit,
+        emitted.calls,
+        frozenset(module.imports),
+        tuple(module.messages),
+        order_of(taken),
+    )
     make = partial(engine.compile_object, text, machine, sources, module.externs)
     return cached(key, make, lambda code: use(Object(bare, code, *names)))
 

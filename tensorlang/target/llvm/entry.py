@@ -7,12 +7,15 @@ errors. So do sizes beyond those for which 64 bits are known to hold all index a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.stmt import For, Kernel, LoopKind, walk
 from tensorlang.runtime import cpython
+from tensorlang.runtime.arguments import Signature
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index
 from tensorlang.target.llvm.kernel import Emitted
@@ -26,23 +29,28 @@ _SHORT = 1000
 """Statements that a kernel may run while it keeps the interpreter's lock: about a microsecond."""
 
 
-def emit_entry(emitted: Emitted, kernel: Kernel, limit: int) -> str | None:
+def emit_entry(emitted: Emitted, kernel: Kernel, limit: int, signature: Signature | None = None) -> str | None:
     """Add the fast entry of a kernel to its module; return its symbol, or None when it cannot have one.
 
     `limit`: up to which sizes its index arithmetic is exact (`exact_limit`). Kernels that call Python have none, nor
-    those with a size that is not itself a dimension of an array.
+    those with a size that is neither passed nor itself a dimension of an array. `signature`: what the caller passes,
+    the arrays of the kernel in its order and sizes, if not those arrays alone.
     """
+    taken = kernel.params if signature is None else signature
     bare = {e.name for p in kernel.params for e in p.shape if isinstance(e, Var)}
-    if emitted.calls or not {v.name for v in kernel.sizes} <= bare:
+    passed = {p.name for p in taken if isinstance(p, Var)}
+    if emitted.calls or not {v.name for v in kernel.sizes} <= bare | passed or _arrays(taken) != _arrays(kernel.params):
         return None
     module = emitted.module
     fn = Function(module, module.unique(f"{emitted.symbol.removesuffix('.kernel')}.entry"), _PARAMETERS)
     _need(fn, _equal(fn, "ptr", "%names", "null"))
-    _need(fn, _equal(fn, "i64", "%count", str(len(kernel.params))))
-    objects = [_array(fn, _load(fn, "%args", _POINTER_BYTES * n, "ptr")) for n in range(len(kernel.params))]
+    _need(fn, _equal(fn, "i64", "%count", str(len(taken))))
+    given = [(param, _load(fn, "%args", _POINTER_BYTES * n, "ptr")) for n, param in enumerate(taken)]
+    sizes = {p.name: _size(fn, held, limit) for p, held in given if isinstance(p, Var)}
+    objects = [_array(fn, held) for p, held in given if not isinstance(p, Var)]
     for param, held in zip(kernel.params, objects, strict=True):
         _check_array(fn, held, param, writeable=param.name in kernel.outputs)
-    scope = _check_shapes(fn, kernel, objects, limit)
+    scope = _check_shapes(fn, kernel, objects, limit, sizes)
     pointers = [_load(fn, held, cpython.DATA, "ptr") for held in objects]
     _check_overlap(fn, scope, kernel, pointers)
     arguments = [f"ptr {p}" for p in pointers] + [scope.values[v.name].typed for v in kernel.sizes]
@@ -67,6 +75,23 @@ def _need(fn: Function, condition: Value) -> None:
     go_on = fn.fresh("ok")
     fn.branch(condition, go_on, "slow")
     fn.start(go_on)
+
+
+def _arrays(signature: Signature) -> list[str]:
+    return [str(p) for p in signature if not isinstance(p, Var)]
+
+
+def _size(fn: Function, given: str, limit: int) -> Value:
+    """A number that is passed, exactly an int, and not above the limit."""
+    module, go_on, undo = fn.module, fn.fresh("ok"), fn.fresh("undo")
+    _need(fn, _equal(fn, "ptr", _load(fn, given, cpython.TYPE, "ptr"), module.import_data("tensorlang_int", "i8")))
+    value = fn.op(f"call i64 {module.import_function('PyLong_AsLongLong', 'i64', 'ptr')}(ptr {given})")
+    fn.branch(fn.value(f"icmp ule i64 {value}, {limit}", "bool"), go_on, undo)
+    fn.start(undo)  # -1 may stand for an error
+    fn.do(f"call void {module.import_function('PyErr_Clear', 'void', '')}()")
+    fn.jump("slow")
+    fn.start(go_on)
+    return Value(value, INDEX)
 
 
 def _array(fn: Function, given: str) -> str:
@@ -102,9 +127,14 @@ def _check_array(fn: Function, held: str, buffer: Buffer, writeable: bool) -> No
     _need(fn, _equal(fn, "i32", _load(fn, held, cpython.RANK, "i32"), str(len(buffer.shape))))
 
 
-def _check_shapes(fn: Function, kernel: Kernel, objects: list[str], limit: int) -> Scope:
-    """Bind sizes, none of them above the limit, from the dimensions that are a bare size; then compare all others."""
+def _check_shapes(fn: Function, kernel: Kernel, objects: list[str], limit: int, sizes: Mapping[str, Value]) -> Scope:
+    """Bind sizes, none of them above the limit, from the dimensions that are a bare size; then compare all others.
+
+    `sizes` are known already.
+    """
     scope = Scope({}, {})
+    for name, value in sizes.items():
+        scope = scope.bind(name, value)
     rest = []
     for param, held in zip(kernel.params, objects, strict=True):
         if not param.shape:

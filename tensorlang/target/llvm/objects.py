@@ -10,6 +10,7 @@ from tensorlang.errors import TargetError
 from tensorlang.ir.overflow import SizeCheck
 from tensorlang.ir.stmt import CallPython, Kernel
 from tensorlang.runtime import cpython, exchange, openmp, threads
+from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.executable import Executable, Fast, Launch
 from tensorlang.runtime.opaque import opaque
 from tensorlang.target.llvm import engine
@@ -22,7 +23,7 @@ from tensorlang.target.spec import Target
 class Object:
     """A compiled kernel, as data: the kernel without its body, the object, and what its symbols are.
 
-    `limit`: up to which sizes its index arithmetic is exact.
+    `limit`: up to which sizes its index arithmetic is exact; `order`: what its entry takes, arrays and sizes.
     """
 
     kernel: Kernel
@@ -33,18 +34,26 @@ class Object:
     calls: tuple[CallPython, ...]
     imports: frozenset[str]
     messages: tuple[str, ...]
+    order: tuple[str, ...]
 
 
 def unpacked(packed: bytes, target: Target) -> Executable:
     """An executable without sources."""
     found: Object = pickle.loads(packed)
-    launch, fast = load(found, target)
+    launch, fast = load(found, target, found.kernel.params)
     exact = SizeCheck(found.kernel, found.limit, whole=False)
     return Executable(found.kernel, target, launch, fast=fast, exact=exact)
 
 
-def load(found: Object, target: Target, outside: Mapping[str, int] | None = None) -> tuple[CompiledLaunch, Fast | None]:
-    """Link an object, and wrap it: the checked launch, and the fast entry if it has one.
+def order_of(signature: Signature) -> tuple[str, ...]:
+    """What a caller passes, by text: a size is an int32 where the caller declared it, and an index in the kernel."""
+    return tuple(map(str, signature))
+
+
+def load(
+    found: Object, target: Target, signature: Signature, outside: Mapping[str, int] | None = None
+) -> tuple[CompiledLaunch, Fast | None]:
+    """Link an object, and wrap it: the checked launch, and the fast entry if it has one for such calls.
 
     `outside`: the addresses of functions that it calls, and that are not of this process.
     """
@@ -52,7 +61,7 @@ def load(found: Object, target: Target, outside: Mapping[str, int] | None = None
     exports = [found.symbol] if entry is None else [found.symbol, entry]
     library = engine.load(found.code, exports, _imports(found.imports, target.cores) | dict(outside or {}))
     launch = CompiledLaunch(found.kernel, library, found.symbol, found.calls, found.messages)
-    if entry is None:
+    if entry is None or found.order != order_of(signature):
         return launch, None
     address, name = library.addresses[entry], found.kernel.name
     return launch, lambda checked: cpython.builtin(address, opaque(learning(checked)), launch.fail, name)
