@@ -24,8 +24,8 @@ from tensorlang.topi.checked import checked
 from tensorlang.topi.softmax import LOG2_E
 
 Array = npt.NDArray[Any]
-_BLOCK, _EVEN = 256, 16
-"""Keys of a block, at most; a multiple of so many."""
+_BLOCK, _EVEN = 512, 16
+"""Keys of a block, at most, half of it where the last one is mostly not whole; a multiple of so many."""
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -61,7 +61,7 @@ def cached_attention(
     dtypes do not fit.
     """
     caches = [tensor for tensor in (keys, values, key_scales, value_scales) if tensor is not None]
-    cache = _Cache(query, lengths, caches, table, window)
+    cache = _Cache(query, lengths, caches, table, window, _BLOCK if most is None else _BLOCK // 2)
     _check(cache, name)
     depth = extent_of(query.shape[-1])
     if scale is None and depth is None:
@@ -79,6 +79,7 @@ class _Cache:
     arrays: list[Tensor]
     table: Tensor | None
     window: int | None
+    block: int
 
     @property
     def page(self) -> Expr:
@@ -109,8 +110,8 @@ class _Cache:
     def size(self) -> int:
         """Keys of a block: so that all blocks are whole, where that can be."""
         held = extent_of(self.capacity) or 0
-        whole = (n for n in range(_BLOCK, 0, -_EVEN) if held % n == 0)
-        return next(whole, min(_BLOCK, -(-held // _EVEN) * _EVEN))
+        whole = (n for n in range(self.block, 0, -_EVEN) if held % n == 0)
+        return next(whole, min(self.block, -(-held // _EVEN) * _EVEN))
 
     def element(self, array: int, *x: Expr) -> Expr:
         """An element of a block, zero after the last."""
