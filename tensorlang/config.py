@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TensorlangError
 
 _PREFIX = "TENSORLANG_"

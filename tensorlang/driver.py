@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, InternalError, ScheduleError, shown
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.ir.printer import kernel_text

@@ -22,13 +22,13 @@ bfloat16 and to float8 through float32. (OCP 8-bit Floating Point Specification;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.location import caller
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.topi.block_formats import BLOCK_FORMATS
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TooComplex
 
 LARGEST = 1 << 62

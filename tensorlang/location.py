@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from tensorlang.dataclass import dataclass
 
 _PACKAGE = str(Path(__file__).parent)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.names import lookup
 from tensorlang.runtime.device_memory import DeviceMemory, device_memory

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from tensorlang.autotune.records.lookup import Loaded, Nearest, Source, nearest_
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId, place_of
 from tensorlang.autotune.records.store import default_store, logs_to_read, open_source
 from tensorlang.autotune.task import Task, arguments_of, task_of
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import lower
 from tensorlang.errors import RecordError, ScheduleError
 from tensorlang.schedule import Schedule, create_schedule

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang.autotune.apply import best_that_works, find_fit
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.measuring.measurer import Measurer
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.schedule import Schedule
 
 

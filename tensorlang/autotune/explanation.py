@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tensorlang.autotune.records.log import LogPath, read_log
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.store import logs_to_read
 from tensorlang.autotune.search.described import Described, columns_of, describe_records
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 
 DRIVERS = 6

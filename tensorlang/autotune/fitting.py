@@ -8,11 +8,11 @@ library have it: inlined, unless that computes it again and again).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tensorlang import dtypes
 from tensorlang.autotune.records.lookup import mains_of
 from tensorlang.autotune.records.record import TuningRecord
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, ScheduleError
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import Schedule, Trace

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from tensorlang.autotune.measuring.harness import Harness, Measurement, Recorded
 from tensorlang.autotune.records.log import LogWriter
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 
 BATCHES = 2
 """That are measured at a time: the next one is proposed, and proven, while the last one is being built."""

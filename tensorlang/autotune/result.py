@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.phases import Phase
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 
 
 def count_failures(records: Iterable[TuningRecord]) -> Counter[str]:

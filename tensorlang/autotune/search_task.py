@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar, overload
 
 from tensorlang import topi
@@ -19,6 +18,7 @@ from tensorlang.autotune.runs import run
 from tensorlang.autotune.search.sketch_search import SketchSearch
 from tensorlang.autotune.task import Task, arguments_of, task_of
 from tensorlang.autotune.tuners.measure import Builder, MeasureOption, Runner, measure_option
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.location import caller
 from tensorlang.schedule import Schedule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tensorlang import topi
@@ -12,6 +12,7 @@ from tensorlang.autotune.arguments import Argument, meant, with_tensors
 from tensorlang.autotune.devices import named_device
 from tensorlang.autotune.files import load_function
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, TensorlangError, shown
 from tensorlang.ir.expr import Expr
 from tensorlang.names import lookup

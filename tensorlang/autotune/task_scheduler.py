@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Result
 from tensorlang.autotune.search.sketch_search import SketchSearch
 from tensorlang.autotune.search_task import SearchTask, TuningOptions
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 
 GOLDEN = 1.618

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from tensorlang.autotune.apply import replay
@@ -11,6 +10,7 @@ from tensorlang.autotune.importers.programs import Source
 from tensorlang.autotune.records.record import Json, TuningRecord
 from tensorlang.autotune.remade import remake
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, TensorlangError
 from tensorlang.schedule import Schedule
 from tensorlang.target.spec import Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -15,6 +15,7 @@ from rich.text import Text
 from tensorlang.autotune import Phase, Progress, Task, TuningRecord, on_phase
 from tensorlang.cli.arguments import UNLIMITED
 from tensorlang.cli.curve import draw_curve
+from tensorlang.dataclass import dataclass
 from tensorlang.words import format_clock, format_failures, format_seconds, format_speed, format_threads, printable
 
 ToldOf = TypeVar("ToldOf", contravariant=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from tensorlang.autotune import Phase, on_phase
 from tensorlang.cli.display import PHASES, PLAIN_INTERVAL, line, on_screen, plain_phases, with_bar
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.tuning import NetworkProgress
 from tensorlang.words import format_clock, format_count, format_failures, format_seconds, printable
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.export.archive import undefined
 from tensorlang.export.header import Described

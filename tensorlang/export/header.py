@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tensorlang.dataclass import dataclass
 from tensorlang.export.words import c_names, c_type
 from tensorlang.ir.expr import Buffer
 from tensorlang.target.llvm.library.front import ABI

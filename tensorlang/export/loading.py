@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, TargetError, TensorlangError
 from tensorlang.export.metadata import FIRST_KEY, NETWORK
 from tensorlang.export.steps import check_steps

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.export.compiling import Call, Compiled, finished
 from tensorlang.export.metadata import FIRST_KEY, NETWORK, Variant, extents, machine_data, program_data, variant_data

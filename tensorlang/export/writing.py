@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, shown
 from tensorlang.export.archive import archive
 from tensorlang.export.cmake import config

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from tensorlang.autotune import apply_history_best, task_of
 from tensorlang.autotune import tune as tune_task
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import build
 from tensorlang.errors import ArgumentError, DefinitionError, shown
 from tensorlang.frameworks.gradients import way_back

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any, TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import build
 from tensorlang.errors import DefinitionError
 from tensorlang.frameworks.program import Argument, Program, differentiable, program

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Var, variables

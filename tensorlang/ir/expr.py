@@ -7,13 +7,13 @@ comparison whose truth value is structural equality. Python's `and`, `or`, `not`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import add, floordiv, mod, mul, sub
 from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir import traverse
 from tensorlang.ir.foreign import NO_TRUTH, ForeignFunctions

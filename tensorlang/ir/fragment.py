@@ -7,9 +7,10 @@ lane, of the register or of the element.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeVar
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr
 
 Number = TypeVar("Number", int, Expr)

@@ -7,9 +7,9 @@ They are no part of what a leaf does: equality, text and code leave them out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr
 
 

@@ -8,13 +8,14 @@ exposes what is not really independent; vectorized loops run one lane after the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir import scalar
 from tensorlang.ir.empty_rounds import skipping_empty_rounds

@@ -16,13 +16,13 @@ are weak, as in arithmetic: beside a float they take its dtype, alone they count
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir import numpy_math
 from tensorlang.ir.expr import Call, Expr, ExprLike, as_expr, cast, const

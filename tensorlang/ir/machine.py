@@ -7,10 +7,10 @@ holds one. A vector is an expression of its element's dtype with `lanes`; arithm
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Expr, Printable, Var, cast, to_text
 from tensorlang.ir.stmt import INDEX

@@ -7,8 +7,9 @@ choice is made for it, and is zero elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Expr, Load, Select, Unary, Var, const
 from tensorlang.ir.stmt import AtomicUpdate, If, Kernel, Let, Prefetch, Stmt, Store, map_children, stmt_exprs
 from tensorlang.ir.traverse import Asking, distinct, unwound

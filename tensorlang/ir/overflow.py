@@ -8,10 +8,11 @@ sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import COMPARE, Binary, Buffer, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from tensorlang.ir.stmt import (
     Allocate,

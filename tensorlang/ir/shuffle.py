@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Const, Expr, Load, Printable, to_text, walk
 from tensorlang.ir.stmt import Stmt, stmt_exprs
 

@@ -8,10 +8,11 @@ running it serially in order gives the right result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, cast, const, rewrite
 from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.instance import Runs, map_runs

@@ -13,13 +13,14 @@ order than a device does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir.device.clock import Array, Clock
 from tensorlang.ir.device.copies import Copies

@@ -6,9 +6,9 @@ Such an array keeps its logical shape in loop IR. Its fragment is that of the ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Buffer, Const, Expr, Var, as_expr
 from tensorlang.ir.flat import divides, flat_offset

@@ -8,8 +8,9 @@ for its own groups right before the barrier that lets others read what it copied
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Load, Select
 from tensorlang.ir.stmt import INDEX, AsyncCopy, If, Seq, Stmt, Store, map_children
 from tensorlang.polyhedral.barriers import Address, Join, Place

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, to_text
 from tensorlang.lowering.barriers import Placed
 from tensorlang.polyhedral import isl

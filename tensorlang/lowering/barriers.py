@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Expr, Var, binary, substitute
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, AsyncCommit, AsyncWait, Barrier, LoopKind, MachineCommit, MachineWait, Stmt

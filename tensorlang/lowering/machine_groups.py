@@ -10,8 +10,9 @@ which barriers are placed, with the distance in iterations that isl finds for ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.ir.thread_tags import is_thread
 from tensorlang.polyhedral import isl

@@ -7,8 +7,9 @@ which instances they run, so that every instance of the schedule is seen to run 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, rewrite, substitute
 from tensorlang.ir.stmt import (

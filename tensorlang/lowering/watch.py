@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.lowering.dump import Dump
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.signature import Array
 from tensorlang.runtime.memory import ALIGNMENT, aligned_empty
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Event
 from warnings import catch_warnings, simplefilter
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import build_later, packed_whole, unpacked_whole
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.histories import HISTORIES

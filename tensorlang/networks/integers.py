@@ -6,10 +6,11 @@ zero of the data adds to them is one number for each column, which is subtracted
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.network import Array, Value
 from tensorlang.te.operation import Tensor
 

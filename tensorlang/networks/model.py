@@ -6,13 +6,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.networks.arena import Arena, Life, arena_of
 from tensorlang.networks.signature import Array, Origin, Plain, Signature, Tail
@@ -61,6 +62,9 @@ class Memory:
     arena: int
 
 
+_NONE = Memory(0, 0)
+
+
 class Span(NamedTuple):
     """When something began and ended, by `time.perf_counter`."""
 
@@ -88,7 +92,7 @@ class Model:
         weights: Mapping[str, Array],
         inputs: Mapping[str, str],
         outputs: Mapping[str, str],
-        inner: Memory = Memory(0, 0),
+        inner: Memory = _NONE,
         signature: Signature | None = None,
         fallback: Sequence[Refusal] = (),
         tail: Tail | None = None,

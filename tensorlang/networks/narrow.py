@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, affine
 from tensorlang.ir.expr import Const, Expr, Var, rewrite, walk
 from tensorlang.networks.network import Array

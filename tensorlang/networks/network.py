@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.refusal import Refusal
 from tensorlang.networks.signature import Array as Array
 from tensorlang.networks.signature import Origin as Origin

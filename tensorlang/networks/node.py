@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, as_expr
 from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Array, Value, Weights

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, rewrite, variables
 from tensorlang.networks.network import Array
 from tensorlang.target.spec import Target

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.compiling import operations, program_of
 from tensorlang.networks.groups import parts_of
 from tensorlang.networks.node import shape_of

@@ -7,12 +7,12 @@ Williams, Waterman and Patterson, Roofline, CACM 2009, with a roof for each cach
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from tensorlang import config, dtypes
 from tensorlang.autotune.measuring.jobs import undisturbed_rates
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.signature import LIBRARY
 from tensorlang.runtime.threads import available_cores
 from tensorlang.target.rates import MEMORY, Rates, elements, levels

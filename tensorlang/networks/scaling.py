@@ -7,10 +7,11 @@ A stage `sum * factor[c] + shift[c]` becomes `sum + shift[c]` over weights that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Load, Var, binary
 from tensorlang.networks.network import Array
 from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Reduce, loads

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -16,7 +16,6 @@ import pickle
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.model import Model, Shapes, Step
 from tensorlang.networks.quantization import Quantization, quantization_of

@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from tensorlang.autotune import Progress, RecordToFile, Result, SearchTask, Task, TaskScheduler, TuningOptions
@@ -14,6 +14,7 @@ from tensorlang.autotune.budget import check_budget
 from tensorlang.autotune.context import apply_history_best
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.task import task_of
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import Lowered, build
 from tensorlang.errors import ArgumentError, ScheduleError, TargetError, TensorlangError
 from tensorlang.networks.drawing import drawn_inputs

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import DIVISION, Binary, Cast, Const, Expr, Unary, Var, substitute, to_text, walk
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify

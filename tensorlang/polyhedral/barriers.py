@@ -9,10 +9,11 @@ places; the places chosen let every pair have one, at the least cost, counted in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Var, binary
 from tensorlang.ir.stmt import INDEX, LoopKind
 from tensorlang.ir.thread_tags import is_block

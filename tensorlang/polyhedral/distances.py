@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import dims, index_text
 from tensorlang.polyhedral.declared import Family, nearest

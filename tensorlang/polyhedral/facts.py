@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import widens
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load
 from tensorlang.ir.index import to_index

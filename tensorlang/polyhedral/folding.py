@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import Witness
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import evaluate

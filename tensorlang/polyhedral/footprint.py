@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Var, binary, cast, variables
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral import isl

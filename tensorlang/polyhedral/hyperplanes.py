@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.legality import TimeSpace, dependences
 from tensorlang.polyhedral.statement import Scop

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias, TypeVar, cast
 
 import islpy
@@ -60,7 +60,7 @@ class NumberTooLarge(BudgetExceeded):
 def make_set(text: str) -> Set:
     """Parse a set."""
     check_time()
-    return islpy.Set(text)
+    return _set(text)
 
 
 def as_set(points: Any) -> Set:
@@ -71,7 +71,11 @@ def as_set(points: Any) -> Set:
 def make_map(text: str) -> Map:
     """Parse a map."""
     check_time()
-    return islpy.Map(text)
+    return _map(text)
+
+
+# Sets and maps never change, and every proof of a schedule asks for half of those of the proof before.
+_set, _map = lru_cache(maxsize=1024)(islpy.Set), lru_cache(maxsize=1024)(islpy.Map)
 
 
 def make_union_map(text: str) -> UnionMap:
@@ -108,7 +112,7 @@ def map_of_rows(
                     raise NumberTooLarge(number)
                 words[at + places[column]] = str(number)
             at += columns + 1
-    made = islpy.Map(" ".join(words))
+    made = _map(" ".join(words))
     for k, parameter in enumerate(parameters):
         made = made.set_dim_name(DIM.param, k, parameter)
     return made

@@ -13,10 +13,10 @@ where it has to, serially, and what loops inside it do across lanes is left open
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, is_visible, lexicographic
 from tensorlang.polyhedral.declared import Declared

@@ -6,9 +6,9 @@ Plain Python, derived from a schedule's stages; isl orders and schedule trees ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.polyhedral.statement import Scop, Statement

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import count
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, InternalError
 from tensorlang.ir.expr import Binary, Expr, Load, Unary, Var, binary, rewrite, same, walk
 from tensorlang.ir.extremes import extreme

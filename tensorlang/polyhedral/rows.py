@@ -7,10 +7,11 @@ text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import AT_LEAST_ZERO, add, scale
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var
 from tensorlang.ir.traverse import bounded

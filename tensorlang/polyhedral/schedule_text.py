@@ -6,8 +6,8 @@ Statements stand in axis space, so each band counts the values of one axis: one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Const, Expr, Var, variables, walk
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims

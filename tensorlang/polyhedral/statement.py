@@ -7,10 +7,10 @@ expressions of those loops, so that one set of texts serves dependences, legalit
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Const, Expr, Var, variables
 from tensorlang.polyhedral.declared import Declared
 

@@ -6,8 +6,8 @@ Most do, and isl takes half a millisecond to read a question. What is not told h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, add, affine, nonnegative
 from tensorlang.ir.expr import Binary, Expr
 from tensorlang.te.exact import Interval, reach

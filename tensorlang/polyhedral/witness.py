@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import Instance, Witness
 from tensorlang.ir.expr import Expr, Load, Var, substitute, to_text, walk
 from tensorlang.ir.stmt import INDEX

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.runtime.arrays import Array
 
 _STORED_AS = {d.name: (d.bits_dtype,) for d in dtypes.TABLE.values() if d.is_extension} | {"bool": ("uint8", "int8")}

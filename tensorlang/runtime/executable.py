@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ir.overflow import SizeCheck
 from tensorlang.ir.printer import kernel_text

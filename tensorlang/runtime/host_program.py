@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir.expr import Expr, Load, Var, walk
 from tensorlang.ir.interpret_expr import Source, extent_text, text

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from tensorlang.dataclass import dataclass
 
 ALIGNMENT = 64
 """Bytes of a line of a cache, and of the widest vector: in an array that begins elsewhere each lies in two lines."""

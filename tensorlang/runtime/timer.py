@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 
 

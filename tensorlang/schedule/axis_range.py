@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, rewrite, same
 from tensorlang.ir.expr import fold_integers as fold
 from tensorlang.ir.index import to_index

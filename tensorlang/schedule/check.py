@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import (
     BadArgument,
     IllegalOrder,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from tensorlang import config, dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument, ScheduleError, shown
 from tensorlang.ir.expr import Const, Expr, to_text
 from tensorlang.ir.simplify import simplify

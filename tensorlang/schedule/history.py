@@ -15,11 +15,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
 from tensorlang import config
 from tensorlang.config import SettingError
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import MissingDependency, RecordError, ScheduleError, TensorlangError
 from tensorlang.limits import for_a_record
 from tensorlang.location import caller

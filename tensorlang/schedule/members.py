@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
+from tensorlang.dataclass import dataclass
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import order
 from tensorlang.schedule.state import ScheduleState

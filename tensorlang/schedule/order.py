@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from tensorlang.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ the range of every axis (forwards), and from values of the leaf axes the values 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Const, Expr, Var, binary
 from tensorlang.ir.stmt import INDEX
 from tensorlang.schedule.axis_range import ONE, ZERO, AxisRange, constant, simple

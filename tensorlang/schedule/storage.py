@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import gcd, prod
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Expr
 from tensorlang.ir.stmt import INDEX
 from tensorlang.schedule.axis_range import constant

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Primitive, from_json, to_json

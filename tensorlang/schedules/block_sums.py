@@ -6,9 +6,8 @@ up its results over the blocks, times whatever belongs to a block: scales, zero 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Load, Var, variables
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.words import WordSum, word_sum

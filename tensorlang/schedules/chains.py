@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.schedules.block_sums import block_sums_of
 from tensorlang.schedules.cpu.bands import are_worth_bands, band_form
 from tensorlang.schedules.cpu.block_sums import block_form

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Const, Expr, Load, Var, variables
 from tensorlang.te.axis import extent_of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Call, Var, walk
 from tensorlang.ir.traverse import operations
 from tensorlang.schedules.accesses import Access, about, accesses_of, cost_of_point, operations_of_point

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.schedules.accesses import NEAR, Access
 from tensorlang.schedules.recognise import Stage
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr
 from tensorlang.schedule import Decision, Schedule
 from tensorlang.schedules.accesses import Array

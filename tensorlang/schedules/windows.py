@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Const, Load, Select, Var, to_text, variables, walk

@@ -12,8 +12,8 @@ Names and orders of axes do not matter, nor what the formulas are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Const, Load, Var, to_text, variables
 from tensorlang.te.axis import extent_of

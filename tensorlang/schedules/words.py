@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Load, Var, variables
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, loads

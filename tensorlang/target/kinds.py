@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from types import MappingProxyType
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 
 DEFAULT_CUDA = "sm_80"

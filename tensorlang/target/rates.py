@@ -8,10 +8,11 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.runtime import cache
 from tensorlang.target.detect import cpu_model, host_cpu
 from tensorlang.target.spec import Target

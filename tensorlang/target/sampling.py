@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from tensorlang.dataclass import dataclass
 
 ROUNDS = 8
 """Samples of each rate before they are judged."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from types import TracebackType
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, TargetError
 from tensorlang.target.kinds import Capabilities, capabilities, kind_of
 

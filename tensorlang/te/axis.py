@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, ClassVar
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Const, Expr, ExprLike, ExprOperators, Var, as_expr
 from tensorlang.names import Explained
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Select, walk
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine, to_expr
 from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Buffer, Expr, Load, Select, Unary, Var, binary, rewrite, select, substitute, walk

@@ -7,10 +7,11 @@ canonical operation is pure data keyed by names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, as_expr, to_text, walk
 from tensorlang.ir.stmt import Stmt, stmt_exprs
 from tensorlang.ir.whole import Whole

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, KernelError
 from tensorlang.location import caller
 from tensorlang.nd import NDArray

@@ -6,10 +6,11 @@ Canonical programs are what schedules transform: equal text is equal meaning. Lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, InternalError
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, rewrite, to_text, walk
 from tensorlang.ir.printer import stmt_text

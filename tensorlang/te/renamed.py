@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, rewrite
 from tensorlang.ir.stmt import For, Stmt, map_children, map_exprs, with_buffers
 from tensorlang.te.axis import Axis

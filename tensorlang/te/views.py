@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 import re
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, cast, const
 from tensorlang.location import caller

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 
 import tensorlang
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.runtime import cpython
 from tensorlang.runtime.executable import Executable

@@ -14,11 +14,11 @@ themselves: then `build` says so, with a ScheduleError or a TargetError.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.thread_tags import BLOCKS, THREADS
 from tensorlang.schedule import Schedule, create_schedule

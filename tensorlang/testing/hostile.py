@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import Any
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.testing.guarded import Array, GuardedMemory
 
 SIZES: tuple[Any, ...] = (

@@ -7,11 +7,11 @@ gives another result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import strategies as st
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.construct import array, index, indices, load, loop, store
 from tensorlang.ir.expr import Expr, Var, binary, cast, select
 from tensorlang.ir.interpret import run

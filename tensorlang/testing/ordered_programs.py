@@ -12,7 +12,7 @@ so that results must be equal in every order of a reduction. Needs the `test` ex
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import MissingDependency
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, cast
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, LoopKind, Seq, Stmt, Store

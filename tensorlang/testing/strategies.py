@@ -11,7 +11,7 @@ equal, not close. Needs the `test` extra (hypothesis).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import MissingDependency
 from tensorlang.ir.expr import Const, Expr
 from tensorlang.te.program import Program, canonical

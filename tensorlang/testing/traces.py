@@ -9,10 +9,10 @@ def test_my_backend(data):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import MissingDependency, ScheduleError
 from tensorlang.schedule import Schedule, create_schedule, order
 from tensorlang.schedule import primitives as p

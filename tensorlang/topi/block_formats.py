@@ -12,13 +12,14 @@ compare with, bit by bit), OCP Microscaling Formats 1.0 for MXFP4, NVIDIA's NVFP
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr
 
 Array = npt.NDArray[Any]

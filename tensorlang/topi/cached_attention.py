@@ -6,7 +6,6 @@ sequences, or in pages that a table gives to them; in floats, or in bytes with a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, as_expr, cast
 from tensorlang.schedule.rewrites.attention import greatest_finite, merged

@@ -7,13 +7,13 @@ of a window is one run of such a row. Weights are laid out ahead (`narrow_filter
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, cast, same
 from tensorlang.ir.simplify import simplify

@@ -6,13 +6,13 @@ fill a word of 32 bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, cast
 from tensorlang.ir.simplify import simplify

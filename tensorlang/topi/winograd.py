@@ -6,9 +6,9 @@ Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, binary, cast, same
 from tensorlang.ir.simplify import simplify

@@ -7,6 +7,7 @@ import pytest
 
 from tensorlang import lower, te
 from tensorlang.errors import BadArgument, DefinitionError
+from tensorlang.ir.expr import Var, as_expr, same
 from tensorlang.schedule.primitive import Decision
 from tensorlang.testing import check_schedule
 from tests.programs import argmax, chain, matmul, two_consumers
@@ -73,6 +74,12 @@ def test_decisions_are_numbers() -> None:
     s = matmul().s
     f = s.sample_choice("f", [2, 4], 4)
     assert isinstance(f, int) and f == 4 and f + 1 == 5 and isinstance(f, Decision) and f.name == "f"
+
+
+def test_decisions_stand_for_themselves_in_expressions() -> None:
+    i, f = Var("i", "int64"), Decision("f", 4)
+    assert same(as_expr(f), Var("@f")) and same(as_expr(f, "int64"), Var("@f"))
+    assert [str(e) for e in (i // f, f * i, i + int(f))] == ["i // int64(@f)", "int64(@f) * i", "i + 4"]
 
 
 def test_caches_return_tensors() -> None:

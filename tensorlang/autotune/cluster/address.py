@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, MissingDependency, TensorlangError
 
 SCHEME = "dask://"

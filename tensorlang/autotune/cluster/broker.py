@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tensorlang.autotune.measuring.harness import Limits, Measurement
@@ -20,6 +20,7 @@ from tensorlang.autotune.measuring.measurer import Measurer
 from tensorlang.autotune.records.fingerprint import host, versions
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.target import parse
 from tensorlang.target.detect import host_cpu
 from tensorlang.target.rates import Rates

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -24,6 +23,7 @@ from tensorlang.autotune.cluster.broker import Device
 from tensorlang.autotune.measuring.harness import WorkersLost
 from tensorlang.autotune.records.fingerprint import versions
 from tensorlang.autotune.records.record import Json
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError, TensorlangError
 
 CONNECT_LIMIT = 10.0

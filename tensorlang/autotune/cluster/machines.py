@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +22,7 @@ from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.autotune.phases import Phase, enter
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.target import parse
 from tensorlang.target.detect import THIS_MACHINE

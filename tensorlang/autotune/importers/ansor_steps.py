@@ -10,9 +10,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.stage import Stage

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.entity import Entity, OtherOptionEntity, SplitEntity
 from tensorlang.autotune.templates.space import ConfigSpace
 from tensorlang.autotune.templates.task import TemplateTask, collect
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, RecordError, TensorlangError, shown
 from tensorlang.limits import for_a_record
 from tensorlang.schedule import Schedule

@@ -11,11 +11,11 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from tensorlang.autotune.records.regular import MOST_LINE, nests_deeply
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, shown
 
 ANSOR_VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", "v0.6")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from tensorlang.autotune.files import load_file, load_function
 from tensorlang.autotune.importers.lines import HASH
 from tensorlang.autotune.search_task import find_workload
 from tensorlang.autotune.templates.registry import TemplateFunction, find_template
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, RecordError
 
 

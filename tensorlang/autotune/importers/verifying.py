@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from tensorlang.autotune.importers.importing import Imported, ImportedLine
@@ -14,6 +14,7 @@ from tensorlang.autotune.measuring.pool import Worker, WorkerSettings
 from tensorlang.autotune.measuring.seeded import memory_limit, reference_arrays, require_room
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.target import parse
 from tensorlang.target.backend import backend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -12,6 +12,7 @@ from tensorlang.autotune.measuring.jobs import Comparison
 from tensorlang.autotune.records.fingerprint import host, versions, with_peak
 from tensorlang.autotune.records.record import Json, Status, TuningRecord, now
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TensorlangError
 from tensorlang.target.rates import Rates
 

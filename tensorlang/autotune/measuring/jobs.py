@@ -10,7 +10,6 @@ import os
 import pickle
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from tensorlang.autotune.measuring.timing import (
 )
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import arguments_of, extent, places_of
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import build, lower
 from tensorlang.runtime.executable import Executable
 from tensorlang.schedule import Trace, create_schedule

@@ -7,7 +7,7 @@ import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,6 +44,7 @@ from tensorlang.autotune.measuring.supply import Supply
 from tensorlang.autotune.phases import Phase, enter
 from tensorlang.autotune.records.record import Json, Status
 from tensorlang.autotune.task import Task, operator_of, options_of
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TensorlangError
 from tensorlang.runtime.temporary import TemporaryFolder
 from tensorlang.target.detect import host_cpu, target_cpu

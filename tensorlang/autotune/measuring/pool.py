@@ -17,7 +17,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 from tensorlang.autotune.measuring.launching import ARMED, launch
 from tensorlang.autotune.measuring.messages import Channel
 from tensorlang.autotune.records.record import Status
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 
 START_LIMIT = 60.0

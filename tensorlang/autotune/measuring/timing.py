@@ -8,7 +8,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+
+from tensorlang.dataclass import dataclass
 
 SHORTEST_SAMPLE = 5e-4
 WARMING = 0.02

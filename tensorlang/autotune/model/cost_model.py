@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 from tensorlang.schedules.accesses import Array
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tensorlang.autotune.model.nest import Kind, Nest, RegisterTile, footprints, register_tile
+from tensorlang.dataclass import dataclass
 from tensorlang.schedules.accesses import LINE, PAGE, Array, Footprint, rows_of
 from tensorlang.target.rates import Core, usual_core
 from tensorlang.target.spec import Target

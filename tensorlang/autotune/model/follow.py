@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from tensorlang.autotune.model.stage_loops import (
     Step,
     TiledBy,
 )
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Const, Expr, Var, variables
 from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule import primitives as p

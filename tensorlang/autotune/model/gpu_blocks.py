@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tensorlang.autotune.model.gpu_machine import GpuMachine
 from tensorlang.autotune.model.nest import Loop, Nest
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.thread_tags import is_thread
 from tensorlang.schedules.accesses import Array
 

@@ -6,8 +6,7 @@ arithmetic and traffic; the model learns what they miss from measurements of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tensorlang.dataclass import dataclass
 from tensorlang.target.gpus import multiprocessors
 from tensorlang.target.spec import GpuLimits, Target
 

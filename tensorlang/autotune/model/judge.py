@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from tensorlang.autotune.model.gpu_estimate import gpu_estimate
 from tensorlang.autotune.model.gpu_features import gpu_feature_names, gpu_features
 from tensorlang.autotune.model.gpu_machine import GpuMachine
 from tensorlang.autotune.model.nest import Nest
+from tensorlang.dataclass import dataclass
 from tensorlang.target.rates import Core
 from tensorlang.target.spec import Target
 

@@ -7,13 +7,13 @@ Nothing here lowers or calls isl: a nest of n candidates is a few arrays of leng
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.thread_tags import VIRTUAL, is_block, is_thread
 from tensorlang.schedules.accesses import NEAR, Access, Array, Footprint, footprint, spans
 

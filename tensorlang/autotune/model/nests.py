@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tensorlang.autotune.model.follow import Columns, Follower, Move
 from tensorlang.autotune.model.nest import Kind, Loop, Nest
 from tensorlang.autotune.model.stage_loops import Number, StageLoops
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.schedules.accesses import Access

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.schedules.accesses import Access, Array
 
 Number: TypeAlias = float | Array

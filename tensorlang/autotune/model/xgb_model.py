@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import xgboost
 
 from tensorlang.autotune.records.regular import read_regular
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 
 Rows = npt.NDArray[np.float32]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorlang.autotune.records.lookup import Source
 from tensorlang.autotune.records.record import Json, TuningRecord
+from tensorlang.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tensorlang.autotune.records.log import Log, LogPath, parse_line, read_log
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.regular import nests_deeply, read_regular
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, shown
 
 _LOOKED_AT = 1 << 20  # bytes of a file by which its format is told

@@ -16,7 +16,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
@@ -26,6 +26,7 @@ from tensorlang.autotune.records.lookup import Known, Loaded
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.records.regular import MOST_INDEXED, MOST_LINE, is_regular_or_absent, open_regular
 from tensorlang.autotune.records.upgrades import SCHEMA
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 
 LAYOUT = 2  # grows with the tables below; an index of another layout is made anew

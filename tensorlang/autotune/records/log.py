@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,6 +27,7 @@ from tensorlang.autotune.records.regular import (
     read_regular,
     share,
 )
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 
 LogPath = str | os.PathLike[str]

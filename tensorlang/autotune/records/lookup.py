@@ -10,13 +10,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
 from tensorlang import dtypes
 from tensorlang.autotune.records.log import Log, best_record, best_records
 from tensorlang.autotune.records.record import TuningRecord, WorkloadId
+from tensorlang.dataclass import dataclass
 from tensorlang.te.forms import OpForm, form_of, text_key
 
 _TYPE = re.compile(rf"\b({'|'.join(sorted(dtypes.TABLE, key=len, reverse=True))})\b")

@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from tensorlang.autotune.records.upgrades import SCHEMA as SCHEMA
 from tensorlang.autotune.records.upgrades import Json as Json
 from tensorlang.autotune.records.upgrades import upgraded
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 from tensorlang.target.spec import Target
 

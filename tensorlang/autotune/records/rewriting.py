@@ -9,12 +9,12 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tensorlang.autotune.records.log import Log, LogPath, parse_line, read_lines, read_log, record_line
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.records.regular import open_regular
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from tensorlang.autotune.report.markup import Markup, element
+from tensorlang.dataclass import dataclass
 
 WIDTH, HEIGHT = 480, 296
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 50, 40

@@ -9,7 +9,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from tensorlang.autotune.records.log import best_record
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.report.clock import elapsed_seconds
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TensorlangError
 from tensorlang.target.spec import Target
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tensorlang.autotune.apply import replay
 from tensorlang.autotune.records.export import unproven_text
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.remade import remake
 from tensorlang.autotune.task import Task, arguments_of
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import lower
 from tensorlang.errors import TensorlangError
 from tensorlang.limits import for_a_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tensorlang.autotune.report.figures import Search, searches_of
 from tensorlang.autotune.report.page import MOST_SEARCHES, report_page
 from tensorlang.autotune.report.schedules import ShownSchedule, show_schedule
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, TensorlangError
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.remade import remake
 from tensorlang.autotune.space.draft import Draft
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TensorlangError
 from tensorlang.limits import check_time, for_a_record
 from tensorlang.schedule import Trace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ from tensorlang.autotune.model.estimate import Estimate
 from tensorlang.autotune.model.nest import Nest
 from tensorlang.autotune.search.population import Description, Population, Rows
 from tensorlang.autotune.search.sketch import Indices, OpenTrace, Sketch
+from tensorlang.dataclass import dataclass
 from tensorlang.schedules.accesses import Array
 
 POPULATION = 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.search.evolution import Candidate, Evolution, Place, Scorer
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.target.rates import Core
 
 ELITES = 32

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang.autotune.search.sketch import Indices, Sketch
+from tensorlang.dataclass import dataclass
 from tensorlang.schedules.accesses import Array
 
 Rows = npt.NDArray[np.float32]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang.autotune.model.nest import Nest
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.accesses import Array
 from tensorlang.schedules.room import Columns, Constraint, Mask

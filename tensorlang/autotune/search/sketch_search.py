@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from tensorlang.autotune.search.pretrained import chosen_model
 from tensorlang.autotune.search.sketch import Sketch, require_candidates
 from tensorlang.autotune.space import each_sketch, library_sketch, require_iterations
 from tensorlang.autotune.task import Task
+from tensorlang.dataclass import dataclass
 from tensorlang.target.rates import core_of
 
 

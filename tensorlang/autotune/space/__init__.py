@@ -8,12 +8,12 @@ while the others keep their first, and the decisions of all groups are open in e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.space.draft import Draft, sketch_of
 from tensorlang.autotune.space.seeds import library_sketch
 from tensorlang.autotune.task import Task, count_operations
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules.forms import forms_of, ordered_forms_of
 from tensorlang.schedules.prepare import WINDOWS, prepare

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import overload
 
 from tensorlang.autotune.templates.entity import ANNOTATIONS, AnnotateEntity, ReorderEntity, SplitEntity
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.thread_tags import BLOCKS, THREADS, VIRTUAL
 

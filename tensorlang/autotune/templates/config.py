@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tensorlang.autotune.templates.entity import (
     SplitEntity,
     entity_from_json,
 )
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, RecordError, shown
 from tensorlang.ir.expr import Const
 from tensorlang.location import caller

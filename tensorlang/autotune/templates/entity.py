@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, shown
 from tensorlang.ir.thread_tags import TAGS
 from tensorlang.te.domain import thread_axis

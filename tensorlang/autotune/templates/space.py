@@ -8,7 +8,6 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from tensorlang.autotune.templates import candidates as c
 from tensorlang.autotune.templates.config import Config, ConfigEntity
 from tensorlang.autotune.templates.entity import Entity, SplitEntity
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.location import caller
 

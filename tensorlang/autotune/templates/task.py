@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from tensorlang.autotune.task import Task, task_of
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.registry import SHIPPED, Scheduled, TemplateFunction, find_template
 from tensorlang.autotune.templates.space import ConfigSpace
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, ScheduleError
 from tensorlang.schedule import Trace
 from tensorlang.target import parse

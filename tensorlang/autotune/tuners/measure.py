@@ -6,7 +6,7 @@ import calendar
 import os
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Literal
 
@@ -16,6 +16,7 @@ from tensorlang.autotune.measuring.harness import Limits
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.task import TemplateTask
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.target.spec import Target
 

@@ -9,7 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from tensorlang.autotune.resuming import resumable
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.task import TemplateTask, collect
 from tensorlang.autotune.tuners.measure import MeasureInput, MeasureOption, MeasureResult
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, ScheduleError, TargetError, TensorlangError, shown
 from tensorlang.schedule import Trace
 

@@ -6,10 +6,9 @@ many later as there are barriers has again, once all threads have waited for the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.device.clock import Array, Clock
 from tensorlang.ir.device.memory import Memory
 from tensorlang.ir.device.sites import Sites

@@ -7,10 +7,10 @@ see the difference is an error.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.device.clock import Array, Clock, Touched
 from tensorlang.ir.device.memory import Memory
 

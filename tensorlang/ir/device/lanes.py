@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir import intrinsics
 from tensorlang.ir.device.clock import Array, Clock, Lanes

@@ -7,12 +7,12 @@ scope `warp` has that of each group of lanes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir import scalar
 from tensorlang.ir.device.clock import Array, Clock, Lanes
 from tensorlang.ir.device.races import Races

@@ -6,10 +6,9 @@ it is enough to keep the last write, the last read, and one read by another agen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.device.clock import EVER, SITE, THREAD, WARP, Array
 
 

@@ -7,11 +7,12 @@ last thread is through. What a statement does to memory is checked by epochs, so
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.device.copies import Copies
 from tensorlang.ir.device.groups import Groups

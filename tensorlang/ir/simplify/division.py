@@ -6,9 +6,9 @@ not fit int64.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Const
 from tensorlang.ir.simplify.forms import LIMITS, Atom, Atoms, Form
 

@@ -8,10 +8,10 @@ expressions whose arithmetic cannot wrap: `Atoms.fits` decides that from ranges.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import weighted_sum
 from tensorlang.ir.expr import Cast, Const, Expr
 

@@ -7,10 +7,11 @@ statements behind the shuffles; a loop that runs differently for them gets commo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import product
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import (
     Binary,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Expr
 from tensorlang.ir.simplify.forms import Range
 from tensorlang.ir.stmt import INDEX, Combiner, Stmt

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Unary, Var, binary, rewrite, same
 from tensorlang.ir.simplify import proves, simplify

@@ -7,8 +7,9 @@ combine these (`ThreadReduce`); and the first of those that took part updates th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, cast, rewrite, same, substitute, variables
 from tensorlang.ir.extremes import extreme

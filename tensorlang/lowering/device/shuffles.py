@@ -9,9 +9,10 @@ not all of them pass move inwards, behind it. This is what TVM calls lower_warp_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, substitute
 from tensorlang.ir.simplify import proves, simplify

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Buffer, Expr, Load, variables, walk
 from tensorlang.ir.loops import reads_memory

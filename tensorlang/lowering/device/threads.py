@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Const, Expr, Var, binary, same
 from tensorlang.ir.stmt import INDEX, For, LoopKind, Stmt, walk

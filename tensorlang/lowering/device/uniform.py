@@ -7,8 +7,9 @@ score and sum of weights of a row are the same for every column of the values th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, rewrite, same, substitute, substitution, variables
 from tensorlang.ir.expr import walk as nodes
 from tensorlang.ir.instance import map_runs

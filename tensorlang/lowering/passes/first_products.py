@@ -7,9 +7,10 @@ goes, and the code is told in which iteration it is: whether it accumulates is a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Const, Expr, Var, binary, cast, same, substitute, substitution, variables, walk
 from tensorlang.ir.instance import map_runs
 from tensorlang.ir.loops import with_body

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Const, Expr, binary
 from tensorlang.ir.loops import constant_difference, constant_extent
 from tensorlang.ir.stmt import INDEX, For, If, Stmt

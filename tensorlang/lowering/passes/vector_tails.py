@@ -7,8 +7,9 @@ was for the rest, in vectors too, of which the last is masked. A loop that canno
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Const, Expr, Load, Var, binary, substitute, walk
 from tensorlang.ir.loops import iterations, uses, with_body, with_kind

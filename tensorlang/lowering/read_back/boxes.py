@@ -7,11 +7,11 @@ corners cut off (`8 * i_o + i_i < 100`). What cuts the runs in the same way is c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, affine, nonnegative
 from tensorlang.ir.expr import Const, Expr, Var
 from tensorlang.lowering.read_back.runs import Run

@@ -9,9 +9,10 @@ affine sums over the loops, with each inner loop at the end of its range that is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, add, is_constant, nonnegative, scale
 from tensorlang.ir.expr import Expr, same, variables
 from tensorlang.ir.thread_tags import THREADS

@@ -7,10 +7,10 @@ their index. Code may make it anew, in iterations of a loop or elsewhere, where 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Const, Expr, Var, substitute
 from tensorlang.lowering.read_back.boxes import Span

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import product
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, substitute
 from tensorlang.lowering.read_back.left_out import tell
 from tensorlang.lowering.read_back.runs import Run

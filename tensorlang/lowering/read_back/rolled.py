@@ -7,11 +7,12 @@ of a loop. So are groups of a few such statements. The loop runs the same instan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from operator import sub
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import add, affine
 from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, to_text
 from tensorlang.ir.stmt import INDEX

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.stmt import Seq, Stmt
 from tensorlang.polyhedral.statement import Bounds, constant_bounds

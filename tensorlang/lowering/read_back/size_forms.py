@@ -8,9 +8,9 @@ is a sum as soon as the ranges of those that it does not divide decide it: `(8 *
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, add, affine, to_expr
 from tensorlang.ir.expr import Binary, Const, Expr, Var, rewrite
 from tensorlang.polyhedral.statement import Bounds

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import shape_of
 from tensorlang.networks.onnx.package import onnx_package

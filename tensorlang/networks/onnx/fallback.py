@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import config, te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.networks.network import Array, Tail, Value
 from tensorlang.networks.node import shape_of

@@ -7,11 +7,11 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.network import Array
 
 Call: TypeAlias = Callable[[], Sequence[Array]]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import te, topi
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr
 from tensorlang.networks.network import Array, Value
 from tensorlang.networks.node import Node, Rule, shape_of

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 from tensorlang.networks.compiling import compile_network
 from tensorlang.networks.network import Array, Network

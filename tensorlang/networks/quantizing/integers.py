@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Load, cast
 from tensorlang.networks.elements import saturated
 from tensorlang.networks.network import Array

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Const, Expr, Load, Select, walk
 from tensorlang.networks.groups import parts_of
 from tensorlang.networks.network import Array, Network

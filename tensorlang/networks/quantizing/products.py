@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import AT_LEAST_ZERO, Affine, add, affine
 from tensorlang.ir.expr import Binary, Const, Expr, Load, Select, Var, variables
 from tensorlang.networks.network import Array

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.network import Array
 
 BINS = 2048

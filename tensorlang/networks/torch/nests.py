@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 from tensorlang.networks.network import Array
 from tensorlang.networks.torch.package import torch_package

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.refusal import Refusal
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, TensorlangError
 from tensorlang.networks.refusal import Refusal, Unsupported
 from tensorlang.networks.torch.package import torch_package

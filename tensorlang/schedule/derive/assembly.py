@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Var, binary
 from tensorlang.ir.loops import THREAD_REDUCE
 from tensorlang.ir.stmt import INDEX, LoopKind

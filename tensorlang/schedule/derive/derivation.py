@@ -7,9 +7,10 @@ computed there. Every step takes what is known so far, and returns it with one s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.ir.thread_tags import VIRTUAL

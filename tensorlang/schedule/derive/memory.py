@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Var, binary
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Buffer, Expr, Var
 from tensorlang.ir.stmt import INDEX, LoopKind, Stmt

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const, Expr, Var, binary, substitute, to_text, variables
 from tensorlang.ir.stmt import INDEX

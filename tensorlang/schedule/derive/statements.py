@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, substitution, to_text, variables
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.polyhedral.facts import FACTS, Fact
 from tensorlang.schedule.names import nearest

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument, DefinitionError
 from tensorlang.ir.expr import Const, Expr, Load, Select, binary, const, rewrite, select, variables
 from tensorlang.ir.simplify import simplify

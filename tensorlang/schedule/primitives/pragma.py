@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang import config, dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument, UnknownPragma
 from tensorlang.ir.loops import BLOCKS_PER_CORE, MOST_UNROLLED, REDUCE_TREE, STRIDED, UNROLL_EXPLICIT
 from tensorlang.ir.stmt import LoopKind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument, shown
 from tensorlang.schedule.primitive import Identifier, Outputs, Primitive, is_identifier, named, primitive
 from tensorlang.schedule.state import ScheduleState

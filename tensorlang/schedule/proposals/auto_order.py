@@ -7,10 +7,11 @@ left out and named; the steps so far stay.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument, ScheduleError
 from tensorlang.ir.expr import Const, Expr, binary
 from tensorlang.ir.simplify import simplify

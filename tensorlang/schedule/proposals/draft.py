@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.polyhedral.hyperplanes import band_dependences, nonnegative_row
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.primitive import Outputs, Primitive

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import permutations
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError
 from tensorlang.ir.expr import Load, walk
 from tensorlang.polyhedral import isl

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from tensorlang import config
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import Replayed, TensorlangError
 from tensorlang.polyhedral import isl
 from tensorlang.schedule.primitive import Decision, Primitive

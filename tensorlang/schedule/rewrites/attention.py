@@ -6,10 +6,11 @@ What tensor cores take is a rewrite of either: blocks of a size, whose weights a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, ExprLike, cast, variables, walk
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.forms import form_of

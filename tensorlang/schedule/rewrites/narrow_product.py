@@ -7,9 +7,9 @@ laid out as [n / w, k / g, w, g]: panels of w columns, of which g neighbouring t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Cast, Expr, Var, cast, same, variables
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.operation import ComputeOp, Read, Reduce, Tensor

@@ -7,10 +7,10 @@ which are multiplied as all else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Var, cast, rewrite, substitute, variables
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis, extent_of

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.affine import Affine
 from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Unary, Var, same, substitute, variables

@@ -7,9 +7,9 @@ plan says which of them are run together, by one call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Expr, binary, same, to_text, variables
 from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.linear import linear

@@ -7,9 +7,10 @@ once per head in panels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Expr, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.rewrites.attention import is_whole, last_seen

@@ -8,11 +8,11 @@ copy has constant bounds. An output whose rows are contiguous is turned around i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from math import ceil, gcd
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Var, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage

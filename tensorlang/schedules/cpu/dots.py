@@ -7,13 +7,13 @@ rows is not worth packing, and several rows that are read at once share the load
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.schedules.accesses import Access
 from tensorlang.schedules.candidates import up_to
 from tensorlang.schedules.cpu.points import run_in_parallel

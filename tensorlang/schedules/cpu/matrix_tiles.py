@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, affine
 from tensorlang.ir.expr import Load
 from tensorlang.schedule.stage import Stage

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Const, Expr, Var, walk
 from tensorlang.schedule.stage import Stage as Loops
 from tensorlang.schedules.anchor import axes_of, compute_op

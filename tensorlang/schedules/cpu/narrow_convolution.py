@@ -6,10 +6,11 @@ Data are copied once, with their padding, so that every window is whole and no t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, prod
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor, axes_of

@@ -7,13 +7,14 @@ together with what follows, as soon as a tile is done. Machines without such ins
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import ceil, prod
 
 import numpy as np
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Call, walk
 from tensorlang.schedule import Schedule

@@ -7,11 +7,12 @@ parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Load, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from math import ceil, gcd, prod
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, fixed_width, register_tile
 from tensorlang.schedules.product import Product
 from tensorlang.target.spec import Target

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.target.spec import Target
 
 MANY = 1 << 12

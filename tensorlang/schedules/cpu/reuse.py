@@ -9,13 +9,13 @@ does not stay in the second cache, the terms may be summed in parts, which are a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import ceil, prod
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Call, Expr, walk
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.candidates import (

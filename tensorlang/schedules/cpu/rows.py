@@ -7,10 +7,10 @@ rows, a value per row, or a value per element that is kept until the row is done
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage

@@ -8,13 +8,14 @@ threads than bands that are even, all tiles are one band, whose stages are share
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage

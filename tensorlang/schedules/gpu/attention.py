@@ -7,9 +7,10 @@ goes to global memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Load, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage

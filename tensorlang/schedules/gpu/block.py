@@ -7,11 +7,11 @@ loops of its own. The limits are asked of columns of decisions, in closed form, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.schedule import Decision
 from tensorlang.schedules.accesses import Access, Array, footprint
 from tensorlang.schedules.candidates import powers, up_to

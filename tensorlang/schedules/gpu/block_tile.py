@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr
 from tensorlang.ir.thread_tags import THREADS
 from tensorlang.schedule import Decision

@@ -7,11 +7,11 @@ the windows: no window is laid out in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Const, as_expr, substitute, variables
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import Schedule

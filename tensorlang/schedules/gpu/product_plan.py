@@ -7,9 +7,9 @@ read neighbouring runs, so that no two of them meet on a bank (the layout of CUT
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from tensorlang.dataclass import dataclass
 from tensorlang.target.gpus import multiprocessors
 from tensorlang.target.spec import Target
 

@@ -7,10 +7,11 @@ the passes over a row wait for each other only at the sums that its threads make
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Load, Var, variables, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.simplify.forms import Range

@@ -10,9 +10,10 @@ are too few for the GPU, the terms are summed in parts, by blocks of their own, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Cast, Expr, Load, variables
 from tensorlang.schedule import Decision, Schedule

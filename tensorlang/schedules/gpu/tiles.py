@@ -9,12 +9,12 @@ computed where the tile is written. The structure is that of Ansor's multi-level
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.thread_tags import VIRTUAL
 from tensorlang.schedule import Decision
 from tensorlang.schedule.stage import Stage

@@ -7,8 +7,9 @@ which an A100 updates 64 in a cycle. Nothing here was measured on a GPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.schedule import Decision
 from tensorlang.schedules.gpu.blocks import WARP, limits
 from tensorlang.schedules.gpu.product_plan import MANY, PARTS, adding_cost, cores_of, rows_together

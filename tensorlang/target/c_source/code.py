@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 
 Interval = tuple[int, int]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 
 Space = Literal["global", "shared", "local"]
 

@@ -7,7 +7,8 @@ them. Texts are those of `prelude`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from tensorlang.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.target.c_source.dialect import CUDA, OPENCL, Dialect
 from tensorlang.target.c_source.float8 import float8_texts

@@ -7,10 +7,11 @@ form; sums of floats round differently from those that one thread makes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Binary, Load, Var
 from tensorlang.ir.stmt import Combiner, ThreadReduce

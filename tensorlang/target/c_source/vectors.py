@@ -7,9 +7,10 @@ writes for any.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import add, affine
 from tensorlang.ir.expr import (
     Binary,

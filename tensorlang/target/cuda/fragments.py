@@ -5,8 +5,7 @@ PTX ISA, "Matrix fragments for mma" and "Register fragments for wgmma".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.fragment import Digit, Fragment, Number, total
 

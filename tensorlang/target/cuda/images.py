@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.target.c_source.source import BoxMap
 from tensorlang.target.cuda import runtime

@@ -14,10 +14,11 @@ promised anywhere, the tolerance of `te.reference`. `cuda.stmatrix`: `tensorlang
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, cast
 from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.machine import ACCUMULATES, ASYNC_PROXY, LANE, Pointer

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, KernelError
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray

@@ -7,8 +7,8 @@ lane's address is that of a row of 16 bytes. PTX ISA, "stmatrix".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.machine import LANE, Pointer
 from tensorlang.ir.simplify import simplify

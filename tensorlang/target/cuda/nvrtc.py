@@ -11,11 +11,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, MissingDependency, TargetError
 from tensorlang.runtime.cache import cached
 from tensorlang.target.cuda.report import Report, read_report

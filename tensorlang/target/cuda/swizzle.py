@@ -8,8 +8,8 @@ mode of that span (CUDA driver API, CUtensorMapSwizzle; PTX ISA, "Shared memory 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.swizzle import CHUNK, SPANS, swizzle_mask
 

@@ -6,7 +6,6 @@ The limits are those of `cuTensorMapEncodeTiled` (CUDA Driver API, "Tensor Map O
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, InternalError, TargetError
 from tensorlang.target.c_source.source import BoxMap
 from tensorlang.target.cuda.runtime import driver

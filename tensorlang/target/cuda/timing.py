@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.runtime.arguments import ArgumentCheck
 from tensorlang.runtime.device_arrays import DeviceArray
 from tensorlang.runtime.timer import host_clock

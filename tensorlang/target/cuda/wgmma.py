@@ -8,8 +8,8 @@ A comes from shared memory, or from registers (names in `_ra`); B from shared me
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.target.c_source.ptx import Intrinsic, assembly, operands, places, shared
 
 WIDTHS = (64, 128, 192, 256)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir import threads
 from tensorlang.ir.interpret import Interpreted, translate
 from tensorlang.ir.stmt import Kernel, Launch, walk

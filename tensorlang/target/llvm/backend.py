@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.executable import Executable

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr
 from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.arithmetic import binary, cast, constant, intrinsic, is_nan, select

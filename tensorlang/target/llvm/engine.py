@@ -10,7 +10,6 @@ import ctypes
 import itertools
 import platform
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -18,6 +17,7 @@ import llvmlite
 import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, TargetError
 from tensorlang.target.llvm.sources import RULE, check_source, defined, link_apart
 

@@ -6,8 +6,7 @@ pointer per call to Python.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.empty_rounds import skipping_empty_rounds
 from tensorlang.ir.expr import Load, walk
 from tensorlang.ir.stmt import AtomicUpdate, CallMachine, CallPython, Kernel, stmt_exprs

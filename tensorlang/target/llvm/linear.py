@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Unary, Var, walk
 from tensorlang.ir.stmt import INDEX
 

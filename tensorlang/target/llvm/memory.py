@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.arithmetic import binary, cast, constant, extract, overload, splat

@@ -5,8 +5,7 @@ The hardware's own instructions would flush subnormal bfloat16 to zero, and few 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tensorlang.dataclass import dataclass
 from tensorlang.target.llvm.text import Function, Value, vector_type
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.overflow import SizeCheck
 from tensorlang.ir.stmt import CallPython, Kernel

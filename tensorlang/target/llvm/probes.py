@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 
+from tensorlang.dataclass import dataclass
 from tensorlang.runtime.cache import cached
 from tensorlang.target.detect import machine_options, target_cpu
 from tensorlang.target.llvm import engine

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import MissingDependency, TargetError
 from tensorlang.ir.stmt import Kernel, Launch, Seq, Stmt, map_children
 from tensorlang.nd import Device

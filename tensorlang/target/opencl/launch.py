@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, InternalError, KernelError
 from tensorlang.runtime.cache import cached
 from tensorlang.runtime.device_arrays import CheckedArray, DeviceArray

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import MissingDependency, TargetError
 from tensorlang.nd import NDArray
 from tensorlang.runtime.arrays import Array, as_array

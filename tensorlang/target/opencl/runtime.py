@@ -6,10 +6,11 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, MissingDependency, TargetError
 from tensorlang.target.opencl.drivers import wheel_drivers
 from tensorlang.target.spec import GpuLimits

@@ -7,8 +7,9 @@ other share the digits, so that equations for all of them together determine `f`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, add, scale
 
 Key = frozenset[tuple[str, int]]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, add, scale
 from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, cast
 from tensorlang.ir.traverse import bounded

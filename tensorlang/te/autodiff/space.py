@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, add, is_constant, scale
 from tensorlang.ir.expr import (
     COMPARE,

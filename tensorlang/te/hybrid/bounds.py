@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, binary
 from tensorlang.ir.loops import constant_difference
 from tensorlang.ir.simplify import simplify

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, cast, const
 from tensorlang.te.hybrid.source import Source
 from tensorlang.te.hybrid.values import Value, Weak, weakened

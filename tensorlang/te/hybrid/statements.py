@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, walk
 from tensorlang.ir.stmt import INDEX, Allocate, For, If, Seq, Stmt, Store

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir import expr as ir
 from tensorlang.ir.intrinsics import TABLE
 from tensorlang.ir.stmt import LoopKind

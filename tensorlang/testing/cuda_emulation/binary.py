@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 
 _MAP_MAGIC = 0x7E4504A9

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 from tensorlang.testing.cuda_emulation.assembly import Instruction, split
 

@@ -7,10 +7,10 @@ of the machine for each instruction, so that the template, its operands and thei
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 from tensorlang.testing.cuda_emulation.assembly import Assembly, instructions, statements
 from tensorlang.testing.cuda_emulation.instructions import Scope, translate_instruction

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, MissingDependency, TensorlangError
 
 Tell = Callable[[str], None]

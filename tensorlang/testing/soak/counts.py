@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.testing.soak.case import Case, Outcome
 from tensorlang.testing.soak.worker import Ended
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from tensorlang.dataclass import dataclass
 from tensorlang.testing.soak.case import Outcome
 from tensorlang.testing.soak.counts import Counts, Fault
 from tensorlang.testing.soak.running import Watcher

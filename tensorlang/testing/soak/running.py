@@ -8,12 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from threading import Event
 from typing import cast
 
+from tensorlang.dataclass import dataclass
 from tensorlang.testing.soak import reproducers
 from tensorlang.testing.soak.case import Case
 from tensorlang.testing.soak.counts import Counts, Fault

@@ -11,11 +11,12 @@ import tempfile
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import MissingDependency
 from tensorlang.testing.soak.case import Case, Outcome, Report, kind_of, run_case
 

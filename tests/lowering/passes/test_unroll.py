@@ -7,7 +7,7 @@ from tensorlang.ir.expr import binary, cast
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.simplify import simplify_kernel
 from tensorlang.ir.stmt import LoopKind, Seq, Stmt
-from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
+from tensorlang.lowering.passes.unroll import MOST_STORES, unroll, unroll_bounds, unroll_tails
 
 i, j, k, n = indices("i j k n")
 C = array("C", (64, 64))
@@ -21,6 +21,12 @@ def unrolled(body: Stmt, most_stores: int = 256) -> str:
 def test_copies() -> None:
     body = loop(i, 2, 5, store(C, (i, 2 * i - 4), 1.0), UNROLLED)
     assert unrolled(body) == "C[2, 0] = 1.0\nC[3, 2] = 1.0\nC[4, 4] = 1.0"
+
+
+def test_no_copy_is_lost_however_many_there_are() -> None:
+    for count in (7, 8, 9, 16, 33, MOST_STORES):
+        stored = unrolled(loop(i, 1, count + 1, store(C, (i, 0), 1.0), UNROLLED))
+        assert stored.splitlines() == [f"C[{n}, 0] = 1.0" for n in range(1, count + 1)]
 
 
 def test_bounds_may_move_with_outer_loops() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from tensorlang import te, topi
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, cast
 from tensorlang.networks.network import Array, Value
 from tensorlang.networks.node import Node, Rule, shape_of

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import shape_of
 from tensorlang.networks.onnx.control.inner import Values, tensor_of

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tensorlang import te
+from tensorlang.dataclass import dataclass
 from tensorlang.networks.network import Array, Network, Value, Weights
 from tensorlang.networks.node import own_stages, shape_of
 from tensorlang.networks.onnx.control.inner import Values, kinds_of, outputs_of, tensor_of

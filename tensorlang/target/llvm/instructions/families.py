@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, cast
 from tensorlang.ir.stmt import Stmt
 from tensorlang.te.define import compute, placeholder

@@ -8,10 +8,10 @@ volume 1, chapter 18.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, cast
 from tensorlang.ir.stmt import Stmt
 from tensorlang.target.llvm.instructions.tile_code import around, function_text

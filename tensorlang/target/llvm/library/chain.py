@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import Kernel, Seq
 from tensorlang.target.llvm.arithmetic import binary

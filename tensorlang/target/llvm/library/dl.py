@@ -6,9 +6,8 @@ read from the shapes. A code names the argument and what is wrong with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.target.llvm.arithmetic import binary
 from tensorlang.target.llvm.expressions import index

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import Kernel
 from tensorlang.target.llvm.arithmetic import binary

@@ -7,9 +7,10 @@ in docs/design/009-vector-mathematics.md and measured by the tests.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from tensorlang.dataclass import dataclass
 from tensorlang.target.llvm.arithmetic import constant
 from tensorlang.target.llvm.mathematics import avx512
 from tensorlang.target.llvm.mathematics.coefficients import (

@@ -6,9 +6,9 @@ Approximations are written with it: what they compute must not change with the c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import frexp, ldexp, trunc
 
+from tensorlang.dataclass import dataclass
 from tensorlang.target.detect import has_fma
 from tensorlang.target.llvm.arithmetic import absolute, cast, constant, intrinsic, select, unary
 from tensorlang.target.llvm.text import Function, Value

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from operator import itemgetter
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import Allocate, CallMachine, CallPython, For, LoopKind, Stmt, children
 from tensorlang.runtime.arguments import evaluate_shape

@@ -6,9 +6,10 @@ the whole of every loop inside its allocation that mentions it, since the next i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Expr, Load, walk
 from tensorlang.ir.stmt import (
     Allocate,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Load, Var
 from tensorlang.ir.loops import STRIDED
 from tensorlang.ir.stmt import For, Stmt

@@ -6,9 +6,10 @@ iterations in order. A share is a piece of it, and runs as loops again: only whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Const, Expr, Load, Var, binary, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX, For, Let, LoopKind, Stmt

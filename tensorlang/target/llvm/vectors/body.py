@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Call, Expr, Load, Var
 from tensorlang.ir.stmt import For, Stmt, Store, children
 from tensorlang.target.llvm.storage.liveness import mentions

@@ -6,9 +6,10 @@ several pieces of the loop, need one or two lines more than there are pieces.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import add, affine, is_constant
 from tensorlang.ir.expr import Const, Load
 from tensorlang.ir.stmt import INDEX, For, Store

@@ -7,9 +7,10 @@ lanes are added by halves at the end: the additions no longer wait for each othe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang import dtypes
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Expr, Load, Var, walk
 from tensorlang.ir.loops import REDUCE_TREE, constant_extent
 from tensorlang.ir.stmt import For, LoopKind, Store
