@@ -128,6 +128,10 @@ topi.sliding_window data axis window_shape strides
 topi.gather_nd data indices batch_dims
 topi.cumsum data axis dtype exclusive
 topi.einsum subscripts operands
+topi.sort data axis is_ascend
+topi.argsort data valid_count axis is_ascend dtype
+topi.topk data k axis ret_type is_ascend dtype
+topi.searchsorted sorted_sequence values right dtype
 topi.concatenate a_tuple axis
 topi.take a indices axis
 topi.gather data axis indices

@@ -10,6 +10,7 @@ from tensorlang.ir.expr import Expr, as_expr, binary
 from tensorlang.ir.simplify import simplify
 from tensorlang.networks.node import shape_of
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.axes import within as within
 
 
 def reshaped(tensor: Tensor, shape: Sequence[int], name: str) -> Tensor:
@@ -63,9 +64,3 @@ def numbered(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
     for i, extent in zip(index, shape, strict=True):
         found = found * extent + i
     return found
-
-
-def within(index: Expr, extent: int) -> Expr:
-    """An index that counts from the end where it is negative, kept inside of its array."""
-    index = te.select(binary("lt", index, te.const(0, index.dtype)), index + te.const(extent, index.dtype), index)
-    return te.maximum(te.minimum(index, te.const(extent - 1, index.dtype)), te.const(0, index.dtype))

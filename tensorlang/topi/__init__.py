@@ -136,6 +136,7 @@ from tensorlang.topi.requantize import fixed_point, requantize
 from tensorlang.topi.rotary import rope, rope_tables
 from tensorlang.topi.slicing import slice_like, sliding_window, strided_set, strided_slice
 from tensorlang.topi.softmax import log_softmax, softmax
+from tensorlang.topi.sort import argsort, searchsorted, sort, topk
 from tensorlang.topi.space import (
     batch_to_space_nd,
     depth_to_space,
@@ -174,6 +175,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "asin",
     "asinh",
     "atan",
@@ -309,6 +311,7 @@ __all__ = [
     "round",
     "rsqrt",
     "schedule",
+    "searchsorted",
     "sequence_mask",
     "shape",
     "sigmoid",
@@ -319,6 +322,7 @@ __all__ = [
     "slice_like",
     "sliding_window",
     "softmax",
+    "sort",
     "space_to_batch_nd",
     "space_to_depth",
     "split",
@@ -333,6 +337,7 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "topk",
     "transpose",
     "trilu",
     "trunc",

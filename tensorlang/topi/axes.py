@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from tensorlang import te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, ExprLike
+from tensorlang.ir.expr import Expr, ExprLike, binary
 from tensorlang.te.domain import integer
 from tensorlang.te.operation import Tensor
 
@@ -44,3 +45,9 @@ def at(items: Sequence[T], where: int, item: T) -> list[T]:
 def sizes(operator: str, shape: Sequence[ExprLike]) -> list[Expr]:
     """A shape as expressions, whatever integers it is written in; DefinitionError for what is none."""
     return [integer(extent, f"extent {n} of {operator}") for n, extent in enumerate(shape)]
+
+
+def within(index: Expr, extent: int) -> Expr:
+    """An index that counts from the end where it is negative, kept inside of its array."""
+    index = te.select(binary("lt", index, te.const(0, index.dtype)), index + te.const(extent, index.dtype), index)
+    return te.maximum(te.minimum(index, te.const(extent - 1, index.dtype)), te.const(0, index.dtype))

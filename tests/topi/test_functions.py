@@ -228,6 +228,27 @@ CALLS: dict[str, Call] = {
     "einsum of a diagonal": Call(
         lambda a: topi.einsum("ii->i", a), lambda a: np.einsum("ii->i", a), lambda n: [floats(n, n)]
     ),
+    "argsort": Call(lambda x: topi.argsort(x, axis=1, dtype="int64"), lambda x: np.argsort(x, 1, kind="stable")),
+    "argsort of equal ones": Call(
+        lambda x: topi.argsort(x, axis=0, is_ascend=False, dtype="int64"),
+        lambda x: np.argsort(-x, 0, kind="stable"),
+        lambda n: [whole(n, 6)],
+        empty=False,
+    ),
+    "sort": Call(topi.sort, np.sort),
+    "topk": Call(lambda x: topi.topk(x, 3)[0], lambda x: -np.sort(-x, 1)[:, :3]),
+    "topk places": Call(lambda x: topi.topk(x, 2, 1, "indices"), lambda x: np.argsort(-x, 1, kind="stable")[:, :2]),
+    "searchsorted": Call(
+        lambda s, v: topi.searchsorted(s, v, right=True),
+        lambda s, v: np.searchsorted(s, v, "right"),
+        lambda n: [np.sort(floats(9)), floats(n, 6)],
+    ),
+    "searchsorted of rows": Call(
+        topi.searchsorted,
+        lambda s, v: np.stack([np.searchsorted(a, b) for a, b in zip(s, v, strict=True)]),
+        lambda n: [np.sort(whole(n, 9), 1), whole(n, 6)],
+        empty=False,
+    ),
     "any": Call(lambda x: topi.any(x, 1), lambda x: x.any(1), lambda n: [whole(n, 6, high=2)]),
     "all": Call(lambda x: topi.all(x, (0, 1), True), lambda x: x.all(keepdims=True), lambda n: [whole(n, 2, high=3)]),
     "logsumexp": Call(lambda x: topi.logsumexp(x, 1), lambda x: logsumexp(x, 1)),
@@ -302,6 +323,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "mirror_pad": (lambda: topi.mirror_pad(MATRIX, (5, 0)), "is wider than 4 elements"),
     "einsum": (lambda: topi.einsum("ij,jk->ik", MATRIX, MATRIX), "does not fit"),
     "einsum of dots": (lambda: topi.einsum("...i->i", MATRIX), "is no list of letters"),
+    "topk": (lambda: topi.topk(MATRIX, 7), "k of at most 6"),
+    "sort": (lambda: topi.sort(te.placeholder((te.var("n"),))), "has a symbolic extent"),
+    "searchsorted": (lambda: topi.searchsorted(te.placeholder((3, 6)), MATRIX), "a row for each of"),
     "logsumexp": (lambda: topi.logsumexp(te.placeholder((4,), "int32")), "logsumexp wants floats"),
 }
 

@@ -14,8 +14,8 @@ from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, axis_of, element_of
 from tensorlang.networks.places import numbered, within
 from tensorlang.networks.refusal import Unsupported
-from tensorlang.networks.sorting import places_in_order
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.ordering import places_in_order
 
 _LONGEST = 4096
 """Elements that are compared with, or added to, each other along a dimension."""

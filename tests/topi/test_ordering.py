@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from tensorlang import te
-from tensorlang.networks import from_onnx, sorting
+from tensorlang.networks import from_onnx
 from tensorlang.networks.compiling import compile_network
-from tensorlang.networks.sorting import places_in_order
 from tensorlang.te.program import canonical
 from tensorlang.te.reference import evaluate
+from tensorlang.topi import ordering
+from tensorlang.topi.ordering import places_in_order
 from tests.networks.models import model, node
 
 SHAPES = ((7,), (1, 60), (1, 20, 2), (1, 50))
@@ -39,7 +40,7 @@ def in_order(data: Any, axis: int, descending: bool) -> Any:
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint8", "int32", "uint64"])
 @pytest.mark.parametrize("number", range(len(SHAPES)))
 def test_places_are_those_of_a_stable_sort(dtype: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "_LEAST", 40)
+    monkeypatch.setattr(ordering, "_LEAST", 40)
     shape = SHAPES[number]
     data, axis, descending = numbers(dtype, shape, number), (number + 1) % len(shape), bool((number + len(dtype)) % 2)
     wanted = max(1, shape[axis] // 16)

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
 from tensorlang.ir import intrinsics
 from tensorlang.ir.expr import Expr, binary, cast, select
-from tensorlang.networks.node import shape_of
-from tensorlang.networks.places import within
+from tensorlang.te.axis import extent_of
 from tensorlang.te.branches import BRANCH
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.axes import within
 
 _cast: Any = te.cast  # of numbers and of expressions
 _GROUPS = (64, 32, 16, 8)
@@ -30,6 +31,14 @@ _ROOM = 2, 64
 _DIGITS = (128, 4), (4096, 8)
 """Bits by which fewer keys than so many are counted and moved at once, and those of more."""
 _MOST_DIGITS = 11
+
+
+def shape_of(tensor: Tensor) -> tuple[int, ...]:
+    """The extents of a tensor as numbers; DefinitionError where one is none."""
+    found = [extent_of(extent) for extent in tensor.shape]
+    if any(n is None for n in found):
+        raise DefinitionError(f"elements are put in order where their number is known; {tensor} has a symbolic extent")
+    return tuple(n for n in found if n is not None)
 
 
 def places_in_order(data: Tensor, axis: int, descending: bool, wanted: int, name: str) -> Tensor:
