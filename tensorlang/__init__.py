@@ -315,8 +315,6 @@ refuse(
         **dict.fromkeys(("astext", "script", "show"), "print it"),
     },
 )
-refuse("Tensor", {"same_as": "compare with =="})
-refuse("Axis", {"same_as": "compare names: axis.name == other.name"})
 refuse(
     "ExternOp",
     dict.fromkeys(("body", "input_placeholders", "output_placeholders"), "its function takes whole arrays"),

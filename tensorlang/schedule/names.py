@@ -7,13 +7,11 @@ from difflib import get_close_matches
 
 from tensorlang.names import explanation
 
-_STATE = "s.state.stages[s[C].name] is the immutable state of the stage"
 _ONE_STAGE = "s[C] is the stage of C, C.op its operation"
 _OPEN = "use sample_choice or sample_perfect_tile"
 _SHAPES = "tiles need not divide the extents: tail='guard' or tail='peel'"
 ABSENT = {
-    **dict.fromkeys(("attach_ivar", "attach_stage", "attach_type", "iter_var_attrs", "store_predicate"), _STATE),
-    **dict.fromkeys(("get_block", "get_consumers", "get_producers", "get_sref", "origin_op", "stage_map"), _ONE_STAGE),
+    **dict.fromkeys(("get_block", "get_consumers", "get_producers", "get_sref"), _ONE_STAGE),
     **dict.fromkeys(("sample_categorical", "sample_compute_location", "sample_partitioned_tile"), _OPEN),
     "decompose_padding": _SHAPES,
     "pad_einsum": "pad on the copies of the factors, and on the sums",
@@ -26,15 +24,12 @@ ABSENT = {
     "get_child_blocks": "s.stages holds all stages",
     "get_loops": "s[C].leaf_iter_vars are the loops of a stage",
     "get_output_blocks": "s.outputs holds the operations",
-    **dict.fromkeys(("group", "groups", "num_child_stages"), "s.create_group returns the group that it makes"),
-    "is_output": "s.outputs holds the operations",
     "loop_partition": "use partition, or split(..., tail='peel')",
     "merge": "use fuse_with",
     "mod": "print tensorlang.lower(s, args)",
     "reindex": "use transform_layout on the stage of a cache_read",
     "reindex_cache_read": "use transform_layout on the stage of a cache_read",
     "reindex_cache_write": "use transform_layout on the stage of a cache_write",
-    "relations": "print(s) shows the steps that made the loops",
     "reorder_block_iter_var": "use reorder, or transform_layout for the array",
     "reverse_compute_inline": "s[producer].compute_inline() makes one stage of the two",
     "seed": "decisions are fields of sample_choice; the tuner takes a seed",

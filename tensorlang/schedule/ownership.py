@@ -30,15 +30,16 @@ class Declared:
     def __init__(self, ends: Iterable[Operation | Tensor], names: dict[int, str]) -> None:
         self._found: dict[int, set[str]] = {}
         self._renamed: dict[int, str] = {}
-        self._alive: list[Operation] = []
+        self.operations: dict[str, Operation] = {}  # by the names of their stages
         seen: set[int] = set()
         pending = [end.op if isinstance(end, Tensor) else end for end in ends]
         while pending:
             op = pending.pop()
             if id(op) not in seen:
                 seen.add(id(op))
-                self._alive.append(op)
-                self._note(op, names.get(id(op), op.name))
+                name = names.get(id(op), op.name)
+                self.operations[name] = op
+                self._note(op, name)
                 pending += [tensor.op for tensor in op.input_tensors if isinstance(tensor, Tensor)]
 
     def _note(self, op: Operation, stage: str) -> None:

@@ -18,6 +18,8 @@ from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import too_complex, verify, within_budget
+from tensorlang.schedule.classic import Table
+from tensorlang.schedule.derive import ranges_in_place
 from tensorlang.schedule.explain import FormNote, checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import AxisLike, host_of, member_of, objects
@@ -31,7 +33,7 @@ from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
-from tensorlang.te.axis import Axis
+from tensorlang.te.axis import Axis, Range
 from tensorlang.te.declared import declared
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
 from tensorlang.te.program import Program, canonical
@@ -97,6 +99,7 @@ class Schedule:
         self._declared: Declared | None = None
         self._state = initial_state(program)
         self._trace = Trace()
+        self.groups: list[Group] = []  # that create_group has made
         self._undone_to: tuple[ScheduleState, Trace] | None = None
         self._attempted: ScheduleState | None = None  # the last state that an attempt has proven
         self.origin = ""  # the tuned record that the first steps are from, as text
@@ -138,6 +141,21 @@ class Schedule:
     def stages(self) -> list[Stage]:
         """All stages in program order, inputs included."""
         return [Stage(self, op.name) for op in self.program.ops]
+
+    @property
+    def stage_map(self) -> Mapping[Any, Stage]:
+        """The stages by their operations, as declared or as the steps have rewritten them."""
+        return Table([stage.op for stage in self.stages], self.__getitem__)
+
+    def declared_operation(self, name: str) -> Any:
+        """The operation of a stage as it was declared, or as the steps have made it."""
+        self._declared = self._declared or Declared(self._keep_alive, self._names)
+        return self._declared.operations.get(name) or self.operation(name)
+
+    def ranges(self, stage: str) -> dict[str, Range]:
+        """The ranges of the axes of a stage: of its loops in the place where it is computed, of others of all of it."""
+        known = self._state.axis_ranges(stage) | ranges_in_place(self._state, stage)
+        return {name: Range(found.lower, found.extent) for name, found in known.items()}
 
     def name_of(self, key: Any) -> str:
         """Return the stage name of a tensor, operation, stage or name; BadArgument when there is none."""
@@ -243,9 +261,11 @@ class Schedule:
         ends = [self.name_of(o) for o in (outputs if isinstance(outputs, list | tuple) else [outputs])]
         starts = [self.name_of(i) for i in (inputs if isinstance(inputs, list | tuple) else [inputs])]
         try:
-            return Group(self, members_between(self.program, ends, starts, include_inputs))
+            made = Group(self, members_between(self.program, ends, starts, include_inputs))
         except ScheduleError as error:
             raise self._completed(error, f"s.create_group({ends}, {starts})") from None
+        self.groups.append(made)
+        return made
 
     def rfactor(self, tensor: Any, axis: AxisLike, factor_axis: int = 0) -> Any:
         """Factor a reduction along one of its axes; see RFactor. Returns the tensor(s) of partial results.
@@ -396,6 +416,7 @@ class Schedule:
         """A copy that goes its own way and proves each step; `fresh`: of the program as declared, without a step."""
         made = copy.copy(self)
         made._proves_each_step, made._undone_to = True, None
+        made.groups = list(self.groups)
         if fresh:
             made._state, made._trace = initial_state(self._original), Trace()
         return made

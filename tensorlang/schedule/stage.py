@@ -11,6 +11,7 @@ from tensorlang.errors import BadArgument, shown
 from tensorlang.ir.expr import Expr, ExprLike, as_expr
 from tensorlang.location import caller
 from tensorlang.schedule import primitives as p
+from tensorlang.schedule.classic import ClassicStage
 from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.members import AxisLike, Inside, by_own_names, leaves_of
 from tensorlang.schedule.names import absent
@@ -53,7 +54,7 @@ class Scheduled(Protocol):
 
 
 @by_own_names
-class Stage(StorageSteps):
+class Stage(ClassicStage, StorageSteps):
     """The loops of one operation in a schedule. Axes are given as Axis objects or by name.
 
     The stage of a `member`, an operation that runs inside a hybrid one, stands for its loops there.

@@ -83,6 +83,11 @@ class Axis(Explained, ExprOperators):
         """`thread`, by classic te's name."""
         return self.thread
 
+    def same_as(self, other: object) -> bool:
+        """Whether both are one axis: the same object, or handed out for the same axis of a schedule."""
+        handed = isinstance(other, Axis) and self.owner is not None and self.owner == other.owner
+        return self is other or (handed and isinstance(other, Axis) and self.name == other.name)
+
     def __eq__(self, other: object) -> Any:
         return self.var == other
 

@@ -120,6 +120,10 @@ class Tensor(Explained, Whole, ExprOperators):
     def __call__(self, *index: ExprLike) -> Expr:
         return Read.checked(self, index)
 
+    def same_as(self, other: object) -> bool:
+        """Whether both are one tensor, as `==` says."""
+        return self == other
+
     def __hash__(self) -> int:
         return hash((id(self.op), self.value_index))
 

@@ -62,9 +62,10 @@ def topk(
     dtype: str = "int64",
     name: str = "topk",
 ) -> Any:
-    """Return the first `k` elements in order along an axis, and their places as `dtype` (k < 1: all of them).
+    """Return the first `k` elements in order along an axis, and their places as `dtype` (k < 1: all).
 
-    `ret_type`: "both" for a list of two, "values" or "indices" for one tensor. DefinitionError for more than there are, and symbolic extents.
+    `ret_type`: "both" for a list of two, "values" or "indices" for one tensor. DefinitionError for more than there are,
+    and symbolic extents.
 
         >>> from tensorlang import te, topi
         >>> [x.shape for x in topi.topk(te.placeholder((4, 500)), 3)]
