@@ -13,6 +13,7 @@ from tensorlang.networks.arena import aligned
 from tensorlang.networks.building import Job, build_all, workers_for
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
+from tensorlang.networks.largest import with_largest_bytes
 from tensorlang.networks.model import Model, Step
 from tensorlang.networks.narrow import narrowed
 from tensorlang.networks.network import Network
@@ -61,7 +62,7 @@ def compile_network(
     if numerics != "strict":
         program = without_bytes_between(without_divisions(program))
         program, weights, algorithms = with_winograd(program, weights, machine)
-    program, weights = narrowed(program, weights, machine)
+    program, weights = narrowed(with_largest_bytes(program), weights, machine)
     program, weights = packed(program, weights, machine)
     if numerics != "strict":
         weights = without_subnormals(program, weights)

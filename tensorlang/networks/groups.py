@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Expr, Load, rewrite
 from tensorlang.ir.stmt import map_exprs
 from tensorlang.schedules.chains import chains_of
+from tensorlang.schedules.default import is_elementwise
 from tensorlang.schedules.recognise import groups_of
 from tensorlang.target.spec import Target
 from tensorlang.te.branches import Guard, Guards, needed_under, turns_of
-from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, PlaceholderOp, Read, Tensor, buffers
+from tensorlang.te.operation import (
+    ComputeOp,
+    ExternOp,
+    HybridOp,
+    Operation,
+    PlaceholderOp,
+    Read,
+    Tensor,
+    buffers,
+    loads,
+)
 from tensorlang.te.program import Program, read_buffers
 from tensorlang.te.tags import ATTENTION
 
@@ -85,6 +96,7 @@ def _members(program: Program, machine: Target | None) -> list[list[Operation]]:
                 home[stage.name] = number
     for name, parts in _attentions(program):
         home |= dict.fromkeys(parts, home[name])
+    _read_narrow(program, home)
     others = [op.name for op in program.ops if not isinstance(op, PlaceholderOp) and op.name not in home]
     home |= {name: len(chains) + k for k, name in enumerate(others)}
     members: dict[int, list[Operation]] = {}
@@ -92,6 +104,22 @@ def _members(program: Program, machine: Target | None) -> list[list[Operation]]:
         if op.name in home:
             members.setdefault(home[op.name], []).append(op)
     return list(members.values())
+
+
+def _read_narrow(program: Program, home: dict[str, int]) -> None:
+    """Move stages that only make wider numbers of one array, bytes floats, to the kernel that reads these: the narrow
+    array lies between.
+    """
+    for op in program.ops:
+        if not isinstance(op, ComputeOp) or op.name not in home or not is_elementwise(op) or op.name in program.outputs:
+            continue
+        sources, readers = {load.buffer.name for load in loads(op)}, program.consumers[op.name]
+        if len(sources) != 1 or len(readers) != 1 or home.get(*sources) != home[op.name]:
+            continue
+        source, reader = program[program.producer[sources.pop()]], program[readers[0]]
+        narrow = isinstance(source, ComputeOp) and dtypes.info(source.dtype).bits < dtypes.info(op.dtype).bits
+        if narrow and isinstance(reader, ComputeOp) and is_elementwise(reader) and reader.name in home:
+            home[op.name] = home[reader.name]
 
 
 def _attentions(program: Program) -> Iterator[tuple[str, list[str]]]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorlang.networks.compiling import compile_network, program_of
+from tensorlang.networks.groups import parts_of
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.requantizing import without_bytes_between
 from tensorlang.te.reference import evaluate
@@ -55,3 +56,15 @@ def test_bytes_are_the_same_without_bytes_between(zero: Any) -> None:
 def test_what_two_kernels_make_stays_bytes() -> None:
     program, _ = program_of(from_onnx(residual(np.uint8(9), other=True)))
     assert without_bytes_between(program).text == program.text
+
+
+def test_bytes_lie_between_kernels_not_the_floats_that_they_mean() -> None:
+    (first, held), (second, more) = rounded("a", 0.02, np.uint8(9)), rounded("b", 0.03, np.uint8(9))
+    sums = [node("MatMul", "x k", "a"), node("MatMul", "x l", "b"), node("Add", "ad bd", "c"), node("Relu", "c", "y")]
+    weights = {"k": drawn(40, 24), "l": drawn(40, 24, seed=2)} | held | more
+    network = from_onnx(model([*sums[:2], *first, *second, *sums[2:]], {"x": (3, 40)}, "y", weights, opset=19))
+    program, _ = program_of(network)
+    parts = parts_of(program)
+    between = {name for part in parts for name in part.outputs} - set(program.outputs)
+    assert len(parts) == 2
+    assert {program.buffers[name].dtype for name in between} == {"uint8"}
