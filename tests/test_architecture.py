@@ -109,6 +109,12 @@ def test_one_file_imports_a_heavy_package(package: str) -> None:
     ]
 
 
+def test_data_classes_are_ours() -> None:
+    """`from tensorlang.dataclass import dataclass`: declaring those of the standard library is half of a start."""
+    theirs = re.compile(r"^(from dataclasses import .*\bdataclass\b|import dataclasses)", re.MULTILINE)
+    assert [p for p in PACKAGE.rglob("*.py") if theirs.search(text_of(p))] == [PACKAGE / "dataclass.py"]
+
+
 def test_every_room_is_on_a_floor() -> None:
     """import-linter says nothing about modules that its layers leave out."""
     contract = (ROOT / ".importlinter").read_text(encoding="utf-8").partition("layers =")[2].partition("\n\n")[0]

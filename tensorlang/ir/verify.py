@@ -282,7 +282,7 @@ def _complaint(node: Expr) -> str:
         case Const():
             return _constant(node)
         case Binary():
-            return _binary(node)
+            return _binary(node.op, node.a.dtype, node.b.dtype, node.dtype)
         case Unary():
             return _unary(node)
         case Cast():
@@ -313,21 +313,22 @@ def _literals(dtype: str) -> tuple[type, float, float]:
     return float if d.is_float else bool if d.kind == "bool" else int, *dtypes.limits(dtype)
 
 
-def _binary(node: Binary) -> str:
-    kind = dtypes.info(node.a.dtype).kind
-    if node.a.dtype != node.b.dtype:
-        return f"operands of {node.op} are {node.a.dtype} and {node.b.dtype}"
-    if node.op in COMPARE or node.op in LOGICAL:
-        if node.op in LOGICAL and kind != "bool":
-            return f"{node.op} of {node.a.dtype}"
-        return "" if node.dtype == "bool" else f"{node.op} gives {node.dtype}"
-    if node.op not in ARITHMETIC and node.op not in BITWISE:
-        return f"unknown operation {node.op}"
-    if (kind == "bool" and node.op not in ("min", "max")) or (kind == "float" and node.op in BITWISE):
-        return f"{node.op} of {node.a.dtype}"
-    if node.op == "div" and kind != "float":
-        return f"div of {node.a.dtype}"
-    return "" if node.dtype == node.a.dtype else f"{node.op} of {node.a.dtype} gives {node.dtype}"
+@cache
+def _binary(op: str, a: str, b: str, dtype: str) -> str:
+    kind = dtypes.info(a).kind
+    if a != b:
+        return f"operands of {op} are {a} and {b}"
+    if op in COMPARE or op in LOGICAL:
+        if op in LOGICAL and kind != "bool":
+            return f"{op} of {a}"
+        return "" if dtype == "bool" else f"{op} gives {dtype}"
+    if op not in ARITHMETIC and op not in BITWISE:
+        return f"unknown operation {op}"
+    if (kind == "bool" and op not in ("min", "max")) or (kind == "float" and op in BITWISE):
+        return f"{op} of {a}"
+    if op == "div" and kind != "float":
+        return f"div of {a}"
+    return "" if dtype == a else f"{op} of {a} gives {dtype}"
 
 
 def _unary(node: Unary) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.location import caller

@@ -42,7 +42,7 @@ def holds(condition: Expr, point: dict[str, int]) -> bool:
     return COMPARE[condition.op](evaluate(condition.a, point), evaluate(condition.b, point))
 
 
-@settings(max_examples=draws(300, 5000))
+@settings(max_examples=draws(120, 5000))
 @given(indices, sizes, st.lists(conditions, max_size=2))
 def test_what_is_told_to_be_inside_is(index: Expr, size: Expr, guards: list[Expr]) -> None:
     if Known.of([*DOMAIN, *guards], ["n"]).is_inside(index, size):

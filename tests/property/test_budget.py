@@ -69,9 +69,9 @@ def _scheduled(text: str, *arrays: tuple[int, str]) -> tuple[Schedule, Any, list
 
 F = (1, "float32")
 PROGRAMS: dict[str, Callable[[], tuple[Schedule, Any, list[Any]]]] = {
-    "many loops in a row": lambda: _scheduled(_in_a_row(draws(30, 50)), F, F),
-    "many statements together": lambda: _scheduled(_together(draws(60, 100)), F, F),
-    "many statements through indices": lambda: _scheduled(_through_indices(draws(10, 15)), F, (1, "int32")),
+    "many loops in a row": lambda: _scheduled(_in_a_row(draws(20, 50)), F, F),
+    "many statements together": lambda: _scheduled(_together(draws(40, 100)), F, F),
+    "many statements through indices": lambda: _scheduled(_through_indices(draws(8, 15)), F, (1, "int32")),
     "7 loops deep": lambda: _scheduled(_deep(7), (7, "float32")),
 }
 
@@ -103,7 +103,7 @@ def test_every_request_ends(name: str) -> None:
 
 def test_the_order_of_many_loops_is_told() -> None:
     """A verdict, and not that it is too complex."""
-    _, stage, _ = _scheduled(_in_a_row(draws(50, 100)), F, F)
+    _, stage, _ = _scheduled(_in_a_row(draws(30, 100)), F, F)
     stage.split("i0", 4)
     with pytest.raises(IllegalParallel):
         stage.parallel("i1")

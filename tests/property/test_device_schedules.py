@@ -25,7 +25,7 @@ from tensorlang.testing.device_traces import device_schedules
 from tensorlang.testing.strategies import ProgramCase, programs
 from tests.property.test_random_schedules import CASES, part_of
 
-EXAMPLES = max(CASES // 4, 10)
+EXAMPLES = max(CASES // 4, 6)
 
 
 def drawn(data: st.DataObject, most: int = 2) -> tuple[ProgramCase, Schedule, Kernel | None]:

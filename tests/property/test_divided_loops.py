@@ -16,7 +16,7 @@ NIGHTLY = settings.get_current_profile_name() == "nightly"
 FAVOURED = ("split", "fuse", "fuse", "reorder", "skew", "affine", "unroll", "vectorize", "reverse")
 
 
-@settings(max_examples=5_000 if NIGHTLY else 20)
+@settings(max_examples=5_000 if NIGHTLY else 12)
 @given(data=st.data())
 def test_boards_keep_meaning(data: st.DataObject) -> None:
     case = data.draw(boards())
@@ -26,7 +26,7 @@ def test_boards_keep_meaning(data: st.DataObject) -> None:
         check_schedule(schedule, case.args, sizes, targets=("interpreter",), inputs=case.inputs(sizes))
 
 
-@settings(max_examples=2_000 if NIGHTLY else 10)
+@settings(max_examples=2_000 if NIGHTLY else 6)
 @given(data=st.data())
 def test_reductions_over_parts_keep_meaning(data: st.DataObject) -> None:
     case = data.draw(programs(("int32",), max_stages=2, divided=True))

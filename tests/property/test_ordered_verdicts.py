@@ -29,7 +29,7 @@ from tensorlang.testing.traces import schedules
 from tests.property import enumeration
 from tests.property.test_random_schedules import part_of
 
-VERDICTS = {"nightly": 7_000}.get(settings.get_current_profile_name(), 24)
+VERDICTS = {"nightly": 7_000}.get(settings.get_current_profile_name(), 16)
 """Cases of each kind of verdict."""
 
 

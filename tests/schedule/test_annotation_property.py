@@ -19,7 +19,7 @@ FAVOURED = ("reverse_compute_at", "reverse_compute_at", "prefetch", "pragma", *(
 def test_stages_keep_meaning() -> None:
     taken: Counter[str] = Counter()
 
-    @settings(max_examples=max(CASES, 70))
+    @settings(max_examples=max(CASES, 45))
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         case = data.draw(programs(max_stages=4))

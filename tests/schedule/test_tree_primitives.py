@@ -365,7 +365,7 @@ def test_verdict_equals_enumeration(part: int) -> None:
     verdicts: Counter[bool] = Counter()
 
     @part_of(part)
-    @settings(max_examples=CASES)
+    @settings(max_examples=CASES * 2 // 3)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         sizes: tuple[dict[str, int], ...] = ({},)

@@ -38,7 +38,7 @@ def test_unfuse(kernel: Kernel) -> None:
         assert trace(kernel, n) == trace(split, n)
 
 
-@settings(max_examples=2 * settings().max_examples)
+@settings(max_examples=settings().max_examples)
 @given(kernels())
 def test_vector_tails(kernel: Kernel) -> None:
     simple = simplify_kernel(kernel)
@@ -49,7 +49,7 @@ def test_vector_tails(kernel: Kernel) -> None:
         assert trace(kernel, n) == trace(legal, n)
 
 
-@settings(max_examples=2 * settings().max_examples)
+@settings(max_examples=settings().max_examples)
 @given(kernels())
 def test_hoist_tests(kernel: Kernel) -> None:
     hoisted = hoist_tests(kernel)
@@ -74,7 +74,7 @@ def test_unroll_as_asked(kernel: Kernel, most: int, here: int) -> None:
         assert trace(kernel, n) == trace(unrolled, n)
 
 
-@settings(max_examples=2 * settings().max_examples)
+@settings(max_examples=settings().max_examples)
 @given(kernels())
 def test_all_in_a_row(kernel: Kernel) -> None:
     done = unroll_tails(vector_tails(simplify_kernel(unroll_bounds(kernel))))
