@@ -33,7 +33,12 @@ def flat_offset(index: Sequence[Expr], strides: Sequence[int], ranges: Mapping[s
 
 def divides(index: Expr) -> bool:
     """Whether an index holds a quotient or a remainder."""
-    return any(isinstance(n, Binary) and n.op in ("floordiv", "floormod") for n in walk(index))
+    return any(map(is_division, walk(index)))
+
+
+def is_division(expr: Expr) -> bool:
+    """Whether an expression is a quotient or a remainder."""
+    return isinstance(expr, Binary) and expr.op in ("floordiv", "floormod")
 
 
 def _proper(expr: Expr) -> Expr | None:

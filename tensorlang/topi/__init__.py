@@ -73,6 +73,7 @@ from tensorlang.topi.creation import (
 from tensorlang.topi.dense import dense, dense_packed, pack_weight
 from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_nhwc
 from tensorlang.topi.dispatch import schedule
+from tensorlang.topi.experts import experts_nbits
 from tensorlang.topi.gather import embedding, gather, take
 from tensorlang.topi.indexing import adv_index, gather_nd, unravel_index
 from tensorlang.topi.mathematics import (
@@ -224,6 +225,7 @@ __all__ = [
     "exp",
     "exp2",
     "expand_dims",
+    "experts_nbits",
     "eye",
     "fast_erf",
     "fast_exp",

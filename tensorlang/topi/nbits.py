@@ -295,7 +295,7 @@ def matmul_nbits(data: Tensor | QuantizedBlocks, weights: NbitsWeights, name: st
     m, panels, blocks, words = rows.codes.shape[0], weights.planes[0].shape[0], k // form.block, form.block // WORD
     codes = te.compute(
         (panels, k // WORD, LANES, WORD),
-        lambda q, v, lane, t: form.value(_code(weights, q, v, lane, t)),
+        lambda q, v, lane, t: form.value(code_of(weights, q, v, lane, t)),
         name=f"{name}_weights",
     )
     w, t, b = te.reduce_axis((0, words), "w"), te.reduce_axis((0, WORD), "t"), te.reduce_axis((0, blocks), "b")
@@ -308,22 +308,25 @@ def matmul_nbits(data: Tensor | QuantizedBlocks, weights: NbitsWeights, name: st
     )
 
     def term(i: Any, q: Any, lane: Any) -> Any:
-        values = {
-            each: array[q, b * form.block // form.fields[each].per, lane] for each, array in weights.fields.items()
-        }
-        zero = values.pop("zero_point").astype("int32") if "zero_point" in values else form.zero
-        centred = dots[i, q, b, lane] - zero * rows.sums[i, b]
-        made = centred.astype("float32") * (form.scale(values) * rows.scales[i, b])
-        if form.offset is not None:
-            made = made + form.offset(values) * (rows.sums[i, b].astype("float32") * rows.scales[i, b])
-        return te.sum(made, axis=b)
+        return te.sum(
+            under_scales(weights, q, b, lane, dots[i, q, b, lane], rows.sums[i, b], rows.scales[i, b]), axis=b
+        )
 
     sums = te.compute((m, panels, LANES), term, name=f"{name}_sums")
     made: Tensor = te.compute((m, weights.n), lambda i, j: sums[i, j // LANES, j % LANES], name=name)
     return made
 
 
-def _code(weights: NbitsWeights, q: Any, v: Any, lane: Any, t: Any) -> Any:
+def under_scales(weights: NbitsWeights, q: Any, b: Any, lane: Any, dot: Any, total: Any, scale: Any) -> Any:
+    """What a block adds to a product: its sum of products `dot`, of data with a sum `total` and a scale."""
+    form = weights.form
+    values = {each: array[q, b * form.block // form.fields[each].per, lane] for each, array in weights.fields.items()}
+    zero = values.pop("zero_point").astype("int32") if "zero_point" in values else form.zero
+    made = (dot - zero * total).astype("float32") * (form.scale(values) * scale)
+    return made if form.offset is None else made + form.offset(values) * (total.astype("float32") * scale)
+
+
+def code_of(weights: NbitsWeights, q: Any, v: Any, lane: Any, t: Any) -> Any:
     """The code of the word v of a lane, put together of its planes."""
     word, low, found = v % 8, 0, None
     for bits, plane in zip(_PLANES[weights.form.bits], weights.planes, strict=True):

@@ -264,3 +264,40 @@ def test_a_norm_in_front_runs_in_vectors() -> None:
     np.testing.assert_array_equal(sums, codes.sum((2, 3), dtype=np.int32))
     off = abs((codes.reshape(2, 4, 32) * scales[..., None].astype(np.float64)).reshape(2, 128) - normed)
     assert (off <= np.repeat(scales, 32, 1) * 0.501).all()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("target", [None, "interpreter", on_opencl, on_cuda])
+@pytest.mark.parametrize("name", ["q4_0", "q6_k"])
+def test_experts_that_a_table_chooses(name: str, target: str | None) -> None:
+    """Of three with 32 rows each, two for each row of data; numbers that are no expert's are brought to the nearest."""
+    form, (m, each, k) = BLOCK_FORMATS[name], (2, 32, max(64, BLOCK_FORMATS[name].weights))
+    blocks, chosen = some_blocks(form, 3 * each, k), np.array([[2, 0], [-7, 9]], np.int32)
+    given, data = te.placeholder(blocks.shape, "uint8", "blocks"), te.placeholder((m, k), "float32", "x")
+    table = te.placeholder((m, 2), "int32", "table")
+    made = topi.experts_nbits(data, topi.pack_nbits(given, name), table, 3)
+    (out,) = built([made], [data, table, given], [x := rows(m, k), chosen, blocks], target)
+    weights = dequantized(blocks, form).reshape(3, each, k)
+    for i, row in enumerate(np.clip(chosen, 0, 2)):
+        for e, expert in enumerate(row):
+            close(out[i : i + 1, e], x[i : i + 1], weights[expert], form.block)
+
+
+def test_weights_of_experts_are_read_as_they_lie() -> None:
+    """In the form of blocks, no byte by itself: their panel is data, but the same for a vector."""
+    weights, data = topi.nbits_weights(8 * 128, 256, FOUR), te.placeholder((1, 256), "float32", "x")
+    table = te.placeholder((1, 2), "int32", "table")
+    made, target = topi.experts_nbits(data, weights, table, 8), "llvm -num-cores=1"
+    s = topi.schedule(made, target, tuned=False)
+    assert ("experts_sums", "blocks") in [(note.stage, note.form) for note in s.forms]
+    text = tensorlang.build(s, [data, table, *weights.tensors, made], target).get_source("ll")
+    assert "load i8" not in text and "insertelement <64 x i8>" not in text
+
+
+def test_refused_experts() -> None:
+    weights, data = topi.nbits_weights(96, 64, FOUR), te.placeholder((2, 64), "float32", "x")
+    for table, experts in ((te.placeholder((2, 1), "int32"), 4), (te.placeholder((2, 1), "int64"), 3)):
+        with pytest.raises(DefinitionError, match="a multiple of 16 rows of each of"):
+            topi.experts_nbits(data, weights, table, experts)
+    with pytest.raises(DefinitionError, match="are no rows of 64 in blocks of 32 for each of"):
+        topi.experts_nbits(data, weights, te.placeholder((3, 1), "int32"), 3)
