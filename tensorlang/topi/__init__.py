@@ -57,6 +57,16 @@ from tensorlang.topi.broadcast import (
 from tensorlang.topi.cached_attention import cached_attention
 from tensorlang.topi.contraction import einsum
 from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
+from tensorlang.topi.convolution import (
+    conv1d_ncw,
+    conv1d_nwc,
+    conv1d_transpose_ncw,
+    conv2d_transpose_nchw,
+    conv3d_ncdhw,
+    conv3d_ndhwc,
+    conv3d_transpose_ncdhw,
+    group_conv2d_nhwc,
+)
 from tensorlang.topi.creation import (
     arange,
     eye,
@@ -130,6 +140,7 @@ from tensorlang.topi.nbits import (
 from tensorlang.topi.normalization import batch_norm, layer_norm, rms_norm
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.pooling import avg_pool2d, global_pool, max_pool2d, pool2d
+from tensorlang.topi.pooling_axes import adaptive_pool, adaptive_pool1d, adaptive_pool3d, pool1d, pool3d
 from tensorlang.topi.quantized import dense_narrow, narrow_offsets, pack_narrow
 from tensorlang.topi.reduction import all, any, argmax, argmin, logsumexp, max, mean, min, prod, sum
 from tensorlang.topi.repeating import flip, repeat, reverse_sequence, roll, stack, tile
@@ -169,6 +180,9 @@ __all__ = [
     "abs",
     "acos",
     "acosh",
+    "adaptive_pool",
+    "adaptive_pool1d",
+    "adaptive_pool3d",
     "add",
     "adv_index",
     "all",
@@ -197,13 +211,20 @@ __all__ = [
     "ceil_log2",
     "clip",
     "concatenate",
+    "conv1d_ncw",
+    "conv1d_nwc",
+    "conv1d_transpose_ncw",
     "conv2d",
     "conv2d_NCHWc",
     "conv2d_narrow",
     "conv2d_nchw",
     "conv2d_nhwc",
     "conv2d_pack",
+    "conv2d_transpose_nchw",
     "conv2d_winograd",
+    "conv3d_ncdhw",
+    "conv3d_ndhwc",
+    "conv3d_transpose_ncdhw",
     "cos",
     "cosh",
     "cumprod",
@@ -245,6 +266,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "group_conv2d_nchw",
+    "group_conv2d_nhwc",
     "group_format",
     "hardsigmoid",
     "hardswish",
@@ -295,7 +317,9 @@ __all__ = [
     "pack_nbits",
     "pack_weight",
     "pad",
+    "pool1d",
     "pool2d",
+    "pool3d",
     "power",
     "prod",
     "quantize_blocks",

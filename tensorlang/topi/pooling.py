@@ -69,7 +69,7 @@ def pool2d(
         at = dict(zip(images.letters, index, strict=True))
         count: Expr = as_expr(down.size * right.size)
         if not count_include_pad:
-            count = te.max(_inside(down, at["H"], high) * _inside(right, at["W"], wide), 1)
+            count = te.max(inside_window(down, at["H"], high) * inside_window(right, at["W"], wide), 1)
         return cast(made(*index) / cast(count, dtype), data.dtype)
 
     result: Tensor = te.compute(shape, mean, name=name, varargs_names=names)
@@ -137,7 +137,7 @@ def _least(dtype: str) -> Expr:
     return -te.infinity(dtype) if dtypes.limits(dtype)[0] == -np.inf else te.min_value(dtype)
 
 
-def _inside(window: Window, at: Expr, extent: Expr) -> Expr:
+def inside_window(window: Window, at: Expr, extent: Expr) -> Expr:
     """How many elements of a window are no padding."""
     first = window.at(at, 0)
     passed = binary("floordiv", te.max(-first, 0) + (window.dilation - 1), window.dilation)
