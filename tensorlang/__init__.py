@@ -124,7 +124,9 @@ offer("tensorlang.ir", {"PrimExpr": "tensorlang.ir.expr:Expr"})
 offer(
     "tensorlang.runtime",
     {
+        "Module": "tensorlang.runtime.executable:Executable",
         "NDArray": "tensorlang.nd:NDArray",
+        "load_module": "tensorlang.export.loading:load",
         "const": "tensorlang.te.machine:const",
         "enabled": "tensorlang.nd:enabled",
         "convert": "tensorlang.te.convert:convert",
@@ -260,7 +262,6 @@ refuse(
     "tensorlang.topi",
     {
         **dict.fromkeys(("arm_cpu", "cuda", "generic", "generic_func", "x86"), _SCHEDULES),
-        "bias_add": "use topi.add, the bias reshaped by topi.reshape; topi.dense takes a bias",
         "tag": "rules go by op.tag, which te.compute takes as tag=",
         "testing": "references are the rows of topi.OPERATORS",
         "utils": "shapes are tuples, and int(n) is the number of a constant extent",
@@ -269,7 +270,6 @@ refuse(
 refuse(
     "tensorlang.runtime",
     {
-        **dict.fromkeys(("Module", "load_module"), "tensorlang.load('out/name.so') loads what f.export wrote"),
         "DataType": "dtypes are text, as in 'float32'",
         "PackedFunc": "functions are Python functions, named by tensorlang.register_func",
         "String": "use a Python str",
@@ -302,10 +302,7 @@ refuse(
 refuse(
     "Executable",
     {
-        **dict.fromkeys(("export_library", "get_lib", "import_module", "save"), _NO_LIBRARY),
-        "entry_func": "the executable is the function itself",
-        "get_function": "the executable is the function itself; f['name'] checks its name",
-        "type_key": "f.target is the target",
+        **dict.fromkeys(("get_lib", "import_module"), _NO_LIBRARY),
     },
 )
 refuse(

@@ -16,6 +16,7 @@ from tensorlang.ir.stmt import Kernel
 from tensorlang.names import Explained, lookup
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
 from tensorlang.runtime.arrays import as_array, plain_arrays
+from tensorlang.runtime.classic import ClassicModule
 from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
@@ -63,7 +64,7 @@ class Origin(Protocol):
         """Writes the kernel to files."""
 
 
-class Executable(Explained):
+class Executable(ClassicModule, Explained):
     """A kernel that runs: `f(*arrays)` in the order of its signature. Outputs are written in place.
 
     Arrays are NumPy arrays or CPU tensors that speak DLPack, for a GPU also arrays of its library; ArgumentError says

@@ -55,6 +55,7 @@ from tensorlang.topi.broadcast import (
     where,
 )
 from tensorlang.topi.cached_attention import cached_attention
+from tensorlang.topi.channels import bias_add, group_norm, instance_norm, lrn, prelu, scale_shift_nchw
 from tensorlang.topi.contraction import einsum
 from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
 from tensorlang.topi.convolution import (
@@ -200,6 +201,7 @@ __all__ = [
     "batch_matmul",
     "batch_norm",
     "batch_to_space_nd",
+    "bias_add",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -268,9 +270,11 @@ __all__ = [
     "group_conv2d_nchw",
     "group_conv2d_nhwc",
     "group_format",
+    "group_norm",
     "hardsigmoid",
     "hardswish",
     "identity",
+    "instance_norm",
     "isfinite",
     "isinf",
     "isnan",
@@ -289,6 +293,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
+    "lrn",
     "matmul",
     "matmul_nbits",
     "matrix_set_diag",
@@ -321,6 +326,7 @@ __all__ = [
     "pool2d",
     "pool3d",
     "power",
+    "prelu",
     "prod",
     "quantize_blocks",
     "reinterpret",
@@ -336,6 +342,7 @@ __all__ = [
     "rope_tables",
     "round",
     "rsqrt",
+    "scale_shift_nchw",
     "schedule",
     "searchsorted",
     "sequence_mask",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, binary, same
 from tensorlang.ir.simplify import simplify

@@ -102,7 +102,41 @@ def logsumexp(x: Array, axis: int | None, keepdims: bool = False) -> Array:
     return np.asarray(np.log(np.exp(x.astype(np.float64)).sum(axis=axis, keepdims=keepdims)))
 
 
+def normalized(x: Array, axes: tuple[int, ...]) -> Array:
+    """Without mean, of variance 1, in float64."""
+    y = x.astype(np.float64)
+    return np.asarray((y - y.mean(axes, keepdims=True)) / np.sqrt(y.var(axes, keepdims=True) + 1e-5))
+
+
+def in_groups(x: Array, gamma: Array, beta: Array) -> Array:
+    split = normalized(x.reshape(len(x), 2, 4, *x.shape[2:]), (2, 3, 4)).reshape(x.shape)
+    return split * gamma[:, None, None] + beta[:, None, None]
+
+
+def among_neighbours(x: Array) -> Array:
+    squares = np.pad(x.astype(np.float64) ** 2, ((0, 0), (1, 1)))
+    total = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
+    return np.asarray(x / (2 + 0.3 / 3 * total) ** 0.75)
+
+
+def with_channels(n: int) -> list[Array]:
+    return [*images(n), floats(8), floats(8) + 1]
+
+
 CALLS: dict[str, Call] = {
+    "bias_add": Call(lambda x, b: topi.bias_add(x, b, -1), lambda x, b: x + b, lambda n: [floats(n, 6), floats(6)]),
+    "prelu": Call(topi.prelu, lambda x, s: np.where(x > 0, x, x * s), lambda n: [floats(n, 6), floats(6)]),
+    "scale_shift_nchw": Call(
+        topi.scale_shift_nchw, lambda x, a, b: x * a[:, None, None] + b[:, None, None], with_channels
+    ),
+    "instance_norm": Call(
+        topi.instance_norm,
+        lambda x, a, b: normalized(x, (2, 3)) * a[:, None, None] + b[:, None, None],
+        with_channels,
+        empty=False,
+    ),
+    "group_norm": Call(lambda x, a, b: topi.group_norm(x, a, b, 2), in_groups, with_channels, empty=False),
+    "lrn": Call(lambda x: topi.lrn(x, 3, alpha=0.3), among_neighbours),
     "full": Call(lambda x: topi.full((3, 4), "int16", 7), lambda x: np.full((3, 4), 7, np.int16)),
     "full_like": Call(lambda x: topi.full_like(x, 2.5), lambda x: np.full_like(x, 2.5)),
     "arange": Call(lambda x: topi.arange(2, 9, 3, "int32"), lambda x: np.arange(2, 9, 3, dtype=np.int32)),
@@ -326,6 +360,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "topk": (lambda: topi.topk(MATRIX, 7), "k of at most 6"),
     "sort": (lambda: topi.sort(te.placeholder((te.var("n"),))), "has a symbolic extent"),
     "searchsorted": (lambda: topi.searchsorted(te.placeholder((3, 6)), MATRIX), "a row for each of"),
+    "prelu": (lambda: topi.prelu(MATRIX, te.placeholder((4,))), "an element for each of axis 1"),
+    "group_norm": (
+        lambda: topi.group_norm(MATRIX, te.placeholder((6,)), te.placeholder((6,)), 4, axes=[0]),
+        "does not make 4 groups",
+    ),
+    "lrn": (lambda: topi.lrn(MATRIX, 4), "an odd number of neighbours"),
     "logsumexp": (lambda: topi.logsumexp(te.placeholder((4,), "int32")), "logsumexp wants floats"),
 }
 
