@@ -1,4 +1,5 @@
-"""`python -m benchmarks lowbit`: products of weights of a few bits, in turn with a read of as many bytes, and peers.
+"""`python -m benchmarks lowbit`: products of weights of a few bits, and attention to a cache, in turn with a read of
+as many bytes, and peers.
 
 Weights are random, several matrices of one size, so that no cache holds them; a turn multiplies all of them with some
 vectors, or reads all of their bytes. Kernels are those of `topi.schedule`, quantizing the vectors among them.
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 import tensorlang
 from benchmarks.command_line import threads_or_all, write_result
+from benchmarks.lowbit_attention import NAMES, attention
 from benchmarks.machine import describe
 from benchmarks.peers import nbits
 from benchmarks.peers.process import pinned
@@ -39,7 +41,10 @@ _STEPS = 512
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Median seconds of a turn of one contestant, by the bytes that it reads and the operations that it does."""
+    """Median seconds of a turn of one contestant, by the bytes that it reads and the operations that it does.
+
+    `vectors` of a product; of attention the keys.
+    """
 
     name: str
     vectors: int
@@ -56,22 +61,23 @@ class Measured:
 
     def __str__(self) -> str:
         rates = f"{self.bytes / self.seconds / 1e9:8.1f} GB/s {self.share:6.2f} of the read"
-        return f"{self.name:<32}{self.vectors:>4}{rates}{self.operations / self.seconds / 1e9:9.1f} GOP/s"
+        return f"{self.name:<30}{self.vectors:>6}{rates}{self.operations / self.seconds / 1e9:9.1f} GOP/s"
 
 
 @click.command("lowbit")
 @click.option("--threads", type=click.IntRange(1), help="Threads, and cores that all are pinned to (default: all).")
-@click.option("--only", default="", metavar="NAMES", help="Formats, and peers: q4_0,q8_0,onnxruntime (default: all).")
+@click.option("--only", default="", metavar="NAMES", help="Formats, peers, caches: q4_0,onnxruntime,attention-int8.")
 @click.option("--vectors", default="1,4,16", show_default=True, help="How many vectors are multiplied at once.")
+@click.option("--keys", default="2048,16384", show_default=True, help="Keys that a token attends to.")
 @click.option("--matrices", default=4, show_default=True, type=click.IntRange(1), help="Of 11008 by 4096 weights.")
 @click.option("--shape", default=f"{N},{K}", show_default=True, help="Rows and columns of a matrix.")
 @click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1), help="Turns of every contestant.")
 @click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to a file.")
 def command(
-    threads: int | None, only: str, vectors: str, matrices: int, shape: str, rounds: int, out: Path | None
+    threads: int | None, only: str, vectors: str, keys: str, matrices: int, shape: str, rounds: int, out: Path | None
 ) -> None:
     """Time products of weights of a few bits beside a read of their bytes, and beside installed peers, in turn."""
-    wanted, known = [n for n in only.split(",") if n], [*topi.BLOCK_FORMATS, *nbits.PEERS]
+    wanted, known = [n for n in only.split(",") if n], [*topi.BLOCK_FORMATS, *nbits.PEERS, *NAMES]
     if unknown := [name for name in wanted if name not in known]:
         raise click.UsageError(f"no format or peer is called {unknown[0]!r}; there are {', '.join(known)}")
     count, (n, k) = threads_or_all(threads), map(int, shape.split(","))
@@ -79,7 +85,11 @@ def command(
     with pinned(count):
         target = replace(parse("llvm"), cores=count)
         for name in wanted or known:
-            for m in map(int, vectors.split(",")):
+            for m in map(int, keys.split(",")) if name in NAMES else ():
+                turn, size, operations = attention(NAMES[name], m, target)
+                found.append(_measured(name, m, (turn, size), operations, rounds, target))
+                click.echo(str(found[-1]))
+            for m in () if name in NAMES else map(int, vectors.split(",")):
                 made = _turn_of(name, m, n, k, matrices, target)
                 if isinstance(made, str):
                     missing[name] = made

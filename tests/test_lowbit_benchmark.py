@@ -25,6 +25,17 @@ def test_products_take_turns_with_a_read(tmp_path: Path) -> None:
     assert all(p["seconds"] > 0 and p["read"] > 0 and p["share"] > 0 for p in result["products"])
 
 
+def test_attention_takes_turns_with_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.lowbit_attention._BYTES", 1 << 18)
+    out = tmp_path / "result.json"
+    words = "lowbit --threads 1 --only attention-float16,attention-int8 --keys 32 --rounds 2 --json"
+    done = CliRunner().invoke(main, [*words.split(), str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    halves, bytes_ = json.loads(out.read_text())["products"]
+    assert (halves["name"], halves["vectors"], halves["bytes"]) == ("attention-float16", 32, 2 * 2 * 2 * 8 * 32 * 128)
+    assert bytes_["bytes"] % (2 * 8 * 32 * (128 + 4)) == 0 and bytes_["share"] > 0
+
+
 def test_names_that_there_are() -> None:
     done = CliRunner().invoke(main, ["lowbit", "--only", "q9"])
     assert done.exit_code == 2 and "no format or peer is called 'q9'; there are q4_0, q4_1" in done.output

@@ -1,0 +1,51 @@
+"""Attention of one token to a cache, for `python -m benchmarks lowbit`: 32 heads of queries by 8 of keys, depth 128."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import tensorlang
+from tensorlang import dtypes, te, topi
+from tensorlang.target.spec import Target
+
+Array = npt.NDArray[Any]
+
+NAMES = {f"attention-{dtype}": dtype for dtype in ("float32", "float16", "bfloat16", "int8")}
+"""The contestants, and the dtype of the cache of each."""
+_HEADS, _GROUPS, _DEPTH = 32, 8, 128
+_BYTES = 1 << 26
+"""Bytes of caches of one turn, about: those of several layers, which no cache of a CPU holds."""
+
+
+def attention(dtype: str, keys: int, target: Target) -> tuple[Callable[[], object], int, float]:
+    """A turn: one token attends to `keys` keys of some layers; the bytes that it reads, and its operations."""
+    query = te.placeholder((1, _HEADS, 1, _DEPTH), name="query")
+    shape = (1, _GROUPS, keys, _DEPTH)
+    cache = [te.placeholder(shape, dtype, name) for name in ("keys", "values")]
+    scales = [te.placeholder(shape[:3], "float32", f"{t.name}_scales") for t in cache] if dtype == "int8" else []
+    lengths = te.placeholder((1,), "int32", "lengths")
+    by_key, by_value = scales or (None, None)
+    out = topi.cached_attention(query, cache[0], cache[1], lengths, by_key, by_value)
+    kernel = tensorlang.build(topi.schedule(out, target), [query, *cache, *scales, lengths, out], target)
+    rng = np.random.default_rng(0)
+
+    def numbers(tensor: te.Tensor) -> Array:
+        size = [int(str(e)) for e in tensor.shape]
+        if tensor.dtype == "int8":
+            return rng.integers(-127, 128, size).astype(np.int8)
+        return np.asarray(rng.standard_normal(size, np.float32)).astype(dtypes.info(tensor.dtype).numpy)
+
+    one = sum(int(np.prod(shape[: len(t.shape)])) * dtypes.info(t.dtype).bytes for t in (*cache, *scales))
+    layers = [[numbers(t) for t in (*cache, *scales)] for _ in range(max(1, _BYTES // one))]
+    asked, seen = numbers(query), np.array([keys], np.int32)
+    made = np.empty(asked.shape, np.float32)
+
+    def turn() -> None:
+        for arrays in layers:
+            kernel(asked, *arrays, seen, made)
+
+    return turn, one * len(layers), 4.0 * _HEADS * keys * _DEPTH * len(layers)
