@@ -20,8 +20,13 @@ from tensorlang.te.operation import ComputeOp
 
 _ROWS = 16
 """Rows of a tile, and columns of one of sums."""
-_LOAD, _FETCH = 8, 16
-"""Cycles in which a tile comes from the first or the second cache; it is multiplied in as many as it has rows."""
+_LOAD, _FETCH = 0.5, 16
+"""Cycles in which a row of data comes from the first cache, and a tile of a panel from the second.
+
+A tile of a panel is multiplied in as many as the data have rows.
+"""
+_MOST_BANDS = 12
+"""Rows of an image, at most, that are multiplied by one tile of a panel."""
 _DOT_WORDS = 2
 """Dot instructions that start in a cycle; tiles are worth while where they take fewer cycles than those."""
 
@@ -58,10 +63,10 @@ def tiles_of(op: ComputeOp, pixels: Pixels, target: Target) -> Tiles | None:
     words = sizes[term] * dtypes.info(panels.dtype).bits // 32
     taps = sizes[pixels.window[0]], sizes[pixels.window[1]]
     width = sizes[op.axes[-1].name]
-    columns = next((n for n in (2 * _ROWS, _ROWS) if width % n == 0), 0)
-    first = Tiles(data.dtype, panels.dtype, (1, 1), columns, (*taps, words), moves.down, moves.right, moves.joint)
-    high, wide = sizes[pixels.down], sizes[pixels.right]
-    return _best(replace(first, rows=rows) for rows in _possible_rows(high, wide)) if columns else None
+    first = Tiles(data.dtype, panels.dtype, (1, 1), _ROWS, (*taps, words), moves.down, moves.right, moves.joint)
+    possible = _possible_rows(sizes[pixels.down], sizes[pixels.right])
+    columns = [n for n in (2 * _ROWS, _ROWS) if width % n == 0]
+    return _best(replace(first, rows=rows, columns=n) for rows in possible for n in columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +109,30 @@ def _in_lowest_terms(steps: tuple[int, int]) -> tuple[int, int]:
 
 
 def _possible_rows(high: int, wide: int) -> Iterator[tuple[int, int]]:
-    """Tiles of pixels that cut an image evenly: parts of a row, or of two rows."""
+    """Tiles of pixels that cut an image evenly: parts of a row, or of several rows."""
     if wide == 1:
-        yield from ((n, 1) for n in _even_parts(high))
+        yield from ((n, 1) for n in _even_parts(high, 2 * _ROWS))
         return
-    for n in _even_parts(wide):
-        yield 1, n
-        if high % 2 == 0:
-            yield 2, n
+    for n in _even_parts(wide, 2 * _ROWS):
+        yield from ((bands, n) for bands in (1, *_even_parts(high, _MOST_BANDS)))
 
 
-def _even_parts(extent: int) -> list[int]:
-    return [n for n in range(2, min(extent, 2 * _ROWS) + 1) if extent % n == 0]
+def _even_parts(extent: int, most: int) -> list[int]:
+    return [n for n in range(2, min(extent, most) + 1) if extent % n == 0]
 
 
 def _best(possible: Iterable[Tiles]) -> Tiles | None:
-    """The tiles that take the fewest cycles for each row; None where dot instructions take fewer than any."""
-    found = [(_cycles(tiles), tiles) for tiles in possible if tiles.fits]
-    cycles, best = min(found, key=lambda pair: pair[0], default=(0.0, None))
-    return best if best is not None and cycles < best.columns / _ROWS / _DOT_WORDS else None
+    """The tiles that take the fewest cycles for a sum; None where dot instructions take fewer than any."""
+    best = min(
+        (t for t in possible if t.fits), key=lambda t: (_cycles(t), -t.columns, -t.rows[0] * t.rows[1]), default=None
+    )
+    return best if best is not None and _cycles(best) < 1 / _DOT_WORDS else None
 
 
 def _cycles(tiles: Tiles) -> float:
-    """Cycles of a word of each row of the data."""
-    rows, columns, shares = tiles.rows[0] * tiles.rows[1], tiles.columns // _ROWS, len(tiles.shares())
-    return max(_LOAD * shares + _FETCH * columns, rows * columns) / rows / tiles.step
+    """Cycles of a word of each row of the data, for 16 columns."""
+    rows, columns = tiles.rows[0] * tiles.rows[1], tiles.columns // _ROWS
+    return max(_LOAD * rows + _FETCH * columns * len(tiles.passes()), rows * columns) / (rows * columns) / tiles.step
 
 
 def multiply_tiles(stage: Stage, tiles: Tiles, pixels: Sequence[Axis], lane: Axis) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from tensorlang.target.llvm.instructions.tiles import Tiles
 
+Share: TypeAlias = tuple[int, int, int]
+"""The rows of a tile of data: its first y and x, and how many follow."""
 _STRIDES = ("out_y", "out_x", "data_y", "data_x", "kernel_p", "kernel_q", "kernel_w")
 _WORD = 4
 _COLUMN = 64
 """The bytes of a row of a tile of sums, or of a panel."""
-_FIRST_DATA, _FIRST_PANEL = 4, 6
 _CALLED = {
     "ldtilecfg": "ptr",
     "tilerelease": "",
@@ -60,20 +61,10 @@ def function_text(tiles: Tiles, symbol: str, instruction: str) -> str:
 
     It adds up all terms of each tile of sums in registers that are set up, and stores them.
     """
-    code = _Code()
-    columns = tiles.columns * _WORD // _COLUMN
-    stride = {n: code.scaled(f"%{n}", _WORD if n.startswith("out") else tiles.size) for n in _STRIDES}
-    along_x = tiles.rows[1] > 1
-    row, step = ("x", tiles.right[0]) if along_x else ("y", tiles.down[0])
-    data_row = code.scaled(stride[f"data_{row}"], step)
-    sums = list(product(range(len(tiles.shares())), range(columns)))
-    for share, column in sums:
-        code.call("tilezero", _register(_sum(share, column)))
-    _add_terms(code, tiles, instruction, stride, data_row)
-    for share, column in sums:
-        y, x, _ = tiles.shares()[share]
-        place = code.moved("%out", (stride["out_y"], y), (stride["out_x"], x), ("1", _COLUMN * column))
-        code.call("tilestored64", _register(_sum(share, column)), f"ptr {place}", f"i64 {stride[f'out_{row}']}")
+    code, label = _Code(), "entry"
+    strides = {n: code.scaled(f"%{n}", _WORD if n.startswith("out") else tiles.size) for n in _STRIDES}
+    for number, shares in enumerate(tiles.passes()):
+        label = _emit_pass(code, tiles, instruction, strides, shares, number, label)
     called = {**_CALLED, instruction: "i8, i8, i8"}
     enter, leave = around(symbol)
     parameters = ", ".join(["ptr %out", "ptr %data", "ptr %kernel", *(f"i64 %{name}" for name in _STRIDES)])
@@ -93,42 +84,72 @@ def _function(symbol: str, parameters: str, lines: list[str]) -> list[str]:
     return [f"define void @{symbol}({parameters}) #0 {{", "entry:", *lines, "  ret void", "}"]
 
 
-def _add_terms(code: _Code, tiles: Tiles, instruction: str, stride: dict[str, str], data_row: str) -> None:
-    """For each place of the window a loop over its words."""
-    columns, label = tiles.columns * _WORD // _COLUMN, "entry"
+def _emit_pass(
+    code: _Code, tiles: Tiles, instruction: str, strides: dict[str, str], shares: list[Share], number: int, label: str
+) -> str:
+    """Add up and store the sums of some shares, from a label on; return the label after it."""
+    columns = tiles.columns * _WORD // _COLUMN
+    along_x = tiles.rows[1] > 1
+    row, step = ("x", tiles.right[0]) if along_x else ("y", tiles.down[0])
+    data_row = code.scaled(strides[f"data_{row}"], step)
+    sums = list(product(range(len(shares)), range(columns)))
+    for share, column in sums:
+        code.call("tilezero", _register(_sum(tiles, share, column)))
     rows = [
-        code.moved("%data", (stride["data_y"], tiles.down[0] * y), (stride["data_x"], tiles.right[0] * x))
-        for y, x, _ in tiles.shares()
+        code.moved("%data", (strides["data_y"], tiles.down[0] * y), (strides["data_x"], tiles.right[0] * x))
+        for y, x, _ in shares
     ]
     for p, q in product(range(tiles.terms[0]), range(tiles.terms[1])):
-        tap = (stride["data_y"], tiles.down[1] * p), (stride["data_x"], tiles.right[1] * q)
-        data = [code.moved(row, *tap) for row in rows]
-        first = code.moved("%kernel", (stride["kernel_p"], p), (stride["kernel_q"], q))
-        before, label = label, f"tap{p}.{q}"
-        code.lines += [f"  br label %{label}", f"{label}:"]
-        code.lines.append(f"  %at{p}.{q} = phi i64 [0, %{before}], [%next{p}.{q}, %{label}]")
-        kernel = code.moved(first, (code.fresh(f"mul i64 %at{p}.{q}, {stride['kernel_w']}"), 1))
-        word = code.scaled(f"%at{p}.{q}", _WORD)
-        for column in range(columns):
-            panel = code.moved(kernel, ("1", _COLUMN * column))
-            code.call("tileloadd64", _register(_FIRST_PANEL + column), f"ptr {panel}", f"i64 {stride['kernel_w']}")
-        for share, start in enumerate(data):
-            held = _register(_FIRST_DATA + share)
-            code.call("tileloadd64", held, f"ptr {code.moved(start, (word, 1))}", f"i64 {data_row}")
-            for column in range(columns):
-                code.call(instruction, _register(_sum(share, column)), held, _register(_FIRST_PANEL + column))
+        tap = (strides["data_y"], tiles.down[1] * p), (strides["data_x"], tiles.right[1] * q)
+        data = [code.moved(start, *tap) for start in rows]
+        kernel = code.moved("%kernel", (strides["kernel_p"], p), (strides["kernel_q"], q))
+        name = f"{number}.{p}.{q}"
+        code.lines += [f"  br label %tap{name}", f"tap{name}:"]
+        code.lines.append(f"  %at{name} = phi i64 [0, %{label}], [%next{name}, %tap{name}]")
+        panels = code.moved(kernel, (code.fresh(f"mul i64 %at{name}, {strides['kernel_w']}"), 1))
+        places = [code.moved(start, (code.scaled(f"%at{name}", _WORD), 1)) for start in data]
+        _multiply(code, tiles, instruction, places, data_row, panels, strides["kernel_w"])
         code.lines += [
-            f"  %next{p}.{q} = add i64 %at{p}.{q}, {tiles.step}",
-            f"  %again{p}.{q} = icmp ult i64 %next{p}.{q}, {tiles.terms[2]}",
-            f"  br i1 %again{p}.{q}, label %{label}, label %after{p}.{q}",
-            f"after{p}.{q}:",
+            f"  %next{name} = add i64 %at{name}, {tiles.step}",
+            f"  %again{name} = icmp ult i64 %next{name}, {tiles.terms[2]}",
+            f"  br i1 %again{name}, label %tap{name}, label %after{name}",
+            f"after{name}:",
         ]
-        label = f"after{p}.{q}"
+        label = f"after{name}"
+    for share, column in sums:
+        y, x, _ = shares[share]
+        place = code.moved("%out", (strides["out_y"], y), (strides["out_x"], x), ("1", _COLUMN * column))
+        held = _register(_sum(tiles, share, column))
+        code.call("tilestored64", held, f"ptr {place}", f"i64 {strides[f'out_{row}']}")
+    return label
 
 
-def _sum(share: int, column: int) -> int:
-    """The register of a tile of sums."""
-    return 2 * share + column
+def _multiply(
+    code: _Code, tiles: Tiles, instruction: str, places: list[str], row: str, panels: str, panel_row: str
+) -> None:
+    """Tiles of data at some places by those of a panel."""
+    columns = range(tiles.columns * _WORD // _COLUMN)
+    for column in columns:
+        panel = code.moved(panels, ("1", _COLUMN * column))
+        code.call("tileloadd64", _register(_panel(tiles, column)), f"ptr {panel}", f"i64 {panel_row}")
+    for share, place in enumerate(places):
+        held = _register(_data(tiles, share))
+        code.call("tileloadd64", held, f"ptr {place}", f"i64 {row}")
+        for column in columns:
+            code.call(instruction, _register(_sum(tiles, share, column)), held, _register(_panel(tiles, column)))
+
+
+def _sum(tiles: Tiles, share: int, column: int) -> int:
+    """The register of a tile of sums: 0 to 3, or 0 to 5 where data take turns."""
+    return share if tiles.in_turn else 2 * share + column
+
+
+def _data(tiles: Tiles, share: int) -> int:
+    return 6 if tiles.in_turn else 4 + share
+
+
+def _panel(tiles: Tiles, column: int) -> int:
+    return 7 if tiles.in_turn else 6 + column
 
 
 def _register(number: int) -> str:
@@ -146,9 +167,9 @@ def _config(tiles: Tiles) -> bytes:
 
 def _shapes(tiles: Tiles) -> Iterator[tuple[int, int, int]]:
     columns = range(tiles.columns * _WORD // _COLUMN)
-    for share, (_, _, rows) in enumerate(tiles.shares()):
-        yield _FIRST_DATA + share, rows, tiles.step * _WORD
+    for share, (_, _, rows) in enumerate(tiles.passes()[0]):
+        yield _data(tiles, share), rows, tiles.step * _WORD
         for column in columns:
-            yield _sum(share, column), rows, _COLUMN
+            yield _sum(tiles, share, column), rows, _COLUMN
     for column in columns:
-        yield _FIRST_PANEL + column, tiles.step, _COLUMN
+        yield _panel(tiles, column), tiles.step, _COLUMN

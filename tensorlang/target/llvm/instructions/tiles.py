@@ -35,8 +35,10 @@ FEATURES = {"bfloat16": ("amx-bf16", "amx-tile"), "int8": ("amx-int8", "amx-tile
 """What a CPU must have, by the dtype of the weights."""
 ROWS, WORDS, _WORD = 16, 16, 4
 """The rows of a tile, the words of a row, and the bytes of a word."""
-MOST_SHARES, MOST_COLUMNS = 2, 2
-"""Tiles of data and of a panel that are multiplied with each other: four of sums, of eight in all."""
+_MOST_COLUMNS, _FEW, _MANY = 2, 2, 6
+"""Tiles of a panel, and of data that are multiplied by it at once: two or one by two, each in a register of its own, or
+one by six in turn.
+"""
 _NAME = re.compile(r"x86\.amx\.(\w+)\.(\w+)\.(\d+)x(\d+)x(\d+)\.(\d+)x(\d+)x(\d+)\.(\d+)r(\d+)\.(\d+)([rj])(\d+)")
 
 
@@ -69,8 +71,20 @@ class Tiles:
     def fits(self) -> bool:
         """Whether the registers hold the sums, and the terms are cut into equal parts."""
         shares, columns = self.shares(), self.columns // ROWS
-        whole = self.columns % ROWS == 0 and 1 <= columns <= MOST_COLUMNS
-        return whole and len(shares) <= MOST_SHARES and all(n <= ROWS for _, _, n in shares)
+        whole = self.columns % ROWS == 0 and 1 <= columns <= _MOST_COLUMNS
+        return whole and (self.in_turn or len(shares) <= _FEW) and all(n <= ROWS for _, _, n in shares)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether tiles of data, all of one size, take turns in one register, so that many share a tile of a panel."""
+        return self.columns == ROWS and len({n for _, _, n in self.shares()}) == 1
+
+    def passes(self) -> list[list[tuple[int, int, int]]]:
+        """The shares whose sums are in registers together."""
+        shares = self.shares()
+        count = -(-len(shares) // (_MANY if self.in_turn else _FEW))
+        size = -(-len(shares) // count)
+        return [shares[start : start + size] for start in range(0, len(shares), size)]
 
     @property
     def step(self) -> int:
