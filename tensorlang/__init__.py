@@ -73,7 +73,7 @@ offer(
     },
 )
 offer("tensorlang.te.operation", {"elementwise": "tensorlang.topi.broadcast:elementwise"})
-offer("tensorlang.topi", {"nn": "tensorlang.topi"})
+offer("tensorlang.topi", {"image": "tensorlang.topi", "nn": "tensorlang.topi"})
 offer(
     "tensorlang.autotune.task",
     {

@@ -146,6 +146,7 @@ from tensorlang.topi.quantized import dense_narrow, narrow_offsets, pack_narrow
 from tensorlang.topi.reduction import all, any, argmax, argmin, logsumexp, max, mean, min, prod, sum
 from tensorlang.topi.repeating import flip, repeat, reverse_sequence, roll, stack, tile
 from tensorlang.topi.requantize import fixed_point, requantize
+from tensorlang.topi.resize import resize1d, resize2d, resize3d, upsampling
 from tensorlang.topi.rotary import rope, rope_tables
 from tensorlang.topi.slicing import slice_like, sliding_window, strided_set, strided_slice
 from tensorlang.topi.softmax import log_softmax, softmax
@@ -334,6 +335,9 @@ __all__ = [
     "repeat",
     "requantize",
     "reshape",
+    "resize1d",
+    "resize2d",
+    "resize3d",
     "reverse_sequence",
     "right_shift",
     "rms_norm",
@@ -377,6 +381,7 @@ __all__ = [
     "trunc_divide",
     "trunc_mod",
     "unravel_index",
+    "upsampling",
     "where",
     "winograd_pack",
 ]
