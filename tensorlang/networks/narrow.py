@@ -80,7 +80,7 @@ def _of_rows(op: ComputeOp) -> ComputeOp:
         return op
     names = [index.name for index in data.index if isinstance(index, Var)]
     others = [index for index in data.index if not isinstance(index, Var | Const)]
-    if others or names != [op.axes[0].name, *summed]:
+    if others or sorted(names) != sorted([op.axes[0].name, *summed]):
         return op
     shape = [data.tensor.shape[d] for d, index in enumerate(data.index) if isinstance(index, Var)]
 

@@ -64,6 +64,22 @@ def test_rows_in_an_array_of_more_dimensions() -> None:
     np.testing.assert_array_equal(run(changed, held, x), run(program, network.weights, x))
 
 
+def test_data_may_lie_the_other_way_around() -> None:
+    """As what attention makes lies, before its heads are joined."""
+    nodes = [
+        node("Transpose", "x", "t", perm=[0, 2, 1]),
+        node("Reshape", "t rows", "r"),
+        node("MatMulInteger", "r w", "y"),
+    ]
+    weights = {"w": bytes_of(24, 40), "rows": np.array([9, 24])}
+    network = from_onnx(model(nodes, {"x": (1, 24, 9)}, "y", weights, dtypes={"x": "u1"}))
+    program, _ = program_of(network)
+    changed, held = narrowed(program, network.weights, parse(VNNI))
+    assert any("_sums" in name for name in changed.by_name)
+    x = RNG.integers(0, 256, (1, 24, 9)).astype(np.uint8)
+    np.testing.assert_array_equal(run(changed, held, x), run(program, network.weights, x))
+
+
 def test_machines_without_dot_instructions_keep_the_plain_products() -> None:
     network = from_onnx(
         model([node("MatMulInteger", "x w", "y")], {"x": (4, 8)}, "y", {"w": bytes_of(8, 8)}, dtypes={"x": "i1"})
