@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.ir.stmt import INDEX, Kernel, Stmt
@@ -14,7 +15,7 @@ from tensorlang.lowering.storage import Storage
 from tensorlang.lowering.tagged import tagged
 from tensorlang.lowering.tensorize import Scanned, tile_calls
 from tensorlang.polyhedral import isl
-from tensorlang.polyhedral.scan import LeafBuilder, scan
+from tensorlang.polyhedral.scan import LeafBuilder, invisible, scan
 from tensorlang.schedule.check import too_complex
 from tensorlang.schedule.derive.plans import Derived
 from tensorlang.schedule.state import IMPORT_LLVM, NONTEMPORAL, ScheduleState
@@ -52,6 +53,7 @@ def _streamed(state: ScheduleState, derived: Derived) -> Iterator[str]:
 def leaf_builder(state: ScheduleState, derived: Derived, scanned: Scanned, storage: Storage) -> LeafBuilder:
     """What makes the body of a statement, by its number, for values of the loops around it."""
     statements = derived.scop.statements
+    unseen = cache(lambda number: invisible(statements[number], state.sizes))
 
     def leaf(number: int, values: Mapping[str, Expr]) -> Stmt:
         if number in derived.prefetches:
@@ -68,7 +70,7 @@ def leaf_builder(state: ScheduleState, derived: Derived, scanned: Scanned, stora
         statement = statements[number]
         op = state.program[statement.stage]
         shared = statement.stage in derived.scop.atomic and bool(derived.scop.unordered & set(statement.loops))
-        made = build_leaf(op, statement, values, storage, state.sizes, atomic=shared)
+        made = build_leaf(op, statement, values, storage, state.sizes, unseen(number), atomic=shared)
         return begun(made) if statement.stage in derived.asynchronous else made
 
     return leaf

@@ -11,7 +11,6 @@ from tensorlang.ir.stmt import INDEX, AtomicUpdate, CallPython, Fail, If, Let, S
 from tensorlang.lowering.storage import Storage
 from tensorlang.polyhedral.extract import GuardedLoad, tested, tested_among, unproven_among
 from tensorlang.polyhedral.ordered import own_element, sources, updated
-from tensorlang.polyhedral.scan import invisible
 from tensorlang.polyhedral.statement import Role, Statement
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, Operation, Reduce, buffers
 
@@ -25,11 +24,12 @@ def build_leaf(
     values: Mapping[str, Expr],
     storage: Storage,
     sizes: frozenset[str],
+    unseen: Sequence[Expr],
     atomic: bool = False,
 ) -> Stmt:
     """Return the loop IR of one statement instance; `values` gives the loops around it.
 
-    The conditions that isl did not see are tested here: around the checks of data-dependent reads, or inside
+    The conditions that isl did not see (`unseen`) are tested here: around the checks of data-dependent reads, or inside
     them if they read memory themselves. `atomic`: threads may meet at the element that an update touches.
     """
     if isinstance(op, ExternOp):
@@ -42,7 +42,7 @@ def build_leaf(
     def localized(expr: Expr) -> Expr:
         return _loads(substitute(expr, env), values, storage, axes)
 
-    hidden = [_loads(substitute(c, dict(values)), values, storage, axes) for c in invisible(statement, sizes)]
+    hidden = [_loads(substitute(c, dict(values)), values, storage, axes) for c in unseen]
     in_memory = [c for c in hidden if _reads_memory(c)]
     if isinstance(op, HybridOp):
         checked = _ordered(op, statement, axes, in_memory, localized, values, storage, sizes, atomic)

@@ -32,7 +32,7 @@ from tensorlang.lowering.storage import Storage
 from tensorlang.lowering.tagged import of_tile, with_runs
 from tensorlang.polyhedral.nest import Leaf, Loop, Tree, sequence
 from tensorlang.polyhedral.nest import Sequence as Children
-from tensorlang.polyhedral.scan import LeafBuilder
+from tensorlang.polyhedral.scan import LeafBuilder, invisible
 from tensorlang.polyhedral.statement import Scop, Statement
 from tensorlang.schedule.axis_range import simple
 from tensorlang.schedule.derive.plans import Derived
@@ -124,7 +124,8 @@ def tile_calls(
     op = state.program[plan.stage]
 
     def leaf(number: int, at: Mapping[str, Expr]) -> Stmt:
-        return build_leaf(op, derived.scop.statements[number], at, storage, state.sizes)
+        statement = derived.scop.statements[number]
+        return build_leaf(op, statement, at, storage, state.sizes, invisible(statement, state.sizes))
 
     moved = len(plan.covered) > 1
     calls: list[Stmt] = []

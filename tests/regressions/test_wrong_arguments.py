@@ -148,12 +148,10 @@ def test_gradients_name_a_recurrence_and_cut_long_values() -> None:
 
 
 def test_args_of_build_that_are_none() -> None:
-    X, Y = te.placeholder((8,), name="X"), te.placeholder((8,), name="Y")
+    X = te.placeholder((8,), name="X")
     B = te.compute((8,), lambda i: X[i] + 1, name="B")
     C = te.compute((8,), lambda i: B[i] + 1, name="C")
     s = te.create_schedule(C.op)
-    with pytest.raises(DefinitionError, match="Y is not in the program: no output needs it"):
-        tensorlang.build(s, [X, Y, C])
     s[B].compute_inline()
     with pytest.raises(DefinitionError, match=r"B is not in the program: .* or it was inlined"):
         tensorlang.lower(s, [X, B, C])
