@@ -82,6 +82,7 @@ offer(
         "template": "tensorlang.autotune.templates.registry:template",
     },
 )
+offer("tensorlang.autotune", {"record": "tensorlang.autotune.record"})
 offer(
     "tensorlang.autotune.tuner",
     {
@@ -177,7 +178,6 @@ refuse(
         "extract_tasks": _GRAPH,
         "graph_tuner": _GRAPH,
         "load_best_record": "use autotune.find_best",
-        "record": "use autotune.read_log, or the command `tensorlang log`",
         "save_records": "use autotune.LogWriter",
         "tophub": "records are in your own logs; `tensorlang log import` reads its logs of x86 CPUs",
         **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), "use autotune.template"),

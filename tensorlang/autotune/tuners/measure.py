@@ -8,6 +8,7 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import field
 from enum import IntEnum
+from statistics import median
 from typing import Literal
 
 from tensorlang.autotune.cluster.address import SCHEME, parse_address, tls_of
@@ -177,37 +178,36 @@ class MeasureInput:
 
 @dataclass(frozen=True, slots=True)
 class MeasureResult:
-    """How it ended. `record` is what a log holds of it; None for a configuration that was refused before any build."""
+    """How it ended: seconds of every repeat that counted (1e9 for none), AutoTVM's number (MeasureErrorNo), when.
 
-    record: TuningRecord | None
+    `record` is what a log holds of it; None for one that was made by hand, or that was refused before any build.
+    """
+
+    costs: tuple[float, ...]
+    error_no: int
     all_cost: float = 0.0
+    timestamp: float = 0.0
+    record: TuningRecord | None = None
     refusal: str = ""
 
     @property
     def ok(self) -> bool:
         """Whether there is a time that counts."""
-        return self.record is not None and self.record.ok
-
-    @property
-    def costs(self) -> tuple[float, ...]:
-        """Seconds of every repeat that counted; 1e9 when there is none."""
-        return self.record.seconds if self.record is not None and self.record.ok else (FAILED,)
+        return self.error_no == MeasureErrorNo.NO_ERROR if self.record is None else self.record.ok
 
     @property
     def seconds(self) -> float:
         """The median of the repeats; 1e9 when there is none."""
-        return self.record.median if self.record is not None and self.record.ok else FAILED
+        return float(median(self.costs)) if self.ok and self.costs else FAILED
 
-    @property
-    def error_no(self) -> MeasureErrorNo:
-        """AutoTVM's number of how it ended."""
-        if self.record is None:
-            return MeasureErrorNo.INSTANTIATION_ERROR
-        return _NUMBERS.get(self.record.status, MeasureErrorNo.UNKNOWN_ERROR)
 
-    @property
-    def timestamp(self) -> float:
-        """When it was measured, in seconds since 1970; 0 when it was not."""
-        if self.record is None or not self.record.time:
-            return 0.0
-        return float(calendar.timegm(time.strptime(self.record.time, "%Y-%m-%dT%H:%M:%SZ")))
+def measured(record: TuningRecord, all_cost: float = 0.0) -> MeasureResult:
+    """The result that a record holds."""
+    when = float(calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ"))) if record.time else 0.0
+    number = _NUMBERS.get(record.status, MeasureErrorNo.UNKNOWN_ERROR)
+    return MeasureResult(record.seconds if record.ok else (FAILED,), number, all_cost, when, record)
+
+
+def refused(why: str) -> MeasureResult:
+    """The result of a configuration that was refused before any build."""
+    return MeasureResult((FAILED,), MeasureErrorNo.INSTANTIATION_ERROR, refusal=why)

@@ -25,7 +25,7 @@ from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.resuming import resumable
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.task import TemplateTask, collect
-from tensorlang.autotune.tuners.measure import MeasureInput, MeasureOption, MeasureResult
+from tensorlang.autotune.tuners.measure import MeasureInput, MeasureOption, MeasureResult, measured, refused
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, ScheduleError, TargetError, TensorlangError, shown
 from tensorlang.schedule import Trace
@@ -112,18 +112,18 @@ class Tuner(ABC):
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Take in results."""
-        for measured, result in zip(inputs, results, strict=True):
-            self.keep(result, measured.config)
-            self.learn(measured.config, result)
+        for inp, result in zip(inputs, results, strict=True):
+            self.keep(result, inp.config)
+            self.learn(inp.config, result)
 
     def keep(self, result: MeasureResult, config: ConfigEntity | None) -> None:
         """Take in a record, if there is one; a noisy one says nothing of its trace, which may be measured again."""
+        if result.ok and (self.best is None or result.seconds < self.best.seconds):
+            self.best, self.best_config = result, config
         if (record := result.record) is None:
             return
         if record.status is not Status.NOISY:
             self._by_trace.setdefault(record.trace_key, result)
-        if result.ok and (self.best is None or result.seconds < self.best.seconds):
-            self.best, self.best_config = result, config
         self.history.take(record)
 
     def load_history(self, data_set: str | os.PathLike[str] | Iterable[TuningRecord]) -> int:
@@ -140,10 +140,10 @@ class Tuner(ABC):
         for record in mine:
             config = self.task.config_of(record)
             if config is None or record.status is Status.NOISY:
-                self.keep(MeasureResult(record), config)
+                self.keep(measured(record), config)
             else:
                 self.seen.add(config.index)
-                self.update([self.input(config)], [MeasureResult(record)])
+                self.update([self.input(config)], [measured(record)])
         return len(mine)
 
     def tune(
@@ -226,7 +226,7 @@ class Tuner(ABC):
             why = f"the template failed at {line.filename}:{line.lineno}: {type(error).__name__}: {error}"
         self.refusals[why] += 1
         self.seen.add(config.index)
-        self.update([self.input(config)], [MeasureResult(None, refusal=why)])
+        self.update([self.input(config)], [refused(why)])
         return None
 
     def require_legal(self) -> None:
@@ -306,7 +306,7 @@ class Configurations:
         tuner, config, peak = self.tuner, trial.configs[0], self.history.peak
         made = tuner.task.sketch, trial.trace, tuner.space.digits(config.index)
         record = record_of(measurement, self.task, *made, self.seed, peak=peak, settings=config.settings())
-        trial.result = MeasureResult(record, seconds)
+        trial.result = measured(record, seconds)
         tuner.keep(trial.result, config)
         for callback in self.callbacks:
             callback(tuner, [tuner.input(config)], [trial.result])
