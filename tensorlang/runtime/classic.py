@@ -12,6 +12,8 @@ from tensorlang.errors import TargetError
 if TYPE_CHECKING:
     from tensorlang.runtime.executable import Executable
 
+MAIN = "main"
+"""The name of a kernel that was given none; in a library it is `main_`."""
 _LIBRARIES = {".so": "so", ".o": "o", ".a": "a"}
 _TEXTS = {".ll": "ll", ".s": "asm"}
 
@@ -51,7 +53,10 @@ class ClassicModule:
             raise TargetError(f"export_library writes {', '.join(_LIBRARIES)}, got {path.name}")
         kernel: Any = self
         with tempfile.TemporaryDirectory() as folder:
-            written = Path(folder, f"{kernel.entry_name}{path.suffix}")
+            name = (
+                f"{MAIN}_" if kernel.entry_name == MAIN else kernel.entry_name
+            )  # a program in C has a main of its own
+            written = Path(folder, f"{name}{path.suffix}")
             kernel.export(written.with_suffix(""), formats=(_LIBRARIES[path.suffix],))
             if not written.exists():
                 raise TargetError(f"{path.name} takes a linker, and there is none; pip install 'tensorlang[export]'")

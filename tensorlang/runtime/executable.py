@@ -16,7 +16,7 @@ from tensorlang.ir.stmt import Kernel
 from tensorlang.names import Explained, lookup
 from tensorlang.runtime.arguments import ArgumentCheck, Signature
 from tensorlang.runtime.arrays import as_array, plain_arrays
-from tensorlang.runtime.classic import ClassicModule
+from tensorlang.runtime.classic import MAIN, ClassicModule
 from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
@@ -149,7 +149,7 @@ class Executable(ClassicModule, Explained):
 
     def __getitem__(self, name: str) -> Executable:
         """Return this function by its name, as classic modules do."""
-        if name != self.entry_name:
+        if name != self.entry_name and not (name == MAIN and self.entry_name == f"{MAIN}_"):
             raise KeyError(f"{name!r}; this executable holds {self.entry_name!r}")
         return self
 

@@ -36,6 +36,17 @@ def test_a_library_is_loaded_again(kernel: Executable, tmp_path: Path) -> None:
         loaded.get_function("main")
 
 
+def test_a_kernel_without_a_name_is_main(kernel: Executable, tmp_path: Path) -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] * 2, name="B")
+    tvm.build(te.create_schedule(B.op), [A, B], "llvm").export_library(tmp_path / "lib.so")
+    made = np.zeros(8, np.float32)
+    tvm.runtime.load_module(tmp_path / "lib.so")["main"](np.ones(8, np.float32), made)
+    assert made.tolist() == [2] * 8
+    with pytest.raises(KeyError):
+        kernel["main"]
+
+
 def test_texts_and_objects(kernel: Executable, tmp_path: Path) -> None:
     for name, part in (("k.ll", b"define"), ("k.s", b"plus_one"), ("k.o", b"plus_one")):
         kernel.save(tmp_path / name)
