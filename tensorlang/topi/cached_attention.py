@@ -192,13 +192,16 @@ def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: st
 
 def _check(cache: _Cache, name: str) -> None:
     keys, values, *scales = cache.arrays
+    four = all(tensor.ndim == 4 for tensor in (cache.query, keys, values))
+    if not four or (cache.table is not None and cache.table.ndim != 2):
+        got = ", ".join(map(str, (cache.query, keys, values, *([cache.table] if cache.table else []))))
+        raise DefinitionError(f"{name} wants queries, keys and values of 4 dimensions, and a table of 2, got {got}")
     batches = cache.query.shape[0] if cache.table is None else keys.shape[0]
     known = [*(extent_of(e) for t in (keys, values) for e in t.shape[1:]), extent_of(cache.capacity)]
     own = [[extent_of(e) for e in t.shape] for t in (keys, values, *scales)]
     is_narrow = keys.dtype == "int8"
     fits = (
-        cache.query.ndim == keys.ndim == values.ndim == 4
-        and None not in known
+        None not in known
         and own[0][:3] == own[1][:3]
         and all(one == own[0][:3] for one in own[2:])
         and (cache.table is not None or own[0][0] == extent_of(batches))

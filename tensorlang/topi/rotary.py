@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, te
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Expr, cast
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
@@ -67,11 +68,29 @@ def rope(
     return made
 
 
-def rope_tables(most: int, half: int, base: float = 10000.0, factors: Array | None = None) -> tuple[Array, Array]:
-    """Cosines and sines float32[most, half] of `position * base ** (-i / half)`, each divided by a factor if given."""
-    turns = base ** (-np.arange(half) / half) / (1.0 if factors is None else np.asarray(factors, np.float64))
+@checked
+def rope_tables(
+    most: int, half: int, base: float = 10000.0, factors: Sequence[float] | np.ndarray | None = None
+) -> tuple[Array, Array]:
+    """Cosines and sines float32[most, half] of `position * base ** (-i / half)`, each divided by a factor if given.
+
+    `factors`: `half` numbers. DefinitionError unless all of them, `most`, `half` and `base` are greater than 0.
+    """
+    if most < 1 or half < 1 or not base > 0:
+        raise DefinitionError(f"rope_tables takes numbers greater than 0, got most={most}, half={half}, base={base}")
+    apart = np.ones(half) if factors is None else _numbers(factors)
+    if apart.shape != (half,) or not (apart > 0).all():
+        raise DefinitionError(f"rope_tables takes {half} factors greater than 0, got {shown(factors)}")
+    turns = base ** (-np.arange(half) / half) / apart
     angles = np.arange(most)[:, None] * turns
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+def _numbers(given: Any) -> Array:
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        return np.empty(0)
 
 
 def rope_reference(data: Array, positions: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
