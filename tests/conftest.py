@@ -105,13 +105,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collections of garbage need not look at modules and tests each time: those stay; nor so often at the rest.
-
-    Kernels in cycles hold machine code until then: a third as often is no more than a few megabytes.
-    """
+    """Collections of garbage need not look at modules and tests each time: those stay."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(2000, 10, 10)
 
 
 @pytest.fixture(autouse=True)
