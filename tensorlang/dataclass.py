@@ -40,6 +40,7 @@ def _declared(
     methods: dict[str, Any] = {}
     if init:
         methods["__init__"] = _init(made, fields, frozen)
+        made.__signature__ = _Signature()
     if repr:
         methods["__repr__"] = _repr([f.name for f in fields if f.repr])
     if eq:
@@ -68,6 +69,36 @@ def _init(kind: Any, fields: tuple[Field[Any], ...], frozen: bool) -> Any:
         kind.__init__(self, *args, **kwargs)
 
     return method
+
+
+class _Signature:
+    """What `help` shows of a class, made when somebody asks."""
+
+    def __get__(self, value: Any, kind: type) -> Any:
+        from inspect import Parameter, Signature
+
+        owner = next(base for base in kind.__mro__ if "__init__" in vars(base))
+        if "__dataclass_fields__" not in vars(owner):
+            raise AttributeError("__signature__")
+
+        def parameter(field: Field[Any]) -> Parameter:
+            default = Parameter.empty if field.default is MISSING else field.default
+            default = default if field.default_factory is MISSING else _FACTORY
+            return Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=field.type)
+
+        return Signature(
+            [parameter(field) for field in dataclasses.fields(owner) if field.init], return_annotation=None
+        )
+
+
+class _Factory:
+    """A default that is made anew each time, as a signature shows it."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
 
 
 def _written(kind: Any, fields: tuple[Field[Any], ...], frozen: bool) -> Any:

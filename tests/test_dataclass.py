@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field, fields, replace
@@ -124,12 +125,21 @@ def test_classes_are_those_of_the_standard_library(options: dict[str, bool]) -> 
     wanted, found = declared(dataclasses.dataclass(**options)), declared(ours.dataclass(**options))
     for name in wanted:
         made = []
+        assert str(inspect.signature(found[name])) == str(inspect.signature(wanted[name]))
         for kind in (wanted[name], found[name]):
             tried = [outcome(lambda: kind(*args, **named)) for args, named in ARGUMENTS]  # noqa: B023
             objects = [x for x in tried if not isinstance(x, tuple)]
             refused = [x if isinstance(x, tuple) else "" for x in tried]
             made.append([refused, *(told(x, objects) for x in objects[:3]), len(objects)])
         assert made[0] == made[1], name
+
+
+def test_the_signature_of_an_heir_with_a_constructor_is_its_own() -> None:
+    class Heir(Sent):
+        def __init__(self, only: int) -> None:
+            super().__init__(only)
+
+    assert str(inspect.signature(Heir)) == "(only: 'int') -> 'None'"
 
 
 @ours.dataclass(frozen=True, slots=True)
