@@ -490,17 +490,18 @@ def fold_integers(op: str, x: Expr, y: Expr) -> Expr | None:
 
 
 def cast(value: ExprLike | ExprOperators, dtype: str) -> Expr:
-    """Convert to a dtype; constants fold when exact."""
+    """Convert to a dtype; constants fold when exact, and Python's numbers are as exact as the dtype."""
     if isinstance(value, Expr) and value.dtype == dtype:
         return value
-    x, target = as_expr(value), dtypes.canonical(dtype)
-    if x.dtype == target:
-        return x
-    if isinstance(x, Const) and not dtypes.info(x.dtype).is_float:
-        low, high = dtypes.limits(target)
-        if low <= x.value <= high:
-            return const(x.value, target)
-    return Cast(x, target)
+    target = dtypes.canonical(dtype)
+    low, high = dtypes.limits(target)
+    wide = target == "float64" if isinstance(value, float) else isinstance(value, int) and value.bit_length() > 31
+    if wide and isinstance(value, int | float) and low <= value <= high:
+        return const(value, target)
+    x = as_expr(value)
+    if isinstance(x, Const) and not dtypes.info(x.dtype).is_float and low <= x.value <= high:
+        return const(x.value, target)
+    return x if x.dtype == target else Cast(x, target)
 
 
 def select(cond: ExprLike, then: Any, orelse: Any) -> Select:

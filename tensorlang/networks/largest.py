@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from tensorlang import te
-from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, cast, rewrite, variables
+from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, cast, rewrite, variables, walk
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, Operation, Reduce, loads
 from tensorlang.te.program import Program, canonical, unique
 from tensorlang.te.reducer import builtin
@@ -75,8 +76,12 @@ def _never_falls(floats: ComputeOp, read: Load) -> bool:
 
 def _has_some(op: ComputeOp, most: Reduce) -> bool:
     """Whether a number is taken everywhere: of none the largest float is less than any that a byte means."""
+    if not all((extent_of(axis.extent) or 0) > 0 for axis in most.axes):
+        return False
     if most.where is None:
         return True
+    if any(isinstance(node, Load) for node in walk(most.where)):
+        return False
     moved = [axis for axis in op.axes if axis.name in variables(most.where)]
     if not all(isinstance(axis.extent, Const) for axis in (*moved, *most.axes)):
         return False

@@ -14,7 +14,8 @@ from tensorlang.ir.expr import Const, Expr, Var, rewrite, walk
 from tensorlang.networks.network import Array
 from tensorlang.schedule.rewrites.narrow_product import SIGN, SUMS, narrow_factors, product_of_panels, terms_of_word
 from tensorlang.schedule.rewrites.windows_product import windows_of
-from tensorlang.schedules.cpu.narrow_product import operand_dtype, panel_of
+from tensorlang.schedules.cpu.matrix_tiles import Sums
+from tensorlang.schedules.cpu.narrow_product import operand_dtype, panel_of, sums_of
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.declared import declared, exchanged
@@ -58,7 +59,7 @@ def _product(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None:
     factors = narrow_factors(_of_rows(op))
     if factors is None or (known := held.arrays.get(factors.b.op.name)) is None:
         return None
-    operand = operand_dtype(factors.a.dtype, factors.b.dtype, target)
+    operand = operand_dtype(factors.a.dtype, factors.b.dtype, target, sums_of(factors, target))
     if operand is None:
         return None
     weight = known if factors.transpose_b else known.T
@@ -98,12 +99,16 @@ def _convolution(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None
     """A convolution without padding by known weights, in panels of words."""
     window = _window(op)
     known = None if window is None else held.arrays.get(window.weight.tensor.op.name)
-    operand = None if window is None else operand_dtype(window.data.dtype, window.weight.tensor.dtype, target)
-    if window is None or known is None or operand is None:
+    if window is None or known is None:
         return None
     weight = window.filters(known)
     o, high, wide, depth = weight.shape
     runs = runs_of(wide, window.gaps[1], depth, terms_of_word(str(known.dtype)))
+    rows, columns = (extent_of(axis.extent) or 1 for axis in op.axes[1:3])
+    sums = Sums(rows, columns, (high, runs.columns), runs.words, panel_of(o, target))
+    operand = operand_dtype(window.data.dtype, window.weight.tensor.dtype, target, sums)
+    if operand is None:
+        return None
     panels = _panels(weight.reshape(o, high, runs.columns, runs.run), panel_of(o, target))
     zero = SIGN * (operand != window.data.dtype)
     made = conv2d_narrow(

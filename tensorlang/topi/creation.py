@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import reduce
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr
 from tensorlang.ir.simplify import simplify
@@ -15,6 +15,8 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import at, sizes
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
+
+_WIDE = ("int64", "uint64", "uint32", "float64")
 
 
 @checked
@@ -43,16 +45,27 @@ def arange(
         (3,)
     """
     first, end = (0, start) if stop is None else (start, stop)
-    numbers = [value.value if isinstance(value, Const) else value for value in map(as_expr, (first, end, step))]
+    numbers = [value.value if isinstance(value, Const) else value for value in (first, end, step)]
     if numbers[2] == 0:
         raise DefinitionError("arange: the step is 0, and would never reach the end", caller())
-    if all(isinstance(n, int | float) for n in numbers):
-        count: ExprLike = max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2]))
+    known = [n for n in numbers if isinstance(n, int | float)]
+    if len(known) == len(numbers):
+        count: ExprLike = _count(*known)
     else:
         count = simplify(te.maximum(te.ceildiv(as_expr(end) - first, step), 0))
-    at_first, by = as_expr(first), as_expr(step)
+    at_first, by = (te.cast(n, dtype) if dtype in _WIDE else as_expr(n) for n in (first, step))
     (extent,) = sizes("arange", [count])
     return computed([extent], lambda i: te.cast(at_first + te.cast(i, by.dtype) * by, dtype), name)
+
+
+def _count(first: float, end: float, step: float) -> int:
+    """How many numbers there are; exact for whole ones."""
+    if all(isinstance(n, int) for n in (first, end, step)):
+        return max(0, int(-((first - end) // step)))
+    try:
+        return max(0, math.ceil((end - first) / step))
+    except (OverflowError, ValueError):
+        raise DefinitionError(f"arange: from {first} to {end} by {step} there is no end", caller()) from None
 
 
 @checked
@@ -99,10 +112,17 @@ def one_hot(
     on, off = te.cast(on_value, dtype), te.cast(off_value, dtype)
 
     def element(*i: Expr) -> Expr:
-        index = indices(*i[:place], *i[place + 1 :])
-        return te.select(index == te.cast(i[place], index.dtype), on, off)
+        index, own = _places(indices(*i[:place], *i[place + 1 :]), i[place])
+        return te.select(index == own, on, off)
 
     return computed(at(list(indices.shape), place, sizes("one_hot", [depth])[0]), element, name)
+
+
+def _places(number: Expr, place: Expr) -> tuple[Expr, Expr]:
+    """A number and a place in one dtype, in which no place wraps around."""
+    own = dtypes.info(number.dtype)
+    dtype = own.name if own.is_float or own.bits > 32 else "int64"
+    return te.cast(number, dtype), te.cast(place, dtype)
 
 
 @checked
@@ -157,8 +177,8 @@ def sequence_mask(
     value = te.cast(mask_value, data.dtype)
 
     def element(*i: Expr) -> Expr:
-        length = valid_length(i[1 - axis])
-        return te.select(te.cast(i[axis], length.dtype) >= length, value, data(*i))
+        length, own = _places(valid_length(i[1 - axis]), i[axis])
+        return te.select(own >= length, value, data(*i))
 
     return computed(data.shape, element, name)
 

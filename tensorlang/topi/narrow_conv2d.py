@@ -7,6 +7,7 @@ of a window is one run of such a row. Weights are laid out ahead (`narrow_filter
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedule.rewrites.narrow_product import SIGN, SUMS, terms_of_word
+from tensorlang.schedules.cpu.matrix_tiles import Sums
 from tensorlang.schedules.cpu.narrow_product import operand_dtype
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
@@ -25,7 +27,13 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.checked import checked
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import Layout, layout
-from tensorlang.topi.narrow_filters import Runs, narrow_conv2d_offsets, number_of, pack_narrow_conv2d, runs_of
+from tensorlang.topi.narrow_filters import (
+    Runs,
+    number_of,
+    pack_narrow_conv2d,
+    runs_of,
+    window_offsets,
+)
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.quantized import pairs, sign_shift, weight_dtype
 from tensorlang.topi.requantize import requantize, requantize_reference
@@ -69,6 +77,12 @@ class _Problem:
         """Rows and columns of the output."""
         down, right = (w.count(as_expr(self.extent(x))) for w, x in ((self.down, "H"), (self.right, "W")))
         return number_of(down, self.data), number_of(right, self.data)
+
+    @property
+    def sums(self) -> Sums:
+        """The sizes of the sums over panels."""
+        high, columns, words, width = (number_of(e, self.packed) for e in self.packed.shape[2:6])
+        return Sums(*self.image, (high, columns), words, width)
 
     @property
     def sums_dtype(self) -> str:
@@ -122,15 +136,16 @@ def conv2d_narrow(
     if data.ndim != 4 or packed.ndim != 7 or (data.dtype, packed.dtype) not in SUMS:
         wanted = f"{data_layout} and packed[groups, o / w, kh, kw, k / g, w, g] of pack_narrow_conv2d"
         raise DefinitionError(f"{name} wants {wanted}, of {pairs()}; got {data} and {packed}")
-    operand = operand_dtype(data.dtype, packed.dtype, machine) or data.dtype
     down, right = windows(pair("kernel", kernel), strides, padding, dilation)
     units = channels // number_of(packed.shape[0], packed)
-    shift = sign_shift(data.dtype, operand, zero_point, name)
-    p = _Problem(data, images, packed, units, down, right, operand, shift, name)
+    p = _Problem(data, images, packed, units, down, right, data.dtype, 0, name)
     _check(p, channels, bias, offsets, weight_zero_point)
+    operand = operand_dtype(data.dtype, packed.dtype, machine, None if offsets is not None else p.sums) or data.dtype
+    shift = sign_shift(data.dtype, operand, zero_point, name)
+    p = replace(p, operand=operand, shift=shift)
     read = _direct(p) if p.is_direct else _rows(p)
     if shift and offsets is None:
-        offsets = narrow_conv2d_offsets(packed, data.dtype, zero_point, machine, f"{name}_offsets")
+        offsets = window_offsets(packed, operand, shift, f"{name}_offsets")
     has_zero = isinstance(weight_zero_point, Tensor) or weight_zero_point != 0
     total = _data_sums(p, read) if has_zero else None
     return _output(p, _sums(p, read), offsets, bias, total, weight_zero_point)

@@ -95,7 +95,11 @@ def narrow_conv2d_offsets(
         wanted = "int8 or uint8 data and int8 weights of pack_narrow_conv2d"
         raise DefinitionError(f"{name}: wanted {wanted}, got {data}, {packed}")
     operand = operand_dtype(data, packed.dtype, parse(target)) or data
-    shift = sign_shift(data, operand, zero_point, name)
+    return window_offsets(packed, operand, sign_shift(data, operand, zero_point, name), name)
+
+
+def window_offsets(packed: Tensor, operand: str, shift: int, name: str) -> Tensor:
+    """A number times the sums of each channel's weights, as a product of data of a dtype has them."""
     groups, panels, high, columns, words, width, group = packed.shape
     zeros = te.compute((group,), lambda t: te.const(shift, operand), name=f"{name}_zero")
     y, x = te.reduce_axis((0, high), "ry"), te.reduce_axis((0, columns), "rx")

@@ -24,6 +24,7 @@ from tensorlang.schedule.rewrites.narrow_product import (
     product_of_panels,
     terms_of_word,
 )
+from tensorlang.schedules.cpu.matrix_tiles import Sums
 from tensorlang.schedules.cpu.narrow_product import operand_dtype, panel_of
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
@@ -89,7 +90,9 @@ def dense_narrow(
     if bias is not None and (bias.ndim != 1 or not same(bias.shape[0], as_expr(units))):
         raise DefinitionError(f"the bias of {name} has {units} elements, got {bias}")
     product = name if bias is None else f"{name}_product"
-    operand = operand_dtype(data.dtype, packed.dtype, parse(target)) or data.dtype
+    rows, words, width = (extent_of(e) or 0 for e in (data.shape[0], *packed.shape[1:3]))
+    sums = None if offsets is not None or not (rows and words and width) else Sums(rows, 1, (1, 1), words, width)
+    operand = operand_dtype(data.dtype, packed.dtype, parse(target), sums) or data.dtype
     zero = sign_shift(data.dtype, operand, zero_point, product)
     made = product_of_panels(data, packed, as_expr(units), False, operand, zero, offsets, product)
     if bias is None:

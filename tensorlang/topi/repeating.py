@@ -56,6 +56,8 @@ def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = "stack") -> Tens
     if not tensors:
         raise DefinitionError("stack wants at least one tensor, got none")
     place = axis if axis >= 0 else axis + tensors[0].ndim + 1
+    if not 0 <= place <= tensors[0].ndim:
+        raise DefinitionError(f"stack: {tensors[0]} has no place {axis} for an axis")
     return concatenate([expand_dims(x, place, name=f"{name}_{k}") for k, x in enumerate(tensors)], place, name)
 
 
@@ -111,7 +113,8 @@ def reverse_sequence(
         raise DefinitionError(f"reverse_sequence wants two axes and a vector, got {time}, {batch} and {seq_lengths}")
 
     def element(*i: Expr) -> Expr:
-        length = te.cast(te.minimum(seq_lengths(i[batch]), te.cast(a.shape[time], seq_lengths.dtype)), i[time].dtype)
+        most = te.cast(a.shape[time], "int64")
+        length = te.cast(te.minimum(te.cast(seq_lengths(i[batch]), "int64"), most), i[time].dtype)
         return a(*replaced(i, time, te.select(i[time] < length, length - 1 - i[time], i[time])))
 
     return computed(a.shape, element, name)

@@ -5,6 +5,7 @@ Coordinates are fractions of whole numbers, so places are floors of affine expre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import product
 
@@ -160,6 +161,8 @@ def upsampling(
     if sorted(layout) != sorted("NCHW") or data.ndim != 4:
         raise DefinitionError(f"upsampling wants images and a layout of the letters NCHW, got {data} and {layout!r}")
     rows, columns = (extent_of(data.shape[layout.index(letter)]) or 0 for letter in "HW")
+    if not (math.isfinite(scale_h) and math.isfinite(scale_w)):
+        raise DefinitionError(f"upsampling takes finite scales, got {scale_h} and {scale_w}")
     size = (round(rows * scale_h), round(columns * scale_w))
     mode = "align_corners" if align_corners else "asymmetric"
     return _resized("upsampling", data, size, "HW", layout, method, mode, "", -0.5, None)

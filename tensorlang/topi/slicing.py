@@ -102,7 +102,7 @@ def sliding_window(
     """
     first = normalized("sliding_window", data, axis)
     over = range(first, first + len(window_shape))
-    if len(strides) != len(window_shape) or over.stop > data.ndim or min(*window_shape, *strides) < 1:
+    if len(strides) != len(window_shape) or over.stop > data.ndim or min([*window_shape, *strides], default=0) < 1:
         raise DefinitionError(f"sliding_window of {data} from axis {first}: {window_shape} by {strides} do not fit")
     shape: list[ExprLike] = list(data.shape)
     for d, size, step in zip(over, window_shape, strides, strict=True):

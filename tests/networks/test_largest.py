@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorlang import te
 from tensorlang.networks.compiling import compile_network, program_of
 from tensorlang.networks.largest import with_largest_bytes
 from tensorlang.networks.network import Network
 from tensorlang.networks.onnx.reading import from_onnx
+from tensorlang.te.program import canonical
 from tensorlang.te.reference import evaluate
 from tests.networks.models import model, node
 
@@ -55,4 +57,16 @@ def test_the_largest_byte_means_the_largest_float(zero: Any) -> None:
 )
 def test_others_stay(network: Network) -> None:
     program, _ = program_of(network)
+    assert with_largest_bytes(program).text == program.text
+
+
+@pytest.mark.parametrize(("columns", "chosen"), [(0, False), (6, True)])
+def test_the_largest_of_nothing_is_less_than_any_byte_means(columns: int, chosen: bool) -> None:
+    """Of no elements, or of those that data choose."""
+    codes, kept = te.placeholder((4, columns), "uint8", "codes"), te.placeholder((columns,), "int32", "kept")
+    floats = te.compute((4, columns), lambda i, j: codes[i, j].astype("float32") * 0.5, name="floats")
+    k = te.reduce_axis((0, columns), "k")
+    where = kept[k] > 0 if chosen else None
+    most = te.compute((4,), lambda i: te.max(floats[i, k], axis=k, where=where), name="most")
+    program, _ = canonical([most])
     assert with_largest_bytes(program).text == program.text

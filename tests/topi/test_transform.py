@@ -163,7 +163,7 @@ def test_what_is_joined_in_front_of_a_product_is_computed_with_what_follows() ->
     assert "s['relu'].partition(" in s.trace.to_python()
     assert "concatenate" not in s.state.stages
     wanted = np.maximum(np.concatenate([a[1], b[1]], 1), 0) @ w[1]
-    np.testing.assert_allclose(run(out, a, b, w), wanted, rtol=1e-5)
+    np.testing.assert_allclose(run(out, a, b, w), wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("border", [0, 2])

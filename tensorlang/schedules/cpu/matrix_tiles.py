@@ -44,6 +44,28 @@ def panel_width(units: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """The sizes of sums: rows and columns of pixels (the rows of a product have one column), places of a window, words
+    of each, and columns of a panel.
+    """
+
+    high: int
+    wide: int
+    taps: tuple[int, int]
+    words: int
+    width: int
+
+
+def tiles_for(sums: Sums, data: str, weight: str, target: Target) -> Tiles | None:
+    """The tiles that make sums of these sizes soonest; None where dot instructions do it sooner, or data are cut."""
+    if not has_tiles(data, weight, target):
+        return None
+    first = Tiles(data, weight, (1, 1), _ROWS, (*sums.taps, sums.words))
+    columns = [n for n in (2 * _ROWS, _ROWS) if sums.width % n == 0]
+    return _best(replace(first, rows=rows, columns=n) for rows in _possible_rows(sums.high, sums.wide) for n in columns)
+
+
+@dataclass(frozen=True, slots=True)
 class Pixels:
     """The axes along which results lie and windows move, downwards and to the right; "" for none."""
 
@@ -58,15 +80,13 @@ def tiles_of(op: ComputeOp, pixels: Pixels, target: Target) -> Tiles | None:
     term, extents = op.reduce_axes[-1].name, {a.name: extent_of(a.extent) for a in (*op.axes, *op.reduce_axes)}
     sizes = {name: size for name, size in extents.items() if size is not None} | {"": 1}
     moves = _moves(data, pixels, term)
-    if not has_tiles(data.dtype, panels.dtype, target) or len(sizes) <= len(extents) or moves is None:
+    if len(sizes) <= len(extents) or moves is None:
         return None
     words = sizes[term] * dtypes.info(panels.dtype).bits // 32
     taps = sizes[pixels.window[0]], sizes[pixels.window[1]]
-    width = sizes[op.axes[-1].name]
-    first = Tiles(data.dtype, panels.dtype, (1, 1), _ROWS, (*taps, words), moves.down, moves.right, moves.joint)
-    possible = _possible_rows(sizes[pixels.down], sizes[pixels.right])
-    columns = [n for n in (2 * _ROWS, _ROWS) if width % n == 0]
-    return _best(replace(first, rows=rows, columns=n) for rows in possible for n in columns)
+    sums = Sums(sizes[pixels.down], sizes[pixels.right], taps, words, sizes[op.axes[-1].name])
+    found = tiles_for(sums, data.dtype, panels.dtype, target)
+    return None if found is None else replace(found, down=moves.down, right=moves.right, joint=moves.joint)
 
 
 @dataclass(frozen=True, slots=True)

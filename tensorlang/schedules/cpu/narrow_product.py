@@ -18,11 +18,19 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Call, walk
 from tensorlang.schedule import Schedule
-from tensorlang.schedule.rewrites.narrow_product import SUMS, WORD, narrow_factors
+from tensorlang.schedule.rewrites.narrow_product import SUMS, WORD, Factors, narrow_factors, terms_of_word
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import axes_of, compute_op
 from tensorlang.schedules.candidates import ROWS, powers, up_to
-from tensorlang.schedules.cpu.matrix_tiles import Pixels, has_tiles, multiply_tiles, panel_width, tiles_of
+from tensorlang.schedules.cpu.matrix_tiles import (
+    Pixels,
+    Sums,
+    has_tiles,
+    multiply_tiles,
+    panel_width,
+    tiles_for,
+    tiles_of,
+)
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import MANY, fixed_width, whole_width
 from tensorlang.schedules.recognise import Group
@@ -81,9 +89,12 @@ def _runs(intrin: TensorIntrin, target: Target) -> bool:
     return True
 
 
-def operand_dtype(data: str, weight: str, target: Target) -> str | None:
-    """The dtype in which a target multiplies data: their own, or for signed bytes unsigned; None: no dot does it."""
-    if has_tiles(data, weight, target):
+def operand_dtype(data: str, weight: str, target: Target, sums: Sums | None = None) -> str | None:
+    """The dtype in which a target multiplies data: their own, or for signed bytes unsigned; None: no dot does it.
+
+    Tiles of a matrix unit take signed bytes as they are, where they make sums of these sizes.
+    """
+    if sums is not None and tiles_for(sums, data, weight, target) is not None:
         return data
     possible = (data, "uint8") if data == "int8" else (data,)
     return next((p for p in possible if dot_instruction(p, weight, target) is not None), None)
@@ -96,13 +107,21 @@ def panel_of(units: int | None, target: Target) -> int:
     return whole_width(units or MANY, target, WORD)
 
 
+def sums_of(factors: Factors, target: Target) -> Sums | None:
+    """The sums over panels that make a product, for known sizes."""
+    m, n, k = map(extent_of, factors.extents)
+    if m is None or n is None or k is None:
+        return None
+    return Sums(m, 1, (1, 1), ceil(k / terms_of_word(factors.b.dtype)), panel_of(n, target))
+
+
 def prepare_product(s: Schedule, name: str, target: Target) -> None:
     """Lay out the factors of a product for the dot instructions of a target, where it has them."""
     factors = narrow_factors(s.operation(name)) if compute_op(s, name).dtype in SUMS.values() else None
     if factors is None:
         return
     m, n, k = map(extent_of, factors.extents)
-    operand = operand_dtype(factors.a.dtype, factors.b.dtype, target)
+    operand = operand_dtype(factors.a.dtype, factors.b.dtype, target, sums_of(factors, target))
     if operand is not None and n is not None and k is not None and (m or MANY) >= _FEWEST_ROWS:
         s[name].narrow_product(panel_of(n, target), operand)
 

@@ -101,6 +101,7 @@ def test_products_take_them(dtypes: tuple[str, str], word: str) -> None:
 
 
 @needs_tiles
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(64, 32, 64), (28, 70, 100), (197, 33, 48), (9, 16, 12)])
 @pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("int8", "int8"), ("bfloat16", "bfloat16")])
 def test_products_of_all_shapes_are_right(shape: tuple[int, int, int], dtypes: tuple[str, str]) -> None:
@@ -116,6 +117,7 @@ def convolved(image: int, channels: int, kernel: int, stride: int, data: str = "
     return Case(schedule(made), (x, w, made))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "sizes", [(8, 8, 3, 1), (7, 64, 1, 1), (16, 3, 5, 2), (16, 32, 1, 2)], ids=lambda sizes: "x".join(map(str, sizes))
 )
