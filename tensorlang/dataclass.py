@@ -78,7 +78,7 @@ class _Signature:
         from inspect import Parameter, Signature
 
         owner = next(base for base in kind.__mro__ if "__init__" in vars(base))
-        if "__dataclass_fields__" not in vars(owner):
+        if value is not None or "__dataclass_fields__" not in vars(owner):  # an object that is called has its own
             raise AttributeError("__signature__")
 
         def parameter(field: Field[Any]) -> Parameter:
