@@ -131,6 +131,11 @@ def limits(name: str) -> tuple[int | float, int | float]:
     return (0, 2**d.bits - 1) if d.kind == "uint" else (-(2 ** (d.bits - 1)), 2 ** (d.bits - 1) - 1)
 
 
+def at_least_float32(name: str) -> str:
+    """Return the dtype in which sums of elements are kept: float32 for narrow floats, others as they are."""
+    return "float32" if info(name).is_narrow_float else name
+
+
 def smallest_float(name: str) -> float:
     """Return the most negative finite value of a float dtype."""
     return float(ml_dtypes.finfo(info(name).numpy).min)

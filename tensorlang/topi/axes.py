@@ -32,6 +32,13 @@ def normalized_all(operator: str, x: Tensor, axis: int | Sequence[int] | None) -
     return tuple(sorted(found))
 
 
+def new_place(operator: str, x: Tensor, axis: int) -> int:
+    """Where a new axis stands, counted from the front; DefinitionError when the tensor has no such place."""
+    if not -x.ndim - 1 <= axis <= x.ndim:
+        raise DefinitionError(f"{operator}: {x.name} has {x.ndim} dimensions, so no place {axis} for another one")
+    return axis if axis >= 0 else axis + x.ndim + 1
+
+
 def without(items: Sequence[T], where: int) -> list[T]:
     """The items but for the one at a place."""
     return [item for place, item in enumerate(items) if place != where]

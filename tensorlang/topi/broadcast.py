@@ -16,7 +16,7 @@ from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, same, wal
 from tensorlang.location import caller
 from tensorlang.te.operation import Read, Tensor
 from tensorlang.topi.axes import sizes
-from tensorlang.topi.checked import checked
+from tensorlang.topi.checked import checked, named
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
@@ -103,9 +103,7 @@ def _pairs(
             raise DefinitionError(text, caller())
         return together(element, name, lhs, rhs)
 
-    operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = doc
-    return checked(operator)
+    return named(name, doc, operator)
 
 
 def _true(value: ExprLike) -> Expr:

@@ -120,7 +120,7 @@ def lrn(
     where = normalized("lrn", data, axis)
     if size < 1 or size % 2 == 0 or not dtypes.info(data.dtype).is_float:
         raise DefinitionError(f"lrn wants floats and an odd number of neighbours, got {data.dtype} and {size}")
-    wide = "float32" if dtypes.info(data.dtype).is_narrow_float else data.dtype
+    wide = dtypes.at_least_float32(data.dtype)
     k = te.reduce_axis((0, size), "k")
 
     def squares(*i: Expr) -> Expr:

@@ -54,6 +54,13 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return held
 
 
+def named(name: str, doc: str, function: Callable[P, R]) -> Callable[P, R]:
+    """A checked function that a table makes, under the name and with the text that users see."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return checked(function)
+
+
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     hints = get_type_hints(function, localns={"Expr": Expr, "AsExpr": AsExpr})

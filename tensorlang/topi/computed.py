@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.ir.expr import Expr, ExprLike
 from tensorlang.te.operation import Tensor
 
@@ -14,6 +14,11 @@ def computed(shape: Sequence[ExprLike], element: Callable[..., ExprLike], name: 
     made = te.compute(tuple(shape), element, name=name)
     assert isinstance(made, Tensor)
     return made
+
+
+def widened(value: Expr) -> Expr:
+    """A value as sums take it: narrow floats in float32."""
+    return value.astype(dtypes.at_least_float32(value.dtype))
 
 
 def replaced(index: Sequence[Expr], where: int, other: ExprLike) -> list[ExprLike]:

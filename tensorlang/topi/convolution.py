@@ -11,14 +11,10 @@ from tensorlang.ir.expr import Expr, as_expr, binary, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.checked import checked
+from tensorlang.topi.checked import named
 from tensorlang.topi.computed import computed
-from tensorlang.topi.windows import Window
+from tensorlang.topi.windows import Numbers, Padding, around, each, windows_over
 
-Numbers = int | Sequence[int]
-"""One number for all axes, or one for each."""
-Padding = int | str | Sequence[int]
-"""One number, one for each axis, those of all beginnings and then of all ends, or VALID or SAME."""
 _AXES = "WHD"
 
 
@@ -43,31 +39,6 @@ class _Form:
         return (index[0], index[-1], index[1:-1]) if self.last else (index[0], index[1], index[2:])
 
 
-def each(operator: str, what: str, value: Numbers, rank: int, least: int = 1) -> list[int]:
-    """A number for each axis; DefinitionError for another count, and for numbers that are too small."""
-    found = [value] * rank if isinstance(value, int) else list(value)
-    if len(found) != rank or any(n < least for n in found):
-        raise DefinitionError(f"{operator}: {what} is a number of at least {least}, or {rank} of them; got {value!r}")
-    return found
-
-
-def around(operator: str, padding: Padding, reach: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Padding in front of each axis and behind it; `reach` is what SAME adds."""
-    rank = len(reach)
-    if isinstance(padding, str):
-        if padding.upper() not in ("SAME", "VALID"):
-            raise DefinitionError(f"{operator}: padding is VALID, SAME or numbers, got {padding!r}")
-        whole = reach if padding.upper() == "SAME" else [0] * rank
-        return [(n + 1) // 2 for n in whole], [n // 2 for n in whole]
-    found = [padding] * rank if isinstance(padding, int) else list(padding)
-    found = found * rank if len(found) == 1 else found
-    if len(found) not in (rank, 2 * rank) or any(n < 0 for n in found):
-        raise DefinitionError(
-            f"{operator}: padding is one number, {rank} or {2 * rank}, each at least 0; got {padding!r}"
-        )
-    return found[:rank], found[-rank:]
-
-
 def convolved(
     operator: str,
     data: Tensor,
@@ -89,12 +60,10 @@ def convolved(
     sizes = [n for n in known if n is not None]
     if len(sizes) < rank + 1 or sizes[-1] % groups or not same(simplify(inputs * groups), form.channels(data)):
         raise DefinitionError(f"{operator}: {weight} does not fit {data} in {groups} groups")
-    steps, gaps = each(operator, "stride", stride, rank), each(operator, "dilation", dilation, rank)
-    before, after = around(operator, padding, [(k - 1) * d for k, d in zip(sizes, gaps, strict=False)])
-    windows = [Window(*row) for row in zip(sizes[:rank], steps, gaps, before, after, strict=True)]
+    windows = windows_over(operator, sizes[:rank], stride, padding, dilation)
     counts = [w.count(n) for w, n in zip(windows, form.pixels(data), strict=True)]
     dtype = out_dtype or data.dtype
-    wide = "float32" if dtypes.info(dtype).is_narrow_float else dtype
+    wide = dtypes.at_least_float32(dtype)
     rc = te.reduce_axis((0, inputs), "rc")
     inner = [te.reduce_axis((0, k), f"r{_AXES[rank - 1 - d].lower()}") for d, k in enumerate(sizes[:rank])]
     per_group = sizes[-1] // groups
@@ -136,15 +105,15 @@ def transposed(
     kernel = [n for n in sizes if n is not None]
     if len(kernel) < rank or inputs is None or inputs % groups or not same(weight.shape[0], data.shape[1]):
         raise DefinitionError(f"{operator}: {weight} does not fit {data} in {groups} groups")
-    steps = each(operator, "stride", stride, rank)
-    more = each(operator, "output_padding", output_padding, rank, least=0)
-    before, after = around(operator, padding, [k - 1 for k in kernel])
+    steps = each(f"{operator}: stride", stride, rank)
+    more = each(f"{operator}: output_padding", output_padding, rank, least=0)
+    before, after = around(f"{operator}: padding", padding, [k - 1 for k in kernel])
     if any(m >= s for m, s in zip(more, steps, strict=True)):
         raise DefinitionError(f"{operator}: output_padding {more} is less than the stride, {steps}")
     spread = zip(data.shape[2:], steps, kernel, before, after, more, strict=True)
     counts = [simplify((n - 1) * s + k - low - high + m) for n, s, k, low, high, m in spread]
     dtype = out_dtype or data.dtype
-    wide = "float32" if dtypes.info(dtype).is_narrow_float else dtype
+    wide = dtypes.at_least_float32(dtype)
     rc = te.reduce_axis((0, inputs // groups), "rc")
     inner = [te.reduce_axis((0, k), f"r{_AXES[rank - 1 - d].lower()}") for d, k in enumerate(kernel)]
     per_group = weight.shape[1]
@@ -182,9 +151,7 @@ def _direct(name: str, rank: int, last: bool, doc: str) -> Callable[..., Tensor]
         form = _Form(rank, last)
         return convolved(name, data, kernel, strides, padding, dilation, groups, out_dtype, form)
 
-    operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = doc
-    return checked(operator)
+    return named(name, doc, operator)
 
 
 def _spread(name: str, rank: int, doc: str) -> Callable[..., Tensor]:
@@ -201,9 +168,7 @@ def _spread(name: str, rank: int, doc: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         return transposed(name, data, kernel, stride, padding, out_dtype, output_padding, groups, rank)
 
-    operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = doc
-    return checked(operator)
+    return named(name, doc, operator)
 
 
 _GROUPED = "channels may be in groups; half precision is added up in float32."

@@ -12,7 +12,7 @@ from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr
 from tensorlang.ir.simplify import simplify
 from tensorlang.location import caller
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import at, sizes
+from tensorlang.topi.axes import at, new_place, sizes
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 
@@ -106,9 +106,7 @@ def one_hot(
         >>> topi.one_hot(te.placeholder((4,), "int32"), 1, 0, depth=10).shape
         (4, 10)
     """
-    if not -indices.ndim - 1 <= axis <= indices.ndim:
-        raise DefinitionError(f"one_hot: {indices} has no place {axis} for an axis")
-    place = axis % (indices.ndim + 1)
+    place = new_place("one_hot", indices, axis)
     on, off = te.cast(on_value, dtype), te.cast(off_value, dtype)
 
     def element(*i: Expr) -> Expr:

@@ -14,7 +14,7 @@ from tensorlang.ir.expr import Expr
 from tensorlang.location import caller
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.activation import elementwise, elementwise_row
-from tensorlang.topi.checked import checked
+from tensorlang.topi.checked import checked, named
 
 Array = npt.NDArray[Any]
 Function: TypeAlias = Callable[..., Tensor]
@@ -30,9 +30,7 @@ def _of(kinds: tuple[str, ...], name: str, element: Callable[[Expr], Expr], doc:
             raise DefinitionError(f"{operator.__name__} wants {wanted}, got {x.dtype}; topi.cast the tensor", caller())
         return elementwise(x, element, name)
 
-    operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = doc
-    return checked(operator)
+    return named(name, doc, operator)
 
 
 def _rounding(name: str, element: Callable[[Expr], Expr], doc: str) -> Function:

@@ -16,6 +16,7 @@ from tensorlang.ir.expr import Expr, ExprLike, as_expr, same
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized, normalized_all
 from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import widened
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
@@ -47,7 +48,7 @@ def layer_norm(
 
     def element(*i: Expr) -> Expr:
         outside = [i[d] for d in rest]
-        made = (_wide(data(*i)) - mean(*outside)) * scale(*outside)
+        made = (widened(data(*i)) - mean(*outside)) * scale(*outside)
         return _affine(made, gamma, beta, [i[d] for d in axes]).astype(data.dtype)
 
     made = te.compute(data.shape, element, name=name)
@@ -78,7 +79,7 @@ def rms_norm(
     )
 
     def element(*i: Expr) -> Expr:
-        made = _wide(data(*i)) * scale(*[i[d] for d in rest])
+        made = widened(data(*i)) * scale(*[i[d] for d in rest])
         return _affine(made, weight, None, [i[d] for d in axes]).astype(data.dtype)
 
     made = te.compute(data.shape, element, name=name)
@@ -109,19 +110,19 @@ def batch_norm(
     channels = (data.shape[where],)
 
     def factor(c: Expr) -> Expr:
-        inverse: Expr = te.rsqrt(_wide(moving_var(c)) + epsilon)
-        return _wide(gamma(c)) * inverse if scale else inverse
+        inverse: Expr = te.rsqrt(widened(moving_var(c)) + epsilon)
+        return widened(gamma(c)) * inverse if scale else inverse
 
     slope = te.compute(channels, factor, name=f"{name}_slope")
 
     def offset(c: Expr) -> Expr:
-        shift: Expr = -_wide(moving_mean(c)) * slope(c)
-        return shift + _wide(beta(c)) if center else shift
+        shift: Expr = -widened(moving_mean(c)) * slope(c)
+        return shift + widened(beta(c)) if center else shift
 
     start = te.compute(channels, offset, name=f"{name}_start")
     made = te.compute(
         data.shape,
-        lambda *i: (_wide(data(*i)) * slope(i[where]) + start(i[where])).astype(data.dtype),
+        lambda *i: (widened(data(*i)) * slope(i[where]) + start(i[where])).astype(data.dtype),
         name=name,
     )
     assert isinstance(made, Tensor)
@@ -155,7 +156,7 @@ def _mean_over(data: Tensor, axes: Sequence[int], term: Callable[[Expr, Sequence
 
     def total(*outside: Expr) -> Expr:
         at = dict(zip(rest, outside, strict=True)) | {d: k.as_expr() for d, k in reduced.items()}
-        value = _wide(data(*[at[d] for d in range(data.ndim)]))
+        value = widened(data(*[at[d] for d in range(data.ndim)]))
         made: Expr = te.sum(term(value, outside), axis=list(reduced.values()))
         return made
 
@@ -170,14 +171,9 @@ def _rest(data: Tensor, axes: Sequence[int]) -> list[int]:
     return [d for d in range(data.ndim) if d not in axes]
 
 
-def _wide(value: Expr) -> Expr:
-    """Narrow floats in float32."""
-    return value.astype("float32") if dtypes.info(value.dtype).is_narrow_float else value
-
-
 def _affine(value: Expr, gamma: Tensor | None, beta: Tensor | None, index: Sequence[Expr]) -> Expr:
-    scaled = value if gamma is None else value * _wide(gamma(*index))
-    return scaled if beta is None else scaled + _wide(beta(*index))
+    scaled = value if gamma is None else value * widened(gamma(*index))
+    return scaled if beta is None else scaled + widened(beta(*index))
 
 
 def layer_norm_reference(x: Array, gamma: Array, beta: Array) -> list[Array]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, te
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, binary, cast
-from tensorlang.te.axis import extent_of
+from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi import layouts, reduction
 from tensorlang.topi.checked import checked
@@ -19,6 +21,52 @@ from tensorlang.topi.operator import Operator
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, sliding, windows
 
 Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What windows are made into: their largest elements, or their means, which are summed in `dtype`."""
+
+    name: str
+    is_mean: bool
+    dtype: str
+    made: str
+
+    @classmethod
+    def of(cls, name: str, data: Tensor, pool_type: str) -> Pool:
+        """The pool of a word; DefinitionError for other words, and for means of integers."""
+        if pool_type not in ("max", "avg"):
+            raise DefinitionError(f"pool_type is max or avg, got {pool_type!r}")
+        if pool_type == "avg" and not dtypes.info(data.dtype).is_float:
+            raise DefinitionError(f"means want floats, got {data.dtype}; topi.cast the tensor first")
+        dtype = dtypes.at_least_float32(data.dtype) if pool_type == "avg" else data.dtype
+        return cls(name, pool_type == "avg", dtype, data.dtype)
+
+    def over(
+        self,
+        shape: Sequence[Expr | int],
+        inner: Sequence[Axis],
+        element: Callable[..., tuple[Expr, Expr | None]],
+        count: Callable[..., Expr],
+        names: Sequence[str] | None = None,
+    ) -> Tensor:
+        """The pooled tensor: `element` gives an element of a window and the condition under which it counts."""
+        combine = te.sum if self.is_mean else te.max
+
+        def combined(*index: Expr) -> Expr:
+            value, where = element(*index)
+            return combine(value, axis=inner, where=where)
+
+        stage = f"{self.name}_sum" if self.is_mean else self.name
+        made: Tensor = te.compute(shape, combined, name=stage, varargs_names=names)
+        if not self.is_mean:
+            return made
+
+        def mean(*index: Expr) -> Expr:
+            return cast(made(*index) / cast(count(*index), self.dtype), self.made)
+
+        result: Tensor = te.compute(shape, mean, name=self.name, varargs_names=names)
+        return result
 
 
 @checked
@@ -41,39 +89,27 @@ def pool2d(
     DefinitionError for other words, and for means of integers.
     """
     images, (down, right) = _images(data, layout), windows(pair("kernel", kernel), stride, padding, dilation)
-    _check(data, pool_type)
+    pool = Pool.of(name, data, pool_type)
     slide = sliding(data, images, down, right, ceil_mode)
-    summed = "float32" if dtypes.info(data.dtype).bits < 32 else data.dtype
-    dtype = data.dtype if pool_type == "max" else summed
-    start = _least(dtype) if pool_type == "max" else cast(0, dtype)
-    combine = te.max if pool_type == "max" else te.sum
+    start = _least(pool.dtype) if pool_type == "max" else cast(0, pool.dtype)
     beside = start if images.letters[-1] == "W" else None
 
-    def body(*index: Expr) -> Expr:
+    def element(*index: Expr) -> tuple[Expr, Expr | None]:
         at: dict[str, Place] = dict(zip(images.letters, index, strict=True))
         if "C" in images.blocks:
             at["C"] = Blocked(index[images.letters.index("C")], index[images.letters.index("c")], images.blocks["C"])
-        value, where = slide.element(at, dtype, beside)
-        return combine(value, axis=[slide.y, slide.x], where=where)
-
-    shape = [{"H": slide.rows, "W": slide.columns}.get(k, n) for k, n in zip(images.letters, data.shape, strict=True)]
-    names = [OUTPUT_AXES[letter] for letter in images.letters]
-    pooled = name if pool_type == "max" else f"{name}_sum"
-    made: Tensor = te.compute(shape, body, name=pooled, varargs_names=names)
-    if pool_type == "max":
-        return made
+        return slide.element(at, pool.dtype, beside)
 
     high, wide = images.extent(data, "H"), images.extent(data, "W")
 
-    def mean(*index: Expr) -> Expr:
+    def count(*index: Expr) -> Expr:
+        if count_include_pad:
+            return as_expr(down.size * right.size)
         at = dict(zip(images.letters, index, strict=True))
-        count: Expr = as_expr(down.size * right.size)
-        if not count_include_pad:
-            count = te.max(inside_window(down, at["H"], high) * inside_window(right, at["W"], wide), 1)
-        return cast(made(*index) / cast(count, dtype), data.dtype)
+        return te.max(inside_window(down, at["H"], high) * inside_window(right, at["W"], wide), 1)
 
-    result: Tensor = te.compute(shape, mean, name=name, varargs_names=names)
-    return result
+    shape = [{"H": slide.rows, "W": slide.columns}.get(k, n) for k, n in zip(images.letters, data.shape, strict=True)]
+    return pool.over(shape, [slide.y, slide.x], element, count, [OUTPUT_AXES[letter] for letter in images.letters])
 
 
 @checked
@@ -111,7 +147,7 @@ def avg_pool2d(
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
     """Return the maximum or the mean of each channel over all pixels, with height and width of 1."""
     images = _images(data, layout)
-    _check(data, pool_type)
+    Pool.of("global_pool", data, pool_type)
     along = [images.letters.index(letter) for letter in "HW"]
     if pool_type == "max":
         return reduction.max(data, along, keepdims=True, name="global_pool")
@@ -123,13 +159,6 @@ def _images(data: Tensor, text: str) -> Layout:
     if data.ndim != len(images.letters):
         raise DefinitionError(f"pooling wants {text}, which has {len(images.letters)} dimensions; got {data}")
     return images
-
-
-def _check(data: Tensor, pool_type: str) -> None:
-    if pool_type not in ("max", "avg"):
-        raise DefinitionError(f"pool_type is max or avg, got {pool_type!r}")
-    if pool_type == "avg" and not dtypes.info(data.dtype).is_float:
-        raise DefinitionError(f"means want floats, got {data.dtype}; topi.cast the tensor first")
 
 
 def _least(dtype: str) -> Expr:

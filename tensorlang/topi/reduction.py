@@ -69,7 +69,7 @@ def logsumexp(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str
         raise DefinitionError(f"logsumexp wants floats, got {data.dtype}; topi.cast the tensor first")
     axes = normalized_all("logsumexp", data, axis)
     largest = _reduced(data, axis, True, te.max, f"{name}_max")
-    wide = "float32" if dtypes.info(data.dtype).is_narrow_float else data.dtype
+    wide = dtypes.at_least_float32(data.dtype)
 
     def top(*i: Expr) -> Expr:
         found = te.cast(largest(*i), wide)
@@ -137,12 +137,11 @@ def _reduced(
 ) -> Tensor:
     axes = normalized_all(name, data, axis)
     inner = [te.reduce_axis((0, data.shape[d]), name=f"k{d}") for d in axes]
-    info = dtypes.info(data.dtype)
-    widened = wide and info.is_narrow_float
+    dtype = dtypes.at_least_float32(data.dtype) if wide else data.dtype
 
     def element(*i: Expr) -> Expr:
         value = data(*_index(data, axes, keepdims, i, inner))
-        return reducer(value.astype("float32") if widened else value, axis=inner) if inner else value
+        return reducer(value.astype(dtype), axis=inner) if inner else value
 
     made = te.compute(_shape(data, axes, keepdims), element, name=name)
     assert isinstance(made, Tensor)

@@ -9,7 +9,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, as_expr, binary
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import normalized, normalized_all
+from tensorlang.topi.axes import new_place, normalized, normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed, replaced
 from tensorlang.topi.transform import concatenate, expand_dims, reshape
@@ -55,9 +55,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = "stack") -> Tens
     """Return tensors of one shape side by side along a new axis; DefinitionError where they differ."""
     if not tensors:
         raise DefinitionError("stack wants at least one tensor, got none")
-    place = axis if axis >= 0 else axis + tensors[0].ndim + 1
-    if not 0 <= place <= tensors[0].ndim:
-        raise DefinitionError(f"stack: {tensors[0]} has no place {axis} for an axis")
+    place = new_place("stack", tensors[0], axis)
     return concatenate([expand_dims(x, place, name=f"{name}_{k}") for k, x in enumerate(tensors)], place, name)
 
 

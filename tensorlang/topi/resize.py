@@ -14,7 +14,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, binary
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.checked import checked
+from tensorlang.topi.checked import checked, named
 from tensorlang.topi.computed import computed
 
 Taps = list[tuple[Expr, Expr | None]]
@@ -95,7 +95,7 @@ def _resized(
     chosen, dtype = _METHODS[method], out_dtype or data.dtype
     if chosen != "nearest" and not dtypes.info(data.dtype).is_float:
         raise DefinitionError(f"{operator}: {method} interpolation wants floats, got {data.dtype}; topi.cast them")
-    wide = "float32" if dtypes.info(data.dtype).bits < 32 else data.dtype
+    wide = dtypes.at_least_float32(data.dtype)
 
     def element(*i: Expr) -> Expr:
         rows = zip(where, have, size, strict=True)
@@ -132,14 +132,13 @@ def _operator(name: str, letters: str) -> Callable[..., Tensor]:
         mode = coordinate_transformation_mode
         return _resized(name, data, size, letters, layout, method, mode, rounding_method, bicubic_alpha, out_dtype)
 
-    operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = (
+    doc = (
         f"Return `data` with `size` elements along {letters}, interpolated (nearest_neighbor, linear, cubic).\n\n"
         "An element at i lies at (i + 0.5) * old / new - 0.5 (half_pixel), i * old / new (asymmetric), or\n"
         "i * (old - 1) / (new - 1) (align_corners); what is outside is the element at the end. `roi` is not used.\n"
         "DefinitionError for other words, symbolic extents, and for interpolation of integers."
     )
-    return checked(operator)
+    return named(name, doc, operator)
 
 
 resize1d, resize2d, resize3d = _operator("resize1d", "W"), _operator("resize2d", "HW"), _operator("resize3d", "DHW")

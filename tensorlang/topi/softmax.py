@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr
 from tensorlang.schedule.rewrites.attention import greatest_number
 from tensorlang.te.operation import Tensor
 from tensorlang.te.tags import SHIFT
 from tensorlang.topi.axes import at, normalized, without
 from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import widened
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
@@ -33,7 +33,7 @@ def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
     greatest = _greatest(x, where, name)
     exps = te.compute(
         x.shape,
-        lambda *i: te.exp2((_wide(x(*i)) - greatest(*without(i, where))) * LOG2_E),
+        lambda *i: te.exp2((widened(x(*i)) - greatest(*without(i, where))) * LOG2_E),
         name=f"{name}_exp",
     )
     k = te.reduce_axis((0, x.shape[where]), name="k")
@@ -61,13 +61,13 @@ def log_softmax(x: Tensor, axis: int = -1, name: str = "log_softmax") -> Tensor:
     rest = tuple(without(x.shape, where))
     total = te.compute(
         rest,
-        lambda *i: te.sum(te.exp2((_wide(x(*at(i, where, k))) - greatest(*i)) * LOG2_E), axis=k),
+        lambda *i: te.sum(te.exp2((widened(x(*at(i, where, k))) - greatest(*i)) * LOG2_E), axis=k),
         name=f"{name}_sum",
     )
     log = te.compute(rest, lambda *i: te.log(total(*i)), name=f"{name}_log")
     made = te.compute(
         x.shape,
-        lambda *i: (_wide(x(*i)) - greatest(*without(i, where)) - log(*without(i, where))).astype(x.dtype),
+        lambda *i: (widened(x(*i)) - greatest(*without(i, where)) - log(*without(i, where))).astype(x.dtype),
         name=name,
     )
     assert isinstance(made, Tensor)
@@ -80,16 +80,11 @@ def _checked(operator: str, x: Tensor, axis: int) -> int:
     return normalized(operator, x, axis)
 
 
-def _wide(value: Expr) -> Expr:
-    """Narrow floats in float32."""
-    return value.astype("float32") if dtypes.info(value.dtype).is_narrow_float else value
-
-
 def _greatest(x: Tensor, where: int, name: str) -> Tensor:
     k = te.reduce_axis((0, x.shape[where]), name="k")
     made = te.compute(
         tuple(without(x.shape, where)),
-        lambda *i: greatest_number(_wide(x(*at(i, where, k))), axis=k),
+        lambda *i: greatest_number(widened(x(*at(i, where, k))), axis=k),
         name=f"{name}_max",
         attrs={SHIFT: True},
     )

@@ -16,7 +16,7 @@ from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import normalized, normalized_all, sizes
+from tensorlang.topi.axes import new_place, normalized, normalized_all, sizes
 from tensorlang.topi.checked import checked
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator
@@ -74,10 +74,7 @@ def reshape(a: Tensor, newshape: Sequence[ExprLike], name: str = "reshape") -> T
 @checked
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1, name: str = "expand_dims") -> Tensor:
     """Return `a` with dimensions of extent 1 in front of `axis` (of the result, when negative)."""
-    total = a.ndim + num_newaxis
-    if not -total <= axis <= a.ndim:
-        raise DefinitionError(f"expand_dims: {a.name} has {a.ndim} dimensions, so no place {axis} for another one")
-    place = axis if axis >= 0 else axis + a.ndim + 1
+    place = new_place("expand_dims", a, axis)
     shape = (*a.shape[:place], *[as_expr(1, "int32")] * num_newaxis, *a.shape[place:])
     made = te.compute(shape, lambda *i: a(*i[:place], *i[place + num_newaxis :]), name=name)
     assert isinstance(made, Tensor)

@@ -16,8 +16,14 @@ from tensorlang.topi.layouts import Blocked, Layout, Place
 
 Pair: TypeAlias = int | Sequence[int]
 """One number for height and width, or one for each."""
+Numbers: TypeAlias = int | Sequence[int]
+"""One number for all axes, or one for each."""
 Padding: TypeAlias = int | str | Sequence[int]
-"""One number for all sides, (height, width), (top, left, bottom, right), or the words VALID and SAME."""
+"""One number for all sides, one for each axis, those of all beginnings and then of all ends, or VALID or SAME.
+
+Of images: (height, width) or (top, left, bottom, right).
+"""
+_COUNTS = {2: "(height, width) or (top, left, bottom, right)"}
 
 OUTPUT_AXES = {"N": "nn", "C": "ff", "c": "fi", "H": "yy", "W": "xx"}
 """The axes of an output, by the letters of its layout, named as in classic topi. Sums run over rc (and ri), ry, rx."""
@@ -105,9 +111,24 @@ def windows(kernel: Sequence[int], stride: Pair, padding: Padding, dilation: Pai
     if min(*kernel, *steps, *gaps) < 1:
         text = f"kernel, stride and dilation are at least 1, got {tuple(kernel)}, {steps} and {gaps}"
         raise DefinitionError(text)
-    top, left, bottom, right = sides(padding, [(k - 1) * d for k, d in zip(kernel, gaps, strict=True)])
-    high, wide = kernel
-    return Window(high, steps[0], gaps[0], top, bottom), Window(wide, steps[1], gaps[1], left, right)
+    down, right = _windows("padding", kernel, steps, padding, gaps)
+    return down, right
+
+
+def windows_over(
+    operator: str, kernel: Sequence[int], stride: Numbers, padding: Padding, dilation: Numbers
+) -> list[Window]:
+    """The windows along any number of axes; DefinitionError, which names the operator, for numbers that make none."""
+    rank = len(kernel)
+    steps, gaps = each(f"{operator}: stride", stride, rank), each(f"{operator}: dilation", dilation, rank)
+    return _windows(f"{operator}: padding", kernel, steps, padding, gaps)
+
+
+def _windows(
+    what: str, kernel: Sequence[int], steps: Sequence[int], padding: Padding, gaps: Sequence[int]
+) -> list[Window]:
+    before, after = around(what, padding, [(k - 1) * d for k, d in zip(kernel, gaps, strict=True)])
+    return [Window(*row) for row in zip(kernel, steps, gaps, before, after, strict=True)]
 
 
 def pair(what: str, value: Pair) -> tuple[int, int]:
@@ -118,19 +139,28 @@ def pair(what: str, value: Pair) -> tuple[int, int]:
     return found
 
 
-def sides(padding: Padding, reach: Sequence[int]) -> tuple[int, int, int, int]:
-    """Padding as (top, left, bottom, right); `reach` is what SAME adds along height and width."""
+def each(what: str, value: Numbers, rank: int, least: int = 1) -> list[int]:
+    """A number for each axis; DefinitionError for another count, and for numbers that are too small."""
+    found = [value] * rank if isinstance(value, int) else list(value)
+    if len(found) != rank or any(n < least for n in found):
+        raise DefinitionError(f"{what} is a number of at least {least}, or {rank} of them; got {value!r}")
+    return found
+
+
+def around(what: str, padding: Padding, reach: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Padding in front of each axis and behind it; `reach` is what SAME adds."""
+    rank = len(reach)
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
-            raise DefinitionError(f"padding is VALID, SAME or numbers, got {padding!r}")
-        high, wide = reach if padding.upper() == "SAME" else (0, 0)
-        return (high + 1) // 2, (wide + 1) // 2, high // 2, wide // 2
-    found = (padding,) if isinstance(padding, int) else tuple(padding)
-    if len(found) not in (1, 2, 4) or not all(isinstance(n, int) and n >= 0 for n in found):
-        text = "padding is one number, (height, width) or (top, left, bottom, right), each at least 0"
-        raise DefinitionError(f"{text}; got {padding!r}")
-    top, left, bottom, right = found * (4 // len(found))
-    return top, left, bottom, right
+            raise DefinitionError(f"{what} is VALID, SAME or numbers, got {padding!r}")
+        whole = reach if padding.upper() == "SAME" else [0] * rank
+        return [(n + 1) // 2 for n in whole], [n // 2 for n in whole]
+    found = [padding] * rank if isinstance(padding, int) else list(padding)
+    found = found * rank if len(found) == 1 else found
+    if len(found) not in (rank, 2 * rank) or not all(isinstance(n, int) and n >= 0 for n in found):
+        counts = _COUNTS.get(rank, f"{rank} or {2 * rank}")
+        raise DefinitionError(f"{what} is one number, {counts}, each at least 0; got {padding!r}")
+    return found[:rank], found[-rank:]
 
 
 def window_sizes(tensor: Tensor, *dims: int) -> list[int]:

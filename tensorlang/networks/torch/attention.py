@@ -58,7 +58,7 @@ def _heads(call: Call, name: str) -> Tensor:
 def _masked(call: Call, query: Tensor, key: Tensor, value: Tensor, mask: Value, scale: float) -> Tensor:
     b, h, n = shape_of(query)[:3]
     m, depth = shape_of(value)[-2:]
-    wide = "float32" if dtypes.info(query.dtype).bits < 32 else query.dtype
+    wide = dtypes.at_least_float32(query.dtype)
     q, k, v = (reshaped(t, (b * h, *shape_of(t)[2:]), f"{call.stage}_{w}3") for t, w in
                ((query, "q"), (key, "k"), (value, "v")))  # fmt: skip
     products = topi.batch_matmul(q, k, wide, name=f"{call.stage}_products")

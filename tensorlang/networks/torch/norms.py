@@ -36,7 +36,7 @@ def _batch_norm(call: Call) -> tuple[Value | None, ...]:
     scale, shift, mean, var = (u if v is None else v for v, u in zip(given, usual, strict=True))
     if not any(isinstance(v, Tensor) for v in given):
         return (call.onnx("BatchNormalization", data, scale, shift, mean, var, epsilon=call["eps"]), None, None)
-    wide = "float32" if dtypes.info(dtype).bits < 32 else dtype
+    wide = dtypes.at_least_float32(dtype)
     eps = te.const(call["eps"], wide)
     times = call.pointwise(lambda s, v: s * te.rsqrt(v + eps), scale, var, dtype=wide, part="times")
     plus = call.pointwise(lambda b, m, t: b - m * t, shift, mean, times, dtype=wide, part="plus")
