@@ -19,7 +19,8 @@ from tensorlang.schedules.candidates import ROWS, around, up_to
 from tensorlang.schedules.cpu.few_queries import are_few, schedule_few
 from tensorlang.schedules.cpu.points import GRAIN
 from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, register_tile
-from tensorlang.schedules.cpu.rows import fused, reduce_in_lanes
+from tensorlang.schedules.cpu.rows import fused
+from tensorlang.schedules.cpu.weighing import CHAINS, EACH, weigh_inside
 from tensorlang.schedules.room import Room
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -27,8 +28,6 @@ from tensorlang.te.operation import ComputeOp, loads
 from tensorlang.te.tags import (
     CACHED,
     CAUSAL,
-    GREATEST,
-    INVERSE,
     KEYS,
     MERGED,
     MIXED,
@@ -36,8 +35,6 @@ from tensorlang.te.tags import (
     ROUNDED,
     SCALED,
     SCORE,
-    SHARES,
-    TOTAL,
     VALUES,
     WEIGHT,
 )
@@ -54,10 +51,6 @@ _MOST_KEYS = 2048
 """Keys of which a row keeps all scores; with more, blocks are faster, and need memory that does not grow."""
 _BLOCK, _EVEN = 512, 32
 """Keys of a block, about; a multiple of so many, which fill panels."""
-_EACH = 4
-"""Heads per thread with which it does not matter that some thread gets one more."""
-_CHAINS = 8
-"""Independent sums that keep the multiply-add units busy."""
 _LINE, _PAGE = 64, 2048
 """Rows of scores are a multiple of so many bytes and a line long: at a multiple alone they would share cache sets."""
 
@@ -98,7 +91,7 @@ def _mixing_tile(rows: int, width: int, target: Target, bits: int) -> RegisterTi
     def cost(tile: tuple[int, int]) -> tuple[float, float]:
         r, v = tile
         times = -(-needed // v)
-        return times * max(r * v, _CHAINS) / r, times * (r + v) / r
+        return times * max(r * v, CHAINS) / r, times * (r + v) / r
 
     r, v = min(tiles, key=cost)
     return RegisterTile(r, v, v * lanes)
@@ -149,20 +142,9 @@ def schedule_attention(room: Room, anchor: Anchor) -> None:
         s[host].set_scope("local")
     _register_product(s, part[MIXED], host, tile)
     lanes = anchor.target.lanes(bits)
-    for word in (INVERSE, TOTAL, SHARES, WEIGHT, GREATEST, SCALED):
-        if word in part:
-            s[part[word]].compute_at(s[host], loop)
-            s[part[word]].set_scope("local")
-    for word in (TOTAL, GREATEST):
-        for step in reduce_in_lanes(s, part[word], lanes):
-            s[step].compute_at(s[part[word]], s[part[word]].op.axis[-1])
-            s[step].set_scope("local")
+    weigh_inside(s, part, host, loop, lanes)
     for word in (SCALED, WEIGHT):
-        *_, row, column = s[part[word]].op.axis
-        s[part[word]].storage_align(row, _PAGE * 8 // bits, _LINE * 8 // bits)
-    s[part[WEIGHT]].vectorize(column)
-    if SHARES in part:
-        s[part[SHARES]].vectorize(s[part[SHARES]].op.axis[-1])
+        s[part[word]].storage_align(s[part[word]].op.axis[-2], _PAGE * 8 // bits, _LINE * 8 // bits)
     main = s.original[anchor.main]
     is_masked = ROUNDED in part  # scores and weights of all keys are read
     has_rest = KEYS in part and tag != CACHED and not is_masked and not is_whole(keys.shape[-2], kept)
@@ -190,7 +172,7 @@ def _decide(room: Room, plan: Plan, queries: int, bits: int) -> Plan:
 def _are_many(s: Schedule, anchor: Anchor, heads: str) -> bool:
     """Whether threads get about equally many heads; if not, they share the queries of each."""
     count, cores = extent_of(s.state.axis(anchor.output, heads).extent), anchor.target.cores
-    return count is None or count % cores == 0 or count >= _EACH * cores
+    return count is None or count % cores == 0 or count >= EACH * cores
 
 
 def _merge_loops(s: Schedule, merged: str, plan: Plan) -> tuple[str, str]:

@@ -16,22 +16,19 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.points import run_in_parallel
 from tensorlang.schedules.cpu.register_tile import MANY
-from tensorlang.schedules.cpu.rows import partial_results, reduce_in_lanes
+from tensorlang.schedules.cpu.rows import partial_results
+from tensorlang.schedules.cpu.weighing import CHAINS, EACH, weigh_inside
 from tensorlang.schedules.room import Room
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, Operation, loads
-from tensorlang.te.tags import GREATEST, INVERSE, KEYS, MERGED, MIXED, SCALED, SCORE, SHARES, TOTAL, WEIGHT
+from tensorlang.te.tags import KEYS, MERGED, MIXED, SCALED, SCORE
 
-_SUMS = 8
-"""Independent sums that keep the multiply-add units busy."""
 _TILE = 16
 """Vectors of mixed values that stay in registers."""
 _JAM = 4
 """Keys whose values are added up in one step."""
 _AHEAD = (0, 2048, 4096, 8192, 16384)
 """Bytes of keys and of values that are fetched ahead."""
-_EACH = 4
-"""Heads per thread with which it does not matter that some thread gets one more."""
 _KEYS = (16, 32, 64, 128, 256)
 """Keys whose values are added up for some columns after the others."""
 
@@ -51,16 +48,7 @@ def schedule_few(room: Room, anchor: Anchor, part: Mapping[str, str], keys: Buff
         host, loop = _merge(room, part[MERGED], host, loop, keys)
     ahead = room.choose("ahead", _AHEAD, _AHEAD[-2])
     _mix(room, part[MIXED], host, loop, lanes, ahead)
-    for word in (INVERSE, TOTAL, SHARES, WEIGHT, GREATEST, SCALED):
-        if word in part:
-            s[part[word]].compute_at(s[host], loop)
-            s[part[word]].set_scope("local")
-    for word in (TOTAL, GREATEST):
-        for step in reduce_in_lanes(s, part[word], lanes):
-            s[step].compute_at(s[part[word]], s[part[word]].op.axis[-1])
-            s[step].set_scope("local")
-    for word in (w for w in (SHARES, WEIGHT) if w in part):
-        s[part[word]].vectorize(s[part[word]].op.axis[-1])
+    weigh_inside(s, part, host, loop, lanes)
     _score(room, part, keys, lanes, ahead)
 
 
@@ -113,7 +101,7 @@ def _pieces(room: Room, merged: Operation) -> int:
     assert isinstance(merged, ComputeOp)
     heads, blocks = (prod(extent_of(a.extent) or MANY for a in axes) for axes in (merged.axes[:-2], merged.reduce_axes))
     cores, is_known = room.target.cores, extent_of(merged.reduce_axes[0].extent) is not None
-    if cores == 1 or heads % cores == 0 or heads >= _EACH * cores or not is_known:
+    if cores == 1 or heads % cores == 0 or heads >= EACH * cores or not is_known:
         return 1
     return min(blocks, cores)
 
@@ -153,7 +141,7 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int, ahead:
     *_, i, j, lane = products.op.axis
     (step,) = products.op.reduce_axis
     queries = extent_of(i.extent) or MANY
-    together = room.choose("keys", (1, 2, 4), max(1, min(4, _SUMS // queries)))
+    together = room.choose("keys", (1, 2, 4), max(1, min(4, CHAINS // queries)))
     far, near = products.split(j, factor=together)
     products.reorder(far, step, near, i, lane)
     for axis in (step, near, i):

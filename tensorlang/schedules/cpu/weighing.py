@@ -1,0 +1,29 @@
+"""What attention of few queries and of many has in common: from scores to weights, inside a loop of what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorlang.schedule import Schedule
+from tensorlang.schedules.cpu.rows import reduce_in_lanes
+from tensorlang.te.tags import GREATEST, INVERSE, SCALED, SHARES, TOTAL, WEIGHT
+
+EACH = 4
+"""Heads per thread with which it does not matter that some thread gets one more."""
+CHAINS = 8
+"""Independent sums that keep the multiply-add units busy."""
+
+
+def weigh_inside(s: Schedule, part: Mapping[str, str], host: str, loop: str, lanes: int) -> None:
+    """Compute the parts of a softmax over scores inside a loop of a stage, for its queries, a vector at a time."""
+    for word in (INVERSE, TOTAL, SHARES, WEIGHT, GREATEST, SCALED):
+        if word in part:
+            s[part[word]].compute_at(s[host], loop)
+            s[part[word]].set_scope("local")
+    for word in (TOTAL, GREATEST):
+        for step in reduce_in_lanes(s, part[word], lanes):
+            s[step].compute_at(s[part[word]], s[part[word]].op.axis[-1])
+            s[step].set_scope("local")
+    for word in (SHARES, WEIGHT):
+        if word in part:
+            s[part[word]].vectorize(s[part[word]].op.axis[-1])
