@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tensorlang.target.cuda.instructions import TABLE
 from tensorlang.target.llvm.instructions import OWN as CPU
-from tensorlang.target.llvm.instructions import tiles_of
+from tensorlang.target.llvm.instructions import declare_tiles, tiles_of
 from tensorlang.te.intrinsic import TensorIntrin
 
 OWN: dict[str, Callable[[], TensorIntrin]] = {**CPU, **TABLE}
@@ -16,4 +17,4 @@ OWN: dict[str, Callable[[], TensorIntrin]] = {**CPU, **TABLE}
 def declarer(name: str) -> Callable[[], TensorIntrin] | None:
     """What declares one of them, or one of a size that its name tells; None for another name."""
     tiles = None if name in OWN else tiles_of(name)
-    return OWN.get(name) if tiles is None else tiles.declare
+    return OWN.get(name) if tiles is None else partial(declare_tiles, tiles)

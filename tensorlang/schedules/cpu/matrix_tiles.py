@@ -13,13 +13,11 @@ from tensorlang.ir.expr import Load
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.words import data_and_panels
 from tensorlang.target.detect import target_cpu
-from tensorlang.target.llvm.instructions import FEATURES, INSTRUCTIONS, Tiles
+from tensorlang.target.llvm.instructions import FEATURES, INSTRUCTIONS, MOST_COLUMNS, MOST_ROWS, ROWS, WORD, Tiles
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp
 
-_ROWS = 16
-"""Rows of a tile, and columns of one of sums."""
 _LOAD, _FETCH = 0.5, 16
 """Cycles in which a row of data comes from the first cache, and a tile of a panel from the second.
 
@@ -40,7 +38,7 @@ def has_tiles(data: str, weight: str, target: Target) -> bool:
 
 def panel_width(units: int) -> int:
     """The columns that suit panels of weights with so many: those of two tiles, or of one."""
-    return 2 * _ROWS if units > _ROWS else _ROWS
+    return MOST_COLUMNS if units > ROWS else ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +58,8 @@ def tiles_for(sums: Sums, data: str, weight: str, target: Target) -> Tiles | Non
     """The tiles that make sums of these sizes soonest; None where dot instructions do it sooner, or data are cut."""
     if not has_tiles(data, weight, target):
         return None
-    first = Tiles(data, weight, (1, 1), _ROWS, (*sums.taps, sums.words))
-    columns = [n for n in (2 * _ROWS, _ROWS) if sums.width % n == 0]
+    first = Tiles(data, weight, (1, 1), ROWS, (*sums.taps, sums.words))
+    columns = [n for n in (MOST_COLUMNS, ROWS) if sums.width % n == 0]
     return _best(replace(first, rows=rows, columns=n) for rows in _possible_rows(sums.high, sums.wide) for n in columns)
 
 
@@ -82,7 +80,7 @@ def tiles_of(op: ComputeOp, pixels: Pixels, target: Target) -> Tiles | None:
     moves = _moves(data, pixels, term)
     if len(sizes) <= len(extents) or moves is None:
         return None
-    words = sizes[term] * dtypes.info(panels.dtype).bits // 32
+    words = sizes[term] * dtypes.info(panels.dtype).bytes // WORD
     taps = sizes[pixels.window[0]], sizes[pixels.window[1]]
     sums = Sums(sizes[pixels.down], sizes[pixels.right], taps, words, sizes[op.axes[-1].name])
     found = tiles_for(sums, data.dtype, panels.dtype, target)
@@ -131,9 +129,9 @@ def _in_lowest_terms(steps: tuple[int, int]) -> tuple[int, int]:
 def _possible_rows(high: int, wide: int) -> Iterator[tuple[int, int]]:
     """Tiles of pixels that cut an image evenly: parts of a row, or of several rows."""
     if wide == 1:
-        yield from ((n, 1) for n in _even_parts(high, 2 * _ROWS))
+        yield from ((n, 1) for n in _even_parts(high, MOST_ROWS))
         return
-    for n in _even_parts(wide, 2 * _ROWS):
+    for n in _even_parts(wide, MOST_ROWS):
         yield from ((bands, n) for bands in (1, *_even_parts(high, _MOST_BANDS)))
 
 
@@ -151,7 +149,7 @@ def _best(possible: Iterable[Tiles]) -> Tiles | None:
 
 def _cycles(tiles: Tiles) -> float:
     """Cycles of a word of each row of the data, for 16 columns."""
-    rows, columns = tiles.rows[0] * tiles.rows[1], tiles.columns // _ROWS
+    rows, columns = tiles.rows[0] * tiles.rows[1], tiles.panels
     return max(_LOAD * rows + _FETCH * columns * len(tiles.passes()), rows * columns) / (rows * columns) / tiles.step
 
 

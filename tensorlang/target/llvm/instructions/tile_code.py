@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:
-    from tensorlang.target.llvm.instructions.tiles import Tiles
+from tensorlang.target.llvm.instructions.tiles import INSTRUCTIONS, WORD, WORDS, Share, Tiles
 
-Share: TypeAlias = tuple[int, int, int]
-"""The rows of a tile of data: its first y and x, and how many follow."""
 _STRIDES = ("out_y", "out_x", "data_y", "data_x", "kernel_p", "kernel_q", "kernel_w")
-_WORD = 4
-_COLUMN = 64
+_COLUMN = WORDS * WORD
 """The bytes of a row of a tile of sums, or of a panel."""
 _CALLED = {
     "ldtilecfg": "ptr",
@@ -56,13 +51,13 @@ def around(symbol: str) -> tuple[str, str]:
     return f"{symbol}.enter", f"{symbol}.leave"
 
 
-def function_text(tiles: Tiles, symbol: str, instruction: str) -> str:
+def function_text(tiles: Tiles, symbol: str) -> str:
     """The function `symbol(out, data, kernel, strides...)`, strides in elements, and those around it.
 
     It adds up all terms of each tile of sums in registers that are set up, and stores them.
     """
-    code, label = _Code(), "entry"
-    strides = {n: code.scaled(f"%{n}", _WORD if n.startswith("out") else tiles.size) for n in _STRIDES}
+    code, label, instruction = _Code(), "entry", INSTRUCTIONS[tiles.data, tiles.kernel]
+    strides = {n: code.scaled(f"%{n}", WORD if n.startswith("out") else tiles.size) for n in _STRIDES}
     for number, shares in enumerate(tiles.passes()):
         label = _emit_pass(code, tiles, instruction, strides, shares, number, label)
     called = {**_CALLED, instruction: "i8, i8, i8"}
@@ -88,7 +83,7 @@ def _emit_pass(
     code: _Code, tiles: Tiles, instruction: str, strides: dict[str, str], shares: list[Share], number: int, label: str
 ) -> str:
     """Add up and store the sums of some shares, from a label on; return the label after it."""
-    columns = tiles.columns * _WORD // _COLUMN
+    columns = tiles.panels
     along_x = tiles.rows[1] > 1
     row, step = ("x", tiles.right[0]) if along_x else ("y", tiles.down[0])
     data_row = code.scaled(strides[f"data_{row}"], step)
@@ -107,7 +102,7 @@ def _emit_pass(
         code.lines += [f"  br label %tap{name}", f"tap{name}:"]
         code.lines.append(f"  %at{name} = phi i64 [0, %{label}], [%next{name}, %tap{name}]")
         panels = code.moved(kernel, (code.fresh(f"mul i64 %at{name}, {strides['kernel_w']}"), 1))
-        places = [code.moved(start, (code.scaled(f"%at{name}", _WORD), 1)) for start in data]
+        places = [code.moved(start, (code.scaled(f"%at{name}", WORD), 1)) for start in data]
         _multiply(code, tiles, instruction, places, data_row, panels, strides["kernel_w"])
         code.lines += [
             f"  %next{name} = add i64 %at{name}, {tiles.step}",
@@ -128,7 +123,7 @@ def _multiply(
     code: _Code, tiles: Tiles, instruction: str, places: list[str], row: str, panels: str, panel_row: str
 ) -> None:
     """Tiles of data at some places by those of a panel."""
-    columns = range(tiles.columns * _WORD // _COLUMN)
+    columns = range(tiles.panels)
     for column in columns:
         panel = code.moved(panels, ("1", _COLUMN * column))
         code.call("tileloadd64", _register(_panel(tiles, column)), f"ptr {panel}", f"i64 {panel_row}")
@@ -166,9 +161,9 @@ def _config(tiles: Tiles) -> bytes:
 
 
 def _shapes(tiles: Tiles) -> Iterator[tuple[int, int, int]]:
-    columns = range(tiles.columns * _WORD // _COLUMN)
+    columns = range(tiles.panels)
     for share, (_, _, rows) in enumerate(tiles.passes()[0]):
-        yield _data(tiles, share), rows, tiles.step * _WORD
+        yield _data(tiles, share), rows, tiles.step * WORD
         for column in columns:
             yield _sum(tiles, share, column), rows, _COLUMN
     for column in columns:

@@ -1,4 +1,4 @@
-"""Products of whole tiles by the matrix unit of Intel's CPUs (AMX), for any size: one function of LLVM IR for each.
+"""Products of whole tiles by the matrix unit of Intel's CPUs (AMX), of any size: which there are, and their names.
 
 A tile register holds 16 rows of 64 bytes; an instruction multiplies one of data by one of a panel of weights, in words
 of 32 bits, and adds to a third one of sums. Source: Intel 64 and IA-32 Architectures Software Developer's Manual,
@@ -8,20 +8,10 @@ volume 1, chapter 18.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TypeAlias
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import Expr, cast
-from tensorlang.ir.stmt import Stmt
-from tensorlang.target.llvm.instructions.tile_code import around, function_text
-from tensorlang.te.define import compute, placeholder, var
-from tensorlang.te.domain import reduce_axis
-from tensorlang.te.intrinsic import TensorIntrin
-from tensorlang.te.machine import call_extern, evaluate
-from tensorlang.te.reductions import sum_
-from tensorlang.te.tensor_intrin import decl_tensor_intrin
-from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
 
 INSTRUCTIONS = {
     ("uint8", "int8"): "tdpbusd",
@@ -33,12 +23,16 @@ INSTRUCTIONS = {
 """By the dtypes of data and weights."""
 FEATURES = {"bfloat16": ("amx-bf16", "amx-tile"), "int8": ("amx-int8", "amx-tile"), "uint8": ("amx-int8", "amx-tile")}
 """What a CPU must have, by the dtype of the weights."""
-ROWS, WORDS, _WORD = 16, 16, 4
-"""The rows of a tile, the words of a row, and the bytes of a word."""
-_MOST_COLUMNS, _FEW, _MANY = 2, 2, 6
+ROWS, WORDS, WORD = 16, 16, 4
+"""The rows of a tile, the words of a row, and the bytes of a word. Tiles of sums have as many columns as rows."""
+_PANEL, _FEW, _MANY = 2, 2, 6
 """Tiles of a panel, and of data that are multiplied by it at once: two or one by two, each in a register of its own, or
 one by six in turn.
 """
+MOST_ROWS, MOST_COLUMNS = _FEW * ROWS, _PANEL * ROWS
+"""Rows of data that follow each other, and columns of a panel, in one product."""
+Share: TypeAlias = tuple[int, int, int]
+"""The rows of a tile of data: its first y and x, and how many follow."""
 _NAME = re.compile(r"x86\.amx\.(\w+)\.(\w+)\.(\d+)x(\d+)x(\d+)\.(\d+)x(\d+)x(\d+)\.(\d+)r(\d+)\.(\d+)([rj])(\d+)")
 
 
@@ -70,8 +64,8 @@ class Tiles:
     @property
     def fits(self) -> bool:
         """Whether the registers hold the sums, and the terms are cut into equal parts."""
-        shares, columns = self.shares(), self.columns // ROWS
-        whole = self.columns % ROWS == 0 and 1 <= columns <= _MOST_COLUMNS
+        shares = self.shares()
+        whole = self.columns % ROWS == 0 and 1 <= self.panels <= _PANEL
         return whole and (self.in_turn or len(shares) <= _FEW) and all(n <= ROWS for _, _, n in shares)
 
     @property
@@ -79,12 +73,17 @@ class Tiles:
         """Whether tiles of data, all of one size, take turns in one register, so that many share a tile of a panel."""
         return self.columns == ROWS and len({n for _, _, n in self.shares()}) == 1
 
-    def passes(self) -> list[list[tuple[int, int, int]]]:
+    def passes(self) -> list[list[Share]]:
         """The shares whose sums are in registers together."""
         shares = self.shares()
         count = -(-len(shares) // (_MANY if self.in_turn else _FEW))
         size = -(-len(shares) // count)
         return [shares[start : start + size] for start in range(0, len(shares), size)]
+
+    @property
+    def panels(self) -> int:
+        """The tiles side by side in a panel of weights."""
+        return self.columns // ROWS
 
     @property
     def step(self) -> int:
@@ -99,14 +98,14 @@ class Tiles:
     @property
     def group(self) -> int:
         """The terms of a word."""
-        return _WORD // self.size
+        return WORD // self.size
 
     @property
     def out(self) -> str:
         """The dtype of the sums."""
         return "float32" if self.kernel == "bfloat16" else "int32"
 
-    def shares(self) -> list[tuple[int, int, int]]:
+    def shares(self) -> list[Share]:
         """The rows of each tile of data: its first y and x, and how many follow, along x unless it has one column."""
         high, wide = self.rows
         if high > 1 and wide > 1:
@@ -115,55 +114,6 @@ class Tiles:
         first = count if count <= ROWS else -(-count // 2)
         parts = [(0, first)] + [(first, count - first)] * (count > first)
         return [(0, start, n) if high == 1 else (start, 0, n) for start, n in parts]
-
-    def declare(self) -> TensorIntrin:
-        """Declare the product as an intrinsic."""
-        (high, wide), (p, q, words), group = self.rows, self.terms, self.group
-        tall, broad = self.down[0] * (high - 1) + self.down[1] * (p - 1), self.right[0] * (wide - 1)
-        broad += self.right[1] * (q - 1)
-        shape = (tall + 1, broad + words * group) if self.joint else (tall + 1, broad + 1, words * group)
-        data = placeholder(shape, self.data, "data")
-        kernel = placeholder((p, q, words, self.columns, group), self.kernel, "kernel")
-        axes = [reduce_axis((0, n), name) for n, name in zip((p, q, words, group), ("p", "q", "w", "t"), strict=True)]
-
-        def element(y: Any, x: Any, i: Any) -> Expr:
-            row, column = (c[0] * at + c[1] * tap for c, at, tap in ((self.down, y, axes[0]), (self.right, x, axes[1])))
-            term = axes[2] * group + axes[3]
-            value = data[row, column + term] if self.joint else data[row, column, term]
-            return sum_(cast(value, self.out) * cast(kernel[*axes[:3], i, axes[3]], self.out), axis=axes)
-
-        out = compute((high, wide, self.columns), element, name="out")
-        tiles = {
-            data: decl_buffer(shape, self.data, "data", strides=[*_strides("data", len(shape) - 1), 1]),
-            kernel: decl_buffer(kernel.shape, self.kernel, "kernel", strides=[*_strides("kernel", 3), group, 1]),
-            out: decl_buffer(out.shape, self.out, "out", strides=[*_strides("out", 2), 1]),
-        }
-        return decl_tensor_intrin(
-            out.op,
-            self._statements,
-            self.name,
-            tiles,
-            source=function_text(self, self._symbol, INSTRUCTIONS[self.data, self.kernel]),
-            architecture="x86_64",
-            features=FEATURES[self.kernel],
-            around=around(self._symbol),
-        )
-
-    def _statements(self, ins: list[TileBuffer], outs: list[TileBuffer]) -> Stmt:
-        data, kernel, out = *ins, outs[0]
-        strides = [*out.strides[:2], *data.strides[:2], *kernel.strides[:3]]
-        if self.joint:
-            strides[3] = cast(1, "int64")
-        pointers = out.access_ptr("w"), data.access_ptr("r"), kernel.access_ptr("r")
-        return evaluate(call_extern("void", self._symbol, *pointers, *strides))
-
-    @property
-    def _symbol(self) -> str:
-        return f"tensorlang.{self.name}"
-
-
-def _strides(name: str, count: int) -> list[Expr]:
-    return [var(f"{name}_{n}", "int64") for n in range(count)]
 
 
 def tiles_of(name: str) -> Tiles | None:
