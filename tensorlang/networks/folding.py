@@ -14,7 +14,7 @@ from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, as_expr, binary, rewrite, substitute, variables, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis, extent_of
-from tensorlang.te.operation import ComputeOp, Operation, buffers, loads
+from tensorlang.te.operation import ComputeOp, Operation, at_own_place, buffers, loads
 from tensorlang.te.program import Program
 from tensorlang.te.tags import ATTENTION
 
@@ -174,10 +174,9 @@ def _renamed(op: ComputeOp, done: Mapping[str, ComputeOp]) -> ComputeOp:
     """A stage with the names of the axes of what it follows, where each element is at its own place already."""
     if op.reduce_axes or op.where or len(op.body) > 1:
         return op
-    own = [a.name for a in op.axes]
     for load in loads(op):
         leader = done.get(load.buffer.name)
-        if leader is not None and [i.name if isinstance(i, Var) else "" for i in load.index] == own:
+        if leader is not None and at_own_place(op, load):
             values = {a.name: Var(b.name) for a, b in zip(op.axes, leader.axes, strict=True)}
             axes = tuple(replace(a, name=b.name) for a, b in zip(op.axes, leader.axes, strict=True))
             return replace(op, axes=axes, body=(substitute(op.body[0], values),))

@@ -9,7 +9,7 @@ import numpy as np
 from tensorlang import te
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, cast, rewrite, variables, walk
 from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import ComputeOp, Operation, Reduce, loads
+from tensorlang.te.operation import ComputeOp, Operation, Reduce, at_own_place, loads
 from tensorlang.te.program import Program, canonical, unique
 from tensorlang.te.reducer import builtin
 from tensorlang.te.reference import evaluate
@@ -40,7 +40,7 @@ def _floats_of_bytes(program: Program, op: Operation) -> ComputeOp | None:
         return None
     read = loads(floats)
     plain = not (floats.reduce_axes or floats.where or floats.tag) and len(floats.body) == len(read) == 1
-    own = plain and [str(i) for i in read[0].index] == [axis.name for axis in floats.axes]
+    own = plain and at_own_place(floats, read[0])
     alone = program.consumers[floats.name] == (op.name,) and floats.name not in program.outputs
     if not own or not alone or read[0].dtype not in _BYTES or not _never_falls(floats, read[0]):
         return None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Var, binary, const, rewrite, substitute
-from tensorlang.te.operation import ComputeOp, Operation, loads
+from tensorlang.ir import intrinsics
+from tensorlang.ir.clamped import clamped
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Var, binary, const, rewrite, substitute
+from tensorlang.te.operation import ComputeOp, Operation, at_own_place, loads
 from tensorlang.te.program import Program
 
 
@@ -49,9 +51,8 @@ def _only_reader(program: Program, name: str) -> ComputeOp | None:
     op = program[readers[0]]
     if not isinstance(op, ComputeOp) or not _is_plain(op):
         return None
-    own = [axis.name for axis in op.axes]
-    places = [[i.name if isinstance(i, Var) else "" for i in e.index] for e in loads(op) if e.buffer.name == name]
-    return op if places == [own] else None
+    reads = [load for load in loads(op) if load.buffer.name == name]
+    return op if len(reads) == 1 and at_own_place(op, reads[0]) else None
 
 
 def _is_plain(op: Operation) -> bool:
@@ -62,25 +63,18 @@ def _floats(program: Program, name: str, reader: str) -> ComputeOp | None:
     """The reader of bytes, with what they are made of in their place; None where these are not rounded so."""
     made, op = program[name], program[reader]
     assert isinstance(made, ComputeOp) and isinstance(op, ComputeOp)
-    match made.body[0]:
-        case Cast(value=Binary(op="max", a=Binary(op="min", a=whole, b=Const() as high), b=Const() as low)):
-            pass
-        case _:
-            return None
-    match whole:
-        case Binary(op="add", a=Call(name="round") as number, b=Const(value=zero)):
-            pass
-        case Call(name="round") as number:
-            zero = 0
-        case _:
-            return None
+    byte = made.body[0]
+    found = clamped(byte) if isinstance(byte, Cast) else None
+    if found is None or not found.rounds or found.inner.dtype != "float32":
+        return None
+    number, zero = intrinsics.call("round", found.inner), found.zero
     names = {a.name: Var(b.name) for a, b in zip(made.axes, op.axes, strict=True)}
 
     def meant(less: int) -> Expr:
         """The bytes, less a whole number."""
-        ends = (const(float(end.value) - float(zero), "float32") for end in (high, low))
-        kept = binary("max", binary("min", substitute(number, names), next(ends)), next(ends))
-        return kept if less == zero else kept + const(float(zero) - less, "float32")
+        low, high = (const(end - zero, "float32") for end in (found.low, found.high))
+        kept = binary("max", binary("min", substitute(number, names), high), low)
+        return kept if less == zero else kept + const(zero - less, "float32")
 
     def rule(node: Expr) -> Expr | None:
         match node:

@@ -14,7 +14,7 @@ import numpy as np
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Load, Var, binary
 from tensorlang.networks.network import Array
-from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Reduce, loads
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Reduce, at_own_place, loads
 from tensorlang.te.program import Program
 
 _WIDE = ("float32", "float64")
@@ -81,11 +81,11 @@ def _scaled(program: Program, op: ComputeOp, weights: Mapping[str, Array]) -> _S
     if op.dtype not in _WIDE or _column(op, shift, weights) != column or not _own(program, shift.buffer.name, op.name):
         return None
     bias, reader, before = None, op.name, program[program.producer[total.buffer.name]]
-    if not _at_own_place(op, total) or not isinstance(before, ComputeOp) or not _own(program, before.name, op.name):
+    if not at_own_place(op, total) or not isinstance(before, ComputeOp) or not _own(program, before.name, op.name):
         return None
     match before.body:
         case (Binary(op="add", a=Load() as inner, b=Load() as added),) if (
-            _is_elementwise(before) and _at_own_place(before, inner) and _column(before, added, weights) == column
+            _is_elementwise(before) and at_own_place(before, inner) and _column(before, added, weights) == column
         ):
             bias, reader = (before.name, added.buffer.name), before.name
             before, total = program[program.producer[inner.buffer.name]], Load(inner.buffer, total.index)
@@ -121,10 +121,6 @@ def _column(op: ComputeOp, load: Load, weights: Mapping[str, Array]) -> int | No
 
 def _is_elementwise(op: ComputeOp) -> bool:
     return not op.reduce_axes and not op.where
-
-
-def _at_own_place(op: ComputeOp, load: Load) -> bool:
-    return [i.name if isinstance(i, Var) else "" for i in load.index] == [a.name for a in op.axes]
 
 
 def _own(program: Program, name: str, reader: str) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import Call, Var, walk
+from tensorlang.ir.expr import Call, walk
 from tensorlang.ir.traverse import operations
 from tensorlang.schedules.accesses import Access, about, accesses_of, cost_of_point, operations_of_point
 from tensorlang.schedules.winograd import Winograd, winograd_of
 from tensorlang.schedules.words import panel_read
-from tensorlang.te.operation import ComputeOp, HybridOp, buffers, loads
+from tensorlang.te.operation import ComputeOp, HybridOp, axes_at, buffers, loads
 from tensorlang.te.program import Program
 
 _FEW = 2  # as often an element may as well be computed as stored and read
@@ -228,7 +228,7 @@ def axes_read(op: ComputeOp, arrays: Set[str]) -> Iterator[tuple[str, ...]]:
     """The axes that an operation reads arrays at, dimension by dimension; "" for any other index."""
     for load in loads(op):
         if load.buffer.name in arrays:
-            yield tuple(i.name if isinstance(i, Var) else "" for i in load.index)
+            yield axes_at(load)
 
 
 def _row_parts(program: Program, stages: dict[str, Stage], output: Stage) -> tuple[tuple[int, ...], tuple[Stage, ...]]:

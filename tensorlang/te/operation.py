@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, as_expr, to_text, walk
+from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, Var, as_expr, to_text, walk
 from tensorlang.ir.stmt import Stmt, stmt_exprs
 from tensorlang.ir.whole import Whole
 from tensorlang.location import Location
@@ -406,6 +406,16 @@ def loads(op: Operation) -> tuple[Load, ...]:
     if not isinstance(op, ComputeOp):
         return ()
     return tuple(node for body in op.body for node in walk(body) if isinstance(node, Load))
+
+
+def axes_at(load: Load) -> tuple[str, ...]:
+    """The axis that each index of a load is, by name; "" for any other index."""
+    return tuple(i.name if isinstance(i, Var) else "" for i in load.index)
+
+
+def at_own_place(op: ComputeOp, load: Load) -> bool:
+    """Whether an operation reads an array where it writes its own element."""
+    return axes_at(load) == tuple(axis.name for axis in op.axes)
 
 
 def constant(value: int) -> Expr:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import Load, Var, walk
+from tensorlang.ir.expr import Load, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import compute_op
 from tensorlang.schedules.candidates import up_to
@@ -34,7 +34,7 @@ from tensorlang.schedules.recognise import Group, is_read_often
 from tensorlang.schedules.room import Columns, Form, Mask, Room, is_several
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import ComputeOp
+from tensorlang.te.operation import ComputeOp, axes_at
 
 _VECTORS = (1, 2, 4, 8, 16)
 _EACH = (1, 2, 4, 8)
@@ -225,7 +225,7 @@ def transposed(op: ComputeOp) -> list[Transposed]:
 
 def _transposed(load: Load, names: list[str]) -> Transposed | None:
     """How an access reads an array across its rows, each index of it being one of the axes."""
-    index = [i.name if isinstance(i, Var) else "" for i in load.index]
+    index = axes_at(load)
     if len(set(index)) < len(index) or not set(index) <= set(names) or names[-1] not in index[:-1]:
         return None
     return Transposed(load.buffer.name, names.index(index[-1]), index.index(names[-1]))

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
+from tensorlang.ir.clamped import clamped
 from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, same, walk
 from tensorlang.ir.machine import Broadcast, MachineCall, MachineExpr, Pointer, Reinterpret, VectorLoad
 from tensorlang.target.llvm import intrinsics, machine, memory
 from tensorlang.target.llvm.arithmetic import binary, cast, select, splat, unary
-from tensorlang.target.llvm.clamped import cast_clamped, clamped
+from tensorlang.target.llvm.clamped import cast_clamped
 from tensorlang.target.llvm.flat import flattened
 from tensorlang.target.llvm.linear import Linear, is_index, linear
 from tensorlang.target.llvm.memory import Place, lane_numbers
