@@ -12,20 +12,12 @@ from tensorlang.dataclass import dataclass
 from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Var, variables
+from tensorlang.ir.operators import ON_INTEGERS
 from tensorlang.runtime.executable import Executable
 from tensorlang.te.operation import Operation, PlaceholderOp, Tensor
 from tensorlang.te.program import unique
 
 Argument: TypeAlias = Tensor | Var
-_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "floormod": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +131,8 @@ def evaluate(extent: Expr, sizes: Mapping[str, Any]) -> Any:
             return sizes[extent.name]
         case Cast():
             return evaluate(extent.value, sizes)
-        case Binary() if extent.op in _OPERATIONS:
-            return _OPERATIONS[extent.op](evaluate(extent.a, sizes), evaluate(extent.b, sizes))
+        case Binary() if extent.op in ON_INTEGERS:
+            return ON_INTEGERS[extent.op](evaluate(extent.a, sizes), evaluate(extent.b, sizes))
     raise DefinitionError(f"the extent {extent} is not made of sums, products and quotients of sizes")
 
 

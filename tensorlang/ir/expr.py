@@ -7,7 +7,6 @@ comparison whose truth value is structural equality. Python's `and`, `or`, `not`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from operator import add, floordiv, mod, mul, sub
 from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import numpy as np
@@ -19,16 +18,11 @@ from tensorlang.ir import traverse
 from tensorlang.ir.foreign import NO_TRUTH, ForeignFunctions
 from tensorlang.ir.node import Node, levels_over, set_levels, setters
 from tensorlang.ir.node import Printable as Printable
+from tensorlang.ir.operators import BITWISE, COMPARE, DIVISION, LOGICAL, ON_INTEGERS, RANK, SYMBOL
 from tensorlang.ir.traverse import LONGEST, bounded, distinct, mapping, operations
 from tensorlang.ir.traverse import same as same
 from tensorlang.ir.whole import Whole
 from tensorlang.location import caller
-
-ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
-BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")
-LOGICAL = ("and", "or")
-DIVISION = ("floordiv", "floormod", "truncdiv", "truncmod")
-COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 
 ExprLike: TypeAlias = Union["Expr", "AsExpr", int, float, bool, np.generic]
 
@@ -459,8 +453,6 @@ def binary(op: str, a: Any, b: Any) -> Expr:
 
 
 _LIMITS = {name: dtypes.limits(name) for name, d in dtypes.TABLE.items() if d.is_integer}
-_FOLDED = ("add", "sub", "mul", "floordiv", "floormod", "min", "max")
-_FOLD: dict[str, Callable[[int, int], int]] = dict(zip(_FOLDED, (add, sub, mul, floordiv, mod, min, max), strict=True))
 
 
 def fold_integers(op: str, x: Expr, y: Expr) -> Expr | None:
@@ -469,8 +461,8 @@ def fold_integers(op: str, x: Expr, y: Expr) -> Expr | None:
     right = y.value if isinstance(y, Const) else None
     if (left is None and right is None) or x.dtype not in _LIMITS:
         return None
-    if left is not None and right is not None and op in _FOLD:
-        value = _FOLD[op](int(left), int(right))
+    if left is not None and right is not None and op in ON_INTEGERS:
+        value = ON_INTEGERS[op](int(left), int(right))
         low, high = _LIMITS[x.dtype]
         return Const(value, x.dtype) if low <= value <= high else None
     match op:
@@ -543,17 +535,6 @@ def substitution(values: Mapping[str, Expr]) -> Callable[[Expr], Expr]:
     return mapping(leaf, folded)
 
 
-_SYMBOL = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "bitand": "&", "bitor": "|",
-    "bitxor": "^", "shl": "<<", "shr": ">>", "and": "and", "or": "or",
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-}  # fmt: skip
-_RANK = {
-    "or": 1, "and": 2, "eq": 4, "ne": 4, "lt": 4, "le": 4, "gt": 4, "ge": 4, "bitor": 5, "bitxor": 6, "bitand": 7,
-    "shl": 8, "shr": 8, "add": 9, "sub": 9, "mul": 10, "div": 10, "floordiv": 10, "floormod": 10,
-}  # fmt: skip
-
-
 _PREFIX, _ATOM = 11, 12
 
 
@@ -581,11 +562,11 @@ def _text(expr: Expr) -> tuple[str, int]:
             inner, rank = _text(expr.a)
             return f"{sign}({inner})" if rank < _PREFIX else f"{sign}{inner}", _ATOM
         case Binary():
-            if expr.op not in _SYMBOL:
+            if expr.op not in SYMBOL:
                 return f"{expr.op}({_text(expr.a)[0]}, {_text(expr.b)[0]})", _ATOM
-            own, (left, a), (right, b) = _RANK[expr.op], _text(expr.a), _text(expr.b)
+            own, (left, a), (right, b) = RANK[expr.op], _text(expr.a), _text(expr.b)
             left, right = left if a >= own else f"({left})", right if b > own else f"({right})"
-            return f"{left} {_SYMBOL[expr.op]} {right}", own
+            return f"{left} {SYMBOL[expr.op]} {right}", own
         case Cast():
             return f"{expr.dtype}({_text(expr.value)[0]})", _ATOM
         case Select():

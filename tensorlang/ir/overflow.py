@@ -7,13 +7,14 @@ sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TypeAlias
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import COMPARE, Binary, Buffer, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from tensorlang.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from tensorlang.ir.operators import AT_RUN_TIME, COMPARE
 from tensorlang.ir.stmt import (
     Allocate,
     AtomicUpdate,
@@ -39,33 +40,6 @@ Ranges: TypeAlias = Mapping[str, Range | None]
 """The least and the greatest value of variables; None where data decides."""
 
 
-def _floordiv(a: int, b: int) -> int:
-    return a // b if b else 0
-
-
-def _floormod(a: int, b: int) -> int:
-    return a % b if b else 0
-
-
-_EXACT: dict[str, Callable[[int, int], int]] = {
-    "add": int.__add__,
-    "sub": int.__sub__,
-    "mul": int.__mul__,
-    "floordiv": _floordiv,
-    "floormod": _floormod,
-    "min": min,
-    "max": max,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "and": lambda a, b: a and b,
-    "or": lambda a, b: a or b,
-}
-
-
 def exact_value(expr: Expr, values: Mapping[str, int]) -> int | None:
     """The value of an integer expression as a mathematical one, whatever its dtype; None for other operations."""
     match expr:
@@ -81,9 +55,9 @@ def exact_value(expr: Expr, values: Mapping[str, int]) -> int | None:
         case Select():
             taken = exact_value(expr.cond, values)
             return None if taken is None else exact_value(expr.then if taken else expr.orelse, values)
-        case Binary() if expr.op in _EXACT:
+        case Binary() if expr.op in AT_RUN_TIME:
             a, b = exact_value(expr.a, values), exact_value(expr.b, values)
-            return None if a is None or b is None else _EXACT[expr.op](a, b)
+            return None if a is None or b is None else AT_RUN_TIME[expr.op](a, b)
     return None
 
 
@@ -264,13 +238,13 @@ def _ends(expr: Expr, ranges: Ranges) -> Range | None:
 
 def _combined(op: str, a: Range, b: Range) -> Range | None:
     if op in ("add", "mul", "min", "max"):
-        corners = [_EXACT[op](x, y) for x in a for y in b]
+        corners = [AT_RUN_TIME[op](x, y) for x in a for y in b]
         return min(corners), max(corners)
     if op == "sub":
         return a[0] - b[1], a[1] - b[0]
     if op == "floordiv":
         divisors = {b[0], b[1], *(d for d in (-1, 0, 1) if b[0] <= d <= b[1])}
-        corners = [_floordiv(x, d) for x in a for d in divisors]
+        corners = [AT_RUN_TIME[op](x, d) for x in a for d in divisors]
         return min(corners), max(corners)
     if op == "floormod":
         far = max(abs(b[0]), abs(b[1]))

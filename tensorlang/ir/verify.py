@@ -9,25 +9,10 @@ from typing import NoReturn, TypeAlias
 from tensorlang import dtypes
 from tensorlang.errors import InternalError
 from tensorlang.ir import intrinsics
-from tensorlang.ir.expr import (
-    ARITHMETIC,
-    BITWISE,
-    COMPARE,
-    LOGICAL,
-    Binary,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Select,
-    Unary,
-    Var,
-    walk,
-)
+from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from tensorlang.ir.loops import uses
 from tensorlang.ir.machine import ACCUMULATES
+from tensorlang.ir.operators import ARITHMETIC, BITWISE, COMPARE, LOGICAL
 from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import (
     INDEX,

@@ -7,13 +7,14 @@ Loop variables become dims `d0, d1, ...`; sizes become parameters. A size expres
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import DIVISION, Binary, Cast, Const, Expr, Unary, Var, substitute, to_text, walk
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, substitute, to_text, walk
 from tensorlang.ir.index import to_index
+from tensorlang.ir.operators import DIVISION, ON_INTEGERS
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
 from tensorlang.ir.traverse import bounded
@@ -225,11 +226,5 @@ def evaluate(expr: Expr, values: dict[str, int]) -> int:
         case Binary():
             a, b = evaluate(expr.a, values), evaluate(expr.b, values)
             if b or expr.op not in DIVISION:
-                return _EVALUATE[expr.op](a, b)
+                return ON_INTEGERS[expr.op](a, b)
     raise KeyError(to_text(expr))
-
-
-_EVALUATE: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "floordiv": lambda a, b: a // b,
-    "floormod": lambda a, b: a % b, "min": min, "max": max,
-}  # fmt: skip

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from operator import is_
 from typing import TypeAlias
 
-from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Load, Unary, Var, cast
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Unary, Var, cast
+from tensorlang.ir.operators import COMPARE
 from tensorlang.ir.traverse import bounded
 from tensorlang.te.axis import Axis
 

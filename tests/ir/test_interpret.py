@@ -13,8 +13,9 @@ from tensorlang import dtypes
 from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir import intrinsics
 from tensorlang.ir.construct import array, indices, kernel, load, loop, store
-from tensorlang.ir.expr import BITWISE, COMPARE, Binary, Call, Cast, Const, Expr, Select, Unary, Var, cast
+from tensorlang.ir.expr import Binary, Call, Cast, Const, Expr, Select, Unary, Var, cast
 from tensorlang.ir.interpret import evaluate, run, translate
+from tensorlang.ir.operators import BITWISE, COMPARE
 from tensorlang.ir.stmt import Allocate, CallPython, Fail, If, Kernel, Let, LoopKind, Seq, Stmt
 
 INTEGERS = [d.name for d in dtypes.TABLE.values() if d.is_integer]

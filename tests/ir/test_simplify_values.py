@@ -9,8 +9,9 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Select, Unary, Var, walk
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, walk
 from tensorlang.ir.interpret import evaluate
+from tensorlang.ir.operators import COMPARE
 from tensorlang.ir.simplify import simplify
 
 NARROW = ("int8", "uint8", "int32", "uint32", "uint64")

@@ -11,7 +11,8 @@ from hypothesis import given, note, settings
 from tensorlang import dtypes
 from tensorlang.ir import interpret, intrinsics, threads
 from tensorlang.ir.construct import array, index, indices, kernel, load, loop, store
-from tensorlang.ir.expr import ARITHMETIC, BITWISE, COMPARE, Binary, Call, Cast, Expr, Select, Unary, substitute
+from tensorlang.ir.expr import Binary, Call, Cast, Expr, Select, Unary, substitute
+from tensorlang.ir.operators import ARITHMETIC, BITWISE, COMPARE
 from tensorlang.ir.printer import kernel_text
 from tensorlang.ir.stmt import INDEX, Allocate, Kernel, Let, Seq
 from tensorlang.testing.loop_ir import LOG, NOTES, SIZE, kernels, trace

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import gcd
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Select, Unary, Var
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from tensorlang.ir.operators import COMPARE
 from tensorlang.ir.simplify.forms import Form
 from tensorlang.ir.simplify.scope import INTEGER, NEGATION, Scope, value_rule
 

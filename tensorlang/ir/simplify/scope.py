@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Load, Select, Unary, Var, same, walk
+from tensorlang.ir.expr import Binary, Const, Expr, Load, Select, Unary, Var, same, walk
+from tensorlang.ir.operators import COMPARE
 from tensorlang.ir.simplify.forms import FULL, LIMITS, Atom, Atoms, Form, Key, Range
 from tensorlang.ir.simplify.prove import Facts, Limits
 from tensorlang.ir.traverse import DEEP, children_first

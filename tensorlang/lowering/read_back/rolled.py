@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import add, affine
-from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, to_text
+from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, to_text
+from tensorlang.ir.operators import COMPARE
 from tensorlang.ir.stmt import INDEX
 from tensorlang.lowering.read_back.runs import Place, Run
 from tensorlang.polyhedral.statement import constant_bound

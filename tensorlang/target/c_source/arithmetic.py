@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.errors import InternalError
+from tensorlang.ir.operators import DIVISION
 from tensorlang.target.c_source import code as c
 from tensorlang.target.c_source.code import Code, Interval, limits, within
 from tensorlang.target.c_source.dialect import NARROW, Dialect
@@ -29,7 +30,6 @@ _SIGN = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&&", "or": "||",
 }  # fmt: skip
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
-_DIVISION = ("floordiv", "floormod", "truncdiv", "truncmod")
 _OF_RANGES = {"add": c.total, "sub": c.difference, "mul": c.product}
 BOOL: Interval = (0, 1)
 
@@ -80,7 +80,7 @@ def binary(text: Text, op: str, a: Code, b: Code, trusted: bool = False) -> Code
         return _extreme(text, op, a, b)
     if d.is_float:
         return _float(text, op, a, b)
-    if op in _DIVISION:
+    if op in DIVISION:
         return _divide(text, op, a, b)
     if op in ("shl", "shr"):
         return _shift(text, op, a, b)
@@ -227,7 +227,7 @@ def _float(text: Text, op: str, a: Code, b: Code) -> Code:
     held = "float64" if d.bits == 64 else "float32"
     if op == "truncmod":
         made = Code(f"{function(text, 'fmod', held)}({a.text}, {b.text})", held)
-    elif op in _DIVISION:
+    elif op in DIVISION:
         made = Code(f"{text.call(f'{op}_{held}')}({a.text}, {b.text})", held)
     else:
         made = _infix(op, a, b, held)

@@ -8,29 +8,15 @@ may contract to fused multiply-adds.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-
 from tensorlang import dtypes
 from tensorlang.errors import InternalError, TargetError
+from tensorlang.ir.operators import COMPARE, DIVISION, ON_INTEGERS
 from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm import narrow_floats
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, vector_type
 
 _FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
 _INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}
-_COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
-_DIVISION = ("floordiv", "floormod", "truncdiv", "truncmod")
-_ON_NUMBERS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "min": min,
-    "max": max,
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-}
-"""Index arithmetic that is done here."""
 _SIGNIFICANT = {"float32": 24, "float64": 53}
 """Bits of the whole numbers that a float has without a gap."""
 
@@ -81,7 +67,7 @@ def binary(fn: Function, op: str, a: Value, b: Value) -> Value:
         return folded
     a, b = matched(fn, a, b)
     d = dtypes.info(a.dtype)
-    if op in _COMPARE:
+    if op in COMPARE:
         return _compare(fn, op, a, b)
     if op in ("and", "or"):
         return fn.value(f"{op} {a.type} {a.text}, {b.text}", "bool", a.lanes)
@@ -90,8 +76,8 @@ def binary(fn: Function, op: str, a: Value, b: Value) -> Value:
     if d.is_narrow_float:
         return cast(fn, binary(fn, op, cast(fn, a, "float32"), cast(fn, b, "float32")), a.dtype)
     if d.is_float:
-        return _float_division(fn, op, a, b) if op in _DIVISION else _apply(fn, _FLOAT[op], a, b)
-    if op in _DIVISION:
+        return _float_division(fn, op, a, b) if op in DIVISION else _apply(fn, _FLOAT[op], a, b)
+    if op in DIVISION:
         return _integer_division(fn, op, a, b)
     if op in ("shl", "shr"):
         return _shift(fn, op, a, b)
@@ -179,7 +165,7 @@ def _fold(fn: Function, op: str, a: Value, b: Value) -> Value | None:
         return None
     x, y = a.integer, b.integer
     if x is not None and y is not None:
-        return literal(_ON_NUMBERS[op](x, y), INDEX) if op in _ON_NUMBERS and (y or op not in _DIVISION) else None
+        return literal(ON_INTEGERS[op](x, y), INDEX) if op in ON_INTEGERS and (y or op not in DIVISION) else None
     match op:
         case "add" if x is not None:
             return _plus(fn, b, x)
@@ -206,10 +192,10 @@ def _compare(fn: Function, op: str, a: Value, b: Value) -> Value:
     if d.is_narrow_float:
         return _compare(fn, op, cast(fn, a, "float32"), cast(fn, b, "float32"))
     if d.is_float:
-        word = f"fcmp {'une' if op == 'ne' else 'o' + _COMPARE[op]}"
+        word = f"fcmp {'une' if op == 'ne' else 'o' + op}"
     else:
         sign = "" if op in ("eq", "ne") else "s" if d.kind == "int" else "u"
-        word = f"icmp {sign}{_COMPARE[op]}"
+        word = f"icmp {sign}{op}"
     return fn.value(f"{word} {a.type} {a.text}, {b.text}", "bool", a.lanes)
 
 

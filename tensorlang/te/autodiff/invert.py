@@ -14,7 +14,8 @@ from dataclasses import field, replace
 
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, add, scale
-from tensorlang.ir.expr import COMPARE, Binary, Const, Expr, Var, binary, cast
+from tensorlang.ir.expr import Binary, Const, Expr, Var, binary, cast
+from tensorlang.ir.operators import COMPARE
 from tensorlang.ir.traverse import bounded
 from tensorlang.te.autodiff.digits import Digits
 from tensorlang.te.autodiff.space import Space

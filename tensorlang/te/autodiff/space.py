@@ -8,21 +8,9 @@ from typing import TypeAlias
 
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, add, is_constant, scale
-from tensorlang.ir.expr import (
-    COMPARE,
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    Select,
-    Unary,
-    Var,
-    binary,
-    rewrite,
-    to_text,
-    walk,
-)
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, binary, rewrite, to_text, walk
 from tensorlang.ir.index import to_index
+from tensorlang.ir.operators import COMPARE
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.traverse import bounded
 from tensorlang.te.operation import Read, constant

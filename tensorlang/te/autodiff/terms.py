@@ -8,7 +8,8 @@ from dataclasses import replace
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import COMPARE, Binary, Call, Cast, Expr, Select, Unary, cast, same
+from tensorlang.ir.expr import Binary, Call, Cast, Expr, Select, Unary, cast, same
+from tensorlang.ir.operators import COMPARE
 from tensorlang.ir.traverse import children_first
 from tensorlang.location import caller
 from tensorlang.te.autodiff import partials

@@ -18,8 +18,9 @@ from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir import expr as ir
-from tensorlang.ir.expr import COMPARE, Binary, Cast, Const, Expr, Load, Unary, walk
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Unary, walk
 from tensorlang.ir.intrinsics import call
+from tensorlang.ir.operators import COMPARE
 from tensorlang.te.operation import Read, constant
 
 

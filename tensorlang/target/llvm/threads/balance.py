@@ -7,14 +7,14 @@ Partial tiles at the border count as even. Sizes that are not known yet are take
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 
 from tensorlang.ir.expr import Binary, Cast, Const, Expr, Load, Var
 from tensorlang.ir.expr import walk as nodes
 from tensorlang.ir.loops import STRIDED
+from tensorlang.ir.operators import AT_RUN_TIME
 from tensorlang.ir.stmt import Allocate, For, If, Kernel, Let, LoopKind, Seq, Stmt, Store, children, map_children, walk
 from tensorlang.target.llvm.threads.shares import nest
 
@@ -26,18 +26,6 @@ _MOST_ODD = 4
 """Samples of a loop that may have another amount of work than most, by more than a quarter."""
 
 _Values = Mapping[str, int | None]
-_OPERATIONS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "min": min,
-    "max": max,
-    "floordiv": lambda a, b: a // b if b else 0,
-    "floormod": lambda a, b: a % b if b else 0,
-    "and": lambda a, b: a and b,
-    "or": lambda a, b: a or b,
-    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-}
 
 
 def with_shares(kernel: Kernel) -> Kernel:
@@ -141,8 +129,8 @@ def _value(expr: Expr, values: _Values) -> int | None:
             return values.get(expr.name)
         case Cast():
             return _value(expr.value, values)
-        case Binary() if expr.op in _OPERATIONS:
+        case Binary() if expr.op in AT_RUN_TIME:
             a, b = _value(expr.a, values), _value(expr.b, values)
-            return None if a is None or b is None else int(_OPERATIONS[expr.op](a, b))
+            return None if a is None or b is None else int(AT_RUN_TIME[expr.op](a, b))
         case _:
             return None
