@@ -16,6 +16,7 @@ from tensorlang.autotune import create_task
 from tensorlang.autotune.measuring.seeded import seeded_inputs
 from tensorlang.errors import TensorlangError
 from tensorlang.te.reference import tolerance
+from tensorlang.topi import table
 
 PAGE = Path(__file__).with_name("operators.md")
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64")
@@ -50,9 +51,8 @@ and fuses it, `te.gradient` goes through it.
 def functions() -> str:
     """The rows of the functions: their parameters but for names, and the first sentence of what they say."""
     rows = []
-    for name in topi.__all__:
-        found = getattr(topi, name)
-        if not inspect.isfunction(found) or name in ("schedule", "operator"):
+    for name, found in table.functions().items():
+        if name in ("schedule", "operator"):
             continue
         parameters = [str(p).partition(":")[0] + _default(p) for p in inspect.signature(found).parameters.values()]
         sentence = " ".join(str(inspect.getdoc(found)).partition("\n\n")[0].split()).replace("|", "\\|")

@@ -73,7 +73,14 @@ offer(
     },
 )
 offer("tensorlang.te.operation", {"elementwise": "tensorlang.topi.broadcast:elementwise"})
-offer("tensorlang.topi", {"image": "tensorlang.topi", "nn": "tensorlang.topi"})
+offer(
+    "tensorlang.topi",
+    {"image": "tensorlang.topi", "nn": "tensorlang.topi", "vision": "tensorlang.topi.vision"},
+)
+offer(
+    "tensorlang.topi.vision",
+    {"nms": "tensorlang.topi.vision", "rcnn": "tensorlang.topi.vision", "ssd": "tensorlang.topi.vision"},
+)
 offer(
     "tensorlang.autotune.task",
     {

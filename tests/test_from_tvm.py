@@ -132,6 +132,20 @@ topi.sort data axis is_ascend
 topi.argsort data valid_count axis is_ascend dtype
 topi.topk data k axis ret_type is_ascend dtype
 topi.searchsorted sorted_sequence values right dtype
+topi.scatter data indices updates axis
+topi.scatter_add data indices updates axis
+topi.scatter_elements data indices updates axis reduction
+topi.scatter_nd data indices updates mode
+topi.sparse_to_dense sparse_indices output_shape sparse_values default_value
+topi.unique data is_sorted return_counts
+topi.dynamic_strided_slice a begin end strides output_shape
+topi.vision.get_valid_counts data score_threshold id_index score_index
+topi.vision.non_max_suppression data valid_count indices max_output_size iou_threshold force_suppress top_k
+topi.vision.all_class_non_max_suppression boxes scores max_output_boxes_per_class iou_threshold score_threshold
+topi.vision.rcnn.roi_align_nchw data rois pooled_size spatial_scale mode sample_ratio
+topi.vision.rcnn.roi_pool_nchw data rois pooled_size spatial_scale
+topi.vision.ssd.multibox_prior data sizes ratios steps offsets clip
+topi.vision.ssd.multibox_transform_loc cls_prob loc_pred anchor clip threshold variances
 topi.concatenate a_tuple axis
 topi.take a indices axis
 topi.gather data axis indices

@@ -78,8 +78,20 @@ class ExprOperators(ForeignFunctions):
     def __lshift__(self, other: ExprLike) -> Expr:
         return binary("shl", self, other)
 
+    def __rlshift__(self, other: ExprLike) -> Expr:
+        return binary("shl", other, self)
+
     def __rshift__(self, other: ExprLike) -> Expr:
         return binary("shr", self, other)
+
+    def __rrshift__(self, other: ExprLike) -> Expr:
+        return binary("shr", other, self)
+
+    def __divmod__(self, other: ExprLike) -> tuple[Expr, Expr]:
+        return binary("floordiv", self, other), binary("floormod", self, other)
+
+    def __rdivmod__(self, other: ExprLike) -> tuple[Expr, Expr]:
+        return binary("floordiv", other, self), binary("floormod", other, self)
 
     def __and__(self, other: ExprLike) -> Expr:
         return binary("bitand", self, other)

@@ -39,7 +39,12 @@ def apply_forms(s: Schedule, machine: Target, rooms: Rooms | None = None) -> Non
         program, taken = s.program, set[str]()
         rooms = rooms or (lambda stage: Room(s, machine, stage, closed=True))
         tagged = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp)}
-        rules = {name: rule for name, tag in tagged.items() if (rule := rule_of(tag, machine)) is not None}
+        empty = {op.tag.partition(".")[0] for op in program.ops if isinstance(op, ComputeOp) and _is_empty(op)}
+        rules = {
+            name: rule
+            for name, tag in tagged.items()
+            if tag not in empty and (rule := rule_of(tag, machine)) is not None
+        }
         for main, rule in rules.items():
             chain = elementwise_after(program, main, rules.keys() | taken)
             for name in chain[1:-1]:
@@ -48,6 +53,10 @@ def apply_forms(s: Schedule, machine: Target, rooms: Rooms | None = None) -> Non
             rule(rooms(main), Anchor(main, chain[-1], machine))
             s.forms = (*s.forms, FormNote(main, tagged[main], "the library's rule of the operator"))
         schedule_others(s, taken, machine, program, rooms)
+
+
+def _is_empty(op: ComputeOp) -> bool:
+    return any(extent_of(axis.extent) == 0 for axis in (*op.axes, *op.reduce_axes))
 
 
 def schedule_others(

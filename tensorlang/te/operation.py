@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
 
 from tensorlang.dataclass import dataclass
+from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Buffer, Expr, ExprLike, ExprOperators, Load, Printable, Var, as_expr, to_text, walk
 from tensorlang.ir.stmt import Stmt, stmt_exprs
 from tensorlang.ir.whole import Whole
-from tensorlang.location import Location
+from tensorlang.location import Location, caller
 from tensorlang.names import Explained, lookup
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_read
@@ -73,6 +76,8 @@ class Tensor(Explained, Whole, ExprOperators):
 
     op: Operation
     value_index: int = 0
+    __iter__: ClassVar[None] = None
+    """`A[0]`, `A[1]`, ... would never end."""
 
     @property
     def name(self) -> str:
@@ -99,6 +104,14 @@ class Tensor(Explained, Whole, ExprOperators):
         if not any(x.ndim for x in operands if isinstance(x, Tensor)):
             return None
         return lookup(__name__, "elementwise")(op, *operands)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        array = next((x for x in inputs if isinstance(x, np.ndarray) and x.ndim), None)
+        if array is not None and self.ndim:
+            declared = f'te.placeholder({array.shape}, "{array.dtype}")'
+            text = f"np.{ufunc.__name__} computes with arrays, and {self.name} is a tensor of a program"
+            raise DefinitionError(f"{text}; declare {declared} for the array, and pass that to the kernel", caller())
+        return ExprOperators.__array_ufunc__(self, ufunc, method, *inputs, **options)
 
     def __neg__(self) -> Any:
         made = self.combined("neg", self)

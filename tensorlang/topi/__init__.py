@@ -148,7 +148,8 @@ from tensorlang.topi.repeating import flip, repeat, reverse_sequence, roll, stac
 from tensorlang.topi.requantize import fixed_point, requantize
 from tensorlang.topi.resize import resize1d, resize2d, resize3d, upsampling
 from tensorlang.topi.rotary import rope, rope_tables
-from tensorlang.topi.slicing import slice_like, sliding_window, strided_set, strided_slice
+from tensorlang.topi.scatter import scatter, scatter_add, scatter_elements, scatter_nd, sparse_to_dense
+from tensorlang.topi.slicing import dynamic_strided_slice, slice_like, sliding_window, strided_set, strided_slice
 from tensorlang.topi.softmax import log_softmax, softmax
 from tensorlang.topi.sort import argsort, searchsorted, sort, topk
 from tensorlang.topi.space import (
@@ -171,6 +172,7 @@ from tensorlang.topi.transform import (
     squeeze,
     transpose,
 )
+from tensorlang.topi.unique import unique
 from tensorlang.topi.winograd import conv2d_winograd, winograd_pack
 
 __all__ = [
@@ -241,6 +243,7 @@ __all__ = [
     "dequantize",
     "dilate",
     "divide",
+    "dynamic_strided_slice",
     "einsum",
     "elemwise_sum",
     "embedding",
@@ -347,6 +350,10 @@ __all__ = [
     "round",
     "rsqrt",
     "scale_shift_nchw",
+    "scatter",
+    "scatter_add",
+    "scatter_elements",
+    "scatter_nd",
     "schedule",
     "searchsorted",
     "sequence_mask",
@@ -362,6 +369,7 @@ __all__ = [
     "sort",
     "space_to_batch_nd",
     "space_to_depth",
+    "sparse_to_dense",
     "split",
     "sqrt",
     "squeeze",
@@ -380,6 +388,7 @@ __all__ = [
     "trunc",
     "trunc_divide",
     "trunc_mod",
+    "unique",
     "unravel_index",
     "upsampling",
     "where",

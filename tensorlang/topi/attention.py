@@ -71,7 +71,7 @@ def _checked(query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> 
     depth = extent_of(query.shape[-1])
     if depth is None:
         raise DefinitionError(f"attention: the depth {query.shape[-1]} is symbolic, so the scale has to be given")
-    return 1.0 / sqrt(depth)
+    return 1.0 / sqrt(depth or 1)
 
 
 def attention_reference(query: Array, key: Array, value: Array, is_causal: bool = False) -> list[Array]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, binary
+from tensorlang.te.axis import extent_of
 from tensorlang.te.domain import integer
 from tensorlang.te.operation import Tensor
 
@@ -52,6 +53,14 @@ def at(items: Sequence[T], where: int, item: T) -> list[T]:
 def sizes(operator: str, shape: Sequence[ExprLike]) -> list[Expr]:
     """A shape as expressions, whatever integers it is written in; DefinitionError for what is none."""
     return [integer(extent, f"extent {n} of {operator}") for n, extent in enumerate(shape)]
+
+
+def extents(operator: str, x: Tensor) -> tuple[int, ...]:
+    """The shape of a tensor as numbers; DefinitionError where an extent is none."""
+    found = [extent_of(extent) for extent in x.shape]
+    if any(n is None for n in found):
+        raise DefinitionError(f"{operator} wants extents that are numbers, got {x}")
+    return tuple(n for n in found if n is not None)
 
 
 def within(index: Expr, extent: int) -> Expr:

@@ -22,6 +22,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _DTYPES = ("dtype", "out_dtype")
 """Parameters that name a dtype: whatever NumPy takes for one will do."""
+ROOMS = ("vision",)
+"""Rooms of the library with names of their own: `topi.vision.non_max_suppression`."""
 _UNFIT = object()
 _WORDS: dict[Any, tuple[str, str]] = {
     Tensor: ("a tensor", "tensors"),
@@ -75,7 +77,7 @@ def _argument(function: Callable[..., Any], name: str, value: Any, hint: Any, gi
     if found is _UNFIT:
         wanted, got = _words(hint), f"{type(value).__name__} {' '.join(shown(value).split())}"
         advice = _advice(function, name, value, wanted, given)
-        raise DefinitionError(f"topi.{function.__name__} takes {wanted} for {name}, got {got}; {advice}", caller())
+        raise DefinitionError(f"{_path(function)} takes {wanted} for {name}, got {got}; {advice}", caller())
     return found
 
 
@@ -119,7 +121,7 @@ def _words(hint: Any, several: bool = False) -> str:
 
 
 def _advice(function: Callable[..., Any], name: str, value: Any, wanted: str, given: Iterable[Any]) -> str:
-    called = f"topi.{function.__name__}({', '.join(map(_written, inspect.signature(function).parameters.values()))})"
+    called = f"{_path(function)}({', '.join(map(_written, inspect.signature(function).parameters.values()))})"
     if "tensor" not in wanted:
         return f"call {called}"
     if isinstance(value, np.ndarray):
@@ -129,6 +131,12 @@ def _advice(function: Callable[..., Any], name: str, value: Any, wanted: str, gi
     if word and isinstance(value, int | float | np.generic) and hasattr(math, function.__name__):
         return f"for a number write te.compute({word}.shape, lambda *i: te.{function.__name__}({word}(*i), ...))"
     return f"call {called} with what te.placeholder, te.compute or a function of topi returned"
+
+
+def _path(function: Callable[..., Any]) -> str:
+    """The name by which a function of the library is called: topi.exp, topi.vision.roi_pool_nchw."""
+    room = next((room for room in ROOMS if function.__module__.startswith(f"tensorlang.topi.{room}.")), None)
+    return f"topi.{room}.{function.__name__}" if room else f"topi.{function.__name__}"
 
 
 def _written(parameter: inspect.Parameter) -> str:

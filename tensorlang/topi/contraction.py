@@ -18,8 +18,8 @@ def einsum(subscripts: str, *operands: Tensor, name: str = "einsum") -> Tensor:
     """Return the sum of products that `subscripts` describes, as NumPy's einsum: `"ij,jk->ik"` is a matrix product.
 
     Letters that are not in the result are summed over; without an arrow the result has the letters that occur once, in
-    alphabetical order. Half precision is added up in float32. DefinitionError for anything but letters, and extents
-    that do not fit; there is no ellipsis.
+    alphabetical order. Half precision is added up in float32, bools by or. DefinitionError for anything but letters,
+    and extents that do not fit; there is no ellipsis.
 
         >>> from tensorlang import te, topi
         >>> topi.einsum("bij,bjk->bik", te.placeholder((2, 3, 4)), te.placeholder((2, 4, 5))).shape
@@ -47,7 +47,11 @@ def einsum(subscripts: str, *operands: Tensor, name: str = "einsum") -> Tensor:
             index = [0 if _is_one(n) else at[c] for c, n in zip(word, x.shape, strict=True)]
             return te.cast(x(*index), wide)
 
-        product = reduce(te.multiply, (read(word, x) for word, x in zip(inputs, operands, strict=True)))
+        factors = (read(word, x) for word, x in zip(inputs, operands, strict=True))
+        if wide == "bool":
+            both = reduce(lambda a, b: a & b, factors)
+            return te.any(both, axis=list(axes.values())) if axes else both
+        product = reduce(te.multiply, factors)
         return te.sum(product, axis=list(axes.values())) if axes else product
 
     total = computed([extents[c] for c in made], element, name if wide == narrow else f"{name}_sum")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, binary
+from tensorlang.ir.expr import Expr, binary, same
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.broadcast import broadcast_shape, element_of
@@ -31,6 +31,8 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0, name: str = "g
         raise DefinitionError(f"gather_nd wants integer indices, with one row for each coordinate of {data}: {indices}")
     if not 0 <= batch_dims < indices.ndim:
         raise DefinitionError(f"gather_nd: {indices} has no {batch_dims} axes of a batch behind the coordinates")
+    if not all(map(same, indices.shape[1 : batch_dims + 1], data.shape[:batch_dims])):
+        raise DefinitionError(f"gather_nd: the first {batch_dims} axes of {data} are not those of {indices}")
     points = indices.ndim - 1
 
     def element(*i: Expr) -> Expr:
@@ -62,8 +64,9 @@ def unravel_index(indices: Tensor, shape: Sequence[int], name: str = "unravel_in
 
     DefinitionError for indices that are no integers.
     """
-    if not dtypes.info(indices.dtype).is_integer or not shape:
-        raise DefinitionError(f"unravel_index wants integers, and a shape with dimensions, got {indices} and {shape}")
+    if not dtypes.info(indices.dtype).is_integer or min(shape, default=-1) < 0:
+        wanted = "integers, and a shape of at least one dimension, none of them negative"
+        raise DefinitionError(f"unravel_index wants {wanted}; got {indices} and {shape}")
 
     def element(*i: Expr) -> Expr:
         rest, rows = indices(*i[1:]), list[Expr]()

@@ -1,16 +1,17 @@
-"""Parts of tensors, by begins, ends and strides: strided_slice, strided_set, slice_like, sliding_window."""
+"""Parts of tensors, by begins, ends and strides: strided_slice (of numbers or of data), strided_set, sliding_window."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, ExprLike, binary, same
+from tensorlang.ir.expr import Expr, ExprLike, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import normalized, normalized_all
+from tensorlang.topi.axes import extents, normalized, normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 
@@ -45,6 +46,77 @@ def strided_slice(
 
     shape: list[ExprLike] = [cuts[d][2] if d in cuts else n for d, n in enumerate(a.shape)]
     return computed(shape, element, name)
+
+
+@checked
+def dynamic_strided_slice(
+    a: Tensor,
+    begin: Tensor,
+    end: Tensor,
+    strides: Tensor,
+    output_shape: Sequence[int] | None = None,
+    with_sizes: bool = False,
+    name: str = "dynamic_strided_slice",
+) -> Any:
+    """Return `a[begin:end:strides]` of numbers that are data: vectors with a number for each of the first axes.
+
+    The result has `output_shape`, or, as an upper bound, the shape of `a`; behind the last element of the slice it has
+    zeros, and what it has no room for is left out. `with_sizes`: a list of it and of the elements that the slice has
+    along each axis, int64. A stride of 0 counts as 1. DefinitionError for vectors of different lengths, and for
+    extents that are no numbers.
+
+        >>> from tensorlang import te, topi
+        >>> begin, end, strides = (te.placeholder((1,), "int32", name) for name in ("begin", "end", "strides"))
+        >>> topi.dynamic_strided_slice(te.placeholder((9, 4)), begin, end, strides, (5, 4)).shape
+        (5, 4)
+    """
+    shape, given = extents(name, a), [extents(name, x) for x in (begin, end, strides)]
+    made = shape if output_shape is None else tuple(output_shape)
+    (count,) = given[0] if len(given[0]) == 1 else (-1,)
+    integers = all(dtypes.info(x.dtype).is_integer for x in (begin, end, strides))
+    if given != [(count,)] * 3 or not 0 <= count <= a.ndim or not integers:
+        raise DefinitionError(f"{name} of {a} wants vectors of integers of one length, got {begin}, {end}, {strides}")
+    if len(made) != a.ndim or min(made, default=0) < 0 or made[count:] != shape[count:]:
+        raise DefinitionError(f"{name}: the output_shape of a slice of {count} axes of {a} is not {made}")
+    cuts = computed((count, 3), lambda d, k: _cut(d, k, shape, begin, end, strides), f"{name}_cuts")
+
+    def element(*i: Expr) -> Expr:
+        inside = [binary("lt", cast(v, "int64"), cuts(d, 2)) for d, v in enumerate(i[:count])]
+        at = [cuts(d, 0) + cast(v, "int64") * cuts(d, 1) for d, v in enumerate(i[:count])]
+        return te.if_then_else(te.all(*inside), a(*at, *i[count:]), te.const(0, a.dtype)) if count else a(*i)
+
+    taken = computed(made, element, name)
+    if not with_sizes:
+        return taken
+    rest = shape[count:]
+    sizes = computed((a.ndim,), lambda d: _chosen(d, [*(cuts(k, 2) for k in range(count)), *rest]), f"{name}_sizes")
+    return [taken, sizes]
+
+
+def _cut(d: Expr, k: Expr, shape: Sequence[int], begin: Tensor, end: Tensor, strides: Tensor) -> Expr:
+    """The first index (k = 0), the step (1) and the number of elements (2) of an axis, as Python cuts a list."""
+    zero, one = te.const(0, "int64"), te.const(1, "int64")
+    extent, step = _chosen(d, shape), cast(strides(d), "int64")
+    step = te.select(binary("eq", step, zero), one, step)
+    back = binary("lt", step, zero)
+    least, most = te.select(back, -one, zero), te.select(back, extent - 1, extent)
+
+    def within(at: Expr) -> Expr:
+        at = te.select(binary("lt", at, zero), at + extent, at)
+        return te.maximum(te.minimum(at, most), least)
+
+    low, high = within(cast(begin(d), "int64")), within(cast(end(d), "int64"))
+    span = te.select(back, low - high, high - low)
+    size = te.maximum(te.floordiv(span + te.abs(step) - 1, te.abs(step)), zero)
+    return te.select(k < 1, low, te.select(k < 2, step, size))
+
+
+def _chosen(d: Expr, values: Sequence[ExprLike]) -> Expr:
+    """The value of an axis by its number."""
+    made: Expr = te.const(0, "int64")
+    for number, value in enumerate(values):
+        made = te.select(binary("eq", d, number), te.cast(value, "int64"), made)
+    return made
 
 
 @checked

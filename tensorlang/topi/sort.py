@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, same
@@ -90,7 +92,8 @@ def searchsorted(
 ) -> Tensor:
     """Return where each value would be inserted in a sorted row, so that it stays sorted: before equal ones, or behind.
 
-    The sequence is a vector, or has a row for each row of `values`. DefinitionError for other shapes.
+    What is not a number is above all numbers, as `sort` has it. The sequence is a vector, or has a row for each row of
+    `values`. DefinitionError for other shapes.
     """
     shape, shared = values.shape, sorted_sequence.ndim == 1
     rows = sorted_sequence.shape[:-1]
@@ -101,8 +104,10 @@ def searchsorted(
     axis = te.reduce_axis((0, extent), "k")
 
     def element(*i: Expr) -> Expr:
-        one = sorted_sequence(*(() if shared else i[:-1]), axis)
-        before = one <= values(*i) if right else one < values(*i)
+        one, value = sorted_sequence(*(() if shared else i[:-1]), axis), values(*i)
+        before = one <= value if right else one < value
+        if dtypes.info(value.dtype).is_float:  # what is not a number is above all numbers
+            before = before | (te.isnan(value) if right else te.isnan(value) & ~te.isnan(one))
         return te.sum(te.cast(before, dtype), axis=axis)
 
     return computed(shape, element, name)
@@ -112,8 +117,10 @@ def _places(data: Tensor, axis: int, wanted: int, ascending: bool, dtype: str, n
     """The places of the first elements in order, in the shape of `data` along other axes."""
     if not dtypes.info(data.dtype).is_float and not dtypes.info(data.dtype).is_integer:
         raise DefinitionError(f"numbers are put in order, got {data.dtype}; topi.cast the tensor first")
-    found = places_in_order(data, axis, not ascending, wanted, name)
     shape = shape_of(data)
+    if shape[axis] - 1 > _greatest(dtype):
+        raise DefinitionError(f"{dtype} does not hold all places of {shape[axis]} elements; give a wider dtype")
+    found = places_in_order(data, axis, not ascending, wanted, name)
 
     def element(*i: Expr) -> Expr:
         return te.cast(
@@ -121,6 +128,14 @@ def _places(data: Tensor, axis: int, wanted: int, ascending: bool, dtype: str, n
         )
 
     return computed([*shape[:axis], wanted, *shape[axis + 1 :]], element, name)
+
+
+def _greatest(dtype: str) -> int:
+    """The largest number up to which a dtype has all whole ones."""
+    info = dtypes.info(dtype)
+    if info.is_float:
+        return int(2 / float(np.spacing(np.ones((), info.numpy))))
+    return int(np.iinfo(info.numpy).max) if info.is_integer else 1
 
 
 def _number(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:

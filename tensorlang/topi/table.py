@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
 from tensorlang.errors import DefinitionError
-from tensorlang.topi.checked import checked
+from tensorlang.topi.checked import ROOMS, checked
 from tensorlang.topi.operator import Operator
 
 _NAMES = (
@@ -45,3 +47,14 @@ def operator(name: str) -> Operator:
     near = difflib.get_close_matches(name, OPERATORS, 1)
     meant = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(OPERATORS)}"
     raise DefinitionError(f"unknown operator {name!r}{meant} (your own: path/to/file.py:function)")
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """The functions of the library by name, those of its rooms as `room.name`."""
+    found: dict[str, Callable[..., Any]] = {}
+    for room in ("", *ROOMS):
+        module = import_module(f"tensorlang.topi.{room}".rstrip("."))
+        for name in module.__all__:
+            if inspect.isfunction(value := getattr(module, name)):
+                found[f"{room}.{name}".lstrip(".")] = value
+    return found

@@ -165,3 +165,16 @@ def test_numbers_without_dimensions_are_read_in_place() -> None:
     less = te.compute((), lambda: -c(), name="less")
     out = te.compute((5,), lambda i: te.select(X[i] < less(), X[i] + c(), less()), name="out")
     check_schedule(topi.schedule(out, tuned=False), [X, out])
+
+
+@pytest.mark.parametrize(("batch", "keys", "depth"), [(0, 4, 8), (2, 0, 8), (2, 4, 0)])
+def test_attention_of_nothing(batch: int, keys: int, depth: int) -> None:
+    query = te.placeholder((batch, 2, 1, depth), name="query")
+    key, value = (te.placeholder((batch, 2, keys, depth), name=name) for name in ("key", "value"))
+    lengths = te.placeholder((batch,), "int32", name="lengths")
+    for made in (topi.attention(query, key, value), topi.cached_attention(query, key, value, lengths)):
+        inputs = [query, key, value, *([lengths] if made.name == "cached_attention" else [])]
+        kernel = tensorlang.build(topi.schedule(made, tuned=False), [*inputs, made])
+        arrays = [np.zeros(extents(t), t.dtype) for t in (*inputs, made)]
+        kernel(*arrays)
+        assert np.array_equal(arrays[-1], np.full_like(arrays[-1], 0 if keys else np.nan), equal_nan=True)

@@ -144,3 +144,25 @@ def test_refusals() -> None:
         topi.sin(te.placeholder((3,), "int32", "x"))
     with pytest.raises(DefinitionError, match="left_shift wants integers, got float32"):
         topi.left_shift(a, 2)
+
+
+def test_quotients_with_rests_and_shifts_of_numbers_are_tensors() -> None:
+    x: Any = te.placeholder((4,), "int32", name="x")
+    quotient, rest = divmod(x, 3)
+    made = [quotient, rest, 1 << x, 99 >> x]
+    arrays = [np.arange(4, dtype=np.int32), *(np.zeros(4, np.int32) for _ in made)]
+    tensorlang.build(topi.schedule(made, tuned=False), [x, *made])(*arrays)
+    numbers = arrays[0]
+    for got, wanted in zip(arrays[1:], [*np.divmod(numbers, 3), 1 << numbers, 99 >> numbers], strict=True):
+        assert np.array_equal(got, wanted)
+
+
+def test_arrays_take_no_part_in_expressions_of_tensors() -> None:
+    x: Any = te.placeholder((4,), name="x")
+    with pytest.raises(
+        DefinitionError, match=r"x is a tensor of a program; declare te\.placeholder\(\(4,\), \"float64\"\)"
+    ):
+        np.ones(4) * x
+    assert (np.float32(2) * x).shape == x.shape
+    with pytest.raises(TypeError, match="'Tensor' object is not iterable"):
+        list(x)

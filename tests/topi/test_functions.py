@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
-import tensorlang
-from tensorlang import dtypes, te, topi
+from tensorlang import te, topi
 from tensorlang.errors import DefinitionError, KernelError
-from tensorlang.te.operation import Tensor
 from tests.device_targets import on_cuda, on_opencl
-from tests.topi.gpu.device_runs import rules_for
-from tests.topi.programs import Array, close, shape_of
-
-N = 5
-"""The first extent of matrices; the second is 6. Of empty ones, the first is 0."""
-
-
-class Call(NamedTuple):
-    """A function of tensors and the same one of arrays; `inputs` are made for the first extent of a matrix."""
-
-    function: Callable[..., Any]
-    numpy: Callable[..., Any]
-    inputs: Callable[[int], list[Array]] = lambda n: [floats(n, 6)]
-    empty: bool = True
-
-
-def floats(*shape: int) -> Array:
-    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
-
-
-def whole(*shape: int, high: int = 5, low: int = 0) -> Array:
-    return np.random.default_rng(3).integers(low, high, shape).astype(np.int32)
+from tests.topi.calls import Call, N, check, floats, ran, whole
+from tests.topi.programs import Array
 
 
 def images(n: int) -> list[Array]:
@@ -58,11 +36,32 @@ def with_part(x: Array, v: Array, part: Any) -> Array:
     return made
 
 
+def sliced(x: Array, shape: tuple[int, ...], *cut: slice) -> tuple[Array, Array]:
+    """A slice with zeros behind it, and its shape."""
+    part, made = x[cut], np.zeros(shape, x.dtype)
+    room = tuple(slice(min(a, b)) for a, b in zip(part.shape, shape, strict=True))
+    made[room] = part[room]
+    return made, np.array(part.shape)
+
+
 def with_diagonal(x: Array, d: Array, k: int) -> Array:
     made = x.copy()
     for i in range(d.shape[-1]):
         made[..., i - min(k, 0), i + max(k, 0)] = d[..., i]
     return made
+
+
+def uniques(x: Array, in_order: bool) -> list[Array]:
+    """What np.unique finds, in the order of values or of their first places, and how unique fills up."""
+    found, first, back, counts = np.unique(x, True, True, True)
+    turn = np.arange(len(found)) if in_order else np.argsort(first)
+    rest = len(x) - len(found)
+    whole = [np.pad(found[turn], (0, rest)), np.pad(first[turn], (0, rest), constant_values=len(x))]
+    rank = np.argsort(turn)[back] if len(x) else back
+    return [
+        whole[0],
+        *(a.astype(np.int32) for a in (whole[1], rank, np.array([len(found)]), np.pad(counts[turn], (0, rest)))),
+    ]
 
 
 def to_space(x: Array, order: str) -> Array:
@@ -185,6 +184,16 @@ CALLS: dict[str, Call] = {
     "strided_slice of sizes": Call(
         lambda x: topi.strided_slice(x, [1], [3], axes=[-1], slice_mode="size"), lambda x: x[:, 1:4]
     ),
+    "dynamic_strided_slice": Call(
+        lambda x, b, e, s: topi.dynamic_strided_slice(x, b, e, s, (3, 4), with_sizes=True),
+        lambda x, b, e, s: sliced(x, (3, 4), *(slice(*row) for row in zip(b, e, s, strict=True))),
+        lambda n: [floats(n, 6), *(np.array(row, np.int32) for row in ((-2, 5), (99, 0), (1, -2)))],
+    ),
+    "dynamic_strided_slice of the first axis": Call(
+        topi.dynamic_strided_slice,
+        lambda x, b, e, s: sliced(x, x.shape, slice(b[0], e[0], s[0]))[0],
+        lambda n: [floats(n, 6), np.array([-1]), np.array([-(1 << 62)]), np.array([-2])],
+    ),
     "strided_set": Call(
         lambda x, v: topi.strided_set(x, v, [0, 5], [None, 0], [1, -2]),
         lambda x, v: with_part(x, v, np.s_[:, 5:0:-2]),
@@ -262,6 +271,11 @@ CALLS: dict[str, Call] = {
     "einsum of a diagonal": Call(
         lambda a: topi.einsum("ii->i", a), lambda a: np.einsum("ii->i", a), lambda n: [floats(n, n)]
     ),
+    "einsum of bools": Call(
+        lambda a, b: topi.einsum("ij,jk->ik", a, b),
+        lambda a, b: np.einsum("ij,jk->ik", a, b),
+        lambda n: [whole(n, 6) > 2, whole(6, 4) > 2],
+    ),
     "argsort": Call(lambda x: topi.argsort(x, axis=1, dtype="int64"), lambda x: np.argsort(x, 1, kind="stable")),
     "argsort of equal ones": Call(
         lambda x: topi.argsort(x, axis=0, is_ascend=False, dtype="int64"),
@@ -277,6 +291,27 @@ CALLS: dict[str, Call] = {
         lambda s, v: np.searchsorted(s, v, "right"),
         lambda n: [np.sort(floats(9)), floats(n, 6)],
     ),
+    "searchsorted of what is no number": Call(
+        topi.searchsorted,
+        np.searchsorted,
+        lambda n: [np.array([1, 2, np.nan, np.nan], np.float32), np.array([np.nan, 1.5], np.float32)],
+    ),
+    "searchsorted behind what is no number": Call(
+        lambda s, v: topi.searchsorted(s, v, right=True),
+        lambda s, v: np.searchsorted(s, v, "right"),
+        lambda n: [np.array([1, 2, np.nan, np.nan], np.float32), np.array([np.nan, 1.5], np.float32)],
+    ),
+    "unique": Call(
+        lambda x: topi.unique(x, return_counts=True), lambda x: uniques(x, True), lambda n: [whole(2 * n, low=-3)]
+    ),
+    "unique of floats": Call(
+        topi.unique,
+        lambda x: uniques(x, True)[:4],
+        lambda n: [np.array([3, np.nan, 1, np.nan, 3][:n], np.float32)],
+    ),
+    "unique as they come": Call(
+        lambda x: topi.unique(x, False, True), lambda x: uniques(x, False), lambda n: [whole(2 * n, low=-3)]
+    ),
     "searchsorted of rows": Call(
         topi.searchsorted,
         lambda s, v: np.stack([np.searchsorted(a, b) for a, b in zip(s, v, strict=True)]),
@@ -288,27 +323,6 @@ CALLS: dict[str, Call] = {
     "logsumexp": Call(lambda x: topi.logsumexp(x, 1), lambda x: logsumexp(x, 1)),
     "logsumexp of all": Call(lambda x: topi.logsumexp(x, None, True), lambda x: logsumexp(x, None, True), empty=False),
 }
-
-
-def ran(call: Call, target: str, arrays: list[Array]) -> Array:
-    """What the library's schedule of a call makes of arrays on a target."""
-    inputs = [te.placeholder(a.shape, dtypes.canonical(a.dtype), f"x{k}") for k, a in enumerate(arrays)]
-    out = call.function(*inputs)
-    assert isinstance(out, Tensor)
-    s = topi.schedule(out, rules_for(target), tuned=False)
-    made = np.full(shape_of(out), 77).astype(dtypes.info(out.dtype).numpy)
-    tensorlang.build(s, [*inputs, out], target=target)(*arrays, made)
-    return made
-
-
-def check(call: Call, target: str, n: int) -> None:
-    arrays = call.inputs(n)
-    made, wanted = ran(call, target, arrays), np.asarray(call.numpy(*arrays))
-    if made.dtype == np.float32:
-        close(made, wanted)
-    else:
-        assert made.dtype == wanted.dtype
-        np.testing.assert_array_equal(made, wanted)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -330,6 +344,7 @@ def test_calls_elsewhere(name: str, target: str) -> None:
 
 
 MATRIX = te.placeholder((4, 6), name="m")
+LENGTH, LONG = te.placeholder((1,), "int32", name="one"), te.placeholder((3,), "int32", name="three")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "arange": (lambda: topi.arange(1, 5, 0), "the step is 0"),
     "meshgrid": (lambda: topi.meshgrid([MATRIX]), "meshgrid wants vectors"),
@@ -349,6 +364,21 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "slice_like": (lambda: topi.slice_like(MATRIX, te.placeholder((9, 9))), "is not known to have 9 elements"),
     "sliding_window": (lambda: topi.sliding_window(MATRIX, 0, [7], [1]), "a window of 7 does not fit"),
     "gather_nd": (lambda: topi.gather_nd(MATRIX, te.placeholder((3, 2), "int32")), "one row for each coordinate"),
+    "gather_nd of other batches": (
+        lambda: topi.gather_nd(MATRIX, te.placeholder((1, 3, 2), "int32"), batch_dims=1),
+        "are not those of",
+    ),
+    "unravel_index": (lambda: topi.unravel_index(te.placeholder((3,), "int32"), (3, -4)), "none of them negative"),
+    "dynamic_strided_slice": (
+        lambda: topi.dynamic_strided_slice(MATRIX, LONG, LONG, LONG),
+        "vectors of integers of one length",
+    ),
+    "dynamic_strided_slice of another shape": (
+        lambda: topi.dynamic_strided_slice(MATRIX, LENGTH, LENGTH, LENGTH, (4, 5)),
+        "the output_shape of a slice of 1 axes",
+    ),
+    "unique": (lambda: topi.unique(MATRIX), "takes a vector"),
+    "argsort": (lambda: topi.argsort(te.placeholder((200,)), dtype="int8"), "int8 does not hold all places of 200"),
     "adv_index": (lambda: topi.adv_index(MATRIX, [MATRIX]), "tensors of integers"),
     "depth_to_space": (lambda: topi.depth_to_space(te.placeholder((1, 6, 2, 2)), 2), "are no squares of 2"),
     "space_to_depth": (lambda: topi.space_to_depth(te.placeholder((1, 4, 3, 2)), 2), "make no squares of 2"),

@@ -13,10 +13,9 @@ import pytest
 
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError, InternalError, TensorlangError
+from tensorlang.topi.table import functions
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: getattr(topi, name) for name in topi.__all__ if inspect.isfunction(getattr(topi, name))
-}
+FUNCTIONS = functions()
 T = te.placeholder((4, 4), name="T")
 IMAGES = te.placeholder((1, 4, 4, 4), name="I")
 HOSTILE: tuple[Any, ...] = (

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
 from tests.device_targets import on_opencl
+from tests.topi.calls import Call, check, floats, ran
 from tests.topi.programs import Array, close
-from tests.topi.test_functions import Call, check, floats, ran
 
 MODES = ("half_pixel", "asymmetric", "align_corners")
 ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")

@@ -12,8 +12,8 @@ import pytest
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
 from tests.device_targets import on_opencl
+from tests.topi.calls import Call, check, floats
 from tests.topi.programs import Array
-from tests.topi.test_functions import Call, check, floats
 
 ALL = slice(None)
 

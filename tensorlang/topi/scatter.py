@@ -1,0 +1,190 @@
+"""Elements written at indices that are data: scatter_elements, scatter_nd, scatter_add, sparse_to_dense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tensorlang import dtypes, te
+from tensorlang.errors import DefinitionError
+from tensorlang.ir.expr import Expr, binary, cast
+from tensorlang.te.operation import Tensor
+from tensorlang.topi.axes import extents, normalized
+from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import computed
+from tensorlang.topi.creation import full
+from tensorlang.topi.transform import reshape
+
+_cast: Any = te.cast  # of numbers and of expressions
+_HOW = ("update", "add", "mul", "mean", "min", "max")
+
+
+@checked
+def scatter_elements(
+    data: Tensor,
+    indices: Tensor,
+    updates: Tensor,
+    axis: int = 0,
+    reduction: str = "update",
+    name: str = "scatter_elements",
+) -> Tensor:
+    """Return `data` with each update written to, or combined with, the element whose index along an axis is given.
+
+    `indices` and `updates` have one shape, that of `data` or a smaller one off the axis. Updates come one after the
+    other: `update` keeps the last one, `mean` takes that of what is there and the update; `add`, `mul`, `min` and `max`
+    may come in any order. Negative indices count from the end, others that are out of range are an error when the
+    kernel runs. DefinitionError for other shapes, dtypes and symbolic extents.
+
+        >>> from tensorlang import te, topi
+        >>> data, at = te.placeholder((4, 5)), te.placeholder((2, 5), "int32")
+        >>> topi.scatter_elements(data, at, te.placeholder((2, 5)), 0, "add").shape
+        (4, 5)
+    """
+    where, shape, given = normalized(name, data, axis), extents(name, data), extents(name, indices)
+    fits = len(given) == len(shape) and all(
+        n <= m for d, (n, m) in enumerate(zip(given, shape, strict=True)) if d != where
+    )
+    _check(name, data, indices, updates, reduction, fits and extents(name, updates) == given)
+    part = [n if d != where else shape[where] for d, n in enumerate(given)]
+    box = data if tuple(part) == shape else computed(part, data, f"{name}_part")
+    outer, inner = math.prod(part[:where]), math.prod(part[where + 1 :])
+    flat, at, new = (
+        reshape(x, (outer, n, inner), f"{name}_{word}")
+        for x, n, word in ((box, shape[where], "data"), (indices, given[where], "at"), (updates, given[where], "new"))
+    )
+    made = _written(flat, at, new, reduction, f"{name}_written")
+    written = reshape(made, part, name if box is data else f"{name}_box")
+    if box is data:
+        return written
+
+    def element(*i: Expr) -> Expr:
+        inside = [binary("lt", v, n) for v, n, m in zip(i, part, shape, strict=True) if n < m]
+        return te.if_then_else(te.all(*inside), written(*i), data(*i))
+
+    return computed(shape, element, name)
+
+
+@checked
+def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, name: str = "scatter") -> Tensor:
+    """Return `scatter_elements` of updates of which the last one to an element counts: TVM's name until 0.9."""
+    return scatter_elements(data, indices, updates, axis, "update", name)
+
+
+@checked
+def scatter_add(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, name: str = "scatter_add") -> Tensor:
+    """Return `scatter_elements` that adds updates up: TVM's name until 0.9."""
+    return scatter_elements(data, indices, updates, axis, "add", name)
+
+
+@checked
+def scatter_nd(
+    data: Tensor, indices: Tensor, updates: Tensor, mode: str = "update", name: str = "scatter_nd"
+) -> Tensor:
+    """Return `data` with updates at the points that `indices` names: its first axis runs over coordinates.
+
+    Updates are elements, or slices along the axes behind the coordinates: their shape is that of `indices` without its
+    first axis, and of `data` behind as many axes as there are coordinates. `mode` and indices are as the reduction and
+    the indices of scatter_elements.
+
+        >>> from tensorlang import te, topi
+        >>> points, rows = te.placeholder((1, 7), "int32"), te.placeholder((7, 5))
+        >>> topi.scatter_nd(te.placeholder((4, 5)), points, rows, "add").shape
+        (4, 5)
+    """
+    shape, (count, *points) = extents(name, data), extents(name, indices) or (0,)
+    fits = bool(indices.ndim) and 1 <= count <= len(shape)
+    _check(name, data, indices, updates, mode, fits and extents(name, updates) == (*points, *shape[count:]))
+    many, inner = math.prod(points), math.prod(shape[count:])
+    rows = reshape(indices, (count, many), f"{name}_rows")
+
+    def place(_: Expr, k: Expr, __: Expr) -> Expr:
+        """The number of a point; one that is out of range stays so."""
+        flat: Expr = te.const(0, "int64")
+        inside: list[Expr] = []
+        for row, extent in enumerate(shape[:count]):
+            at = cast(rows(row, k), "int64")
+            at = te.select(binary("lt", at, 0), at + extent, at)
+            inside += [binary("ge", at, 0), binary("lt", at, extent)]
+            flat = flat * extent + at
+        return te.select(te.all(*inside), flat, te.const(math.prod(shape[:count]), "int64"))
+
+    at = computed((1, many, 1), place, f"{name}_at")
+    given = reshape(data, (1, math.prod(shape[:count]), inner), f"{name}_data")
+    new = reshape(updates, (1, many, inner), f"{name}_new")
+    return reshape(_written(given, at, new, mode, f"{name}_written"), shape, name)
+
+
+@checked
+def sparse_to_dense(
+    sparse_indices: Tensor,
+    output_shape: Sequence[int],
+    sparse_values: Tensor,
+    default_value: float | Tensor = 0,
+    name: str = "sparse_to_dense",
+) -> Tensor:
+    """Return a tensor of a shape that has `sparse_values` at the places of `sparse_indices`, `default_value` elsewhere.
+
+    `sparse_indices` are places [n, dimensions], or of a vector [n] or (). Values: one for each, or () for all. Of
+    several values for a place the last one counts. DefinitionError for other shapes and dtypes.
+    """
+    shape, rank = tuple(output_shape), len(output_shape)
+    given = extents(name, sparse_indices)
+    many = given[0] if given else 1
+    fits = (given if len(given) == 2 else (*given, 1))[-1] == rank and len(given) <= 2 and min(shape, default=-1) >= 0
+    if not fits or sparse_values.ndim > 1 or (sparse_values.ndim and extents(name, sparse_values) != (many,)):
+        wanted = f"places of {rank} coordinates, and a value for each"
+        raise DefinitionError(f"{name} to the shape {shape} wants {wanted}; got {sparse_indices}, {sparse_values}")
+    if isinstance(default_value, Tensor) and (default_value.ndim or default_value.dtype != sparse_values.dtype):
+        raise DefinitionError(f"the default_value of {name} is a number or one {sparse_values.dtype}: {default_value}")
+    start = (
+        computed(shape, lambda *_: default_value(), f"{name}_default")
+        if isinstance(default_value, Tensor)
+        else full(shape, sparse_values.dtype, default_value, f"{name}_default")
+    )
+    rows = computed((rank, many), lambda d, k: sparse_indices(*(k, d)[: sparse_indices.ndim]), f"{name}_rows")
+    values = computed((many,), lambda k: sparse_values(*(k,)[: sparse_values.ndim]), f"{name}_values")
+    return scatter_nd(start, rows, values, "update", name)
+
+
+def _check(name: str, data: Tensor, indices: Tensor, updates: Tensor, how: str, fits: bool) -> None:
+    if how not in _HOW or (how != "update" and data.dtype == "bool"):
+        raise DefinitionError(f"{name} combines numbers by one of {_HOW}, bools by update; got {how!r} of {data.dtype}")
+    if not fits or updates.dtype != data.dtype or not dtypes.info(indices.dtype).is_integer:
+        wanted = f"integer indices for {data}, and updates that fit both"
+        raise DefinitionError(f"{name} wants {wanted}; got {indices} and {updates}")
+
+
+def _written(data: Tensor, at: Tensor, updates: Tensor, how: str, name: str) -> Tensor:
+    """Data [outer, n, inner] with updates [outer, m, inner], in their order, at places [outer, m, inner or 1]."""
+    (outer, n, inner), (_, m, own), dtype = extents(name, data), extents(name, at), data.dtype
+    wide = int(own == inner)
+    add, mul, mean, least, most = (how == word for word in _HOW[1:])
+
+    def scattered(data, at, updates):  # type: ignore[no-untyped-def]
+        made = te.output_tensor((outer, n, inner), dtype)
+        for b in range(outer):
+            for i in range(n):
+                for a in range(inner):
+                    made[b, i, a] = data[b, i, a]
+            for k in range(m):
+                for a in range(inner):
+                    place = _cast(at[b, k, a * wide], "int64")
+                    place = place + n if place < 0 else place
+                    if add:
+                        made[b, place, a] = made[b, place, a] + updates[b, k, a]
+                    elif mul:
+                        made[b, place, a] = made[b, place, a] * updates[b, k, a]
+                    elif mean:
+                        made[b, place, a] = (made[b, place, a] + updates[b, k, a]) / 2
+                    elif least:
+                        made[b, place, a] = min(made[b, place, a], updates[b, k, a])
+                    elif most:
+                        made[b, place, a] = max(made[b, place, a], updates[b, k, a])
+                    else:
+                        made[b, place, a] = updates[b, k, a]
+        return made
+
+    found = te.hybrid.script(name=name)(scattered)(data, at, updates)
+    assert isinstance(found, Tensor)
+    return found
