@@ -77,17 +77,8 @@ def non_max_suppression(
     if not fits or not all(dtypes.info(x.dtype).is_integer for x in (valid_count, indices)):
         wanted = f"integers for {images} images, and a place for each of {n} boxes"
         raise DefinitionError(f"{name} of {data} wants {wanted}; got {valid_count} and {indices}")
-    number = computed((images,), lambda b: cast(valid_count(b), "int32"), f"{name}_number")
-
-    def score(b: Expr, j: Expr) -> Expr:
-        return te.if_then_else(binary("lt", j, number(b)), data(b, j, score_index), te.min_value(data.dtype))
-
-    if iou_threshold > 0:
-        order = _best_first(computed((images, n), score, f"{name}_score"), name)
-        how = _How(max_output_size, iou_threshold, force_suppress, top_k, coord_start, score_index, id_index)
-        kept = _kept(data, order, number, how, f"{name}_kept")
-    else:
-        kept = computed((images, n), lambda b, j: te.if_then_else(binary("lt", j, number(b)), j, -1), f"{name}_kept")
+    how = _How(max_output_size, iou_threshold, force_suppress, top_k, coord_start, score_index, id_index)
+    kept = _kept_of_first(data, valid_count, how, name)
     if not return_indices and not invalid_to_bottom:
         return rows_at(data, kept, name)
     good = computed((images, n), lambda b, j: binary("ge", kept(b, j), 0), f"{name}_good")
@@ -187,6 +178,20 @@ def _best_first(score: Tensor, name: str) -> Tensor:
     least = te.min_value(score.dtype)
     known = computed(score.shape, lambda b, j: te.select(te.isnan(score(b, j)), least, score(b, j)), f"{name}_known")
     return argsort(known, axis=1, is_ascend=False, dtype="int32", name=f"{name}_order")
+
+
+def _kept_of_first(data: Tensor, valid_count: Tensor, how: _How, name: str) -> Tensor:
+    """The places of the boxes that are kept of the first ones, so many of each image."""
+    images, n, _ = extents(name, data)
+    number = computed((images,), lambda b: cast(valid_count(b), "int32"), f"{name}_number")
+    if how.threshold <= 0:
+        return computed((images, n), lambda b, j: te.if_then_else(binary("lt", j, number(b)), j, -1), f"{name}_kept")
+
+    def score(b: Expr, j: Expr) -> Expr:
+        return te.if_then_else(binary("lt", j, number(b)), data(b, j, how.score), te.min_value(data.dtype))
+
+    order = _best_first(computed((images, n), score, f"{name}_score"), name)
+    return _kept(data, order, number, how, f"{name}_kept")
 
 
 def _kept(data: Tensor, order: Tensor, number: Tensor, how: _How, name: str) -> Tensor:
