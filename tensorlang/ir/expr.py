@@ -540,11 +540,12 @@ def substitution(values: Mapping[str, Expr]) -> Callable[[Expr], Expr]:
             return node if value is None else cast(value, node.dtype)
         return node if isinstance(node, Const) else None
 
-    def folded(node: Expr) -> Expr:
-        made = fold_integers(node.op, node.a, node.b) if isinstance(node, Binary) else None
-        return node if made is None else made
+    return mapping(leaf, _folded)
 
-    return mapping(leaf, folded)
+
+def _folded(node: Expr) -> Expr:
+    made = fold_integers(node.op, node.a, node.b) if isinstance(node, Binary) else None
+    return node if made is None else made
 
 
 _PREFIX, _ATOM = 11, 12

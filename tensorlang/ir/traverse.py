@@ -8,7 +8,7 @@ One whose arguments change on the way is a generator that asks for results, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from operator import is_
 from threading import get_ident
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
@@ -173,30 +173,34 @@ def mapping(leaf: Callable[[T], T | None], finish: Callable[[T], T]) -> Callable
     A node without children for which `leaf` gives something becomes that; others are rebuilt over what their children
     became, and passed to `finish`.
     """
-    done: dict[int, tuple[T, T]] = {}  # by the identity of nodes, which are kept for that
+    return partial(_mapped, leaf, finish, {})
 
-    def made(node: T) -> T:
-        if node.levels == 1:
-            found = leaf(node)
-            if found is not None:
-                return found
-        known = done.get(id(node))
-        if known is not None:
-            return known[1]
-        if node.levels > DEEP:
-            for below in children_first(node, lambda n: n.levels > DEEP and id(n) not in done):
-                rebuild(below)
-            return done[id(node)][1]
-        return rebuild(node)
 
-    def rebuild(node: T) -> T:
-        old = node.children()
-        new = tuple(map(made, old))
-        result = finish(node if all(map(is_, old, new)) else node.with_children(new))
-        done[id(node)] = node, result
-        return result
+def _mapped(leaf: Callable[[T], T | None], finish: Callable[[T], T], done: dict[int, tuple[T, T]], node: T) -> T:
+    """What a node becomes; `done` by the identity of nodes, which are kept for that.
 
-    return made
+    No closures that call each other: each pair would be garbage in a circle, and there are thousands in a build.
+    """
+    if node.levels == 1:
+        found = leaf(node)
+        if found is not None:
+            return found
+    known = done.get(id(node))
+    if known is not None:
+        return known[1]
+    if node.levels > DEEP:
+        for below in children_first(node, lambda n: n.levels > DEEP and id(n) not in done):
+            _rebuilt(leaf, finish, done, below)
+        return done[id(node)][1]
+    return _rebuilt(leaf, finish, done, node)
+
+
+def _rebuilt(leaf: Callable[[T], T | None], finish: Callable[[T], T], done: dict[int, tuple[T, T]], node: T) -> T:
+    old = node.children()
+    new = tuple([_mapped(leaf, finish, done, child) for child in old])
+    result = finish(node if all(map(is_, old, new)) else node.with_children(new))
+    done[id(node)] = node, result
+    return result
 
 
 _running: dict[tuple[object, ...], dict[int, tuple[Any, Any, Exception | None]]] = {}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
@@ -252,18 +253,22 @@ def _check_names(op: ComputeOp, where: Location) -> None:
         )
 
 
-def known_sizes(op: Operation) -> set[str]:
-    """The sizes in the shapes and ranges of everything that an operation is made from."""
-    found: set[str] = set()
-    seen: set[int] = set()
-    pending: list[Operation] = [op]
+_SIZES: WeakKeyDictionary[Operation, frozenset[str]] = WeakKeyDictionary()
+
+
+def known_sizes(op: Operation) -> frozenset[str]:
+    """The sizes in the shapes and ranges of everything that an operation is made from; asked for each only once."""
+    pending = [op]
     while pending:
-        current = pending.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        shapes = current.shapes if isinstance(current, ExternOp) else (current.shape,)
-        ranges = [e for a in current.reduce_axis for e in (a.lower, a.extent)]
-        found |= {n.name for e in (*ranges, *(e for s in shapes for e in s)) for n in walk(e) if isinstance(n, Var)}
-        pending += [t.op for t in current.input_tensors]
-    return found
+        below = [t.op for t in pending[-1].input_tensors if t.op not in _SIZES]
+        if not below:
+            current = pending.pop()
+            _SIZES[current] = _own_sizes(current).union(*(_SIZES[t.op] for t in current.input_tensors))
+        pending += below
+    return _SIZES[op]
+
+
+def _own_sizes(op: Operation) -> frozenset[str]:
+    shapes = op.shapes if isinstance(op, ExternOp) else (op.shape,)
+    bounds = (e for a in op.reduce_axis for e in (a.lower, a.extent))
+    return frozenset(n.name for e in (*bounds, *(e for s in shapes for e in s)) for n in walk(e) if isinstance(n, Var))

@@ -190,8 +190,14 @@ class Read(Expr, Printable):
         return f"{self.tensor.name}[{', '.join(map(to_text, self.index))}]"
 
 
+class Remembered:
+    """What others may know something of, as long as it is there (`weakref`)."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class PlaceholderOp:
+class PlaceholderOp(Remembered):
     """An input."""
 
     name: str
@@ -222,7 +228,7 @@ class PlaceholderOp:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ComputeOp:
+class ComputeOp(Remembered):
     """`outputs[axes] = body`, at every point of the axes where all of `where` hold (the rest is padding).
 
     A body is either free of reductions, or one Reduce per output over the same reduce axes.
@@ -279,7 +285,7 @@ class ComputeOp:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExternOp(Explained):
+class ExternOp(Explained, Remembered):
     """Arrays made by a Python function from whole input arrays: `function(*inputs, *outputs)` writes the outputs.
 
     `inputs` are tensors in a user's program, buffers in a canonical one.
@@ -332,7 +338,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HybridOp:
+class HybridOp(Remembered):
     """Statements that run in order: `body` is loop IR over arrays (te.hybrid.script, te.scan, te.recurrence).
 
     Stores go to `outputs` and to arrays that `Allocate` makes inside; such an array is new in every iteration of the
