@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from tests import thoroughness
 from tests.profiles import PROFILE
 
 if TYPE_CHECKING:
+    from tests.forked_workers import Spawners
     from tests.target.cuda.emulated import EmulatedCupy
 
 _TESTS = Path(__file__).parent
@@ -110,12 +112,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def garbage() -> Iterator[None]:
+    """What a file of tests leaves behind, as caches, stays: collections need not look at it each time."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def own_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget modules that a test imported from files that it wrote: they are no source of constants for others."""
-    before = set(sys.modules)
+    before = len(sys.modules)
     yield
-    for name in set(sys.modules) - before:
+    for name in list(islice(reversed(sys.modules), max(0, len(sys.modules) - before))):  # the newest
         file = getattr(sys.modules[name], "__file__", None)
         if file is not None and Path(file).is_relative_to(tmp_path_factory.getbasetemp()):
             del sys.modules[name]
@@ -156,12 +166,12 @@ def _is_in(path: Path, places: Iterable[str]) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def workers(environment: None) -> Iterator[None]:
-    """Fork the workers of tuners from one process."""
+def workers(environment: None) -> Iterator[Spawners | None]:
+    """Fork the workers of tuners from one process, which forks scripts, too; None where processes are not forked."""
     from tests.forked_workers import forked
 
-    with forked() if sys.platform == "linux" else nullcontext():
-        yield
+    with forked() if sys.platform == "linux" else nullcontext() as spawners:
+        yield spawners
 
 
 @pytest.fixture
