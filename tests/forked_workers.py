@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import json
 import os
 import runpy
@@ -16,11 +17,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,11 +40,8 @@ FORKED = "forked worker"
 """What the system calls them."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What libraries look at when they are loaded."""
-RUN, COMMAND = (
-    ["env", *(f"{name}=1" for name in _THREADS), sys.executable, "-m", "tests.forked_workers", what]
-    for what in ("run", "command")
-)
-"""Before a script, and before the words behind `tensorlang`: processes that fork their workers."""
+COMMAND = ["env", *(f"{name}=1" for name in _THREADS), sys.executable, "-m", "tests.forked_workers", "command"]
+"""Before the words behind `tensorlang`: a process that forks its workers."""
 _lock = threading.Lock()
 SMALL_CACHES = (32 << 10, 1 << 20, 8 << 20)
 """To measure bandwidths, and to flush, takes seconds where the last cache holds half a gigabyte."""
@@ -161,33 +160,42 @@ class Spawners:
         self, module: str, arguments: Sequence[str], descriptor: int, environment: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
         """Start a worker."""
-        threads = environment.get(_THREADS[0], "1")
-        with _lock:
-            if threads not in self._spawners:
-                self._spawners[threads] = Spawner.fresh(threads)
-        made = self._spawners[threads].start("worker", [descriptor], arguments[1:], environment)
+        spawner = self._spawner(environment.get(_THREADS[0], "1"))
+        made = spawner.start("worker", [descriptor], arguments[1:], environment)
         return cast("subprocess.Popen[bytes]", made)
+
+    def run(
+        self, script: Path, folder: Path, environment: Mapping[str, str], seconds: float = 300.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a script in a folder, as `run` does; TimeoutExpired for one that takes longer."""
+        return _completed(self._spawner("1"), "run", [str(script)], folder, environment, seconds)
 
     def close(self) -> None:
         """End the spawners."""
         for spawner in self._spawners.values():
             spawner.close()
 
+    def _spawner(self, threads: str) -> Spawner:
+        with _lock:
+            if threads not in self._spawners:
+                self._spawners[threads] = Spawner.fresh(threads)
+        return self._spawners[threads]
+
 
 @contextmanager
-def forked(made: Mapping[str, Spawner] | None = None) -> Iterator[None]:
-    """Let pools fork their workers."""
+def forked(made: Mapping[str, Spawner] | None = None) -> Iterator[Spawners]:
+    """Let pools fork their workers, with what is yielded."""
     spawners, before = Spawners(made), getattr(pool, "launch")  # noqa: B009
     setattr(pool, "launch", spawners.launch)  # noqa: B010
     try:
-        yield
+        yield spawners
     finally:
         setattr(pool, "launch", before)  # noqa: B010
         spawners.close()
 
 
 def _of_this_process() -> dict[str, Spawner]:
-    """The spawner of a process that RUN or COMMAND began; what comes after may have as many threads as it likes."""
+    """The spawner of a process that runs a script or COMMAND; what comes after may have as many threads as it likes."""
     made = Spawner.of_this_process()
     for name in _THREADS:
         os.environ.pop(name, None)
@@ -202,24 +210,35 @@ def run(script: str) -> None:
     def started(command: list[str], **options: Any) -> Any:
         if command[1:3] != ["-m", "tensorlang"]:
             return original(command, **options)
-        return _completed(spawners["1"], command, options["cwd"])
+        folder, environment = Path(options.get("cwd") or "."), {"PYTHONPATH": _ROOT, **os.environ}
+        done = _completed(spawners["1"], "command", command[3:], folder, environment)
+        if options["check"]:
+            done.check_returncode()
+        return done
 
     setattr(subprocess, "run", started)  # noqa: B010
     with forked(spawners):
         runpy.run_path(script, run_name="__main__")
 
 
-def _completed(spawner: Spawner, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """What a command line prints, as `subprocess.run` tells; an error of the command is one here."""
-    ours, theirs = os.pipe()
-    with contextlib.chdir(folder):
-        process = spawner.start("command", [theirs, 2], command[3:], {"PYTHONPATH": _ROOT, **os.environ})
-    os.close(theirs)
-    with os.fdopen(ours, encoding="utf-8") as stream:
-        printed = stream.read()
-    done = subprocess.CompletedProcess(command, process.wait(), printed)
-    done.check_returncode()
-    return done
+def _completed(
+    spawner: Spawner,
+    program: str,
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    seconds: float = 300.0,
+) -> subprocess.CompletedProcess[str]:
+    """What a program of PROGRAMS prints, and its errors, as `subprocess.run` tells."""
+    with ExitStack() as stack:
+        streams = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(2)]
+        with contextlib.chdir(folder):
+            process = spawner.start(program, [f.fileno() for f in streams], arguments, environment)
+        stack.callback(process.kill)
+        code = process.wait(seconds)
+        for stream in streams:
+            stream.seek(0)
+        return subprocess.CompletedProcess([*arguments], code, *(stream.read() for stream in streams))
 
 
 def command(words: list[str]) -> None:
@@ -292,14 +311,31 @@ def _worker(parent: int, descriptors: list[int], arguments: list[str]) -> None:
     worker.main([str(parent), str(descriptor), *arguments])
 
 
+def _script(parent: int, descriptors: list[int], arguments: list[str]) -> None:
+    """A script, with descriptors for what it prints and for errors."""
+    _print_to(descriptors)
+    sys.path.insert(0, "")
+    run(*arguments)
+
+
 def _command(parent: int, descriptors: list[int], arguments: list[str]) -> None:
     """The command line, with descriptors for what it prints and for errors."""
-    for number, descriptor in enumerate(descriptors, start=1):
-        os.dup2(descriptor, number)
+    _print_to(descriptors)
     command(arguments)
 
 
-PROGRAMS: dict[str, Callable[[int, list[int], list[str]], None]] = {"worker": _worker, "command": _command}
+def _print_to(descriptors: Sequence[int]) -> None:
+    for number, descriptor in enumerate(descriptors, start=1):
+        os.dup2(descriptor, number)
+    for stream in (sys.stdout, sys.stderr):
+        cast(io.TextIOWrapper, stream).reconfigure(encoding="utf-8")
+
+
+PROGRAMS: dict[str, Callable[[int, list[int], list[str]], None]] = {
+    "worker": _worker,
+    "command": _command,
+    "run": _script,
+}
 """What a spawner forks: functions of the process that asked, descriptors of it, and arguments."""
 
 
@@ -321,7 +357,5 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve", descriptor]:
             main(int(descriptor))
-        case ["run", script]:
-            run(script)
         case ["command", *words]:
             command(words)

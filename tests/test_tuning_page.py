@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
 
 from tensorlang.cli.main import tensorlang
-from tests.forked_workers import RUN
+from tests.forked_workers import Spawners
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
@@ -30,24 +30,13 @@ def commands() -> list[str]:
     return [line for block in blocks("") for line in block.splitlines() if line.startswith("tensorlang ")]
 
 
-def test_the_programs_run(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="runs as a fork")
+def test_the_programs_run(tmp_path: Path, workers: Spawners) -> None:
     program, count = re.subn(r"(trials?)=\d+", rf"\1={FEW}", "\n".join(blocks("python")))
     assert count == 5
     (script := tmp_path / "page.py").write_text(program, encoding="utf-8")
-    done = subprocess.run(
-        [*RUN, str(script)],
-        check=False,
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "TENSORLANG_CHECK": "0",
-            "PYTHONPATH": str(ROOT),
-            "TENSORLANG_STORE": str(tmp_path / "store"),
-        },
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
+    given = {"TENSORLANG_CHECK": "0", "PYTHONPATH": str(ROOT), "TENSORLANG_STORE": str(tmp_path / "store")}
+    done = workers.run(script, tmp_path, {**os.environ, **given})
     assert done.returncode == 0, done.stderr
     assert "Schedule(relu: " in done.stdout
     logs = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.jsonl")}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.autotune.cluster.workers import FORKING
-from tests.forked_workers import RUN
+from tests.forked_workers import Spawners
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
@@ -144,24 +144,23 @@ SHOWN = {
 }
 """What a tutorial must print, besides coming to its end."""
 
-TUNING = ("02_autotune_matmul", "06_templates", "07_template_free", "11_ship_it", "13_networks")
-"""Those with many workers, each of which would take a second to begin."""
+FRESH = ("01_custom_operator", "08_cluster")
+"""Those in an interpreter of their own, as users have them; others are forks of a process that has imported much."""
 
 DRAWN = {"04_time_tiling": "time_tiling.svg"}
 """The picture that a tutorial draws, as docs/images shows it."""
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
-def test_runs(tutorial: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*(RUN if tutorial.stem in TUNING else [sys.executable]), str(tutorial)],
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "TENSORLANG_CHECK": "0", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", **FORKING},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
+def test_runs(tutorial: Path, tmp_path: Path, workers: Spawners | None) -> None:
+    environment = {**os.environ, "TENSORLANG_CHECK": "0", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    if workers is None or tutorial.stem in FRESH:
+        command, environment = [sys.executable, str(tutorial)], {**environment, **FORKING}
+        done = subprocess.run(
+            command, check=False, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", timeout=300
+        )
+    else:
+        done = workers.run(tutorial, tmp_path, environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert [text for text in SHOWN.get(tutorial.stem, ()) if text not in done.stdout] == []
