@@ -6,7 +6,7 @@ is imported when it is first used, so `import tensorlang` is light.
 
 from typing import Any
 
-from tensorlang.names import listing, lookup, offer, refuse
+from tensorlang.names import advise, listing, lookup, offer, refuse
 
 offer(
     "tensorlang",
@@ -322,6 +322,70 @@ refuse(
 refuse(
     "ExternOp",
     dict.fromkeys(("body", "input_placeholders", "output_placeholders"), "its function takes whole arrays"),
+)
+
+
+_NO_VALUES = "a tensor is declared, and has no values: the function that tensorlang.build returns fills arrays"
+_NUMPY = "kernels take NumPy arrays, and CPU tensors of PyTorch and JAX, as they are"
+advise(
+    "Tensor",
+    {
+        **dict.fromkeys(("asnumpy", "cpu", "cuda", "data", "item", "numpy", "to", "tolist"), _NO_VALUES),
+        **dict.fromkeys(("T", "permute", "swapaxes"), "use topi.transpose(A)"),
+        **dict.fromkeys(("dot", "matmul", "mm"), "use topi.matmul(A, B)"),
+        "cat": "use topi.concatenate([A, B])",
+        "float": "use A.astype('float32')",
+        "size": "its extents are A.shape",
+        "to_numpy": _NO_VALUES,
+        "type": "use A.astype",
+        "unsqueeze": "use topi.expand_dims(A, axis)",
+        "view": "use topi.reshape(A, shape)",
+    },
+)
+advise(
+    "tensorlang.topi",
+    {
+        **dict.fromkeys(("dot", "gemm", "mm"), "use topi.matmul"),
+        "bmm": "use topi.batch_matmul",
+        "cat": "use topi.concatenate",
+        "linear": "use topi.dense",
+        "permute": "use topi.transpose",
+        "scaled_dot_product_attention": "use topi.attention",
+        "unsqueeze": "use topi.expand_dims",
+        "view": "use topi.reshape",
+    },
+)
+advise(
+    "tensorlang.te",
+    {
+        **dict.fromkeys(
+            ("float16", "float32", "float64", "int8", "int32", "int64"), "dtypes are text, as in 'float32'"
+        ),
+        "Func": "use te.compute(shape, lambda i, j: ...)",
+        "RDom": "use te.reduce_axis((0, n))",
+        "input": "use te.placeholder",
+        "where": "use te.select or te.if_then_else",
+    },
+)
+advise(
+    "tensorlang",
+    {
+        **dict.fromkeys(("array", "asarray", "empty", "ones", "zeros"), _NUMPY),
+        "Tensor": "use te.Tensor; te.placeholder and te.compute declare one",
+        "autotuner": "use tensorlang.autotune",
+        "jit": "use tensorlang.build(s, args), or the decorator tensorlang.kernel",
+        "tensor": "use te.placeholder(shape), or a NumPy array for a kernel's argument",
+    },
+)
+_TIMED = "use f.time_evaluator()(*arrays).mean, in seconds"
+advise(
+    "Executable",
+    {
+        **dict.fromkeys(("bench", "benchmark", "time", "timeit"), _TIMED),
+        **dict.fromkeys(("asm", "ptx", "llvm", "ir"), "use f.source('asm'); f.source_forms names all"),
+        **dict.fromkeys(("launch", "run"), "call it: f(*arrays)"),
+        "save_lib": "use f.export('out/name')",
+    },
 )
 
 

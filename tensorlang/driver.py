@@ -205,7 +205,10 @@ def build(
         s = s.schedule
     s, args = (_check_schedule(s), args) if schedule is None else _without_steps(s, args, schedule)
     if args is None:
-        raise DefinitionError("build needs args: the inputs and outputs of the schedule", caller())
+        names = ", ".join(needed(s.program))
+        raise DefinitionError(
+            f"build needs args: the inputs and outputs of the schedule, as in build(s, [{names}])", caller()
+        )
     s = with_outputs(s, args)
     parameters(s, args)  # what is wrong with the arguments is no fault of any record
     chosen = parse(target)

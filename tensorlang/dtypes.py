@@ -22,6 +22,7 @@ bfloat16 and to float8 through float32. (OCP 8-bit Floating Point Specification;
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal
 
@@ -105,7 +106,12 @@ def info(name: str) -> DType:
     try:
         return TABLE[name]
     except (KeyError, TypeError):
-        raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}", caller()) from None
+        raise DefinitionError(f"unknown dtype {name!r}; known: {', '.join(TABLE)}{_meant(name)}", caller()) from None
+
+
+def _meant(name: object) -> str:
+    close = get_close_matches(name, TABLE, n=1) if isinstance(name, str) else ()
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def canonical(name: Any) -> str:

@@ -27,6 +27,10 @@ class DefinitionError(TensorlangError, ValueError):
         super().__init__(f"{message}\n  at {where}" if where else message)
 
 
+class ValueWanted(DefinitionError, TypeError):
+    """An expression stands where Python wants a number, or elements to go over: a TypeError, as Python's own is."""
+
+
 class TargetError(TensorlangError, ValueError):
     """The target cannot run this: unknown name, missing feature, or a limit (asked / allowed)."""
 

@@ -8,14 +8,18 @@ name of an upper one (`te.create_schedule`) without knowing of it. A module take
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 PAGE = "docs/from_tvm.md"
 
 _offered: dict[str, dict[str, str]] = {}
 _absent: dict[str, dict[str, str]] = {}
+_advised: dict[str, dict[str, str]] = {}
+_ROOMS = {room: f"tensorlang.{room}" for room in ("topi", "te", "autotune")} | {"tensorlang": "tensorlang"}
+"""Where functions are that a user may look for elsewhere."""
 
 
 def offer(module: str, names: Mapping[str, str]) -> None:
@@ -28,17 +32,70 @@ def refuse(owner: str, names: Mapping[str, str]) -> None:
     _absent.setdefault(owner, {}).update(names)
 
 
+def advise(owner: str, names: Mapping[str, str]) -> None:
+    """Explain attributes that other libraries have and a module (or a class, by its name) lacks."""
+    _advised.setdefault(owner, {}).update(names)
+
+
 def explanation(advice: str | None) -> str:
     """What follows `has no attribute 'x'`: that TVM has it, what to do instead, and where to read more."""
     return f": TVM has it, tensorlang does not; {advice}; see {PAGE}" if advice else ""
+
+
+class AbsentAttribute(AttributeError):
+    """An attribute that is not there. What there is instead is looked for when somebody reads it: many only ask."""
+
+    def __init__(self, text: str, name: str, reason: Callable[[], str]) -> None:
+        super().__init__(text, name=name)
+        self._reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}{self._reason()}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return AttributeError, (str(self),)
+
+
+def reason(owner: str, name: str, known: Iterable[str], use: str = "{}") -> str:
+    """What follows `has no attribute 'x'`: another library's word for it, the nearest name, or where the name is.
+
+    `owner`: a module, or the name of a class; `use` says how the function of another room is called.
+    """
+    if name.startswith("__"):
+        return ""
+    if text := explanation(_absent.get(owner, {}).get(name)):
+        return text
+    if advice := _advised.get(owner, {}).get(name):
+        return f"; {advice}"
+    rooms = [room for room, module in _ROOMS.items() if module != owner and _has(module, name)]
+    if rooms:
+        return f"; use {use.format(f'{rooms[0]}.{name}')}"
+    return meant(name, known)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """`; did you mean x?`: the name that is nearest, whatever its case and underlines; none where all are far."""
+    plain = {_plain(other): other for other in known if not other.startswith("_")}
+    close = get_close_matches(_plain(name), plain, n=1, cutoff=0.7)
+    return f"; did you mean {plain[close[0]]}?" if close else ""
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _has(module: str, name: str) -> bool:
+    found = import_module(module)
+    public = getattr(found, "__all__", None) or listing(module)
+    return name in public and callable(getattr(found, name, None))
 
 
 def lookup(module: str, name: str) -> Any:
     """Return an offered attribute and keep it in the module; AttributeError for any other name."""
     target = _offered.get(module, {}).get(name)
     if target is None:
-        reason = explanation(_absent.get(module, {}).get(name))
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{reason}", name=name, obj=sys.modules[module])
+        text = f"module {module!r} has no attribute {name!r}"
+        raise AbsentAttribute(text, name, lambda: reason(module, name, listing(module)))
     path, _, attribute = target.partition(":")
     value = getattr(import_module(path), attribute) if attribute else import_module(path)
     setattr(sys.modules[module], name, value)
@@ -54,6 +111,8 @@ class Explained:
     """A class whose objects explain the attributes that TVM's have and they lack."""
 
     __slots__ = ()
+    _called: ClassVar[str] = "{}"
+    """How a function of another room is called on an object."""
 
     if not TYPE_CHECKING:  # a type checker knows what there is
 
@@ -62,5 +121,5 @@ class Explained:
             found = getattr(cls, name, None)
             if isinstance(found, property):  # it raised an AttributeError of its own: let it do so again
                 return found.__get__(self, cls)
-            reason = explanation(_absent.get(cls.__name__, {}).get(name))
-            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}{reason}", name=name, obj=self)
+            text, owner = f"{cls.__name__!r} object has no attribute {name!r}", cls.__name__
+            raise AbsentAttribute(text, name, lambda: reason(owner, name, dir(cls), self._called))

@@ -17,6 +17,8 @@ from tensorlang.autotune.search.sketch import Sketch
 from tensorlang.autotune.search.sketch_search import SketchSearch
 from tensorlang.autotune.task import Task
 from tensorlang.autotune.tuners.measure import MeasureOption
+from tensorlang.errors import DefinitionError, shown
+from tensorlang.location import caller
 from tensorlang.names import lookup
 
 
@@ -51,6 +53,9 @@ def tune(
     ScheduleError when the search space is empty, TargetError when no machine can run the target, RecordError when the
     log cannot be read or written.
     """
+    if not isinstance(task, Task):
+        how = "create_task('matmul', (512, 512, 512)) and task_of(tensors) make one"
+        raise DefinitionError(f"tune takes a task, got {shown(task)}; {how}", caller())
     search, logs = SketchSearch(task, seed, sketches, model), () if log is None else (log,)
     where = MeasureOption(limits or Limits(), runner) if measurer is None else measurer
     return run(search, trials, seconds, early_stopping, logs, callbacks, where, compare)

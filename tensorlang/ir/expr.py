@@ -13,9 +13,9 @@ import numpy as np
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir import traverse
-from tensorlang.ir.foreign import NO_TRUTH, ForeignFunctions
+from tensorlang.ir.foreign import ForeignFunctions, in_place_of, no_truth
 from tensorlang.ir.node import Node, levels_over, set_levels, setters
 from tensorlang.ir.node import Printable as Printable
 from tensorlang.ir.operators import BITWISE, COMPARE, DIVISION, LOGICAL, ON_INTEGERS, RANK, SYMBOL
@@ -162,10 +162,7 @@ class Expr(Node, ExprOperators):
     __hash__ = Node.__hash__
 
     def __bool__(self) -> bool:
-        raise DefinitionError(
-            f"an expression of dtype {self.dtype} has no truth value while the program is being written; {NO_TRUTH}",
-            caller(),
-        )
+        no_truth(self.dtype)
 
     def __str__(self) -> str:
         return to_text(self)
@@ -194,6 +191,11 @@ class Const(Expr):
         set_levels(self, 1)
 
     def __int__(self) -> int:
+        return int(self.value)
+
+    def __index__(self) -> int:
+        if isinstance(self.value, float):
+            return super(Expr, self).__index__()
         return int(self.value)
 
     def label(self) -> tuple[object, ...]:
@@ -376,7 +378,8 @@ def as_expr(value: ExprLike | ExprOperators, dtype: str | None = None) -> Expr:
             return const(value, dtype or "float32")
         case np.generic():
             return const(value.item(), dtypes.canonical(value.dtype))
-    raise DefinitionError(f"expected a number or an expression, got {type(value).__name__} {value!r}", caller())
+    got = f"{type(value).__name__} {shown(value)}"
+    raise DefinitionError(f"expected a number or an expression, got {got}; {in_place_of(value)}", caller())
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Const:
@@ -512,7 +515,8 @@ def select(cond: ExprLike, then: Any, orelse: Any) -> Select:
     """`then` where `cond` holds, else `orelse`; a branch not taken reads no memory."""
     test = as_expr(cond)
     if test.dtype != "bool":
-        raise DefinitionError(f"a condition must be bool, got {test.dtype} ({test}); compare first", caller())
+        usual = f"compare first, as in {test} > 0"
+        raise DefinitionError(f"a condition must be bool, got {test.dtype} ({test}); {usual}", caller())
     x, y = operands(then, orelse)
     return Select(test, x, y, x.dtype)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from tensorlang.errors import DefinitionError
-from tensorlang.location import caller
+from tensorlang.errors import ValueWanted
+from tensorlang.location import caller, evaluated
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
@@ -56,10 +57,19 @@ _IN_TE = dict(zip((*_SAME, *_ALIKE), (*_SAME, *_ALIKE), strict=True)) | {
     "rint": "round",
 }
 """Ufunc -> the function of te."""
-NO_TRUTH = (
-    "use te.if_then_else, te.all, te.any or ~ instead of Python's if, and, or, not (a < b < c is an and), and "
-    "te.maximum or te.minimum instead of max() or min()"
-)
+_OF_ARRAYS = {
+    "amax": "te.max",
+    "amin": "te.min",
+    "clip": "te.maximum and te.minimum, or topi.clip",
+    "dot": "topi.matmul",
+    "max": "te.max",
+    "mean": "topi.mean",
+    "min": "te.min",
+    "prod": "te.prod",
+    "sum": "te.sum",
+    "where": "te.if_then_else or te.select",
+}
+"""Function of NumPy's that is no ufunc -> what to use; those of topi have the names of NumPy's."""
 
 
 class ForeignFunctions:
@@ -77,10 +87,61 @@ class ForeignFunctions:
             return ufunc(*(_boxed(x) if isinstance(x, ForeignFunctions) else x for x in inputs), **options)
         return _OPERATORS[called](*(x.item() if isinstance(x, np.generic | np.ndarray) else x for x in inputs))
 
-    def __float__(self) -> float:
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> NoReturn:
+        name = function.__name__
+        use = _OF_ARRAYS.get(name, f"te.{_IN_TE[name]}" if name in _IN_TE else f"the functions of te, or topi.{name}")
+        _refuse(f"np.{name} computes arrays, not expressions of a program; use {use}")
+
+    def __float__(self) -> NoReturn:
+        match evaluated():
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr=name) as called, args=args):
+                given = ", ".join(map(ast.unparse, args))
+                use = f"te.{_OF_MATH.get(name, name)}({given})"
+                _refuse(f"{ast.unparse(called)} computes numbers, not expressions of a program; use {use}")
+        _refuse("a float is wanted, and this is an expression, without a value yet; .astype('float32') converts it")
+
+    def __int__(self) -> int:
+        _refuse("an int is wanted, and this is an expression, without a value yet; .astype('int32') converts it")
+
+    def __index__(self) -> int:
+        match evaluated():
+            case ast.Call(func=ast.Name(id="range")):
+                _refuse(
+                    "range() counts to a number, not to an expression; use te.reduce_axis((0, n)) for what is summed, "
+                    "or te.hybrid.script, which takes loops as they are"
+                )
+            case ast.Subscript(value=array):
+                name = ast.unparse(array)
+                _refuse(
+                    f"{name} holds values, of which an index of a program picks none; declare the array as "
+                    "te.placeholder(shape), and index that"
+                )
+        _refuse("an int is wanted, and this is an expression, without a value yet; .astype('int32') converts it")
+
+    def __iter__(self) -> NoReturn:
+        match evaluated():
+            case ast.Call(func=ast.Name(id=name)) if name in _OVER_AXES:
+                _refuse(f"{name}() goes over numbers, not over an expression; use {_OVER_AXES[name]}")
         _refuse(
-            "a float is wanted, and this is an expression, whose value is not known yet: functions of math have their "
-            "like in te (te.sqrt, te.exp, te.floor, ...), and .astype('float32') converts"
+            "a loop goes over elements, and these are declared all at once: te.compute(shape, lambda i: ...) has an "
+            "index for each, te.reduce_axis runs over what is summed, and te.hybrid.script takes loops as they are"
+        )
+
+    def __contains__(self, item: object) -> NoReturn:
+        _refuse(
+            "`in` asks for elements, which a program does not have yet; compare, and join by te.any(a == 1, a == 2)"
+        )
+
+    def __matmul__(self, other: Any) -> NoReturn:
+        _refuse("@ multiplies matrices of numbers; use topi.matmul(A, B)")
+
+    def __rmatmul__(self, other: Any) -> NoReturn:
+        _refuse("@ multiplies matrices of numbers; use topi.matmul(A, B)")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        _refuse(
+            "elements are not assigned, they are declared: te.compute(shape, lambda i: ...) gives all of them, and "
+            "te.hybrid.script takes assignments as they are"
         )
 
     def __abs__(self) -> NoReturn:
@@ -96,6 +157,63 @@ class ForeignFunctions:
         _refuse("** computes numbers, not expressions of a program; use te.power")
 
 
+_OF_MATH = {"fabs": "abs", "pow": "power", "fmod": "truncmod"}
+"""Function of math -> the function of te, where it has another name."""
+_OVER_AXES = {
+    "sum": "te.sum(..., axis=k) over k = te.reduce_axis((0, n))",
+    "max": "te.max(..., axis=k) over k = te.reduce_axis((0, n)), or te.maximum(a, b)",
+    "min": "te.min(..., axis=k) over k = te.reduce_axis((0, n)), or te.minimum(a, b)",
+}
+
+
+def in_place_of(value: object) -> str:
+    """What to write in place of a value that is no expression."""
+    if isinstance(value, np.ndarray):
+        return f"declare the array as te.placeholder({value.shape}), and give it to the function that build returns"
+    if isinstance(value, str) and value.isidentifier():
+        return f"te.var({value!r}) is a size of that name, te.const(1, 'float32') a number"
+    return "expressions are made of numbers, axes and elements, as in A[i] * 2 + i"
+
+
+def is_iterable(value: object) -> bool:
+    """Whether a loop may go over a value: what stands in an expression refuses, in words."""
+    return isinstance(value, Iterable) and not isinstance(value, ForeignFunctions)
+
+
+def no_truth(dtype: str) -> NoReturn:
+    """Refuse to test an expression: its value is not known while the program is written."""
+    _refuse(f"an expression of dtype {dtype} has no truth value while the program is being written; {_instead()}")
+
+
+def _instead() -> str:
+    """What to write in place of what Python evaluates."""
+    match evaluated():
+        case ast.Call(func=ast.Name(id="max" | "min" as name), args=[_, _] as args):
+            return f"use te.{name}imum({_listed(args)}) instead of {name}()"
+        case ast.Call(func=ast.Name(id="any" | "all" as name)):
+            return f"use te.{name}(a, b, ...) instead of {name}()"
+        case ast.BoolOp(op=ast.And(), values=values):
+            return f"use te.all({_listed(values)}) instead of `and`"
+        case ast.BoolOp(values=values):
+            return f"use te.any({_listed(values)}) instead of `or`"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return f"use ~({ast.unparse(operand)}) instead of `not`"
+        case ast.Compare(left=left, ops=[_, _, *_] as ops, comparators=terms):
+            pairs = zip([left, *terms], ops, terms, strict=False)
+            tests: list[ast.expr] = [ast.Compare(a, [op], [b]) for a, op, b in pairs]
+            return f"a chain of comparisons is an `and`: use te.all({_listed(tests)})"
+        case ast.Compare() as test:
+            return f"use te.if_then_else({ast.unparse(test)}, a, b) instead of `a if test else b` and `if test:`"
+    return (
+        "use te.if_then_else, te.all, te.any or ~ instead of Python's if, and, or, not, and te.maximum or te.minimum "
+        "instead of max() or min()"
+    )
+
+
+def _listed(parts: Sequence[ast.expr]) -> str:
+    return ", ".join(map(ast.unparse, parts))
+
+
 def _boxed(value: ForeignFunctions) -> Any:
     """An expression as an array without dimensions, so that NumPy applies its operators."""
     box = np.empty((), object)
@@ -104,4 +222,4 @@ def _boxed(value: ForeignFunctions) -> Any:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise DefinitionError(text, caller())
+    raise ValueWanted(text, caller())

@@ -50,7 +50,9 @@ class ArgumentCheck:
         """Return arrays and sizes in the kernel's order; ArgumentError names the argument at fault."""
         if len(args) != len(self.signature):
             wanted = ", ".join(_kind(p) for p in self.signature)
-            raise ArgumentError(f"{self.name} takes {len(self.signature)} arguments ({wanted}), got {len(args)}")
+            raise ArgumentError(
+                f"{self.name} takes {len(self.signature)} arguments ({wanted}), got {len(args)}{self._lacking(args)}"
+            )
         known = _Sizes()
         arrays: dict[str, CheckedArray] = {}
         for position, (param, given) in enumerate(zip(self.signature, args, strict=True)):
@@ -72,6 +74,14 @@ class ArgumentCheck:
         order = ", ".join(p.name for p in self.signature)
         given = ", ".join(shown(name) for name in named)
         raise ArgumentError(f"{self.name} takes its arguments in order, not by name ({given}); pass ({order})")
+
+    def _lacking(self, args: Sequence[Any]) -> str:
+        """How to make the outputs, where no more than these are missing."""
+        lacking = [p for p in self.signature[len(args) :] if isinstance(p, Buffer)]
+        if not lacking or any(p.name not in self.outputs for p in lacking):
+            return ""
+        p = lacking[0]
+        return f"; outputs are passed, too: {p.name} = np.empty(({', '.join(map(str, p.shape))},), {p.dtype!r})"
 
     def _label(self, position: int) -> str:
         return f"{self.name}: argument {position + 1} ({self.signature[position].name})"
@@ -187,7 +197,8 @@ class ArgumentCheck:
             what = "less than 0" if wanted < 0 else "more than 64 bits hold"
             self._refuse(position, f"sizes that give {here} an extent", f"{wanted}{why}, {what}")
         shape = arrays[self.signature[position].name].shape
-        self._refuse(position, f"{wanted}{why} in {here}", f"{actual}: shape {shape}")
+        fitting = ", ".join(str(wanted if d == axis else n) for d, n in enumerate(shape))
+        self._refuse(position, f"{wanted}{why} in {here}", f"{actual}: shape {shape}", f"[{fitting}] would fit")
 
     def _check_exact(self, known: _Sizes) -> None:
         """Refuse sizes with which index arithmetic of the compiled code would wrap around."""

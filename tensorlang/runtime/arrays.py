@@ -65,11 +65,16 @@ def _by_protocol(value: Any) -> Array:
     if hasattr(value, "__array_interface__"):
         return np.asarray(value)
     if not hasattr(value, "__dlpack__"):
-        raise UnusableArray(f"expected an array, got {type(value).__name__}; np.asarray makes one")
+        raise UnusableArray(f"expected an array, got {type(value).__name__}; {_made(value)}")
     device = int(value.__dlpack_device__()[0]) if hasattr(value, "__dlpack_device__") else _CPU
     if device != _CPU:
         raise UnusableArray(f"expected an array in CPU memory, got one on DLPack device type {device}; copy it over")
     return _from_torch(value) if type(value).__module__.split(".")[0] == "torch" else np.from_dlpack(value)
+
+
+def _made(value: Any) -> str:
+    """How to make an array in the place of what is none."""
+    return "np.empty makes one" if value is None else "np.asarray makes one"
 
 
 def plain_arrays(values: Sequence[Any]) -> list[Array] | None:

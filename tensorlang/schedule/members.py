@@ -104,7 +104,11 @@ def _translating(function: Callable[..., Any], axes: list[str]) -> Callable[...,
 
     @functools.wraps(function)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(self, *args, **kwargs)
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            wanted = str(signature).replace("self, ", "").split(" -> ")[0].replace("'", "")
+            raise TypeError(f"{function.__name__}{wanted}: {error}") from None
         inside: Inside | None = self.inside
         for name in (name for name in axes if name in bound.arguments):
             given, key = bound.arguments[name], (function.__name__, name)

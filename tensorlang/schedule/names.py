@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from tensorlang.names import explanation
+from tensorlang.names import AbsentAttribute, explanation, meant
 
 _ONE_STAGE = "s[C] is the stage of C, C.op its operation"
 _OPEN = "use sample_choice or sample_perfect_tile"
@@ -45,10 +45,31 @@ ABSENT = {
 """Attributes of schedules and stages (te's, and those of tvm.tir.Schedule) -> what to do instead."""
 
 
-def absent(owner: str, name: str, elsewhere: str = "") -> AttributeError:
-    """The error for an attribute that TVM's schedules have and tensorlang's lack, or that is found `elsewhere`."""
-    found = f"; there is {elsewhere}.{name}" if elsewhere else ""
-    return AttributeError(f"{owner} has no {name!r}{found or explanation(ABSENT.get(name))}")
+WORDS = {
+    "gpu_blocks": "bind loops to blockIdx.x, ...",
+    "gpu_threads": "bind loops to threadIdx.x, ...",
+    "inline": "use compute_inline",
+    "jam": "use unroll on the loop outside, split, and reorder",
+    "permute": "use reorder",
+    "store_at": "arrays are stored as wide as their readers need; compute_at places the stage",
+    "store_in": "use set_scope",
+    "store_root": "use compute_root",
+    "transpose": "use reorder for loops, transform_layout for arrays",
+    "vectorise": "use vectorize",
+}
+"""Attributes of other schedules (Halide's, loopy's) -> what to use."""
+
+
+def absent(owner: str, name: str, elsewhere: str, known: Iterable[str]) -> AttributeError:
+    """The error for an attribute that other schedules have and tensorlang's lack, or that is found `elsewhere`."""
+
+    def reason() -> str:
+        if elsewhere:
+            return f"; there is {elsewhere}.{name}"
+        said = f"; {WORDS[name]}" if name in WORDS else explanation(ABSENT.get(name))
+        return said or ("" if name.startswith("__") else meant(name, known))
+
+    return AbsentAttribute(f"{owner} has no {name!r}", name, reason)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorlang import config
 from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, TensorlangError, shown
+from tensorlang.ir.foreign import is_iterable
 from tensorlang.limits import check_time
 from tensorlang.location import caller
 from tensorlang.polyhedral import isl
@@ -293,7 +294,7 @@ class Schedule:
 
     def sample_choice(self, name: str, candidates: Sequence[int], decision: int | None = None) -> Decision:
         """Choose one of several whole numbers and keep the choice open for a tuner; see SampleChoice."""
-        if not isinstance(candidates, Iterable):
+        if not is_iterable(candidates):
             asked = f"s.sample_choice({name!r}, {shown(candidates)})"
             raise BadArgument(asked, f"candidates must be a list, got {shown(candidates)}", where=caller())
         values = tuple(int(c) for c in candidates)
@@ -512,7 +513,7 @@ class Schedule:
     if not TYPE_CHECKING:  # a type checker knows what there is
 
         def __getattr__(self, name: str) -> Any:
-            raise absent("a Schedule", name, "s[C]" if hasattr(Stage, name) else "")
+            raise absent("a Schedule", name, "s[C]" if hasattr(Stage, name) else "", dir(type(self)))
 
     def __repr__(self) -> str:
         origin = f", from {self.origin}" if self.origin else ""

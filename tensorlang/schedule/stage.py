@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorlang.errors import BadArgument, shown
 from tensorlang.ir.expr import Expr, ExprLike, as_expr
+from tensorlang.ir.foreign import is_iterable
 from tensorlang.location import caller
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.classic import ClassicStage
@@ -361,7 +362,7 @@ class Stage(ClassicStage, StorageSteps):
     def _lists(self, step: str, **given: Any) -> None:
         """Refuse arguments of a step that are to be lists, and are not."""
         for name, value in given.items():
-            if not isinstance(value, Iterable):
+            if not is_iterable(value):
                 why = f"{name} must be a list, got {shown(value)}"
                 raise BadArgument(f"s[{self.name!r}].{step}(...)", why, where=caller())
 
@@ -381,7 +382,7 @@ class Stage(ClassicStage, StorageSteps):
 
         def __getattr__(self, name: str) -> Any:
             on_schedule = name != "schedule" and hasattr(type(self.schedule), name)
-            raise absent("a Stage", name, "s" if on_schedule else "")
+            raise absent("a Stage", name, "s" if on_schedule else "", dir(type(self)))
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {', '.join(str(a) for a in self.leaf_iter_vars)})"

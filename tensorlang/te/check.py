@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorlang import dtypes
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Expr, as_expr
 from tensorlang.ir.traverse import excess
 from tensorlang.location import Location, caller
@@ -36,12 +36,18 @@ def check_tensor_name(name: Any) -> str:
 def check_read(name: str, rank: int, index: tuple[Any, ...]) -> tuple[Expr, ...]:
     """Return the index of a read as expressions, after checking its rank and its integer dtype."""
     if len(index) != rank:
-        hint = "" if index else "; index it where an element is wanted; topi has functions of whole tensors (topi.cast)"
+        whole = "; index it where an element is wanted; topi has functions of whole tensors (topi.cast)"
+        hint = whole if not index else f"; give {rank}, as in {name}[{', '.join(f'i{n}' for n in range(rank))}]"
         raise DefinitionError(f"{name} has {rank} dimensions, indexed with {len(index)}{hint}", caller())
-    parts = tuple(as_expr(i) for i in index)
+    try:
+        parts = tuple(as_expr(i) for i in index)
+    except DefinitionError as error:
+        usual = f"an index is one that the function takes, or made of these: {name}[i + 1]"
+        raise DefinitionError(f"{name} is indexed with {shown(index)}: {error.message}; {usual}", caller()) from None
     for part in parts:
         if not dtypes.info(part.dtype).is_integer:
-            text = f"{name} is indexed with {part} of dtype {part.dtype}; cast it to an integer"
+            usual = "cast it to an integer, as by te.cast(x, 'int32')"
+            text = f"{name} is indexed with {part} of dtype {part.dtype}; {usual}"
             raise DefinitionError(text, caller())
     return parts
 

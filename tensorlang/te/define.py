@@ -20,6 +20,7 @@ from tensorlang.te.domain import INDEX_DTYPES, shape_of, size_var
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Reduce, Tensor
 from tensorlang.te.packed import whole_array_function
 
+_INDICES = "ijklmn"
 _tag: ContextVar[str] = ContextVar("tag", default="")
 
 
@@ -157,7 +158,9 @@ def _extern_dtypes(dtype: Any, inputs: tuple[Tensor, ...], count: int, name: str
 def axis_names(fcompute: Any, rank: int, varargs_names: Sequence[str] | None, name: str) -> tuple[str, ...]:
     """The axis names that a compute function declares for `rank` dimensions."""
     if not callable(fcompute):
-        raise DefinitionError(f"{name} needs a function from indices to an element, got {fcompute!r}", caller())
+        raise DefinitionError(
+            f"{name} needs a function from indices to an element, as in lambda i: A[i] * 2, got {fcompute!r}", caller()
+        )
     try:
         parameters = list(inspect.signature(fcompute).parameters.values())
     except (TypeError, ValueError):
@@ -172,7 +175,8 @@ def axis_names(fcompute: Any, rank: int, varargs_names: Sequence[str] | None, na
         names = tuple(required) if len(required) >= rank else tuple(p.name for p in positional[:rank])
     if len(names) != rank:
         raise DefinitionError(
-            f"{name} has {rank} dimensions, but its function takes {len(names)} indices ({', '.join(names) or 'none'})",
+            f"{name} has {rank} dimensions, but its function takes {len(names)} indices "
+            f"({', '.join(names) or 'none'}); write {_with_indices(rank)}",
             caller(),
         )
     for axis in names:
@@ -182,7 +186,14 @@ def axis_names(fcompute: Any, rank: int, varargs_names: Sequence[str] | None, na
     return names
 
 
+def _with_indices(rank: int) -> str:
+    """How a function of so many indices begins."""
+    return f"lambda {', '.join(_INDICES[:rank])}: ..." if rank <= len(_INDICES) else "lambda *i: ..."
+
+
 def _element(value: Any, name: str) -> Expr:
+    if value is None:
+        raise DefinitionError(f"{name} must compute an expression, got None; its function lacks a return", caller())
     try:
         return as_expr(value)
     except DefinitionError as error:
@@ -248,7 +259,8 @@ def _check_names(op: ComputeOp, where: Location) -> None:
     if unknown:
         raise DefinitionError(
             f"{op.name} uses {', '.join(unknown)}, which is neither an axis of it, nor a reduce axis of a reduction "
-            "around that use, nor a size in the shapes it is made from",
+            "around that use, nor a size in the shapes it is made from; a reduce axis is used in a reduction over it, "
+            f"as in te.sum(..., axis={unknown[0]})",
             where,
         )
 

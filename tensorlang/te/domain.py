@@ -37,7 +37,7 @@ def integer(value: Any, what: str) -> Expr:
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
         return constant(int(value))
     if isinstance(value, bool | float | str | np.generic | np.ndarray) or value is None:
-        raise DefinitionError(f"{what} must be an integer, got {value!r}", caller())
+        raise DefinitionError(f"{what} must be an integer, got {value!r}; {_instead(value)}", caller())
     expr = as_expr(value)
     if isinstance(expr, Const) and dtypes.info(expr.dtype).is_integer:
         return constant(int(expr.value))  # an extent of 4 is one, whatever dtype it was written in
@@ -49,6 +49,20 @@ def integer(value: Any, what: str) -> Expr:
                 f"{what} must not read a tensor, got {expr}; sizes are known before a kernel runs", caller()
             )
     return expr
+
+
+def _instead(value: Any) -> str:
+    """What to give in place of what is no integer."""
+    match value:
+        case str() if value.isidentifier():
+            return f"te.var({value!r}) is a size of that name"
+        case str():
+            return "give the number, or a size by te.var"
+        case float() | np.floating():
+            return "make it one by int(...) or //"
+        case np.ndarray():
+            return "give the shape of the array, as in a.shape"
+    return "give a number, or a size by te.var"
 
 
 def shape_of(shape: Any, name: str) -> tuple[Expr, ...]:
@@ -77,7 +91,8 @@ def _bounds(dom: Any, what: str) -> tuple[Expr, Expr]:
     if isinstance(dom, Range):
         return integer(dom.min, f"the minimum of {what}"), integer(dom.extent, f"the extent of {what}")
     if not isinstance(dom, tuple | list) or len(dom) != 2:
-        raise DefinitionError(f"the range of {what} must be (lower, upper), got {dom!r}", caller())
+        usual = "as in te.reduce_axis((0, 16))"
+        raise DefinitionError(f"the range of {what} must be (lower, upper), got {dom!r}; {usual}", caller())
     lower, upper = (integer(v, f"the {word} bound of {what}") for v, word in zip(dom, ("lower", "upper")))
     return lower, upper - lower
 

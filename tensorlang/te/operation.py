@@ -76,8 +76,7 @@ class Tensor(Explained, Whole, ExprOperators):
 
     op: Operation
     value_index: int = 0
-    __iter__: ClassVar[None] = None
-    """`A[0]`, `A[1]`, ... would never end."""
+    _called: ClassVar[str] = "{}(A)"
 
     @property
     def name(self) -> str:

@@ -211,7 +211,9 @@ def canonical(outputs: Sequence[Tensor | Operation]) -> tuple[Program, dict[int,
     """Return the program that computes `outputs`, and the name given to each user operation by its id."""
     for output in outputs:
         if not isinstance(output, Tensor | PlaceholderOp | ComputeOp | ExternOp | HybridOp):
-            raise DefinitionError(f"expected tensors or their operations, got {output!r}", caller())
+            raise DefinitionError(
+                f"expected tensors or their operations, got {output!r}; as in te.create_schedule(C.op)", caller()
+            )
     roots: list[Operation] = [o.op if isinstance(o, Tensor) else o for o in outputs]
     ordered = readers_first(producers_first(roots))
     names: dict[int, str] = {}

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr, binary, cast, const, rewrite
 from tensorlang.ir.traverse import distinct
 from tensorlang.location import caller
 from tensorlang.te.axis import Axis, AxisKind
-from tensorlang.te.operation import Read, Reduce, Reducer
+from tensorlang.te.operation import Read, Reduce, Reducer, Tensor
 from tensorlang.te.reducer import BUILTIN, builtin
 
 Combine = Callable[[Any, Any], Any]
@@ -27,6 +27,7 @@ def comm_reducer(fcombine: Combine, fidentity: Callable[..., Any], name: str = "
     """
 
     def reduction(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *rest: Any) -> Any:
+        _check_elements(name, expr, axis)
         if not _are_axes(axis):
             direct = [v for v in (expr, axis, where, init, *rest) if v is not None]
             return _directly(fcombine, name, direct)
@@ -44,13 +45,27 @@ def _are_axes(axis: Any) -> bool:
     return isinstance(axis, Axis | tuple | list)
 
 
+def _check_elements(name: str, expr: Any, axis: Any) -> None:
+    """Refuse what is called as if it were a reduction of whole tensors."""
+    over = axis is None or isinstance(axis, str) or _are_axes(axis)
+    if (isinstance(expr, Tensor) and expr.ndim and over) or isinstance(axis, str):
+        got = f"{shown(expr)}, axis {axis!r}"
+        raise DefinitionError(f"{name} is of elements over reduce axes, got {got}: {_usage(name)}", caller())
+
+
 def _directly(fcombine: Combine, name: str, values: list[Any]) -> Any:
     if len(values) < 2:
-        raise DefinitionError(f"{name} needs axis=<reduce axis>, or two operands to combine directly", caller())
+        raise DefinitionError(
+            f"{name} needs axis=<reduce axis>, or two operands to combine directly: {_usage(name)}", caller()
+        )
     result = values[0]
     for value in values[1:]:
         result = fcombine(result, value)
     return result
+
+
+def _usage(name: str) -> str:
+    return f"te.{name}(A[i, k], axis=k) over k = te.reduce_axis((0, n)), or of a whole tensor topi.{name}(A, axis=1)"
 
 
 def _define(name: str, fcombine: Combine, fidentity: Any, types: tuple[str, ...], several: bool) -> Reducer:
@@ -159,6 +174,7 @@ def _builtin(name: str, expr: Any, axis: Any, where: Any, init: Any) -> Reduce:
 
 def _arithmetic(name: str, doc: str) -> Callable[..., Expr]:
     def reduction(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *rest: Any) -> Expr:
+        _check_elements(name, expr, axis)
         if _are_axes(axis):
             return _builtin(name, expr, axis, where, init)
         result: Expr = _directly(BUILTIN[name][0], name, [v for v in (expr, axis, where, init, *rest) if v is not None])

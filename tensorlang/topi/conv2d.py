@@ -226,9 +226,15 @@ def _check_groups(data: Tensor, weight: Tensor, depth: Expr, features: Expr, inn
     fits = same(simplify(inner * groups), depth) and groups >= 1
     if not fits or (isinstance(features, Const) and int(features.value) % groups):
         raise DefinitionError(
-            f"conv2d in {groups} groups wants weights of {depth} / {groups} input channels, and output channels that "
-            f"{groups} divides; got {data} and {weight}"
+            f"conv2d of {depth} channels in {groups} groups wants weights of {_share(depth, groups)} input channels, "
+            f"and output channels that {groups} divides; got {inner} and {features}: {data} and {weight}"
         )
+
+
+def _share(depth: Expr, groups: int) -> str:
+    """The channels of a group."""
+    whole = isinstance(depth, Const) and groups > 0 and depth.value % groups == 0
+    return str(int(depth.value) // groups) if isinstance(depth, Const) and whole else f"{depth} / {groups}"
 
 
 def _is_narrow(features: Expr, groups: int) -> bool:

@@ -42,7 +42,8 @@ def matmul(
     """
     wanted = f"a[{'k, m' if transpose_a else 'm, k'}] and b[{'n, k' if transpose_b else 'k, n'}]"
     if a.ndim != 2 or b.ndim != 2 or not same(a.shape[not transpose_a], b.shape[transpose_b]):
-        raise DefinitionError(f"matmul wants {wanted}, got {a} and {b}")
+        turned = "transpose_a=True and transpose_b=True read a factor the other way around"
+        raise DefinitionError(f"matmul wants {wanted}, got {a} and {b}; {turned}")
     dtype, depth = out_dtype or a.dtype, a.shape[not transpose_a]
     shape = (a.shape[transpose_a], b.shape[not transpose_b])
     attrs = _precision(precision, {a.dtype, b.dtype, dtype})

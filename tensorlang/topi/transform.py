@@ -54,7 +54,8 @@ def reshape(a: Tensor, newshape: Sequence[ExprLike], name: str = "reshape") -> T
             raise DefinitionError(f"reshape: -1 may be anything beside an extent of 0; write all of {a}'s new extents")
         extents[unknown[0]] = simplify(binary("floordiv", count, others))
     if len(unknown) > 1 or not same(simplify(_product(extents)), simplify(count)):
-        raise DefinitionError(f"reshape: {a} does not fill the shape ({', '.join(map(str, newshape))})")
+        wanted = f"the shape ({', '.join(map(str, newshape))}) of {simplify(_product(extents))}"
+        raise DefinitionError(f"reshape: {a} of {simplify(count)} elements does not fill {wanted}; -1 fits one extent")
 
     def element(*i: Expr) -> Expr:
         if extent_of(simplify(count)) == 0:

@@ -32,11 +32,13 @@ SPLITS = {
     "factor fraction": split("factor must be a whole number, got 2.5", factor=2.5),
     "factor bool": split("factor must be a whole number, got True", factor=True),
     "factor text": split("factor must be a whole number, got '4'", factor="4"),
-    "no factor": split("exactly one of factor and nparts"),
-    "factor and nparts": split("exactly one of factor and nparts", factor=4, nparts=5),
+    "no factor": split("exactly one of factor and nparts, got neither", "s['C'].split('i', factor=8)"),
+    "factor and nparts": split("exactly one of factor and nparts", "s['C'].split('i', factor=4)", factor=4, nparts=5),
     "nparts zero": split("nparts must be at least 1, got 0", nparts=0),
     "nparts bool": split("nparts must be a whole number, got False", nparts=False),
-    "unknown tail": split("unknown tail 'gaurd'; there are guard, peel, perfect", factor=4, tail="gaurd"),
+    "unknown tail": split(
+        "unknown tail 'gaurd'; there are guard, peel, perfect; did you mean guard", factor=4, tail="gaurd"
+    ),
     "perfect factor": split(
         "needs 3 to divide the extent of i, which is 20",
         "s['C'].split('i', factor=3)",

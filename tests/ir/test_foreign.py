@@ -23,14 +23,14 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "np.sum": (lambda i: np.sum(A[i]), r"use te\.sum"),
     "np.cbrt": (lambda i: np.cbrt(A[i]), "write it with the functions of te"),
     "an axis": (np.sin, r"use te\.sin"),
-    "math.sqrt": (lambda i: math.sqrt(A[i]), r"functions of math have their like in te \(te\.sqrt"),
+    "math.sqrt": (lambda i: math.sqrt(A[i]), r"use te\.sqrt\(A\[i\]\)"),
     "float": (lambda i: float(A[i]), r"\.astype\('float32'\) converts"),
     "abs": (lambda i: abs(A[i]), r"use te\.abs"),
     "round": (lambda i: round(A[i]), r"use te\.round"),
     "power": (lambda i: A[i] ** 2, r"use te\.power"),
     "base": (lambda i: 2.0 ** A[i], r"use te\.power"),
-    "max": (lambda i: max(A[i], 0.0), r"te\.maximum or te\.minimum instead of max\(\)"),
-    "chained": (lambda i: te.if_then_else(0 < A[i] < 1, 1, 0), r"a < b < c is an and"),
+    "max": (lambda i: max(A[i], 0.0), r"use te\.maximum\(A\[i\], 0\.0\) instead of max\(\)"),
+    "chained": (lambda i: te.if_then_else(0 < A[i] < 1, 1, 0), r"use te\.all\(0 < A\[i\], A\[i\] < 1\)"),
     "a slice": (lambda i: np.exp(M[i]), r"use te\.exp"),
 }
 

@@ -155,7 +155,7 @@ def test_what_tvm_has_and_tensorlang_lacks_says_what_to_do() -> None:
         s[B].annotate
     with pytest.raises(AttributeError, match=r"a Schedule has no 'get_block': TVM has it.*s\[C\] is the stage"):
         s.get_block
-    with pytest.raises(AttributeError, match=r"a Stage has no 'splat'$"):
+    with pytest.raises(AttributeError, match=r"a Stage has no 'splat'; did you mean split\?$"):
         s[B].splat
 
 

@@ -13,6 +13,7 @@ from tensorlang.ir.thread_tags import TAGS, VIRTUAL
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive import ranges_in_place
+from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.state import Annotation, ScheduleState
 from tensorlang.te.axis import AxisKind
@@ -189,7 +190,7 @@ class EnvThreads(Primitive):
 
 def _require_thread(thread: str) -> None:
     if thread not in TAGS:
-        raise BadArgument("", f"unknown thread axis {thread!r}; there are {', '.join(TAGS)}")
+        raise BadArgument("", f"unknown thread axis {thread!r}; {nearest(thread, TAGS)}")
 
 
 def _bound_to(state: ScheduleState, stage: str, thread: str) -> list[str]:

@@ -9,6 +9,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
+from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Arguments, Outputs, Primitive, StageName, named, positive, primitive, value_of
 from tensorlang.schedule.relation import FuseRelation, PartsRelation, Relation, SkewRelation, SplitRelation
 from tensorlang.schedule.state import ScheduleState, StageState
@@ -102,6 +103,10 @@ def nested(stage: StageState, axes: Sequence[str]) -> tuple[str, ...]:
     return chain
 
 
+_USUAL = 8
+"""A factor for an example of a split."""
+
+
 @primitive("split")
 @dataclass(frozen=True, slots=True)
 class Split(Primitive):
@@ -130,9 +135,11 @@ class Split(Primitive):
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         if (self.factor is None) == (self.nparts is None):
-            raise BadArgument("", "split needs exactly one of factor and nparts")
+            got = "neither" if self.factor is None else f"factor {self.factor} and nparts {self.nparts}"
+            repair = f"s[{self.stage!r}].split({self.axis!r}, factor={self.factor or _USUAL})"
+            raise BadArgument("", f"split needs exactly one of factor and nparts, got {got}", suggested=[repair])
         if self.tail not in TAILS:
-            raise BadArgument("", f"unknown tail {self.tail!r}; there are {', '.join(TAILS)}")
+            raise BadArgument("", f"unknown tail {self.tail!r}; {nearest(str(self.tail), TAILS)}")
         state.looped(self.stage)
         axis = state.leaf(self.stage, self.axis)
         outer, inner = fresh(state, self.stage, f"{axis}_o"), fresh(state, self.stage, f"{axis}_i")
@@ -191,7 +198,9 @@ class Fuse(Primitive):
             raise BadArgument("", "fuse needs at least one axis")
         axes = [state.leaf(self.stage, a) for a in self.axes]
         if twice := [a for n, a in enumerate(axes) if a in axes[:n]]:
-            raise BadArgument("", f"axis {twice[0]} appears twice")
+            raise BadArgument(
+                "", f"axis {twice[0]} appears twice; name each once, of {', '.join(state.stages[self.stage].leaves)}"
+            )
         require_plain(state, self.stage, axes[:-1])
         fused = axes[0]
         for axis in axes[1:]:
@@ -249,7 +258,9 @@ class Reorder(Primitive):
         axes = [state.leaf(self.stage, a) for a in self.axes]
         twice = [a for a in dict.fromkeys(axes) if axes.count(a) > 1]
         if twice:
-            raise BadArgument("", f"axis {twice[0]} appears twice")
+            raise BadArgument(
+                "", f"axis {twice[0]} appears twice; name each once, of {', '.join(state.stages[self.stage].leaves)}"
+            )
         stage = state.stages[self.stage]
         if not axes:
             return state, ()

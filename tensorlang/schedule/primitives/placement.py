@@ -12,6 +12,7 @@ from tensorlang.ir.stmt import LoopKind
 from tensorlang.schedule import order
 from tensorlang.schedule.check import acyclic, legal_places
 from tensorlang.schedule.members import host_of
+from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
 from tensorlang.schedule.rewrites.bounds import RuntimeChecks, inside
 from tensorlang.schedule.rewrites.inline import check_growth, inline_member, member_in_scope, within_bounds
@@ -221,7 +222,7 @@ class SetScope(Primitive):
 def require_scope(scope: str) -> None:
     """Refuse an unknown memory scope."""
     if scope not in SCOPES:
-        raise BadArgument("", f"unknown scope {scope!r}; there are {', '.join(SCOPES)}")
+        raise BadArgument("", f"unknown scope {scope!r}; {nearest(str(scope), SCOPES)}")
 
 
 @primitive("compute_inline")

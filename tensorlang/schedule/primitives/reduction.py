@@ -55,7 +55,9 @@ class RFactor(Primitive):
         first = op.reduction
         kinds = state.axis_kinds(self.stage)
         if first is None or kinds[axis] is not AxisKind.REDUCE:
-            raise BadArgument("", f"rfactor needs a reduce axis, and {axis} of {self.stage} is spatial")
+            reduced = ", ".join(a for a, kind in kinds.items() if kind is AxisKind.REDUCE) or "none"
+            why = f"rfactor needs a reduce axis, and {axis} of {self.stage} is spatial; reduce axes: {reduced}"
+            raise BadArgument("", why)
         if state.strict and any(dtypes.info(d).is_float for d in op.dtypes):
             raise BadArgument(
                 "",

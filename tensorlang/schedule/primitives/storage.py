@@ -46,6 +46,12 @@ def _filled(maker: Operation, axes: Sequence[Axis]) -> tuple[Expr, ...]:
     return tuple(substitute(condition, at) for condition in maker.where)
 
 
+def _readers(program: Program, tensor: str) -> str:
+    """Who reads a tensor."""
+    found = program.consumers[program.producer[tensor]]
+    return f"who does: {', '.join(found)}" if found else "nobody does"
+
+
 @primitive("cache_read")
 @dataclass(frozen=True, slots=True)
 class CacheRead(Primitive):
@@ -83,7 +89,7 @@ class CacheRead(Primitive):
             op = state.compute_op(reader)
             body = tuple(_redirect(b, {self.tensor: copy}) for b in op.body)
             if all(new is old for new, old in zip(body, op.body, strict=True)):
-                raise BadArgument("", f"{reader} does not read {self.tensor}")
+                raise BadArgument("", f"{reader} does not read {self.tensor}; {_readers(program, self.tensor)}")
             changed[reader] = replace(op, body=body)
         first = next(op.name for op in program.ops if op.name in changed)
         made = program.replacing(changed, {first: [copy]})
