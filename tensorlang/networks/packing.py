@@ -88,7 +88,7 @@ def _panels(op: ComputeOp, load: Load, target: Target) -> Panels | None:
     """The layout of the weights of a product or of a convolution; None for what is neither."""
     last, summed = op.axes[-1].name, {a.name for a in op.reduce_axes}
     columns = [d for d, i in enumerate(load.index) if isinstance(i, Var) and i.name == last]
-    others = [i for i in load.index if not (isinstance(i, Var) and i.name == last)]
+    others = [i for d, i in enumerate(load.index) if d not in columns and not _is_whole(load, d)]
     if len(columns) != 1 or not all(isinstance(i, Var) and i.name in summed for i in others):
         return None
     if any(last in variables(i) for other in loads(op) if other is not load for i in other.index):
@@ -102,6 +102,11 @@ def _panels(op: ComputeOp, load: Load, target: Target) -> Panels | None:
     lanes = target.lanes(bits)
     wide = -(-(extent_of(op.axes[-1].extent) or lanes) // lanes) * lanes
     return Panels(columns[0], min(2 * lanes, wide))
+
+
+def _is_whole(load: Load, dim: int) -> bool:
+    """Whether a dimension has one place, as those of a window of one pixel do."""
+    return extent_of(load.buffer.shape[dim]) == 1 and isinstance(load.index[dim], Const)
 
 
 def _reading(op: ComputeOp, name: str, panels: Panels, shape: tuple[int, ...]) -> ComputeOp:

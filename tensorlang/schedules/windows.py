@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.affine import affine
@@ -76,6 +77,15 @@ class WindowSum:
             case Binary(op="floormod", a=Var(name=name), b=Const(value=size)) if name == self.outputs[-1]:
                 return int(size)
         return None
+
+    @property
+    def apart(self) -> int:
+        """The bytes between what two neighbours along `x` read; 0 where that is not known."""
+        distance, size = 0, dtypes.info(self.data.buffer.dtype).bytes
+        for index, length in zip(reversed(self.data.index), reversed(self.data.buffer.shape), strict=True):
+            distance += (affine(index) or {}).get(self.x, 0) * size
+            size *= int(length.value) if isinstance(length, Const) else 0
+        return distance
 
     def extent(self, *axes: str) -> int:
         """The product of extents; 1 of an axis that is not there."""

@@ -115,6 +115,13 @@ def test_subnormal_factors_are_zeros_unless_numerics_are_strict() -> None:
     assert tiny == {"default": [0, 0, 12], "strict": [1, 2, 12]}
 
 
+def test_weights_of_a_single_pixel_are_laid_out_as_those_of_products() -> None:
+    proto = model([node("Conv", "x w", "y")], {"x": (1, 16, 1, 1)}, "y", {"w": drawn(40, 16, 1, 1)})
+    (panels,) = compile_network(from_onnx(proto)).weights.values()
+    assert panels.ndim == 5 and panels.shape[-2] == 16 and panels.size >= 40 * 16
+    check(proto, drawn(1, 16, 1, 1))
+
+
 def test_images_have_their_channels_last_between_kernels() -> None:
     program, _ = program_of(from_onnx(block()))
     convolutions = [op for op in program.ops if isinstance(op, ComputeOp) and op.tag == "conv2d"]

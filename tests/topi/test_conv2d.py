@@ -267,6 +267,15 @@ def test_tiles_follow_the_machine() -> None:
     assert tile(7, 8192, "znver5") == (32, 2, 7)
 
 
+@pytest.mark.parametrize(("channels", "stride", "columns"), [(256, 1, 14), (512, 2, 7), (1024, 1, 7), (1040, 1, 14)])
+def test_no_more_pixels_than_stay_in_the_sets_that_they_share(channels: int, stride: int, columns: int) -> None:
+    data, weight = given("data", 1, 14 * stride, 14 * stride, channels), given("weight", 1, 1, channels, 64)
+    op = topi.conv2d(data[0], weight[0], stride, 0, data_layout="NHWC").op
+    main = te.create_schedule(op).program[op.name]
+    assert isinstance(main, ComputeOp)
+    assert tile_of(convolution(main), parse("llvm -mtriple=x86_64-linux-gnu -mcpu=znver4")).columns == columns
+
+
 def test_the_row_of_the_table() -> None:
     check_operator("conv2d", 2, 3, 8, 9, 5, 4)
 

@@ -19,7 +19,7 @@ from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, calls
 from tensorlang.schedules.candidates import ROWS, up_to, vector_widths
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
-from tensorlang.schedules.cpu.register_tile import best_part
+from tensorlang.schedules.cpu.register_tile import best_part, side_by_side
 from tensorlang.schedules.cpu.shares import fetch_weights, share_out, worth_threads
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Room, as_index
@@ -128,6 +128,7 @@ def tile_of(windows: WindowSum, target: Target) -> Tile:
 
     Columns in parts as equal as can be. Several rows, which use each vector of weights more often, only of images that
     are narrow; where padding makes the rows of a tile unlike, which takes more copies, only for a stream of weights.
+    No more pixels than the first cache keeps while they are read side by side.
     """
     lanes, extents = target.lanes(windows.bits), windows.extents
     if windows.by_channels:
@@ -136,7 +137,7 @@ def tile_of(windows: WindowSum, target: Target) -> Tile:
     blocks = max(1, min(2 * lanes // block, windows.extent(*windows.outputs[:-1])))
     vectors = blocks * -(-block // lanes)
     spare = 1 if target.lanes(32) > _SHORT else _SHORT
-    most = max(1, (target.vector_registers - spare) // vectors - 1)
+    most = max(1, min((target.vector_registers - spare) // vectors - 1, side_by_side(windows.apart)))
     high, wide = extents.get(windows.y), extents.get(windows.x)
     if windows.x in windows.cut:
         most = max(1, min(most, MOST_COPIES // (blocks * windows.extent(windows.right))))

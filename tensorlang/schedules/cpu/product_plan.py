@@ -7,15 +7,14 @@ from math import ceil, gcd, prod
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, fixed_width, register_tile
+from tensorlang.schedules.accesses import LINE, PAGE
+from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, fixed_width, register_tile, side_by_side
 from tensorlang.schedules.product import Product
 from tensorlang.target.spec import Target
 
-_LINE = 64
-_PAGE = 4096
-_ROWS_IN_PLACE, _ROWS_OF_PANELS, _ROWS_APART = 12, 14, 8
+_ROWS_IN_PLACE, _ROWS_OF_PANELS = 12, 14
 """Rows of A at most that are read side by side: as many as the first cache has ways, as many as 32 registers hold with
-panels of B, and where rows lie whole pages apart, so that they share a set.
+panels of B.
 """
 _L2_WAYS = 16
 _GRAIN = 1 << 20
@@ -82,8 +81,8 @@ def plan_of(product: Product, target: Target) -> Plan:
     if _is_few_dots(product, target):
         return _plan_of_dots(product, target)
     most = _ROWS_IN_PLACE if product.packed_width is None else _ROWS_OF_PANELS
-    plan = _plan_around(product, target, most)
-    return _plan_around(product, target, _ROWS_APART) if _rows_share_sets(product) and not plan.pack_a else plan
+    plan, near = _plan_around(product, target, most), _rows_side_by_side(product)
+    return _plan_around(product, target, near) if near < most and not plan.pack_a else plan
 
 
 def _plan_around(product: Product, target: Target, most_rows: int) -> Plan:
@@ -185,10 +184,10 @@ def _tile(product: Product, target: Target, most_rows: int) -> RegisterTile:
     return register_tile(m, n, target, product.bits, most_rows)
 
 
-def _rows_share_sets(product: Product) -> bool:
-    """Whether rows of A lie whole pages apart."""
-    stride = _row_bytes(product)
-    return not product.a_transposed and stride is not None and stride % _PAGE == 0
+def _rows_side_by_side(product: Product) -> int:
+    """How many rows of A the first cache keeps at a time."""
+    apart = _row_bytes(product)
+    return MANY if product.a_transposed or apart is None else side_by_side(apart)
 
 
 def _row_bytes(product: Product) -> int | None:
@@ -200,9 +199,9 @@ def _row_bytes(product: Product) -> int | None:
 def _rows_that_stay(product: Product, target: Target, tile: RegisterTile) -> int:
     """Of how many rows of B the second cache holds the columns of a tile: rows that lie apart share its sets."""
     size = product.bits // 8
-    stride = max(1, (product.n or MANY) * size // _LINE)
-    sets = target.second_cache // (_LINE * _L2_WAYS)
-    lines = ceil(tile.width * size / _LINE) + 1
+    stride = max(1, (product.n or MANY) * size // LINE)
+    sets = target.second_cache // (LINE * _L2_WAYS)
+    lines = ceil(tile.width * size / LINE) + 1
     reached = min(sets, sets // gcd(sets, stride) * min(lines, gcd(sets, stride)))
     return reached * _L2_WAYS // lines
 
@@ -216,7 +215,7 @@ def _streamed_depth(product: Product, tile: RegisterTile, cache: int) -> int | N
         return None
     row_bytes = product.n * product.bits // 8
     depth = _STREAMED * tile.rows
-    return None if row_bytes < _PAGE or product.depth <= depth or product.depth * row_bytes <= cache else depth
+    return None if row_bytes < PAGE or product.depth <= depth or product.depth * row_bytes <= cache else depth
 
 
 def _fetched_depth(product: Product, target: Target, tile: RegisterTile, steps: int) -> int | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from tensorlang.dataclass import dataclass
+from tensorlang.schedules.accesses import LINE, PAGE
 from tensorlang.target.spec import Target
 
 MANY = 1 << 12
@@ -15,6 +17,8 @@ _CHAINS = 8
 _MOST_ROWS = 12
 """As many rows are read side by side as the first cache has ways."""
 _MOST_VECTORS = 12
+_OF_A_SET = 8
+"""Lines of one set of the first cache that stay while a panel passes through: of 8 ways, or of 12."""
 _STEP = 1.0
 """What a step costs besides, in multiply-adds: its share of filling and emptying the tile."""
 _STREAM = 0.25
@@ -82,6 +86,15 @@ def _parts(m: int, width: int, tile: tuple[int, int]) -> Iterator[tuple[tuple[in
 def _cost(rows: int, vectors: int) -> float:
     """Cycles of a step of a tile, in multiply-adds: two of them, or two loads, start in a cycle."""
     return max(rows * vectors, rows + vectors, _CHAINS) + _STREAM * vectors + _STEP
+
+
+def side_by_side(apart: int) -> int:
+    """How many rows stay in the first cache while they are read side by side, so many bytes apart (0: not known).
+
+    Its ways are pages, so that rows in steps of pages share one set, and are read from the second cache each time.
+    """
+    sets = PAGE // LINE
+    return MANY if apart % LINE or not apart else _OF_A_SET * (sets // gcd(sets, apart // LINE))
 
 
 def best_part(extent: int, times: int, most: int, vectors: int) -> int:

@@ -123,9 +123,10 @@ def _float64_inputs(seed: int) -> Array:
     return np.concatenate([bits, spread, random.uniform(-40, 40, count), *hard, EDGES, -EDGES])
 
 
-def test_every_function_states_at_most_two_units() -> None:
+def test_every_function_but_one_states_at_most_two_units() -> None:
     assert {(f, d) for f in (*FUNCTIONS, *ROOTS, *LONG, *TWO) for d in ("float32", "float64")} <= set(STATED)
-    assert max(STATED.values()) <= 2
+    assert {function for (function, _), units in STATED.items() if units > 2} == {"sigmoid"}
+    assert max(STATED.values()) <= 2.5
 
 
 @pytest.mark.parametrize("name", [f for f in (*FUNCTIONS, *ROOTS, *LONG) if f != "erf"])

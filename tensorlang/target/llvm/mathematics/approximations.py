@@ -69,14 +69,7 @@ def sigmoid(fn: Function, x: Value) -> Value:
     """1 / (1 + exp(-x)), through exp(-|x|): it never overflows and keeps denormal results."""
     m = exact(fn, x)
     power = _above(m, EXPONENTIAL[x.dtype].exp_least, m.neg(m.abs(x)), partial(_exp, m))
-    above = m.select(m.compare("olt", x, 0.0), power, 1.0)
-    below = m.add(power, 1.0)
-    lost = m.add(m.sub(1.0, below), power)
-    # The inverse weighs what is far below a unit: a tenth of it is exact enough.
-    inverse = m.mad(below, -0.5, 1.4571)
-    quotient = m.div(above, below)
-    wrong = m.neg(quotient)
-    return m.fma(m.fma(wrong, lost, m.fma(wrong, below, above)), inverse, quotient)
+    return m.div(m.select(m.compare("olt", x, 0.0), power, 1.0), m.add(power, 1.0))
 
 
 def tanh(fn: Function, x: Value) -> Value:
