@@ -15,7 +15,7 @@ from tensorlang.ir.expr import Buffer, Expr, Load, Var, as_expr, binary, rewrite
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp, Operation, at_own_place, buffers, loads
-from tensorlang.te.program import Program
+from tensorlang.te.program import Program, unique
 from tensorlang.te.tags import ATTENTION
 
 Place = tuple[Expr, ...]
@@ -136,12 +136,12 @@ def _following(program: Program) -> Program:
         op = _reading(op, made)
         if isinstance(op, ComputeOp):
             if op.name in program.outputs:
-                op = _renamed(op, done)
+                op = _renamed(_with_leader_in_shape(program, op, done), done)
             elif _only_computed(program, op.name) and not _is_attended(program, op.name):
                 op = _follower(program, op, done, made)
             done[op.name] = op
         ops.append(op)
-    return replace(program, ops=tuple(ops))
+    return replace(program, ops=tuple(done.get(op.name, op) for op in ops))
 
 
 def _follower(program: Program, op: ComputeOp, done: Mapping[str, ComputeOp], made: dict[str, Moved]) -> ComputeOp:
@@ -168,6 +168,27 @@ def _follower(program: Program, op: ComputeOp, done: Mapping[str, ComputeOp], ma
         made[op.name] = buffers(new)[0], op, load.index
         return new
     return _in_order(op, reads, made)
+
+
+def _with_leader_in_shape(program: Program, op: ComputeOp, done: dict[str, ComputeOp]) -> ComputeOp:
+    """An output that alone reads a sum, which gets the axes of one element that the output has besides."""
+    if op.reduce_axes or op.where or len(op.body) > 1:
+        return op
+    wide = [a.name for a in op.axes if extent_of(a.extent) != 1]
+    for load in loads(op):
+        leader = done.get(load.buffer.name)
+        if leader is None or not leader.reduce_axes or program.consumers[leader.name] != (op.name,):
+            continue
+        place = [i.name if isinstance(i, Var) else "" for i in load.index]
+        if leader.name in program.outputs or place != wide or len(wide) == len(op.axes):
+            continue
+        taken = {a.name for a in (*leader.axes, *leader.reduce_axes)}
+        own = iter(leader.axes)
+        axes = (next(own) if a.name in wide else replace(a, name=unique(a.name, taken)) for a in op.axes)
+        done[leader.name] = new = replace(leader, axes=tuple(axes))
+        reads: dict[Expr, Expr] = {load: Load(buffers(new)[0], tuple(Var(a.name) for a in op.axes))}
+        return replace(op, body=(rewrite(op.body[0], reads.get),))
+    return op
 
 
 def _renamed(op: ComputeOp, done: Mapping[str, ComputeOp]) -> ComputeOp:

@@ -102,3 +102,11 @@ def test_windows_slide_over_images_that_were_tokens() -> None:
     (conv,) = (op for op in program.ops if isinstance(op, ComputeOp) and len(op.reduce_axes) == 3)
     assert sorted(len(load.index) for load in loads(conv)) == [4, 4]
     np.testing.assert_allclose(compile_network(network)(x), reference(proto, x)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_sum_has_the_axes_of_one_element_of_the_output_behind_it() -> None:
+    weights = {"w": drawn(6, 5), "b": drawn(5, seed=1)}
+    proto = model([node("MatMul", "x w", "m"), node("Add", "m b", "y")], {"x": (1, 4, 6)}, "y", weights)
+    made, x = compile_network(from_onnx(proto)), drawn(1, 4, 6, seed=2)
+    assert len(made.steps) == 1
+    np.testing.assert_allclose(made(x), reference(proto, x)[0], rtol=1e-5)
