@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from enum import Enum
+from operator import is_
 from typing import Any, TypeAlias
 
 from tensorlang.dataclass import dataclass
@@ -446,22 +447,29 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def map_children(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
-    """Rebuild a statement with `function` applied to its direct sub-statements."""
+    """A statement with `function` applied to its direct sub-statements: the same one where that changes nothing."""
     match stmt:
         case For():
             body = function(stmt.body)
+            if body is stmt.body:
+                return stmt
             return For(stmt.var, stmt.lower, stmt.upper, stmt.kind, body, stmt.axis, stmt.thread, stmt.pragmas)
         case Allocate():
-            return Allocate(stmt.buffer, function(stmt.body), stmt.threads)
+            body = function(stmt.body)
+            return stmt if body is stmt.body else Allocate(stmt.buffer, body, stmt.threads)
         case Let():
-            return Let(stmt.var, stmt.value, function(stmt.body))
+            body = function(stmt.body)
+            return stmt if body is stmt.body else Let(stmt.var, stmt.value, body)
         case If():
-            orelse = None if stmt.orelse is None else function(stmt.orelse)
-            return If(stmt.cond, function(stmt.then), orelse, stmt.is_guard)
+            then, orelse = function(stmt.then), None if stmt.orelse is None else function(stmt.orelse)
+            same = then is stmt.then and orelse is stmt.orelse
+            return stmt if same else If(stmt.cond, then, orelse, stmt.is_guard)
         case Seq():
-            return Seq(tuple(function(s) for s in stmt.body))
+            made = tuple([function(s) for s in stmt.body])
+            return stmt if all(map(is_, made, stmt.body)) else Seq(made)
         case CallMachine():
-            return replace(stmt, meaning=function(stmt.meaning))
+            meaning = function(stmt.meaning)
+            return stmt if meaning is stmt.meaning else replace(stmt, meaning=meaning)
         case Store() | AtomicUpdate() | Prefetch() | Fail() | CallPython() | ThreadReduce() | Launch() | Mark():
             return stmt
         case Barrier() | AsyncCopy() | BoxCopy() | AsyncCommit() | AsyncWait() | MachineCommit() | MachineWait():

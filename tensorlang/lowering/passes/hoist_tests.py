@@ -62,7 +62,9 @@ def _merged(stmt: Seq) -> Stmt:
             body[-1] = _joined(last, child)
         else:
             body.append(child)
-    return body[0] if len(body) == 1 else Seq(tuple(body))
+    if len(body) == 1:
+        return body[0]
+    return stmt if len(body) == len(stmt.body) else Seq(tuple(body))
 
 
 def _joined(first: If, second: If) -> If:

@@ -43,9 +43,8 @@ def check_stored(kernel: Kernel, scop: Scop, leaf: LeafBuilder) -> None:
         at = dict(zip(loops, values, strict=True))
         array, element = written(run.statement)[run.part]
         wanted = tuple(simple(substitute(i, at)) for i in element)
-        run = replace(run, conditions=(*run.conditions, *_domain(scop, run, at)))
         for have, want in zip(index, wanted, strict=True):
-            if _differ(have, want, run, scop):
+            if _differ(have, want, run, scop, at):
                 texts = (f"{array}[{', '.join(map(to_text, i))}]" for i in (index, wanted))
                 name = f"{scop.statements[run.statement].name}[{', '.join(map(to_text, values))}]"
                 raise InternalError("the generated code of {} stores {}, and it is to store {}".format(name, *texts))
@@ -78,13 +77,14 @@ def _reads_memory(expr: Expr) -> bool:
     return any(isinstance(node, Load) for node in walk(expr))
 
 
-def _differ(have: Expr, want: Expr, run: Run, scop: Scop) -> bool:
+def _differ(have: Expr, want: Expr, run: Run, scop: Scop, at: Mapping[str, Expr]) -> bool:
     """Whether two indices are different numbers in some iteration; not where neither sums nor isl tell."""
     form = affine(simple(binary("sub", have, want)))
     if form is not None and not any(form.values()):
         return False
+    possible = replace(run, conditions=(*run.conditions, *_domain(scop, run, at)))
     try:
-        return _differ_somewhere(have, want, run, Namer(scop.sizes))
+        return _differ_somewhere(have, want, possible, Namer(scop.sizes))
     except (NotLinear, isl.BudgetExceeded):
         return False
 
