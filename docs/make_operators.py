@@ -61,7 +61,10 @@ def functions() -> str:
 
 
 def _default(parameter: inspect.Parameter) -> str:
-    return "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+    value = parameter.default
+    return (
+        "" if value is parameter.empty else f"={f'te.{value.__name__}' if inspect.isfunction(value) else repr(value)}"
+    )
 
 
 def runs(name: str, dtype: str) -> bool:

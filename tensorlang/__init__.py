@@ -75,7 +75,11 @@ offer(
 offer("tensorlang.te.operation", {"elementwise": "tensorlang.topi.broadcast:elementwise"})
 offer(
     "tensorlang.topi",
-    {"image": "tensorlang.topi", "nn": "tensorlang.topi", "vision": "tensorlang.topi.vision"},
+    {
+        "image": "tensorlang.topi",
+        "nn": "tensorlang.topi",
+        **{room: f"tensorlang.topi.{room}" for room in ("random", "sparse", "vision")},
+    },
 )
 offer(
     "tensorlang.topi.vision",

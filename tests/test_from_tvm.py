@@ -139,6 +139,25 @@ topi.scatter_nd data indices updates mode
 topi.sparse_to_dense sparse_indices output_shape sparse_values default_value
 topi.unique data is_sorted return_counts
 topi.dynamic_strided_slice a begin end strides output_shape
+topi.nn.lstm Xs Wi Wh Bi Bh h_init c_init proj p_i p_f p_o f_act g_act h_act reverse weight_layout
+topi.nn.deformable_conv2d_nchw data offset kernel strides padding dilation deformable_groups groups out_dtype
+topi.nn.correlation_nchw data1 data2 kernel_size max_displacement stride1 stride2 padding is_multiply
+topi.nn.nll_loss predictions targets weights reduction ignore_index
+topi.nn.pool_grad grads data kernel stride padding pool_type ceil_mode layout count_include_pad
+topi.nn.depthwise_conv2d_backward_input_nhwc Filter Out_grad oshape ishape stride padding
+topi.nn.depthwise_conv2d_backward_weight_nhwc Input Out_grad oshape fshape stride padding
+topi.nn.bitpack data bits pack_axis bit_axis pack_type name
+topi.nn.bitserial_dense data weight data_bits weight_bits pack_dtype out_dtype unipolar
+topi.nn.bitserial_conv2d_nchw data kernel stride padding activation_bits weight_bits pack_dtype out_dtype unipolar
+topi.nn.sparse_dense dense_data sparse_data sparse_indices sparse_indptr sparse_lhs
+topi.nn.sparse_transpose sparse_data sparse_indices sparse_indptr
+topi.sparse.csrmv a x y
+topi.sparse.csrmm a b c
+topi.sparse.dense data weight bias
+topi.random.threefry_generate gen out_shape
+topi.random.threefry_split gen
+topi.random.uniform gen low high out_shape out_dtype
+topi.random.normal gen mean scale out_shape out_dtype
 topi.vision.get_valid_counts data score_threshold id_index score_index
 topi.vision.non_max_suppression data valid_count indices max_output_size iou_threshold force_suppress top_k
 topi.vision.all_class_non_max_suppression boxes scores max_output_boxes_per_class iou_threshold score_threshold

@@ -87,6 +87,23 @@ from tensorlang.topi.dispatch import schedule
 from tensorlang.topi.experts import experts_nbits
 from tensorlang.topi.gather import embedding, gather, take
 from tensorlang.topi.indexing import adv_index, gather_nd, unravel_index
+from tensorlang.topi.layers.backward import (
+    depthwise_conv2d_backward_input_nhwc,
+    depthwise_conv2d_backward_weight_nhwc,
+    pool_grad,
+)
+from tensorlang.topi.layers.bitserial import bitpack, bitserial_conv2d_nchw, bitserial_conv2d_nhwc, bitserial_dense
+from tensorlang.topi.layers.correlation import correlation_nchw
+from tensorlang.topi.layers.deformable import deformable_conv2d_nchw, deformable_conv2d_nhwc
+from tensorlang.topi.layers.losses import nll_loss
+from tensorlang.topi.layers.recurrent import gru, lstm
+from tensorlang.topi.layers.sparse import (
+    sparse_add,
+    sparse_dense,
+    sparse_dense_sp_lhs,
+    sparse_dense_sp_rhs,
+    sparse_transpose,
+)
 from tensorlang.topi.mathematics import (
     abs,
     acos,
@@ -205,6 +222,10 @@ __all__ = [
     "batch_norm",
     "batch_to_space_nd",
     "bias_add",
+    "bitpack",
+    "bitserial_conv2d_nchw",
+    "bitserial_conv2d_nhwc",
+    "bitserial_dense",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -230,14 +251,19 @@ __all__ = [
     "conv3d_ncdhw",
     "conv3d_ndhwc",
     "conv3d_transpose_ncdhw",
+    "correlation_nchw",
     "cos",
     "cosh",
     "cumprod",
     "cumsum",
+    "deformable_conv2d_nchw",
+    "deformable_conv2d_nhwc",
     "dense",
     "dense_narrow",
     "dense_packed",
     "depth_to_space",
+    "depthwise_conv2d_backward_input_nhwc",
+    "depthwise_conv2d_backward_weight_nhwc",
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
     "dequantize",
@@ -275,6 +301,7 @@ __all__ = [
     "group_conv2d_nhwc",
     "group_format",
     "group_norm",
+    "gru",
     "hardsigmoid",
     "hardswish",
     "identity",
@@ -298,6 +325,7 @@ __all__ = [
     "logical_xor",
     "logsumexp",
     "lrn",
+    "lstm",
     "matmul",
     "matmul_nbits",
     "matrix_set_diag",
@@ -317,6 +345,7 @@ __all__ = [
     "nbits_weights",
     "ndarray_size",
     "negative",
+    "nll_loss",
     "not_equal",
     "one_hot",
     "operator",
@@ -329,6 +358,7 @@ __all__ = [
     "pool1d",
     "pool2d",
     "pool3d",
+    "pool_grad",
     "power",
     "prelu",
     "prod",
@@ -369,7 +399,12 @@ __all__ = [
     "sort",
     "space_to_batch_nd",
     "space_to_depth",
+    "sparse_add",
+    "sparse_dense",
+    "sparse_dense_sp_lhs",
+    "sparse_dense_sp_rhs",
     "sparse_to_dense",
+    "sparse_transpose",
     "split",
     "sqrt",
     "squeeze",

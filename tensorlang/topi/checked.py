@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _DTYPES = ("dtype", "out_dtype")
 """Parameters that name a dtype: whatever NumPy takes for one will do."""
-ROOMS = ("vision",)
+ROOMS = ("random", "sparse", "vision")
 """Rooms of the library with names of their own: `topi.vision.non_max_suppression`."""
 _UNFIT = object()
 _WORDS: dict[Any, tuple[str, str]] = {
@@ -86,6 +86,8 @@ def fitted(value: Any, hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
         found = (fitted(value, one) for one in get_args(hint))
         return next((one for one in found if one is not _UNFIT), _UNFIT)
+    if get_origin(hint) is Callable:
+        return value if callable(value) else _UNFIT
     if get_origin(hint) is not None:
         return _fitted_sequence(value, get_args(hint)[0])
     plain = value.value if isinstance(value, Const) else value.item() if isinstance(value, np.generic) else value
@@ -111,6 +113,8 @@ def _words(hint: Any, several: bool = False) -> str:
     parts = get_args(hint)
     if hint in _WORDS:
         return _WORDS[hint][several]
+    if get_origin(hint) is Callable:
+        return "functions" if several else "a function"
     if isinstance(hint, type) and not parts:
         return hint.__name__
     if get_origin(hint) not in (Union, types.UnionType):
@@ -140,4 +144,6 @@ def _path(function: Callable[..., Any]) -> str:
 
 
 def _written(parameter: inspect.Parameter) -> str:
-    return parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"
+    value = parameter.default
+    word = f"te.{value.__name__}" if inspect.isfunction(value) else repr(value)
+    return parameter.name if value is parameter.empty else f"{parameter.name}={word}"

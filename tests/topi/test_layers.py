@@ -1,0 +1,331 @@
+"""Layers that are more than one product, against NumPy, and gradients against those of te."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorlang import te, topi
+from tensorlang.errors import DefinitionError, KernelError
+from tests.device_targets import on_cuda, on_opencl
+from tests.topi.calls import Call, check, floats, ran, whole
+from tests.topi.programs import Array
+
+TIME, BATCH, INPUTS, HIDDEN = 4, 3, 5, 2
+
+
+def sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def lstm(
+    x: Array,
+    wi: Array,
+    wh: Array,
+    bias: Array | float = 0.0,
+    firsts: tuple[Array, Array] | None = None,
+    proj: Array | None = None,
+    peepholes: tuple[Array, ...] = (),
+    layout: str = "IFGO",
+) -> tuple[Array, Array]:
+    x, wi, wh = (a.astype(np.float64) for a in (x, wi, wh))
+    hidden = len(wi) // 4
+    h, c = firsts or (np.zeros((x.shape[1], wh.shape[1])), np.zeros((x.shape[1], hidden)))
+    hs, cs = [], []
+    for step in x:
+        gates = (step @ wi.T + h @ wh.T + bias).reshape(len(step), 4, hidden)
+        i, f, g, o = (gates[:, layout.index(letter)] for letter in "IFGO")
+        if peepholes:
+            i, f = i + peepholes[0] * c, f + peepholes[1] * c
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o + peepholes[2] * c if peepholes else o) * np.tanh(c)
+        h = h if proj is None else h @ proj.T
+        hs.append(h)
+        cs.append(c)
+    return np.array(hs), np.array(cs)
+
+
+def gru(x: Array, wi: Array, wh: Array, bi: Array | float = 0.0, bh: Array | float = 0.0) -> Array:
+    h, made = np.zeros((x.shape[1], wh.shape[1])), []
+    for step in x.astype(np.float64):
+        a, b = (v.reshape(len(step), 3, len(wi) // 3) for v in (step @ wi.T + bi, h @ wh.T + bh))
+        reset, update = sigmoid(a[:, 0] + b[:, 0]), sigmoid(a[:, 1] + b[:, 1])
+        h = update * h + (1 - update) * np.tanh(a[:, 2] + reset * b[:, 2])
+        made.append(h)
+    return np.array(made)
+
+
+def weights(gates: int, *more: tuple[int, ...]) -> Callable[[int], list[Array]]:
+    shapes = [(TIME, BATCH, INPUTS), (gates * HIDDEN, INPUTS), (gates * HIDDEN, HIDDEN), *more]
+    return lambda n: [np.random.default_rng(k).normal(size=s).astype(np.float32) for k, s in enumerate(shapes)]
+
+
+def between(image: Array, y: float, x: float) -> Array:
+    _, high, wide = image.shape
+    if not (0 <= y < high and 0 <= x < wide):
+        return np.zeros(len(image))
+    y, x = min(y, high - 1), min(x, wide - 1)
+    top, left = int(y), int(x)
+    rows, columns = (top, min(top + 1, high - 1)), (left, min(left + 1, wide - 1))
+    parts = image[:, rows][:, :, columns]
+    return np.asarray(np.einsum("cyx,y,x->c", parts, [1 - y + top, y - top], [1 - x + left, x - left]))
+
+
+def deformed(x: Array, moves: Array, w: Array, groups: int) -> Array:
+    n, _, rows, columns = moves.shape
+    _, inputs, kh, kw = w.shape
+    own = moves.reshape(n, groups, kh * kw, 2, rows, columns)
+    read = np.zeros((n, inputs, kh, kw, rows, columns))
+    for b, g, a, k, i, j in np.ndindex(n, groups, kh, kw, rows, columns):
+        down, right = own[b, g, a * kw + k, :, i, j]
+        part = slice(g * inputs // groups, (g + 1) * inputs // groups)
+        read[b, part, a, k, i, j] = between(x[b, part], i * 2 - 1 + a + down, j * 2 - 1 + k + right)
+    return np.asarray(np.einsum("bcklij,fckl->bfij", read, w))
+
+
+def moved_images(groups: int, _: int) -> list[Array]:
+    return [floats(2, 4, 5, 6), floats(2, 18 * groups, 3, 3) * 1.5, floats(6, 4, 3, 3)]
+
+
+def correlated(x: Array, y: Array, size: int, most: int, gap: int, multiply: bool) -> Array:
+    n, _, high, wide = x.shape
+    border, radius = most + size // 2, most // gap
+    a, b = (np.pad(v.astype(np.float64), ((0, 0), (0, 0), (2, 2), (2, 2))) for v in (x, y))
+    rows, columns = (high + 4 - 2 * border + 1) // 2, (wide + 4 - 2 * border + 1) // 2
+    made = np.zeros((n, (2 * radius + 1) ** 2, rows, columns))
+    for q, i, j in np.ndindex(*made.shape[1:]):
+        down, right = (k * gap for k in (q // (2 * radius + 1) - radius, q % (2 * radius + 1) - radius))
+        top, left = i * 2 + most, j * 2 + most
+        one = a[:, :, top : top + size, left : left + size]
+        other = b[:, :, top + down : top + down + size, left + right : left + right + size]
+        made[:, q, i, j] = (one * other if multiply else np.abs(one - other)).mean((1, 2, 3))
+    return made
+
+
+def likelihood(x: Array, at: Array, w: Array, how: str) -> Array:
+    seen = at != 3
+    each = np.where(seen, -np.take_along_axis(x, at[:, None], 1)[:, 0] * w[at], 0)
+    total = np.where(seen, w[at], 0).sum()
+    return np.asarray(each if how == "none" else each.sum() / (total if how == "mean" else 1))
+
+
+def targets(n: int) -> list[Array]:
+    return [floats(n, 5, 3), whole(n, 3), np.abs(floats(5)) + 1]
+
+
+def bits_of(x: Array, bits: int, polar: bool) -> Array:
+    """Integers as sums over bits, which count -1 for 0 where `polar`."""
+    parts = [(x.astype(np.int64) >> k & 1) * (2 if polar else 1) - polar for k in range(bits)]
+    return np.asarray(sum(part << k for k, part in enumerate(parts)))
+
+
+def bitserial(x: Array, w: Array, unipolar: bool) -> Array:
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3)
+    )
+    return np.asarray(np.einsum("ncijyx,fcyx->nfij", windows[:, :, ::2, ::2], bits_of(w, 1, unipolar))).astype(np.int16)
+
+
+def packed(x: Array) -> Array:
+    words = [np.packbits((x >> k & 1).astype(np.uint8), axis=1) for k in range(2)]
+    return np.stack(words, 2)
+
+
+def largest(grads: Array, x: Array) -> Array:
+    made = np.zeros_like(x)
+    for b, c, i, j in np.ndindex(*grads.shape):
+        window = x[b, c, i * 2 : i * 2 + 2, j * 2 : j * 2 + 2]
+        y, k = np.unravel_index(window.argmax(), (2, 2))
+        made[b, c, i * 2 + y, j * 2 + k] += grads[b, c, i, j]
+    return made
+
+
+def depthwise_gradient(w: Array, grads: Array) -> Array:
+    made = np.zeros((len(grads), 6, 5, 3))
+    for i, j, y, x in np.ndindex(*grads.shape[1:3], *w.shape[:2]):
+        row, column = i * 2 + y - 1, j * 2 + x - 1
+        if 0 <= row < 6 and 0 <= column < 5:
+            made[:, row, column] += (grads[:, i, j].reshape(-1, 3, 2) * w[y, x]).sum(-1)
+    return made
+
+
+def depthwise_weight(x: Array, grads: Array) -> Array:
+    made = np.zeros((3, 3, 3, 2))
+    for i, j, y, k in np.ndindex(*grads.shape[1:3], 3, 3):
+        row, column = i * 2 + y - 1, j * 2 + k - 1
+        if 0 <= row < 6 and 0 <= column < 5:
+            made[y, k] += (grads[:, i, j].reshape(-1, 3, 2) * x[:, row, column, :, None]).sum(0)
+    return made
+
+
+CALLS: dict[str, Call] = {
+    "lstm": Call(topi.nn.lstm, lstm, weights(4)),
+    "lstm backwards, of another layout": Call(
+        lambda x, wi, wh: topi.lstm(x, wi, wh, reverse=True, weight_layout="OGIF"),
+        lambda x, wi, wh: lstm(x[::-1], wi, wh, layout="OGIF"),
+        weights(4),
+    ),
+    "lstm with all it may have": Call(
+        topi.lstm,
+        lambda x, wi, wh, bi, bh, h, c, p, i, f, o: lstm(x, wi, wh, bi + bh, (h, c), p, (i, f, o)),
+        lambda n: [
+            *weights(4)(n)[:2],
+            *[floats(8, 4), floats(8), floats(8) + 1, floats(BATCH, 4), floats(BATCH, 2), floats(4, 2)],
+            *[floats(BATCH, 2) + k for k in range(3)],
+        ],
+    ),
+    "gru": Call(topi.gru, gru, weights(3)),
+    "gru with biases": Call(topi.gru, gru, weights(3, (3 * HIDDEN,), (3 * HIDDEN,))),
+    **{
+        f"deformable convolution in {groups}": Call(
+            lambda x, m, w, g=groups: topi.nn.deformable_conv2d_nchw(x, m, w, 2, 1, 1, g, 1, None),
+            lambda x, m, w, g=groups: deformed(x, m, w, g),
+            partial(moved_images, groups),
+        )
+        for groups in (1, 2)
+    },
+    "deformable convolution of channels behind": Call(
+        lambda x, m, w: topi.nn.deformable_conv2d_nhwc(x, m, w, 2, 1),
+        lambda x, m, w: np.moveaxis(
+            deformed(np.moveaxis(x, 3, 1), np.moveaxis(m, 3, 1), w.transpose(3, 2, 0, 1), 1), 1, 3
+        ),
+        lambda n: [floats(2, 5, 6, 4), floats(2, 3, 3, 18), floats(3, 3, 4, 6)],
+    ),
+    **{
+        f"correlation {word}": Call(
+            lambda x, y, multiply=multiply: topi.nn.correlation_nchw(x, y, 3, 2, 2, 2, 2, multiply),
+            lambda x, y, multiply=multiply: correlated(x, y, 3, 2, 2, multiply),
+            lambda n: [floats(2, 3, 7, 8), floats(2, 3, 7, 8) + 0.5],
+        )
+        for word, multiply in (("of products", True), ("of differences", False))
+    },
+    **{
+        f"likelihood, {how}": Call(
+            lambda x, at, w, how=how: topi.nn.nll_loss(x, at, w, how, 3),
+            lambda x, at, w, how=how: likelihood(x, at, w, how),
+            targets,
+        )
+        for how in ("none", "sum", "mean")
+    },
+    "likelihood of one": Call(
+        lambda x, at, w: topi.nn.nll_loss(x, at, w, "sum"),
+        lambda x, at, w: -x[at] * w[at],
+        lambda n: [floats(5), np.array(2), np.abs(floats(5))],
+    ),
+    "words of bits": Call(
+        lambda x: topi.nn.bitpack(x, 2, 1, 2, "uint8"), packed, lambda n: [whole(3, 16, 2, high=4).astype(np.uint8)]
+    ),
+    **{
+        f"bitserial product {word}": Call(
+            lambda x, w, polar=polar: topi.nn.bitserial_dense(x, w, 2, 1, "uint8", "int16", polar),
+            lambda x, w, polar=polar: (x.astype(np.int64) @ bits_of(w, 1, polar).T).astype(np.int16),
+            lambda n: [whole(3, 24, high=4).astype(np.uint8), whole(5, 24, high=2).astype(np.uint8)],
+        )
+        for word, polar in (("of signs", True), ("of bits", False))
+    },
+    "bitserial convolution": Call(
+        lambda x, w: topi.nn.bitserial_conv2d_nchw(x, w, 2, 1, 2, 1, "uint8"),
+        lambda x, w: bitserial(x, w, True),
+        lambda n: [whole(2, 8, 5, 6, high=4).astype(np.uint8), whole(3, 8, 3, 3, high=2).astype(np.uint8)],
+    ),
+    "bitserial convolution of channels behind": Call(
+        lambda x, w: topi.nn.bitserial_conv2d_nhwc(x, w, 2, 1, 2, 1, "uint8", unipolar=False),
+        lambda x, w: bitserial(x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1), False).transpose(0, 2, 3, 1),
+        lambda n: [whole(2, 5, 6, 8, high=4).astype(np.uint8), whole(3, 3, 8, 3, high=2).astype(np.uint8)],
+    ),
+    "gradient of a largest element": Call(
+        lambda g, x: topi.nn.pool_grad(g, x, 2, 2, 0, "max"),
+        largest,
+        lambda n: [floats(2, 3, 2, 3), floats(2, 3, 4, 6)],
+    ),
+    "gradient of a mean": Call(
+        lambda g, x: topi.nn.pool_grad(g, x, [2, 2], [2, 2], [0, 0, 0, 0], "avg"),
+        lambda g, x: g.repeat(2, 2).repeat(2, 3) / 4,
+        lambda n: [floats(2, 3, 2, 3), floats(2, 3, 4, 6)],
+    ),
+    "gradient of depthwise data": Call(
+        lambda w, g: topi.nn.depthwise_conv2d_backward_input_nhwc(w, g, (2, 3, 3, 6), (2, 6, 5, 3), 2, 1),
+        depthwise_gradient,
+        lambda n: [floats(3, 3, 3, 2), floats(2, 3, 3, 6)],
+    ),
+    "gradient of depthwise weights": Call(
+        lambda x, g: topi.nn.depthwise_conv2d_backward_weight_nhwc(x, g, (2, 3, 3, 6), (3, 3, 3, 2), (2, 2), 1),
+        depthwise_weight,
+        lambda n: [floats(2, 6, 5, 3), floats(2, 3, 3, 6)],
+    ),
+}
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name: str) -> None:
+    check(CALLS[name], "llvm", 5)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("target", ["interpreter", on_opencl, on_cuda])
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_on_devices(name: str, target: str) -> None:
+    check(CALLS[name], target, 5)
+
+
+EMPTY: dict[str, Callable[[Array], Array]] = {
+    "lstm": lambda a: a[:, :0] if a.ndim == 3 else a,
+    "gru": lambda a: a[:, :0] if a.ndim == 3 else a,
+    "correlation of products": lambda a: a[:0],
+    "likelihood, sum": lambda a: a[:0] if a.ndim > 1 else a,
+    "deformable convolution in 1": lambda a: a[:0] if len(a) == 2 else a,
+}
+"""How inputs of calls lose their batch."""
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_calls_without_elements(name: str) -> None:
+    arrays = [EMPTY[name](a) for a in CALLS[name].inputs(5)]
+    check(CALLS[name]._replace(inputs=lambda _: arrays), "llvm", 0)
+
+
+def test_targets_that_are_no_class_are_found_when_the_kernel_runs() -> None:
+    with pytest.raises(KernelError):
+        ran(CALLS["likelihood, sum"], "llvm", [floats(1, 5, 3), np.full((1, 3), 5, np.int32), floats(5)])
+
+
+X, W = te.placeholder((4, 3, 5), name="X"), te.placeholder((8, 5), name="W")
+D: Any = te.placeholder((1, 2, 8, 8), name="D")
+BYTES = te.placeholder((2, 12), "uint8", name="bytes")
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "lstm of other weights": (lambda: topi.lstm(X, W, W), "weights \\[4 \\* hidden, inputs\\]"),
+    "lstm of another layout": (
+        lambda: topi.lstm(X, W, te.placeholder((8, 2)), weight_layout="IFG"),
+        "the letters IFGO",
+    ),
+    "lstm of another bias": (lambda: topi.lstm(X, W, te.placeholder((8, 2)), te.placeholder((7,))), r"shape \(8,\)"),
+    "lstm without a function": (
+        lambda: topi.lstm(X, W, te.placeholder((8, 2)), f_act=3),  # type: ignore[arg-type]
+        "takes a function for f_act, got int 3",
+    ),
+    "gru of other weights": (lambda: topi.gru(X, W, W), "weights \\[3 \\* hidden, inputs\\]"),
+    "offsets of another shape": (lambda: topi.deformable_conv2d_nchw(D, D, D), "wants offsets"),
+    "an even window": (lambda: topi.correlation_nchw(D, D, 2, 1, 1, 1, 0, True), "an odd kernel_size"),
+    "targets of floats": (lambda: topi.nll_loss(X, X, W), "integers \\[n, ...\\]"),
+    "another word": (
+        lambda: topi.nll_loss(te.placeholder((4, 5)), te.placeholder((4,), "int32"), te.placeholder((5,)), "max"),
+        "none, mean or sum",
+    ),
+    "words that are not full": (lambda: topi.bitpack(BYTES, 1, 1, 1, "uint8"), "a multiple of 8 along axis 1"),
+    "a gradient of another shape": (
+        lambda: topi.pool_grad(D, D, 2, 2, 0, "max"),
+        "the gradient of the result has its shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_makes_no_sense_is_refused(name: str) -> None:
+    call, message = REFUSED[name]
+    with pytest.raises(DefinitionError, match=message):
+        call()
