@@ -108,6 +108,7 @@ offer(
     "tensorlang.runtime.executable",
     {
         "jax_function": "tensorlang.frameworks.jax_op:jax_function",
+        "profile": "tensorlang.profiling:profile",
         "torch_operator": "tensorlang.frameworks.torch_op:torch_operator",
     },
 )

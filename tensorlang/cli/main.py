@@ -13,6 +13,7 @@ from tensorlang.cli.explain import explain
 from tensorlang.cli.export import export
 from tensorlang.cli.inspect import inspect
 from tensorlang.cli.log import log
+from tensorlang.cli.profile import profile
 from tensorlang.cli.quantize import quantize
 from tensorlang.cli.report import report
 from tensorlang.cli.run import run
@@ -31,7 +32,7 @@ def tensorlang() -> None:
 
 for command in (
     *(tune, bench, check, compile_model, explain, export, inspect),
-    *(log, quantize, report, run, target, worker),
+    *(log, profile, quantize, report, run, target, worker),
 ):
     tensorlang.add_command(command)
 

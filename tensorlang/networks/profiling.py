@@ -12,9 +12,9 @@ from typing import Any
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 from tensorlang.networks.model import Model, Span
-from tensorlang.networks.roofline import Limit, limits_of, moved_bytes
-
-_MICROSECONDS = 1e6
+from tensorlang.networks.roofline import limits_of, moved_bytes
+from tensorlang.profiling.machine import Limit
+from tensorlang.profiling.trace import document, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def profiled(
             step.stage,
             step.origin.node,
             step.origin.op,
-            min(span.seconds for span in spans),
+            min(one.seconds for one in spans),
             step.operations,
             step.algorithm,
             sum(moved_bytes(step, model)),
@@ -71,30 +71,21 @@ def profiled(
         if spans[0].seconds
     )
     if trace is not None:
-        runs = [[span for span in spans if span.seconds] for spans in runs]
+        runs = [[one for one in spans if one.seconds] for spans in runs]
         Path(trace).write_text(json.dumps(trace_of(model.name, found, runs)), encoding="utf-8")
     return found
 
 
 def trace_of(name: str, kernels: Sequence[KernelTime], runs: Sequence[Sequence[Span]]) -> dict[str, Any]:
-    """Runs of a network in the JSON format of Chrome's tracing, which Perfetto reads.
-
-    Times are in microseconds from the begin of the first run. Source: Trace Event Format, Google, 2016.
-    """
-    names: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"network {name}"}}]
+    """Runs of a network for Perfetto. Times are in microseconds from the begin of the first run."""
     start = min((spans[0].begin for spans in runs if spans), default=0.0)
     events = [event for number, spans in enumerate(runs) if spans for event in _run(number, spans, kernels, start)]
-    return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
+    return document(f"network {name}", events)
 
 
 def _run(number: int, spans: Sequence[Span], kernels: Sequence[KernelTime], start: float) -> Iterator[dict[str, Any]]:
     """A slice for a run, and inside of it one for each kernel."""
-    yield _slice(f"run {number + 1}", "run", Span(spans[0].begin, spans[-1].end), start, {})
-    for span, kernel in zip(spans, kernels, strict=True):
-        about = {"operations": kernel.operations, **replace(kernel, seconds=span.seconds).to_json()}
-        yield _slice(kernel.stage, kernel.op, span, start, about)
-
-
-def _slice(name: str, category: str, span: Span, start: float, about: dict[str, Any]) -> dict[str, Any]:
-    place = {"ts": (span.begin - start) * _MICROSECONDS, "dur": span.seconds * _MICROSECONDS, "pid": 1, "tid": 1}
-    return {"name": name, "cat": category, "ph": "X", **place, "args": about}
+    yield span(f"run {number + 1}", "run", spans[0].begin - start, spans[-1].end - spans[0].begin, {})
+    for one, kernel in zip(spans, kernels, strict=True):
+        about = {"operations": kernel.operations, **replace(kernel, seconds=one.seconds).to_json()}
+        yield span(kernel.stage, kernel.op, one.begin - start, one.seconds, about)

@@ -6,32 +6,18 @@ Williams, Waterman and Patterson, Roofline, CACM 2009, with a roof for each cach
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from tensorlang import config, dtypes
-from tensorlang.autotune.measuring.jobs import undisturbed_rates
+from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.networks.signature import LIBRARY
-from tensorlang.runtime.threads import available_cores
-from tensorlang.target.rates import MEMORY, Rates, elements, levels
-from tensorlang.target.spec import Target
+from tensorlang.profiling.machine import Limit, Machine
+from tensorlang.target.rates import MEMORY
 
 if TYPE_CHECKING:
     from tensorlang.networks.model import Model, Step
-
-_FMA = "fma float32"
-_INSTRUCTIONS = {"float64": "fma float64", "bfloat16": "dot bfloat16", "int8": "dot int8", "uint8": "dot int8"}
-"""The rates that count for kernels with arrays of a dtype; multiply-adds of float32 for others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """Seconds at least, and what binds: "compute", a cache ("L2") or "memory"."""
-
-    seconds: float
-    binds: str
 
 
 def limits_of(model: Model) -> list[Limit | None]:
@@ -46,7 +32,7 @@ def limits_of(model: Model) -> list[Limit | None]:
     machines = {t: Machine.of(t) if t.can.native else None for t in targets}
     weights = sum(array.nbytes for array in model.weights.values())
     return [
-        None if machine is None or step.run.kernel.callbacks else machine.limit(step, model, weights)
+        None if machine is None or step.run.kernel.callbacks else _limit(machine, step, model, weights)
         for step in model.steps
         for machine in [machines[step.run.target]]
     ]
@@ -65,40 +51,16 @@ def moved_bytes(step: Step, model: Model) -> tuple[float, float]:
     return found[0], found[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What this machine does with the threads of a kernel; `caches`: levels with bytes, the nearest first."""
-
-    rates: Rates
-    caches: Sequence[tuple[str, float]]
-
-    @classmethod
-    def of(cls, target: Target) -> Machine:
-        """The machine as it was measured, now or before."""
-        threads = min(target.cores, available_cores())
-        sizes = [size * (1 if n == len(target.caches) - 1 else threads) for n, size in enumerate(target.caches)]
-        return cls(undisturbed_rates(threads, config.get("cache")), list(zip(levels(target), sizes, strict=False)))
-
-    def limit(self, step: Step, model: Model, weights: float) -> Limit:
-        """The limit of a step, of a network with so many bytes of weights."""
-        own, others = moved_bytes(step, model)
-        reads = Reads(self.rates.values, self.caches)
-        moved = [
-            (reads.seconds(own, weights), reads.level(weights)),
-            (reads.seconds(others, others), reads.level(others)),
-        ]
-        seconds = sum(time for time, _ in moved)
-        opaque = model.weights.keys() if step.origin.op == LIBRARY else ()  # bytes, whatever they hold
-        kinds = (str(model.shapes[name][1]) for name in step.arrays if name not in opaque)
-        compute = step.operations / self.operations(kinds)
-        return Limit(compute, "compute") if compute >= seconds else Limit(seconds, max(moved)[1])
-
-    def operations(self, kinds: Iterable[str]) -> float:
-        """Operations a second, by the fastest instructions that arrays of some dtypes allow."""
-        wanted = tuple(_INSTRUCTIONS.get(kind, _FMA) for kind in kinds)
-        values = self.rates.values
-        named = [n for n in values if n.startswith(wanted)] or [n for n in values if n.startswith(_FMA)]
-        return 1e9 * max(2 * elements(name) * values[name] for name in named)
+def _limit(machine: Machine, step: Step, model: Model, weights: float) -> Limit:
+    """The limit of a step, of a network with so many bytes of weights."""
+    own, others = moved_bytes(step, model)
+    reads = Reads(machine.rates.values, machine.caches)
+    moved = [(reads.seconds(own, weights), reads.level(weights)), (reads.seconds(others, others), reads.level(others))]
+    seconds = sum(time for time, _ in moved)
+    opaque = model.weights.keys() if step.origin.op == LIBRARY else ()  # bytes, whatever they hold
+    kinds = (str(model.shapes[name][1]) for name in step.arrays if name not in opaque)
+    compute = step.operations / machine.operations(kinds)
+    return Limit(compute, "compute") if compute >= seconds else Limit(seconds, max(moved)[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,17 @@ class Executable(ClassicModule, Explained):
         """
         return TimeEvaluator(self if name is None else self[name], number, repeat, min_repeat_ms, self._stopwatch)
 
+    def profile(self, *args: Any, repeat: int = 5) -> Any:
+        """Run the kernel on arguments like those of a call, and tell where its time goes: a `Profile`, which prints.
+
+        A build of it with clocks tells the time of each loop nest, beside the operations and bytes of that, the limit
+        of this machine for them and what binds it; then what would help. `save_trace(path)` writes a run for Perfetto,
+        `to_json()` gives data. Outputs are written as in a call. See `tensorlang.profiling.profile`.
+
+        TargetError for kernels of GPUs and of the interpreter, and for those that call Python.
+        """
+        return lookup(__name__, "profile")(self, args, repeat)
+
     def __repr__(self) -> str:
         params = ", ".join(str(p) for p in self.signature)
         return f"Executable({self.entry_name}({params}), target={str(self.target)!r})"

@@ -27,7 +27,7 @@ LINE = 64
 PAGE = 4096
 NEAR = 2  # elements that are so far apart are read by as many loads, and a shuffle
 LARGE = 1 << 12  # stands for an extent that is not known
-_CALL_COST = 12
+CALL_COST = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def cost_of_point(op: ComputeOp) -> int:
     values = op.body if op.reduction is None else op.reduction.sources
     nodes = [node for value in values for node in walk(value)]
     calls, choices = (sum(isinstance(node, kind) for node in nodes) for kind in (Call, Select))
-    return operations_of_point(op) + (_CALL_COST - 1) * calls + choices
+    return operations_of_point(op) + (CALL_COST - 1) * calls + choices
 
 
 @bounded

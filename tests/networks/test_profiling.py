@@ -14,6 +14,7 @@ import tensorlang
 from tensorlang.networks import from_onnx, roofline
 from tensorlang.networks.compiling import compile_network
 from tensorlang.networks.model import Model
+from tensorlang.profiling import machine
 from tensorlang.target import Target
 from tensorlang.target.rates import Rates
 from tests.networks.models import block, drawn, model, node
@@ -27,7 +28,7 @@ PEAK = 2 * 16 * 3e9
 @pytest.fixture(autouse=True)
 def rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine that everybody knows."""
-    monkeypatch.setattr(roofline, "undisturbed_rates", lambda threads, kept: RATES)
+    monkeypatch.setattr(machine, "undisturbed_rates", lambda threads, kept: RATES)
     yield
 
 
@@ -41,7 +42,7 @@ def compiled(proto: Any) -> Model:
 def test_arithmetic_or_what_is_read_binds() -> None:
     network = compiled(block())
     convolution, second, *_ = network.profile(drawn(1, 6, 8, 8), repeat=1, roofline=True)
-    assert convolution.limit == roofline.Limit(convolution.operations / PEAK, "compute")
+    assert convolution.limit == machine.Limit(convolution.operations / PEAK, "compute")
     assert convolution.share == convolution.limit.seconds / convolution.seconds
     (relu,) = compiled(model([node("Relu", "x", "y")], {"x": (384,)}, "y")).profile(drawn(384), repeat=1, roofline=True)
     assert relu.limit is not None and relu.limit.binds == "L2"
@@ -53,7 +54,7 @@ def test_a_library_is_one_kernel_of_floats(tmp_path: Path) -> None:
     network = compiled(block())
     made = network.export(tmp_path / "net", formats=("so",))
     (row,) = tensorlang.load(made.files["so"]).profile(drawn(1, 6, 8, 8), repeat=1, roofline=True)
-    assert row.limit == roofline.Limit(sum(step.operations for step in network.steps) / PEAK, "compute")
+    assert row.limit == machine.Limit(sum(step.operations for step in network.steps) / PEAK, "compute")
 
 
 def test_of_a_table_only_the_rows_count_that_are_read() -> None:
@@ -67,7 +68,7 @@ def test_of_a_table_only_the_rows_count_that_are_read() -> None:
     ("kinds", "peak"), [(("float32", "int64"), PEAK), (("float64",), 48e9), (("int8", "int32"), 256e9)]
 )
 def test_units_by_what_is_computed(kinds: tuple[str, ...], peak: float) -> None:
-    assert roofline.Machine(RATES, ()).operations(kinds) == peak
+    assert machine.Machine(RATES, ()).operations(kinds) == peak
 
 
 def test_weights_come_from_where_all_of_them_are() -> None:

@@ -38,6 +38,12 @@ def seeded_inputs(task: Task, seed: int) -> tuple[Array, ...]:
     return tuple(_array(tensor, bounds.get(tensor.name), rng) for tensor in task.inputs)
 
 
+def arguments_drawn(task: Task, seed: int) -> list[Array]:
+    """Arguments of a kernel of the task: seeded inputs, and outputs that hold nothing yet."""
+    outputs = tuple(np.empty(tuple(map(extent, t.shape)), dtypes.info(t.dtype).numpy) for t in task.outputs)
+    return Arrays(seeded_inputs(task, seed), outputs, 0, 0, task.in_place, task.overwritten).fresh()[0]
+
+
 def _array(tensor: Tensor, bound: int | None, rng: np.random.Generator) -> Array:
     d = dtypes.info(tensor.dtype)
     low, high = (0, bound) if bound is not None else _DRAWN[d.kind]

@@ -1,0 +1,48 @@
+"""`tensorlang profile`: where the time of a kernel goes."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tensorlang.cli.arguments import make_task, task_options
+
+
+@click.command()
+@task_options
+@click.option("--log", "log_file", type=click.Path(dir_okay=False), help="Take the best schedule of this log.")
+@click.option("--repeat", type=click.IntRange(1), default=7, show_default=True, help="Runs; the best one counts.")
+@click.option("--trace", type=click.Path(dir_okay=False), help="Write a run as a file for Perfetto.")
+@click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
+def profile(
+    operator: str,
+    shape: str | None,
+    arguments: str | None,
+    dtype: str | None,
+    options: tuple[str, ...],
+    target: str,
+    threads: int | None,
+    log_file: str | None,
+    repeat: int,
+    trace: str | None,
+    as_json: bool,
+) -> None:
+    """Tell where the time of OPERATOR goes: each loop nest beside what this machine can do, and what would help.
+
+    The schedule is the library's, or the best of a log; the inputs are random.
+    """
+    import tensorlang
+    from tensorlang import autotune
+    from tensorlang.autotune.measuring.seeded import arguments_drawn
+
+    task = make_task(operator, shape, arguments, dtype, options, target, threads)
+    if log_file is None:
+        kernel = tensorlang.build(list(task.tensors), schedule="default", target=task.target)
+    else:
+        with autotune.apply_history_best(log_file):
+            kernel = tensorlang.build(list(task.tensors), schedule="best", target=task.target)
+    found = kernel.profile(*arguments_drawn(task, 0), repeat=repeat)
+    if trace is not None:
+        found.save_trace(trace)
+    click.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found), nl=as_json)

@@ -1,0 +1,58 @@
+"""What this machine can do, as it was measured: operations a second, and bytes a second of each cache and of memory.
+
+Source of the model: Williams, Waterman and Patterson, Roofline, CACM 2009, with a roof for each cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensorlang import config
+from tensorlang.autotune.measuring.jobs import undisturbed_rates
+from tensorlang.dataclass import dataclass
+from tensorlang.runtime.threads import available_cores
+from tensorlang.target.rates import MEMORY, Rates, elements, levels
+from tensorlang.target.spec import Target
+
+_FMA = "fma float32"
+_INSTRUCTIONS = {"float64": "fma float64", "bfloat16": "dot bfloat16", "int8": "dot int8", "uint8": "dot int8"}
+"""The rates that count for kernels with arrays of a dtype; multiply-adds of float32 for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Seconds at least, and what binds: "compute", a cache ("L2") or "memory"."""
+
+    seconds: float
+    binds: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this machine does with some threads; `caches`: levels with bytes of all of them, the nearest first."""
+
+    rates: Rates
+    caches: Sequence[tuple[str, float]]
+
+    @classmethod
+    def of(cls, target: Target, most: int | None = None) -> Machine:
+        """The machine as it was measured, now or before, with the threads of a target, or `most` of them."""
+        threads = min(target.cores, available_cores(), most or target.cores)
+        sizes = [size * (1 if n == len(target.caches) - 1 else threads) for n, size in enumerate(target.caches)]
+        return cls(undisturbed_rates(threads, config.get("cache")), list(zip(levels(target), sizes, strict=False)))
+
+    def operations(self, kinds: Iterable[str]) -> float:
+        """Operations a second, by the fastest instructions that arrays of some dtypes allow."""
+        wanted = tuple(_INSTRUCTIONS.get(kind, _FMA) for kind in kinds) or (_FMA,)
+        values = self.rates.values
+        named = [n for n in values if n.startswith(wanted)] or [n for n in values if n.startswith(_FMA)]
+        return 1e9 * max(2 * elements(name) * values[name] for name in named)
+
+    def bandwidth(self, level: str) -> float:
+        """Bytes a second that are read from a cache, or from memory."""
+        return 1e9 * self.rates.values[level]
+
+    def beyond(self) -> list[tuple[float, str]]:
+        """The bytes of each cache, and the level that what it does not hold comes from."""
+        names = [*(name for name, _ in self.caches[1:]), MEMORY]
+        return [(size, name) for (_, size), name in zip(self.caches, names, strict=True)]
