@@ -176,7 +176,6 @@ refuse(
 refuse(
     "tensorlang.autotune",
     {
-        "ComputeDAG": "task.compute_dag is the program of a SearchTask as text",
         "DropletTuner": "use tuner.XGBTuner",
         "FallbackContext": "a template that is called plainly sees cfg.is_fallback",
         "HardwareParams": "a target has vectors, caches and cores",

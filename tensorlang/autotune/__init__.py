@@ -8,6 +8,7 @@ from tensorlang.autotune import callback
 from tensorlang.autotune.apply import apply_best, find_best, find_nearest, replay
 from tensorlang.autotune.bench import Bench, bench_best
 from tensorlang.autotune.context import ApplyHistoryBest, HistoryMiss, apply_history_best
+from tensorlang.autotune.dag import ComputeDAG
 from tensorlang.autotune.explanation import Explanation, explain
 from tensorlang.autotune.importers.importing import import_log
 from tensorlang.autotune.machines import machines_of
@@ -47,6 +48,7 @@ __all__ = [
     "AnnotateEntity",
     "ApplyHistoryBest",
     "Bench",
+    "ComputeDAG",
     "ConfigEntity",
     "ConfigSpace",
     "DaskRunner",

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, overload
 from tensorlang import topi
 from tensorlang.autotune.apply import apply_best, records_of
 from tensorlang.autotune.arguments import spelt
+from tensorlang.autotune.dag import ComputeDAG
 from tensorlang.autotune.machines import LOCAL, Machines
 from tensorlang.autotune.measuring.harness import Harness
 from tensorlang.autotune.records.store import log_path
@@ -153,9 +154,9 @@ class SearchTask:
         return self.task.workload.key
 
     @property
-    def compute_dag(self) -> str:
-        """The program as text, to print; `task.program` is the program itself."""
-        return self.task.program.text
+    def compute_dag(self) -> ComputeDAG:
+        """The program, to print, and to make states of; `task.program` is the program itself."""
+        return ComputeDAG(self.task)
 
     @property
     def target(self) -> Target:
