@@ -231,7 +231,7 @@ class ComputeDAG:
     @property
     def ops(self) -> list[Any]:
         """The operations, producers first."""
-        return [*(t.op for t in self.task.inputs), *self.init_state.stage_ops]
+        return self.init_state.stage_ops
 
     @property
     def flop_ct(self) -> float:
