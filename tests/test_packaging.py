@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import tensorlang
+from tests.test_architecture import statements
 
 ROOT = Path(__file__).parent.parent
 HEAVY = {"click", "cupy", "islpy", "llvmlite", "pyopencl", "rich", "scipy", "xgboost"}
@@ -109,7 +110,7 @@ def imported(path: Path) -> frozenset[str]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in statements(tree.body):
         match node:
             case ast.Import():
                 yield from (alias.name.partition(".")[0] for alias in node.names)
