@@ -144,3 +144,38 @@ def test_strict_after_rfactor_is_refused() -> None:
 def test_a_tile_of_no_size_is_refused() -> None:
     with pytest.raises(BadArgument, match="tile must be a whole number of at least 1, got 0"):
         seidel().auto_order(tile=0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile", "points", "tiles", "cut"),
+    [
+        ((16, 16), (4, 4), 256, 16, ""),
+        ((16, 16), (5, 4), 256, 16, ""),
+        ((20, 70), (4, 16), 640, 10, "the first 32 along j"),
+        ((1000, 1000), (10, 8), 30 * 32, 12, "the first 30 along i, the first 32 along j"),
+        ((1000, 1000), (64, 64), 1024, 0, "the first 32 along i, the first 32 along j"),
+    ],
+)
+def test_a_picture_has_whole_tiles_at_any_size(
+    shape: tuple[int, int], tile: tuple[int, int], points: int, tiles: int, cut: str
+) -> None:
+    a = te.placeholder(shape, name="A")
+    b = te.compute(shape, lambda i, j: a[i, j] + 1, name="B")
+    s = te.create_schedule(b.op)
+    s[b].tile("i", "j", *tile)
+    text = s.explain(as_="svg")
+    root = ElementTree.fromstring(text)
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f"{space}circle")) == points
+    boxes = [r for r in root.findall(f"{space}rect") if r.get("class") == "tile"]
+    assert len(boxes) == tiles and (cut in text) and (">tile<" in text) == bool(tiles)
+    path = root.find(f"{space}polyline")
+    assert path is not None and len(path.attrib["points"].split()) == points
+
+
+def test_a_picture_of_fused_loops_has_all_rows() -> None:
+    a = te.placeholder((100, 100), name="A")
+    b = te.compute((100, 100), lambda i, j: a[i, j] + 1, name="B")
+    s = te.create_schedule(b.op)
+    s[b].fuse("i", "j")
+    assert s.explain(as_="svg").count("<circle") == 1024
