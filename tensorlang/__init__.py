@@ -72,7 +72,11 @@ offer(
         "intrin": "tensorlang.te.tensor_intrin:intrin",
     },
 )
-offer("tensorlang.te.operation", {"elementwise": "tensorlang.topi.broadcast:elementwise"})
+offer("tensorlang.te.program", {"program_html": "tensorlang.te.page:program_html"})
+offer(
+    "tensorlang.te.operation",
+    {"elementwise": "tensorlang.topi.broadcast:elementwise", "tensor_html": "tensorlang.te.page:tensor_html"},
+)
 offer(
     "tensorlang.topi",
     {

@@ -13,6 +13,14 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def format_bytes(count: float) -> str:
+    """A number of bytes with three digits: 1.5 KiB."""
+    for scale, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count:g} B"
+
+
 def format_failures(failures: Counter[str]) -> str:
     """Failures by kind, the most frequent first; "none" without any."""
     return ", ".join(f"{count} {status}" for status, count in failures.most_common()) or "none"

@@ -11,6 +11,9 @@ from tensorlang.autotune.phases import Phase
 from tensorlang.autotune.records.record import TuningRecord
 from tensorlang.autotune.task import Task
 from tensorlang.dataclass import dataclass
+from tensorlang.markup import code, folded, page, table
+from tensorlang.schedule.trace import Trace
+from tensorlang.words import format_failures, format_seconds, format_speed
 
 
 def count_failures(records: Iterable[TuningRecord]) -> Counter[str]:
@@ -57,6 +60,22 @@ class Result:
     def failures(self) -> Counter[str]:
         """Number of records of each status that is not ok."""
         return count_failures(self.records)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the best time beside the peak and NumPy, trials, and the schedule."""
+        rows = [
+            ("trials", f"{len(self.records)} in {self.seconds:.0f} s"),
+            ("failures", format_failures(self.failures)),
+        ]
+        if self.best is None:
+            return page(f"{self.task.workload}: nothing worked", table(("", ""), rows))
+        speed = self.best.gflops
+        share = f", {speed / self.peak_gflops:.0%} of the peak" if self.peak_gflops else ""
+        rows.insert(0, ("best", f"{format_seconds(self.best.median)}, {format_speed(speed)} GFLOP/s{share}"))
+        if self.comparison is not None:
+            rows.insert(1, ("beside", f"{self.comparison.speedup:.2f} times as fast as {self.comparison.competitor}"))
+        steps = str(Trace.from_json(self.best.trace).to_python())
+        return page(f"{self.task.workload}", table(("", ""), rows), folded("schedule", code(steps)))
 
 
 class Interrupted(KeyboardInterrupt):

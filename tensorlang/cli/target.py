@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensorlang.words import format_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -66,7 +68,7 @@ def _cpu_lines(found: TargetSpec) -> list[tuple[str, str]]:
     return [
         ("cores", str(found.cores)),
         ("vectors", f"{8 * found.vector_bytes} bits, {found.vector_registers} registers"),
-        ("caches", ", ".join(f"L{n} {_size(size)}" for n, size in enumerate(found.caches, 1))),
+        ("caches", ", ".join(f"L{n} {format_bytes(size)}" for n, size in enumerate(found.caches, 1))),
     ]
 
 
@@ -84,9 +86,5 @@ def _gpu_lines(found: TargetSpec) -> list[tuple[str, str]]:
         ("device", device),
         ("threads a block", str(found.max_num_threads)),
         ("threads a warp", str(found.thread_warp_size)),
-        ("shared memory", f"{_size(found.max_shared_memory_per_block)} a block"),
+        ("shared memory", f"{format_bytes(found.max_shared_memory_per_block)} a block"),
     ]
-
-
-def _size(size: int) -> str:
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"

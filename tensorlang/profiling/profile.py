@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ir.expr import Buffer, Var
+from tensorlang.markup import page, table
 from tensorlang.profiling.advice import Advice, advice_of
 from tensorlang.profiling.machine import Limit, Machine
 from tensorlang.profiling.regions import FIRST, LAST, TOTAL, Instrumented, Region, instrumented
@@ -36,6 +37,9 @@ _FEWEST, _SPAN = 16, 0.05
 """Entries of regions that are timed in any kernel, and the seconds of runs by which the counter is compared."""
 _FAR = 0.35
 """Of its limit: what is farther away waits for something else, for results or for single elements."""
+_REST = 0.005
+"""The share of the time from where on what is between the parts has a row."""
+_COLUMNS = ("time", "share", "GFLOP/s", "GB/s", "of limit", "bound by")
 Ticks: TypeAlias = npt.NDArray[np.int64]
 Times: TypeAlias = npt.NDArray[np.float64]
 
@@ -118,6 +122,14 @@ class Profile:
         return "\n".join(_lines(self)) + "\n"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        first, *_ = _lines(self)
+        rows = [("\u2003" * depth + name, *cells) for depth, name, cells in _rows(self)]
+        parts = [table(("part", *_COLUMNS), rows)]
+        if self.advice:
+            parts.append(table(("stage", "problem", "step"), ((a.stage, a.problem, a.step) for a in self.advice)))
+        return page(first, *parts)
 
 
 def profile(f: Executable, args: Sequence[Any], repeat: int = 5, machine: Machine | None = None) -> Profile:
@@ -326,27 +338,31 @@ def _spans(
 
 def _lines(found: Profile) -> Iterator[str]:
     """The table."""
-    total = max(found.seconds, 1e-12)
     work = sum(part.operations for part in found.parts if part.limit is not None)
     busy = "" if found.busy is None else f", busy {found.busy:.0%} of the time"
     yield (
         f"{found.name}: {format_seconds(found.seconds)} on {format_threads(found.threads)}{busy}; "
         f"{_rate(work, found.seconds):.4g} GFLOP/s; with clocks {found.overhead:+.1%}"
     )
-    rows: list[tuple[str, ...]] = [("time", "share", "GFLOP/s", "GB/s", "of limit", "bound by", "part")]
-    whole = sum(p.seconds for p in found.parts if p.limit is not None) + found.rest
-    for p in found.parts:
-        share = "" if p.share is None else f"{p.share:.0%}"
-        rates = [f"{_rate(amount, p.seconds):.4g}" for amount in (p.operations, p.bytes)]
-        name = "  " * p.depth + p.name
-        rows.append((format_seconds(p.seconds), f"{p.seconds / max(whole, 1e-12):.0%}", *rates, share, p.binds, name))
-    if found.rest > 0.005 * total:
-        rows.append((format_seconds(found.rest), f"{found.rest / whole:.0%}", "", "", "", "", "between the parts"))
+    rows: list[tuple[str, ...]] = [(*_COLUMNS, "part")]
+    rows += [(*cells, f"{'  ' * depth}{name}") for depth, name, cells in _rows(found)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]) - 1)]
     for row in rows:
         yield "  " + "  ".join(cell.rjust(w) for cell, w in zip(row[:-1], widths, strict=True)) + "  " + row[-1]
     for one in found.advice:
         yield f"  {one}"
+
+
+def _rows(found: Profile) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Depth, name and cells of each part."""
+    whole = sum(p.seconds for p in found.parts if p.limit is not None) + found.rest
+    for p in found.parts:
+        share = "" if p.share is None else f"{p.share:.0%}"
+        rates = [f"{_rate(amount, p.seconds):.4g}" for amount in (p.operations, p.bytes)]
+        time = format_seconds(p.seconds), f"{p.seconds / max(whole, 1e-12):.0%}"
+        yield p.depth, p.name, (*time, *rates, share, p.binds)
+    if found.rest > _REST * whole:
+        yield 0, "between the parts", (format_seconds(found.rest), f"{found.rest / whole:.0%}", "", "", "", "")
 
 
 def _rate(amount: float, seconds: float) -> float:

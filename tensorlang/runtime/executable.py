@@ -21,6 +21,7 @@ from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
 from tensorlang.runtime.opaque import opaque
+from tensorlang.runtime.page import executable_html
 from tensorlang.runtime.timer import Stopwatch, TimeEvaluator, host_clock
 from tensorlang.target.spec import Target
 
@@ -238,6 +239,10 @@ class Executable(ClassicModule, Explained):
         TargetError for kernels of GPUs and of the interpreter, and for those that call Python.
         """
         return lookup(__name__, "profile")(self, args, repeat)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: arguments, loops, and the assembly with its hottest loop marked."""
+        return executable_html(self)
 
     def __repr__(self) -> str:
         params = ", ".join(str(p) for p in self.signature)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from math import prod
 from typing import Any
 
 from tensorlang import config, dtypes
@@ -24,6 +25,7 @@ from tensorlang.polyhedral.statement import Role, Scop, Statement
 from tensorlang.schedule.check import is_legal
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.derive.plans import BufferPlan, Derived
+from tensorlang.schedule.explain_page import explanation_html
 from tensorlang.schedule.primitives.loops import Reorder
 from tensorlang.schedule.state import ScheduleState
 
@@ -31,7 +33,11 @@ from tensorlang.schedule.state import ScheduleState
 @dataclass(frozen=True, slots=True)
 class LoopNote:
     """What a loop may do: `order` is parallel, reduction or sequential; `movable` if it may change places with the
-    loop directly around it; `because` names the dependence that it carries."""
+    loop directly around it; `because` names the dependence that it carries.
+
+    `trips`: how often it runs, each time. `bytes`: of all elements that it touches in that, tiles counted as full; None
+    where that is not known.
+    """
 
     stage: str
     axis: str
@@ -40,6 +46,8 @@ class LoopNote:
     order: str
     movable: bool
     because: str
+    trips: str = ""
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,9 @@ class Explanation:
         """The explanation as JSON data."""
         return asdict(self)
 
+    def _repr_html_(self) -> str:
+        return explanation_html(self)
+
 
 def explain(
     state: ScheduleState, title: str, sizes: Mapping[str, int] | None = None, forms: tuple[FormNote, ...] = ()
@@ -98,7 +109,7 @@ def explain(
     """
     known = checked_sizes(state, sizes)
     derived = derive(state)
-    loops, stages = tuple(_loop_notes(state, derived)), tuple(_stage_notes(state, derived, known))
+    loops, stages = tuple(_loop_notes(state, derived, known)), tuple(_stage_notes(state, derived, known))
     storage = state.program.storage
     found = [replace(d, array=storage[d.array][0]) if d.array in storage else d for d in distances(derived.scop)]
     return Explanation(title, tuple(found), loops, stages, forms)
@@ -118,7 +129,7 @@ def checked_sizes(state: ScheduleState, sizes: Mapping[str, int] | None) -> dict
     return dict(sizes or {})
 
 
-def _loop_notes(state: ScheduleState, derived: Derived) -> Iterator[LoopNote]:
+def _loop_notes(state: ScheduleState, derived: Derived, sizes: Mapping[str, int]) -> Iterator[LoopNote]:
     """Every loop, tested by itself: which dependences break if its iterations run at once, or outside the next."""
     plain = [replace(s, lanes=()) for s in derived.scop.statements]
     scop = replace(derived.scop, statements=tuple(plain), unordered=frozenset())
@@ -134,7 +145,33 @@ def _loop_notes(state: ScheduleState, derived: Derived) -> Iterator[LoopNote]:
         order = "parallel" if not broken else "reduction" if kinds == {"reduction"} else "sequential"
         because = ", ".join(f"{_listed(kinds)} through {array}" for array, kinds in _by_array(broken).items())
         movable = bool(outer) and _may_swap(state, named[outer[-1]], loop)
-        yield LoopNote(loop.stage, loop.axis, len(outer), _runs(loop), order, movable, because)
+        count = to_text(simplify(with_sizes(loop.upper - loop.lower, sizes)))
+        touched = _touched(state, loop, derived, named, sizes)
+        yield LoopNote(loop.stage, loop.axis, len(outer), _runs(loop), order, movable, because, count, touched)
+
+
+def _touched(
+    state: ScheduleState, loop: Loop, derived: Derived, loops: Mapping[str, Loop], sizes: Mapping[str, int]
+) -> int | None:
+    """The bytes that one run of a loop touches."""
+    shapes = {a.name: a.shape for a in derived.scop.arrays}
+    found: dict[str, list[Reader]] = {}
+    prefix: list[tuple[str, Expr, Expr]] = []
+    for s in (s for s in derived.scop.statements if loop.name in s.loops):
+        at = s.loops.index(loop.name)
+        ranges = [(n, loops[n].lower, loops[n].upper) for n in s.loops]
+        prefix = ranges[:at]
+        for access in (*s.reads, *s.writes):
+            found.setdefault(access.array, []).append(Reader(access.index, tuple(ranges[at:])))
+    total = 0
+    for array, readers in found.items():
+        boxes = needed(readers, prefix, len(shapes[array]), derived.scop.sizes)
+        extents = [_within(box, whole, sizes) for box, whole in zip(boxes, shapes[array], strict=True)]
+        if array not in state.program.buffers or not all(isinstance(extent, Const) for extent in extents):
+            return None
+        elements = prod(int(extent.value) for extent in extents if isinstance(extent, Const))
+        total += elements * dtypes.info(state.program.buffers[array].dtype).bytes
+    return total
 
 
 def _by_array(broken: Sequence[Violation]) -> dict[str, list[str]]:

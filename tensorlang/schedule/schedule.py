@@ -391,6 +391,10 @@ class Schedule:
                 raise
             raise type(error)("s.explain(...)", error.why, where=caller(), suggested=error.suggested) from None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: loops, stages and dependences."""
+        return str(self.explain()._repr_html_())
+
     def compose(self, asked: str, plan: Callable[[ScheduleState], Sequence[Primitive]]) -> list[Outputs]:
         """Apply the steps that a plan makes of the current state, all of them or none; `asked` names the plan."""
         try:

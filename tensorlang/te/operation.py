@@ -142,6 +142,10 @@ class Tensor(Explained, Whole, ExprOperators):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tensor) and self.op is other.op and self.value_index == other.value_index
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the tensor, and how it is declared."""
+        return str(lookup(__name__, "tensor_html")(self))
+
     def __repr__(self) -> str:
         return f"Tensor(shape=[{', '.join(map(str, self.shape))}], dtype={self.dtype}, name={self.name})"
 

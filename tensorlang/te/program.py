@@ -17,6 +17,7 @@ from tensorlang.ir.printer import stmt_text
 from tensorlang.ir.stmt import Allocate, For, Stmt, map_exprs, stmt_exprs, with_buffers
 from tensorlang.ir.stmt import walk as walk_stmt
 from tensorlang.location import caller
+from tensorlang.names import lookup
 from tensorlang.te.check import check_length
 from tensorlang.te.exact import exact
 from tensorlang.te.forms import form_of, text_key
@@ -46,6 +47,10 @@ class Program:
 
     def __getitem__(self, name: str) -> Operation:
         return self.by_name[name]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each operation."""
+        return str(lookup(__name__, "program_html")(self))
 
     @cached_property
     def by_name(self) -> dict[str, Operation]:

@@ -96,7 +96,7 @@ def test_the_explanation_is_data_too() -> None:
     data = json.loads(json.dumps(rows().explain().to_json()))
     assert data["loops"][-1] == {
         "stage": "C", "axis": "k", "depth": 1, "runs": "", "order": "reduction", "movable": True,
-        "because": "reduction through C",
+        "because": "reduction through C", "trips": "62", "bytes": 772,
     }  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from tensorlang.autotune.report.markup import Markup, element
 from tensorlang.dataclass import dataclass
+from tensorlang.markup import Markup, element
 
 WIDTH, HEIGHT = 480, 296
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 50, 40

@@ -24,8 +24,8 @@ from tensorlang.autotune.report.charts import (
     whole_step,
 )
 from tensorlang.autotune.report.figures import Search, Trial
-from tensorlang.autotune.report.markup import Markup
 from tensorlang.autotune.report.style import PICTURE_STYLE
+from tensorlang.markup import Markup
 from tensorlang.words import format_clock, format_count, format_seconds, format_speed
 
 BINS = 40

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tensorlang.autotune.report.drawings import draw_estimate, draw_spread, draw_time, draw_trials
 from tensorlang.autotune.report.figures import Search
-from tensorlang.autotune.report.markup import Markup, element, joined
 from tensorlang.autotune.report.schedules import ShownSchedule
 from tensorlang.autotune.report.style import STYLE
+from tensorlang.markup import Markup, element, joined
 from tensorlang.version import VERSION
 from tensorlang.words import (
     format_clock,
