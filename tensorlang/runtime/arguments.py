@@ -65,6 +65,18 @@ class ArgumentCheck:
         self._check_exact(known)
         return [arrays[p.name] for p in self.params], [known.values[v.name] for v in self.sizes]
 
+    def shapes_without(self, args: Sequence[Any], lacking: frozenset[str]) -> dict[str, tuple[int, ...]]:
+        """The shapes of arguments that are left out, by name, from the others; ArgumentError names one at fault."""
+        known, arrays, given = _Sizes(), dict[str, CheckedArray](), iter(args)
+        for position, param in enumerate(self.signature):
+            if isinstance(param, Var):
+                self._explicit_size(known, position, param, next(given))
+            elif param.name not in lacking:
+                arrays[param.name] = self._array(position, param, next(given))
+        self._bind_shapes(known, arrays)
+        made = [param for param in self.signature if isinstance(param, Buffer) and param.name in lacking]
+        return {buffer.name: evaluate_shape(buffer, known.values) for buffer in made}
+
     def writes_nothing(self, arrays: Sequence[CheckedArray]) -> bool:
         """Whether no output has an element, of arrays in the kernel's order."""
         return not any(a.nbytes for p, a in zip(self.params, arrays, strict=True) if p.name in self.outputs)
@@ -112,23 +124,22 @@ class ArgumentCheck:
             array = self.convert(given)
         except TypeError as error:
             raise ArgumentError(f"{self._label(position)}: {error}") from None
-        wanted = dtypes.info(buffer.dtype).numpy
+        words, wanted = _words(given), dtypes.info(buffer.dtype).numpy
         if not holds(array, wanted):
-            self._refuse(
-                position, f"dtype {buffer.dtype}", str(array.dtype), f"convert it with .astype({buffer.dtype!r})"
-            )
+            convert = f"convert it with {words.cast.format(buffer.dtype)}"
+            self._refuse(position, f"dtype {buffer.dtype}", str(array.dtype), convert)
         if array.ndim != len(buffer.shape):
             shape = ", ".join(map(str, buffer.shape))
             self._refuse(position, f"{len(buffer.shape)} dimensions [{shape}]", f"{array.ndim}: shape {array.shape}")
         flags = array.flags
         if not flags.c_contiguous:
             strides = f"strides {array.strides} for shape {array.shape}"
-            self._refuse(position, "a C-contiguous array", strides, "pass np.ascontiguousarray of it")
+            self._refuse(position, "a C-contiguous array", strides, words.contiguous)
         if not flags.aligned:
             place = f"byte {array.start}" if isinstance(array, DeviceArray) else f"address {address(array):#x}"
-            self._refuse(position, f"data aligned to {wanted.alignment} bytes", place, "copy it")
+            self._refuse(position, f"data aligned to {wanted.alignment} bytes", place, words.copy)
         if buffer.name in self.outputs and not flags.writeable:
-            self._refuse(position, "a writeable array, for it is an output", "a read-only one", "copy it")
+            self._refuse(position, "a writeable array, for it is an output", "a read-only one", words.copy)
         return array
 
     def _number(self, position: int, buffer: Buffer, given: Any) -> np.ndarray[Any, Any]:
@@ -144,7 +155,7 @@ class ArgumentCheck:
         """Bind sizes from dimensions that are a bare size, then check all others, solving for one size each."""
         later = []
         for position, param in enumerate(self.signature):
-            if isinstance(param, Var):
+            if isinstance(param, Var) or param.name not in arrays:
                 continue
             for axis, (extent, actual) in enumerate(zip(param.shape, arrays[param.name].shape, strict=True)):
                 if isinstance(extent, Var):
@@ -227,6 +238,25 @@ class ArgumentCheck:
                     raise ArgumentError(
                         f"{self.name}: output {output} overlaps {name} in memory; pass a separate array, or a copy"
                     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What to do with an array that does not fit, in the words of its library."""
+
+    cast: str = ".astype({!r})"
+    contiguous: str = "pass np.ascontiguousarray of it"
+    copy: str = "copy it"
+
+
+_LIBRARIES: Mapping[str, _Words] = {
+    "torch": _Words(".to(torch.{})", "pass its .contiguous()", "pass its .clone()"),
+    "cupy": _Words(contiguous="pass cupy.ascontiguousarray of it", copy="pass its .copy()"),
+}
+
+
+def _words(given: Any) -> _Words:
+    return _LIBRARIES.get(type(given).__module__.partition(".")[0], _Words())
 
 
 def evaluate_shape(buffer: Buffer, sizes: dict[str, int]) -> tuple[int, ...]:

@@ -101,7 +101,7 @@ def number_symbol(dtype: str) -> str:
     return f"tensorlang_{dtype}_number"
 
 
-def builtin(address: int, slow: Callable[..., None], fail: Callable[[int], None], name: str) -> Callable[..., None]:
+def builtin(address: int, slow: Callable[..., Any], fail: Callable[[int], Any], name: str) -> Callable[..., Any]:
     """Wrap the function at an address.
 
     What the function does not take goes to `slow`, keywords too; a status that is not 0 to `fail`, which raises.
@@ -111,7 +111,7 @@ def builtin(address: int, slow: Callable[..., None], fail: Callable[[int], None]
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
     owner = Owner(slow, fail, definition)
-    made: Callable[..., None] = make(ctypes.byref(definition), owner, None)
+    made: Callable[..., Any] = make(ctypes.byref(definition), owner, None)
     return made
 
 
@@ -120,13 +120,12 @@ class Owner:
 
     __slots__ = ("definition", "fail", "slow")
 
-    def __init__(self, slow: Callable[..., None], fail: Callable[[int], None], definition: MethodDef) -> None:
+    def __init__(self, slow: Callable[..., Any], fail: Callable[[int], Any], definition: MethodDef) -> None:
         self.slow = slow
         self.fail = fail
         self.definition = definition
 
-    def __call__(self, *args: Any, **named: Any) -> None:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         if len(args) == 2 and args[0] is STATUS:
-            self.fail(args[1])
-        else:
-            self.slow(*args, **named)
+            return self.fail(args[1])
+        return self.slow(*args, **named)

@@ -22,6 +22,7 @@ from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
 from tensorlang.runtime.opaque import opaque
 from tensorlang.runtime.page import executable_html
+from tensorlang.runtime.returning import Returned
 from tensorlang.runtime.timer import Stopwatch, TimeEvaluator, host_clock
 from tensorlang.target.spec import Target
 
@@ -37,7 +38,7 @@ _PICKLING = "tensorlang.target.backend"
 _LONG = 2**31
 """Loops of so many iterations are not begun where there is nothing to write: most of a day may pass in empty ones."""
 
-Fast = Callable[[Callable[..., None]], Callable[..., None]]
+Fast = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes a quicker entry from the one that checks in Python, which it calls with whatever it does not take."""
 
 
@@ -68,6 +69,8 @@ class Origin(Protocol):
 class Executable(ClassicModule, Explained):
     """A kernel that runs: `f(*arrays)` in the order of its signature. Outputs are written in place.
 
+    Without any of the outputs, a call makes them, in the library of the inputs, and returns them: `c = f(a, b)`.
+
     Arrays are NumPy arrays or CPU tensors that speak DLPack, for a GPU also arrays of its library; ArgumentError says
     what does not fit.
     `signature` is what the caller passes, if not `kernel.params`. `sources` gives the text of each stage by name,
@@ -82,6 +85,7 @@ class Executable(ClassicModule, Explained):
         "_facts",
         "_kept",
         "_memory",
+        "_returned",
         "_sources",
         "_stopwatch",
         "kernel",
@@ -90,7 +94,7 @@ class Executable(ClassicModule, Explained):
         "signature",
         "target",
     )
-    __call__: Callable[..., None]
+    __call__: Callable[..., Any]
 
     def __init__(
         self,
@@ -125,7 +129,13 @@ class Executable(ClassicModule, Explained):
             convert,
             exact or SizeCheck(kernel),
         )
-        self.__call__ = _entry(launch, check, fast)
+        self._returned = Returned()
+        self.__call__ = _entry(launch, check, fast, self._returned)
+
+    def returns(self, outputs: Sequence[str]) -> Executable:
+        """Let calls leave out outputs, of these names, which are written whole; returns the kernel."""
+        self._returned.names = tuple(outputs)
+        return self
 
     def require(self, facts: Sequence[FactCheck], always: bool = False) -> Executable:
         """Test facts about arguments on each call, or those that run with TENSORLANG_CHECK=1; returns the kernel."""
@@ -146,7 +156,8 @@ class Executable(ClassicModule, Explained):
     def __reduce__(self) -> Any:
         """Pickle as the kernel and its object: whoever reads it on a machine of this kind need not compile."""
         origin = self.origin.pickled if self.origin is not None else None
-        return origin or import_module(_PICKLING).pickled(self.kernel, self.target, self.signature, *self._facts)
+        packed = import_module(_PICKLING).pickled
+        return origin or packed(self.kernel, self.target, self.signature, *self._facts, self._returned.names)
 
     def __getitem__(self, name: str) -> Executable:
         """Return this function by its name, as classic modules do."""
@@ -249,40 +260,49 @@ class Executable(ClassicModule, Explained):
         return f"Executable({self.entry_name}({params}), target={str(self.target)!r})"
 
 
-def _tested(entry: Callable[..., None], facts: Sequence[FactCheck], always: bool) -> Callable[..., None]:
+def _tested(entry: Callable[..., Any], facts: Sequence[FactCheck], always: bool) -> Callable[..., Any]:
     """An entry that tests facts first; arguments of the wrong number or kind are left to the entry to refuse."""
 
-    def tested(*args: Any, **named: Any) -> None:
+    def tested(*args: Any, **named: Any) -> Any:
         if always or config.get("check"):
             for fact in facts:
                 if fact.position < len(args):
                     fact(args[fact.position])
-        entry(*args, **named)
+        return entry(*args, **named)
 
     return opaque(tested)
 
 
-def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None) -> Callable[..., None]:
+def _entry(launch: Launch, check: ArgumentCheck, fast: Fast | None, returned: Returned) -> Callable[..., Any]:
     """What a call runs. With a fast entry, other kinds of arrays become plain ones and try it once more."""
 
-    def checked(*args: Any, **named: Any) -> None:
+    def checked(*args: Any, **named: Any) -> Any:
         if named:
             check.refuse_names(named)
+        if returned.lacking(check, len(args)):
+            every, made = returned.completed(check, args)
+            checked(*every)
+            return made
         arrays, sizes = check(args)
         if max(sizes, default=0) < _LONG or not check.writes_nothing(arrays):
             launch(arrays, sizes)
+        return None
 
     if fast is None:
         return opaque(checked)
 
-    def converted(*args: Any, **named: Any) -> None:
+    def converted(*args: Any, **named: Any) -> Any:
         if named:
             check.refuse_names(named)
+        if returned.lacking(check, len(args)):
+            return checked(*args)
         plain = plain_arrays(args)
         if plain is None:
-            checked(*args)
-        else:
-            quick(*plain)
+            return checked(*args)
+        try:
+            return quick(*plain)
+        except ArgumentError:
+            return checked(*args)  # in the words of what was passed
 
     quick = fast(converted)
     return quick

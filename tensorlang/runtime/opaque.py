@@ -7,20 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 
-def opaque(function: Callable[..., None]) -> Callable[..., None]:
+def opaque(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, out of reach of torch's compiler if that is there.
 
     It would look into what handles arrays, and fail at NumPy's views of memory. `torch.compiler.disable` would import
     the compiler, seconds of work, so it is asked for when the compiler is there.
     """
-    apart: list[Callable[..., None]] = []
+    apart: list[Callable[..., Any]] = []
 
-    def entry(*args: Any, **named: Any) -> None:
+    def entry(*args: Any, **named: Any) -> Any:
         if "torch._dynamo" in sys.modules:
             if not apart:
                 apart.append(sys.modules["torch"].compiler.disable(function))
-            apart[0](*args, **named)
-        else:
-            function(*args, **named)
+            return apart[0](*args, **named)
+        return function(*args, **named)
 
     return entry

@@ -100,12 +100,17 @@ def begun(kernel: Kernel, target: Target, signature: Signature) -> Callable[[], 
 
 
 def pickled(
-    kernel: Kernel, target: Target, signature: Signature, facts: tuple[FactCheck, ...], always: bool
+    kernel: Kernel,
+    target: Target,
+    signature: Signature,
+    facts: tuple[FactCheck, ...],
+    always: bool,
+    returned: tuple[str, ...],
 ) -> tuple[Callable[..., Executable], tuple[Any, ...]]:
     """How an executable is pickled: its loops, and its object where the backend has one to give."""
     found = backend(target.kind)
     packed = found.pack(kernel, target) if isinstance(found, RestoringBackend) else None
-    return _unpickled, (packed, kernel, target, signature, facts, always)
+    return _unpickled, (packed, kernel, target, signature, facts, always, returned)
 
 
 def _unpickled(
@@ -115,13 +120,14 @@ def _unpickled(
     signature: Signature,
     facts: tuple[FactCheck, ...],
     always: bool,
+    returned: tuple[str, ...] = (),
 ) -> Executable:
     found = backend(target.kind)
     if packed is not None and isinstance(found, RestoringBackend):
         made = found.restore(packed, kernel, target, signature)
     else:
         made = found.compile(kernel, target, signature)
-    return made.require(facts, always)
+    return made.require(facts, always).returns(returned)
 
 
 def with_limits(target: Target) -> Target:

@@ -162,14 +162,14 @@ no:
 """
 
 
-def learning(checked: Callable[..., None]) -> Callable[..., None]:
+def learning(checked: Callable[..., Any]) -> Callable[..., Any]:
     """The entry that checks in Python; tensor types that it sees for the first time become known to machine code."""
 
-    def entry(*args: Any, **named: Any) -> None:
+    def entry(*args: Any, **named: Any) -> Any:
         for value in args:
             if exchange.offers(type(value)) and exchange.learn(type(value)):
                 exchange.READER.value = _reader().addresses[_SYMBOL]
-        checked(*args, **named)
+        return checked(*args, **named)
 
     return entry
 
