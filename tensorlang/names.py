@@ -103,8 +103,13 @@ def lookup(module: str, name: str) -> Any:
 
 
 def listing(module: str) -> list[str]:
-    """The attributes of a module, with those it offers: what `dir` shows."""
-    return sorted({*vars(sys.modules[module]), *_offered.get(module, {})})
+    """What `dir` shows of a module: its public names, those it offers, and what Python knows of every module.
+
+    Public is what `__all__` names, else what the module defines itself.
+    """
+    own = vars(sys.modules[module])
+    public = own.get("__all__") or [n for n, value in own.items() if getattr(value, "__module__", None) == module]
+    return sorted({*public, *_offered.get(module, {}), *(n for n in own if n.startswith("__"))})
 
 
 class Explained:

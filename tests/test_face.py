@@ -183,3 +183,29 @@ def test_assert_allclose() -> None:
         tvm.testing.assert_allclose(a, np.array([1.0, 2.1]))
     with pytest.raises(AssertionError, match="shapes differ"):
         tvm.testing.assert_allclose(a, np.ones((2, 1)))
+
+
+def test_what_is_shown_of_rooms_is_public() -> None:
+    """Completion offers what users call, and none of what a room is made of."""
+    from tensorlang import autotune, te, topi
+
+    rooms = {tensorlang: "build te errors threads", te: "compute placeholder create_schedule exp hybrid lookup"} | {
+        topi: "matmul softmax image schedule",
+        autotune: "tune create_task record",
+    }
+    hidden = {
+        "offer",
+        "refuse",
+        "advise",
+        "words",
+        "listing",
+        "check",
+        "domain",
+        "Any",
+        "operation",
+        "convolution",
+        "loop",
+    }
+    for room, names in rooms.items():
+        assert set(names.split()) <= set(dir(room)) and not hidden & set(dir(room))
+        assert all(hasattr(room, name) for name in dir(room))

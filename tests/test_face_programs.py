@@ -136,7 +136,7 @@ def test_inspection_of_operations() -> None:
     A = te.placeholder((8, 9), name="A")
     k = te.reduce_axis((0, 9), "k")
     with te.tag_scope(tag="rowsum"):
-        B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
+        B: Any = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
     assert B.op.tag == "rowsum" and B.op.input_tensors[0] == A
     assert B.op.axis[0].dom.extent.value == 8 and B.op.reduce_axis[0].var.name == "k"
     s = te.create_schedule([B.op])

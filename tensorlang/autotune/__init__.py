@@ -40,7 +40,7 @@ from tensorlang.autotune.tuners.measure import (
     measure_option,
 )
 from tensorlang.autotune.tuners.run import tune_template
-from tensorlang.names import lookup
+from tensorlang.names import listing, lookup
 from tensorlang.schedule.history import RecordSkipped
 from tensorlang.schedule.recorded import allow_in_records
 
@@ -114,3 +114,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     return lookup(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__)

@@ -7,7 +7,7 @@ comparison whose truth value is structural equality. Python's `and`, `or`, `not`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias, Union, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import numpy as np
 
@@ -164,6 +164,10 @@ class Expr(Node, ExprOperators):
     def __bool__(self) -> bool:
         no_truth(self.dtype)
 
+    if TYPE_CHECKING:  # of a tensor, `A[i]` is an element, or waits for further indices, `A[i][j]`
+
+        def __getitem__(self, index: Any) -> Expr: ...
+
     def __str__(self) -> str:
         return to_text(self)
 
@@ -194,9 +198,7 @@ class Const(Expr):
         return int(self.value)
 
     def __index__(self) -> int:
-        if isinstance(self.value, float):
-            return super(Expr, self).__index__()
-        return int(self.value)
+        return super(Expr, self).__index__() if isinstance(self.value, float) else int(self.value)
 
     def label(self) -> tuple[object, ...]:
         return (str(self.value) if isinstance(self.value, float) else self.value,)

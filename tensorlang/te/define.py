@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeAlias, overload
 from weakref import WeakKeyDictionary
 
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, Var, as_expr, walk
+from tensorlang.ir.expr import Expr, ExprLike, Var, as_expr, walk
 from tensorlang.location import Location, caller
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_axis_name, check_length, check_tensor_name
@@ -20,6 +20,8 @@ from tensorlang.te.domain import INDEX_DTYPES, shape_of, size_var
 from tensorlang.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, Reduce, Tensor
 from tensorlang.te.packed import whole_array_function
 
+Shape: TypeAlias = ExprLike | Sequence[ExprLike]
+"""Extents: numbers and symbolic sizes; one alone is a shape of one dimension."""
 _INDICES = "ijklmn"
 _tag: ContextVar[str] = ContextVar("tag", default="")
 
@@ -42,13 +44,17 @@ def current_tag(tag: str) -> str:
     return tag or _tag.get()
 
 
-def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Tensor:
+def placeholder(shape: Shape, dtype: Any = None, name: str = "placeholder") -> Tensor:
     """Declare an input of a shape (integers or symbolic sizes; `()` is a scalar) and a dtype (float32)."""
     checked = check_tensor_name(name)
     op = PlaceholderOp(checked, shape_of(shape, checked), dtypes.canonical(dtype or "float32"), caller())
     return op.output()
 
 
+@overload
+def var(name: str = "tindex", dtype: Literal["int32", "int64"] = "int32") -> Var: ...
+@overload
+def var(name: str = "tindex", dtype: str = "int32") -> Any: ...
 def var(name: str = "tindex", dtype: str = "int32") -> Any:
     """Return a symbolic size, of int32 or int64: it is bound from the shapes of the arrays a kernel is called with.
 
@@ -61,8 +67,26 @@ def var(name: str = "tindex", dtype: str = "int32") -> Any:
     return PlaceholderOp(checked, (), element, caller()).output()
 
 
+@overload
 def compute(
-    shape: Any,
+    shape: Shape,
+    fcompute: Callable[..., ExprLike | Tensor],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor: ...
+@overload
+def compute(
+    shape: Shape,
+    fcompute: Callable[..., tuple[ExprLike, ...] | list[ExprLike]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...
+def compute(
+    shape: Shape,
     fcompute: Callable[..., Any],
     name: str = "compute",
     tag: str = "",

@@ -125,9 +125,11 @@ class Tensor(Explained, Whole, ExprOperators):
         made = self.combined("cast", self, dtype)
         return ExprOperators.astype(self, dtype) if made is None else made
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> Expr:
         parts = index if isinstance(index, tuple) else (index,)
-        return TensorSlice(self, parts) if len(parts) < self.ndim else Read.checked(self, parts)
+        if len(parts) < self.ndim:
+            return TensorSlice(self, parts)  # type: ignore[return-value]  # `A[i][j]` is an element in the end
+        return Read.checked(self, parts)
 
     def __call__(self, *index: ExprLike) -> Expr:
         return Read.checked(self, index)

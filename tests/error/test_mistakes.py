@@ -25,7 +25,7 @@ FULL, HALF = np.zeros((16, 16), "float32"), np.zeros((8, 16), "float32")
 Mistake = Callable[[], object]
 
 
-def element(body: Callable[[Any], object]) -> Mistake:
+def element(body: Callable[[Any], Any]) -> Mistake:
     """A tensor of 16 elements that a function gives."""
     return lambda: te.create_schedule(te.compute((16,), body, name="Z").op)
 
@@ -60,9 +60,9 @@ def counted(i: Any) -> Any:
 
 EXPRESSIONS: dict[str, tuple[Mistake, tuple[str, ...]]] = {
     "np.exp": (element(lambda i: np.exp(x[i])), ("np.exp computes numbers", "use te.exp")),
-    "np.maximum": (element(lambda i: np.maximum(x[i], 0)), ("np.maximum computes numbers", "use te.maximum")),
-    "np.where": (element(lambda i: np.where(x[i] > 0, x[i], 0)), ("np.where computes arrays", "te.if_then_else")),
-    "np.clip": (element(lambda i: np.clip(x[i], 0, 1)), ("np.clip computes arrays", "topi.clip")),
+    "np.maximum": (element(lambda i: np.maximum(x[i], 0)), ("np.maximum computes numbers", "use te.maximum")),  # type: ignore[call-overload]
+    "np.where": (element(lambda i: np.where(x[i] > 0, x[i], 0)), ("np.where computes arrays", "te.if_then_else")),  # type: ignore[call-overload]
+    "np.clip": (element(lambda i: np.clip(x[i], 0, 1)), ("np.clip computes arrays", "topi.clip")),  # type: ignore[call-overload]
     "np.dot": (lambda: np.dot(A, B), ("np.dot computes arrays", "use topi.matmul")),  # type: ignore[call-overload]
     "np.sum": (lambda: np.sum(A), ("np.sum computes arrays", "use te.sum")),  # type: ignore[call-overload]
     "np.mean": (lambda: np.mean(A), ("np.mean computes arrays", "use topi.mean")),  # type: ignore[call-overload]
@@ -109,7 +109,7 @@ DEFINITIONS: dict[str, tuple[Mistake, tuple[str, ...]]] = {
     "a float index": (element(lambda i: x[0.5]), ("indexed with 0.5 of dtype float32", "cast it to an integer")),
     "outside": (element(lambda i: x[i + 1]), ("Z reads x[i + 1] outside x of shape (16)", "te.if_then_else")),
     "an arity": (lambda: te.compute((16, 16), lambda i: x[i]), ("takes 1 indices (i)", "write lambda i, j: ...")),
-    "no function": (lambda: te.compute((16,), 3), ("as in lambda i: A[i] * 2", "got 3")),  # type: ignore[arg-type]
+    "no function": (lambda: te.compute((16,), 3), ("as in lambda i: A[i] * 2", "got 3")),  # type: ignore[call-overload]
     "no return": (element(lambda i: None), ("Z must compute an expression, got None", "lacks a return")),
     "a text": (element(lambda i: "a b"), ("Z must compute an expression", "got str 'a b'", "A[i] * 2 + i")),
     "a sum in a term": (element(lambda i: te.sum(A[i, k], axis=k) + 1), ("be the whole value", "its own te.compute")),
@@ -117,10 +117,10 @@ DEFINITIONS: dict[str, tuple[Mistake, tuple[str, ...]]] = {
     "a sum of a tensor": (lambda: te.sum(A), ("of elements over reduce axes, got Tensor", "topi.sum(A, axis=1)")),
     "an axis of words": (element(lambda i: te.sum(A[i, k], axis="k")), ("axis 'k'", "te.sum(A[i, k], axis=k)")),
     "a free reduce axis": (element(lambda i: A[i, k]), ("Z uses k, which is neither", "te.sum(..., axis=k)")),
-    "a named extent": (lambda: te.placeholder(("m",)), ("must be an integer, got 'm'", "te.var('m') is a size")),
-    "a shape of words": (lambda: te.placeholder("16"), ("must be an integer, got '16'", "give the number")),
+    "a named extent": (lambda: te.placeholder(("m",)), ("must be an integer, got 'm'", "te.var('m') is a size")),  # type: ignore[arg-type]
+    "a shape of words": (lambda: te.placeholder("16"), ("must be an integer, got '16'", "give the number")),  # type: ignore[arg-type]
     "half an extent": (lambda: te.placeholder((4.5,)), ("must be an integer, got 4.5", "int(...) or //")),
-    "an extent of None": (lambda: te.placeholder((None, 3)), ("must be an integer, got None", "te.var")),
+    "an extent of None": (lambda: te.placeholder((None, 3)), ("must be an integer, got None", "te.var")),  # type: ignore[arg-type]
     "below zero": (lambda: te.placeholder((-4,)), ("is -4", "zero or more")),
     "a dtype": (lambda: te.placeholder((4,), "float23"), ("unknown dtype 'float23'", "did you mean float32?")),
     "a range": (lambda: te.reduce_axis(16), ("must be (lower, upper), got 16", "te.reduce_axis((0, 16))")),  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -163,7 +165,7 @@ def test_input_tensors_are_those_of_other_stages() -> None:
     A = te.placeholder((4, 5), name="A")
     k = te.reduce_axis((0, 5), "k")
     B = te.compute((4, 5), lambda i, j: A[i, j] * 2, name="B")
-    C = te.compute((4,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    C: Any = te.compute((4,), lambda i: te.sum(B[i, k], axis=k), name="C")
     s = te.create_schedule(C.op)
     (b,) = s[C].op.input_tensors
     assert (b.name, b.shape, b.dtype) == ("B", B.shape, "float32") and isinstance(b.op, te.ComputeOp)

@@ -47,13 +47,13 @@ def test_axis_names_are_the_parameter_names() -> None:
 
 
 def test_reads_in_three_spellings() -> None:
-    made = te.compute((8,), lambda i: A[i, 0] + A[i][1] + A(i, 2))
+    made: Any = te.compute((8,), lambda i: A[i, 0] + A[i][1] + A(i, 2))
     assert str(made.op.body[0]) == "A[i, 0] + A[i, 1] + A[i, 2]"
 
 
 def test_compute_attributes() -> None:
     k = te.reduce_axis((1, 9), "k")
-    made = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="R", tag="row", attrs={"note": 3})
+    made: Any = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="R", tag="row", attrs={"note": 3})
     op = made.op
     assert made.shape[0].value == 8 and made.dtype == "float32"
     assert [a.name for a in op.reduce_axis] == ["k"] and op.reduce_axis[0].kind is AxisKind.REDUCE
@@ -156,13 +156,14 @@ def test_reduction_nodes() -> None:
 
 def test_tag_scope() -> None:
     with te.tag_scope(tag="conv"):
-        inside = te.compute((8,), lambda i: A[i, 0])
+        inside: Any = te.compute((8,), lambda i: A[i, 0])
         with pytest.raises(DefinitionError, match="tag scopes do not nest"), te.tag_scope("pool"):
             pass
         with pytest.raises(DefinitionError, match="inside tag scope 'conv'"):
             te.compute((8,), lambda i: A[i, 0], tag="own")
     assert inside.op.tag == "conv"
-    assert te.compute((8,), lambda i: A[i, 0]).op.tag == ""
+    outside: Any = te.compute((8,), lambda i: A[i, 0])
+    assert outside.op.tag == ""
 
     @te.tag_scope(tag="pool")
     def pool() -> te.Tensor:

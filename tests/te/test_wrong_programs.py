@@ -39,11 +39,11 @@ WRONG: dict[str, tuple[Program, str]] = {
     "equal axis names": (lambda: te.compute((8, 9), A, varargs_names=["i", "i"]), "two axes of one"),
     "unknown dtype": (lambda: te.placeholder((8,), "float33"), r"unknown dtype 'float33'; known: bool"),
     "unknown dtype of a cast": (lambda: te.compute((8,), lambda i: V[i].astype("f99")), r"unknown dtype 'f99'"),
-    "no function": (lambda: te.compute((8,), 3), r"needs a function from indices"),  # type: ignore[arg-type]
+    "no function": (lambda: te.compute((8,), 3), r"needs a function from indices"),  # type: ignore[call-overload]
     "float extent": (lambda: te.placeholder((8, 2.5)), r"extent 1 of placeholder must be an integer, got 2.5"),
     "bool extent": (lambda: te.placeholder((True,)), r"must be an integer, got True"),
-    "text extent": (lambda: te.placeholder(("n",)), r"must be an integer, got 'n'"),
-    "missing extent": (lambda: te.placeholder(None), r"must be an integer, got None"),
+    "text extent": (lambda: te.placeholder(("n",)), r"must be an integer, got 'n'"),  # type: ignore[arg-type]
+    "missing extent": (lambda: te.placeholder(None), r"must be an integer, got None"),  # type: ignore[arg-type]
     "float expression extent": (lambda: te.placeholder((n * 1.5,)), r"must be int32 or int64"),
     "extent read from a tensor": (
         lambda: te.compute((te.placeholder((2,), "int32")[0],), lambda i: i),
@@ -62,10 +62,10 @@ WRONG: dict[str, tuple[Program, str]] = {
     "float index": (lambda: te.compute((8,), lambda i: V[i * 0.5]), r"dtype float32; cast it to an integer"),
     "bool index": (lambda: te.compute((8,), lambda i: V[i > 1]), r"dtype bool; cast it"),
     "no expression": (
-        lambda: te.compute((8,), lambda i: None, name="B"),
+        lambda: te.compute((8,), lambda i: None, name="B"),  # type: ignore[arg-type, return-value]
         r"B must compute an expression, got None; its function lacks a return",
     ),
-    "text instead of an expression": (lambda: te.compute((8,), lambda i: "x"), r"must compute an expression"),
+    "text instead of an expression": (lambda: te.compute((8,), lambda i: "x"), r"must compute an expression"),  # type: ignore[arg-type, return-value]
     "tensor instead of an element": (lambda: te.compute((8,), lambda i: A), r"A has 2 dimensions, indexed with 0"),
     "empty tuple": (lambda: te.compute((8,), lambda i: ()), r"computes an empty tuple"),
     "reduction in an expression": (
@@ -188,7 +188,7 @@ WRONG: dict[str, tuple[Program, str]] = {
         lambda: te.extern((8,), [V], lambda ins, outs: 3),
         r"must return tir.call_packed\(...\), got 3",
     ),
-    "outputs that are no tensors": (lambda: canonical([V[0]]), r"expected tensors or their operations, got"),
+    "outputs that are no tensors": (lambda: canonical([V[0]]), r"expected tensors or their operations, got"),  # type: ignore[list-item]
 }
 
 

@@ -117,9 +117,10 @@ def _over_all(op: ComputeOp, reduction: Reduce, body: Expr, name: str) -> Comput
     shifted = {a.name: a.var + a.lower for a in reduction.axes}
     axes = (*op.axes, *reduction.axes)
     value = substitute(body, shifted)
-    made: ComputeOp = compute(
+    made = compute(
         tuple(a.extent for a in axes), lambda *_: value, name=f"{op.name}_{name}", varargs_names=[a.name for a in axes]
     ).op
+    assert isinstance(made, ComputeOp)
     return made
 
 
