@@ -291,12 +291,11 @@ refuse(
     },
 )
 _LISTS = "use Python's lists and dicts"
-_RECORDS = "print(s) and s.trace.to_json() keep a schedule; tensorlang.ir is internal"
+offer("tensorlang.ir", {name: f"tensorlang.te.saved:{name}" for name in ("load_json", "save_json")})
 refuse(
     "tensorlang.ir",
     {
         **dict.fromkeys(("Array", "Map", "container"), _LISTS),
-        **dict.fromkeys(("load_json", "save_json"), _RECORDS),
         **dict.fromkeys(
             ("assert_structural_equal", "structural_equal", "structural_hash"), "use tensorlang.ir.expr.same"
         ),
