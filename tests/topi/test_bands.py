@@ -104,6 +104,23 @@ def test_which_are_not() -> None:
     assert "bands" not in forms(both)
 
 
+@pytest.mark.parametrize(
+    ("high", "many", "cores", "shared"),
+    [(14, 480, 2, 256), (14, 96, 3, 32), (112, 480, 2, None), (14, 120, 2, None), (14, 480, 1, None)],
+)
+def test_threads_share_channels_of_low_images_and_rows_of_others(
+    high: int, many: int, cores: int, shared: int | None
+) -> None:
+    """Each channel by itself needs no rows that another thread makes, too."""
+    output, used = block((1, high, high, 80, many, 1), 5, 1, 2, "<")
+    made = topi.schedule(output, f"llvm -num-cores={cores}", tuned=False)
+    (image,) = (note.shape for note in _stage_notes(made.state, derive(made.state), {}) if note.array == "relu")
+    assert int(image[-1]) == (shared or many)
+    if high < 20 and many < 100:
+        wanted = result(te.create_schedule(output), output, used, "llvm")
+        np.testing.assert_array_equal(result(made, output, used, f"llvm -num-cores={cores}"), wanted)
+
+
 def test_rows_that_two_bands_read_are_kept() -> None:
     output, _ = block((1, 28, 28, 16, 64, 16), 3, 1, 1)
     state = topi.schedule(output, "llvm -num-cores=1", tuned=False).state

@@ -50,6 +50,18 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Bands:
+    """Tiles of rows that are made before the next ones are begun, of all channels.
+
+    `is_shared`: threads share them, a thread has some after one another; or bands of so many `channels`, 0 for all.
+    """
+
+    rows: int
+    is_shared: bool
+    channels: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Loops:
     """The loops of an output: around a tile; over bands of rows, blocks of channels and rows. "" for none.
 
@@ -63,11 +75,10 @@ class Loops:
     alone: bool
 
 
-def schedule_convolution(room: Room, group: Group, windows: WindowSum, band: int = 0) -> str:
+def schedule_convolution(room: Room, group: Group, windows: WindowSum, bands: Bands | None = None) -> str:
     """Keep a tile of pixels and channels in registers over all input channels, for each place of the window.
 
-    `band`: tiles of rows that are made before the next ones are begun, of all channels. Returns the loop over bands, or
-    the one around a tile.
+    Returns the loop over bands, or the one around a tile.
     """
     s, target, anchor = room.s, room.target, anchor_of(room, group)
     tile = _decide(room, windows)
@@ -76,7 +87,7 @@ def schedule_convolution(room: Room, group: Group, windows: WindowSum, band: int
         _pack_weights(s, acc, windows, tile.block, target)
     if windows.axes[-1] == windows.x:
         _channels_last(s[acc], windows, tile.block)
-    loops = _schedule_output(s, anchor, windows, tile, band)
+    loops = _schedule_output(s, anchor, windows, tile, bands)
     s[acc].compute_at(s[anchor.output], loops.tile)
     _schedule_sum(room, acc, windows, tile, loops)
     place_producers(room, group, inline=False)
@@ -204,7 +215,7 @@ def _make_by_rows(s: Schedule, group: Group, output: str, rows: str) -> None:
             s.attempt(partial(s[stage.name].compute_at, s[output], rows))
 
 
-def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile, band: int) -> Loops:
+def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile, bands: Bands | None) -> Loops:
     """Tile the output. Threads share rows."""
     out = s[anchor.output]
     axis = dict(zip(windows.axes, axes_of(s, anchor.output), strict=True))
@@ -220,23 +231,30 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
     around, lanes = split(feature, tile.block)
     batch, blocks = [axis[name] for name in windows.batch], [*blocks, around]
     order = [*batch, *rows, *blocks] if _rows_first(windows, anchor.target) else [*batch, *blocks, *rows]
-    is_shared, shared, bands = worth_threads(windows.extents, anchor.target), order, ""
-    if band:
-        bands, inside = (loop.name for loop in out.split(rows[0], factor=band, tail="peel"))
-        if is_shared:  # in parts: of its bands, a thread makes one after another
-            part, bands = (loop.name for loop in out.split(bands, nparts=anchor.target.cores, tail="peel"))
+    is_shared, shared, band = worth_threads(windows.extents, anchor.target), order, ""
+    if windows.extent(feature) % tile.block and rows and rows[0] in order[: order.index(around)]:
+        shared = order[: order.index(around)]  # fused with rows, blocks of two sizes would be guarded ones
+    if bands is not None:
+        is_shared = bands.is_shared
+        band, inside = (loop.name for loop in out.split(rows[0], factor=bands.rows, tail="peel"))
+        if is_shared and bands.channels:
+            count = max(1, bands.channels // tile.block)
+            part, around = (loop.name for loop in out.split(around, factor=count, tail="peel"))
+            batch, blocks = [*batch, part], [around]
+        elif is_shared:
+            part, band = (loop.name for loop in out.split(band, nparts=anchor.target.cores, tail="peel"))
             batch = [*batch, part]
-        shared, rows, order = batch, [inside], [*batch, bands, inside, *blocks]
+        shared, rows, order = batch, [inside], [*batch, band, inside, *blocks]
     out.reorder(*order, columns, *together, *row, column, lanes)
     copied, vector = (row, column) if windows.axes[-1] == windows.x else ([*together, *row, column], lanes)
     for name in [] if calls(out) else copied:  # a function in every row of a tile is a lot of code
         out.unroll(name)
     out.vectorize(vector)
-    alone = bool(band) or not is_shared
+    alone = bands is not None or not is_shared
     if is_shared:
         loop, fused = share_out(s, anchor.output, shared, anchor.target)
         alone, around = alone or not {*rows} & {*fused}, loop if around in fused else around
-    return Loops(columns, bands, around, rows[0] if rows else "", alone)
+    return Loops(columns, band, around, rows[0] if rows else "", alone)
 
 
 def _schedule_sum(room: Room, acc: str, windows: WindowSum, tile: Tile, loops: Loops) -> None:
