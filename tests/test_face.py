@@ -189,7 +189,7 @@ def test_what_is_shown_of_rooms_is_public() -> None:
     """Completion offers what users call, and none of what a room is made of."""
     from tensorlang import autotune, te, topi
 
-    rooms = {tensorlang: "build te errors threads", te: "compute placeholder create_schedule exp hybrid lookup"} | {
+    rooms = {tvm: "build te errors threads", te: "compute placeholder create_schedule exp hybrid lookup"} | {
         topi: "matmul softmax image schedule",
         autotune: "tune create_task record",
     }

@@ -50,8 +50,11 @@ class ArgumentCheck:
         """Return arrays and sizes in the kernel's order; ArgumentError names the argument at fault."""
         if len(args) != len(self.signature):
             wanted = ", ".join(_kind(p) for p in self.signature)
+            left_out = (
+                f"; {' and '.join(self.outputs)} may be left out: it is made and returned" if self.outputs else ""
+            )
             raise ArgumentError(
-                f"{self.name} takes {len(self.signature)} arguments ({wanted}), got {len(args)}{self._lacking(args)}"
+                f"{self.name} takes {len(self.signature)} arguments ({wanted}), got {len(args)}{left_out}"
             )
         known = _Sizes()
         arrays: dict[str, CheckedArray] = {}
@@ -86,14 +89,6 @@ class ArgumentCheck:
         order = ", ".join(p.name for p in self.signature)
         given = ", ".join(shown(name) for name in named)
         raise ArgumentError(f"{self.name} takes its arguments in order, not by name ({given}); pass ({order})")
-
-    def _lacking(self, args: Sequence[Any]) -> str:
-        """How to make the outputs, where no more than these are missing."""
-        lacking = [p for p in self.signature[len(args) :] if isinstance(p, Buffer)]
-        if not lacking or any(p.name not in self.outputs for p in lacking):
-            return ""
-        p = lacking[0]
-        return f"; outputs are passed, too: {p.name} = np.empty(({', '.join(map(str, p.shape))},), {p.dtype!r})"
 
     def _label(self, position: int) -> str:
         return f"{self.name}: argument {position + 1} ({self.signature[position].name})"
