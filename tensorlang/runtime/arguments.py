@@ -50,12 +50,7 @@ class ArgumentCheck:
         """Return arrays and sizes in the kernel's order; ArgumentError names the argument at fault."""
         if len(args) != len(self.signature):
             wanted = ", ".join(_kind(p) for p in self.signature)
-            left_out = (
-                f"; {' and '.join(self.outputs)} may be left out: it is made and returned" if self.outputs else ""
-            )
-            raise ArgumentError(
-                f"{self.name} takes {len(self.signature)} arguments ({wanted}), got {len(args)}{left_out}"
-            )
+            raise ArgumentError(f"{self.name} takes {len(self.signature)} arguments ({wanted}), got {len(args)}")
         known = _Sizes()
         arrays: dict[str, CheckedArray] = {}
         for position, (param, given) in enumerate(zip(self.signature, args, strict=True)):

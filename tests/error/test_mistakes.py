@@ -182,7 +182,7 @@ CALLS: dict[str, tuple[Mistake, tuple[str, ...]]] = {
     "no args": (step(tensorlang.build), ("build needs args", "build(s, [A, B, D])")),
     "an input left out": (step(lambda s: tensorlang.build(s, [A, D])), ("lack B", "every input and every output")),
     "a target": (step(lambda s: tensorlang.build(s, [A, B, D], target="lvm")), ("'lvm'", "did you mean 'llvm'?")),
-    "too few": (call(FULL), ("takes 3 arguments (A: float32[16, 16]", "got 1", "D may be left out")),
+    "too few": (call(FULL), ("takes 3 arguments (A: float32[16, 16]", "got 1")),
     "too many": (call(*[FULL] * 5), ("takes 3 arguments (A: float32[16, 16]", "got 5")),
     "another dtype": (call(FULL.astype("float64"), FULL, FULL), ("float32, got float64", ".astype('float32')")),
     "another shape": (call(HALF, FULL, FULL), ("expected 16 in dimension 0, got 8", "[16, 16] would fit")),
