@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import DefinitionError
-from tensorlang.networks import roofline
 from tensorlang.networks.onnx.control.rules import CONTROL
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.networks.onnx.rules import RULES
 from tensorlang.networks.refusal import UnsupportedModel
 from tensorlang.networks.report import inspect
+from tensorlang.profiling import machine
 from tests.cli.test_cli import run
 from tests.networks.models import block, drawn, model, node, onnx
 from tests.networks.test_profiling import RATES
@@ -118,7 +118,7 @@ def test_the_page_names_the_operators() -> None:
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "undisturbed_rates", lambda threads, kept: RATES)
+    monkeypatch.setattr(machine, "undisturbed_rates", lambda threads, kept: RATES)
     path = tmp_path / "block.onnx"
     path.write_bytes(block().SerializeToString())
     assert run(["inspect", str(path)]) == 0
