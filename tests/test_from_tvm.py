@@ -138,6 +138,9 @@ topi.scatter_elements data indices updates axis reduction
 topi.scatter_nd data indices updates mode
 topi.sparse_to_dense sparse_indices output_shape sparse_values default_value
 topi.unique data is_sorted return_counts
+topi.argwhere output_shape condition
+topi.tensordot a b axes
+topi.expand_like a shape_like axis
 topi.dynamic_strided_slice a begin end strides output_shape
 topi.nn.lstm Xs Wi Wh Bi Bh h_init c_init proj p_i p_f p_o f_act g_act h_act reverse weight_layout
 topi.nn.deformable_conv2d_nchw data offset kernel strides padding dilation deformable_groups groups out_dtype

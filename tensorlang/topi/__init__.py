@@ -56,7 +56,7 @@ from tensorlang.topi.broadcast import (
 )
 from tensorlang.topi.cached_attention import cached_attention
 from tensorlang.topi.channels import bias_add, group_norm, instance_norm, lrn, prelu, scale_shift_nchw
-from tensorlang.topi.contraction import einsum
+from tensorlang.topi.contraction import einsum, tensordot
 from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
 from tensorlang.topi.convolution import (
     conv1d_ncw,
@@ -86,7 +86,7 @@ from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_nh
 from tensorlang.topi.dispatch import schedule
 from tensorlang.topi.experts import experts_nbits
 from tensorlang.topi.gather import embedding, gather, take
-from tensorlang.topi.indexing import adv_index, gather_nd, unravel_index
+from tensorlang.topi.indexing import adv_index, argwhere, expand_like, gather_nd, invert_permutation, unravel_index
 from tensorlang.topi.layers.backward import (
     depthwise_conv2d_backward_input_nhwc,
     depthwise_conv2d_backward_weight_nhwc,
@@ -212,6 +212,7 @@ __all__ = [
     "argmax",
     "argmin",
     "argsort",
+    "argwhere",
     "asin",
     "asinh",
     "atan",
@@ -278,6 +279,7 @@ __all__ = [
     "exp",
     "exp2",
     "expand_dims",
+    "expand_like",
     "experts_nbits",
     "eye",
     "fast_erf",
@@ -306,6 +308,7 @@ __all__ = [
     "hardswish",
     "identity",
     "instance_norm",
+    "invert_permutation",
     "isfinite",
     "isinf",
     "isnan",
@@ -416,6 +419,7 @@ __all__ = [
     "take",
     "tan",
     "tanh",
+    "tensordot",
     "tile",
     "topk",
     "transpose",

@@ -1,7 +1,9 @@
-"""einsum: sums of products that a text of letters describes."""
+"""Sums of products: einsum, by a text of letters, and tensordot, by axes."""
 
 from __future__ import annotations
 
+import string
+from collections.abc import Sequence
 from functools import reduce
 
 from tensorlang import dtypes, te
@@ -9,6 +11,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, same
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.axes import normalized
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 
@@ -56,6 +59,35 @@ def einsum(subscripts: str, *operands: Tensor, name: str = "einsum") -> Tensor:
 
     total = computed([extents[c] for c in made], element, name if wide == narrow else f"{name}_sum")
     return total if wide == narrow else computed(total.shape, lambda *i: te.cast(total(*i), narrow), name)
+
+
+@checked
+def tensordot(
+    a: Tensor, b: Tensor, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, name: str = "tensordot"
+) -> Tensor:
+    """Return the sums of products over the last `axes` of `a` and the first of `b`, or over those that two lists name.
+
+    Two numbers are an axis of each. DefinitionError for axes that are not there, are named twice, or do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> topi.tensordot(te.placeholder((2, 3, 4)), te.placeholder((4, 3, 5)), ((1, 2), (1, 0))).shape
+        (2, 5)
+    """
+    pair: list[list[int]] = [[], []]
+    if isinstance(axes, int):
+        there = 0 <= axes <= min(a.ndim, b.ndim)
+        pair = [list(range(a.ndim - axes, a.ndim)), list(range(axes))] if there else [[0], []]
+    elif len(axes) == 2:
+        pair = [[one] if isinstance(one, int) else list(one) for one in axes]
+    left, right = ([normalized(name, x, axis) for axis in own] for x, own in zip((a, b), pair, strict=True))
+    if len(left) != len(right) or len(set(left)) < len(left) or len(set(right)) < len(right) or a.ndim + b.ndim > 26:
+        raise DefinitionError(f"{name}: axes {axes} are not as many of {a} as of {b}, each once")
+    letters = string.ascii_lowercase
+    first, second = list(letters[: a.ndim]), list(letters[a.ndim : a.ndim + b.ndim])
+    for one, other in zip(left, right, strict=True):
+        second[other] = first[one]
+    kept = [c for own, gone in ((first, left), (second, right)) for d, c in enumerate(own) if d not in gone]
+    return einsum(f"{''.join(first)},{''.join(second)}->{''.join(kept)}", a, b, name=name)
 
 
 def _letters(subscripts: str) -> tuple[list[str], str]:

@@ -1,7 +1,8 @@
-"""Elements chosen by tensors of indices: gather_nd, advanced indices, places as coordinates."""
+"""Elements chosen by tensors of indices, and indices of elements: gather_nd, adv_index, argwhere, unravel_index."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tensorlang import dtypes, te
@@ -9,9 +10,14 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, binary, same
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.axes import extents, normalized_all
 from tensorlang.topi.broadcast import broadcast_shape, element_of
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
+from tensorlang.topi.creation import full
+from tensorlang.topi.scatter import scatter_elements
+from tensorlang.topi.transform import reshape
+from tensorlang.topi.vision.front import count_of, places_in_front
 
 
 @checked
@@ -79,3 +85,62 @@ def unravel_index(indices: Tensor, shape: Sequence[int], name: str = "unravel_in
         return made
 
     return computed([len(shape), *indices.shape], element, name)
+
+
+@checked
+def invert_permutation(data: Tensor, name: str = "invert_permutation") -> Tensor:
+    """Return where each number is in a permutation; one that is out of range is an error when the kernel runs.
+
+    DefinitionError for anything but a vector of integers.
+    """
+    if data.ndim != 1 or not dtypes.info(data.dtype).is_integer:
+        raise DefinitionError(f"{name} wants a vector of integers, got {data}")
+    start = full(extents(name, data), data.dtype, 0, f"{name}_start")
+    places = computed(data.shape, lambda i: te.cast(i, data.dtype), f"{name}_places")
+    return scatter_elements(start, data, places, 0, "update", name)
+
+
+@checked
+def argwhere(
+    output_shape: Sequence[int] | None, condition: Tensor, with_count: bool = False, name: str = "argwhere"
+) -> Tensor | list[Tensor]:
+    """Return the coordinates of the elements that are true (not zero), int32[n, dimensions] in order, -1 behind them.
+
+    `output_shape` bounds their number, which is at most that of all elements (None); `with_count`: also the number
+    itself, int32[1]. DefinitionError for other shapes.
+
+        >>> from tensorlang import te, topi
+        >>> topi.argwhere(None, te.placeholder((4, 5), "bool")).shape
+        (20, 2)
+    """
+    shape = extents(name, condition)
+    most = math.prod(shape)
+    made = (most, len(shape)) if output_shape is None else tuple(output_shape)
+    if len(made) != 2 or made[1] != len(shape) or not made[0] >= 0 or not shape:
+        raise DefinitionError(f"{name} of {condition} has the shape (n, {len(shape)}), got {made}")
+    wanted = condition if condition.dtype == "bool" else computed(shape, lambda *i: condition(*i) != 0, f"{name}_true")
+    flat = reshape(wanted, (1, most), f"{name}_flat")
+    places = places_in_front(flat, f"{name}_places")
+
+    def coordinate(k: Expr, d: Expr) -> Expr:
+        place = places(0, te.minimum(k, max(most - 1, 0)))
+        found: Expr = te.const(-1, "int32")
+        for axis, extent in enumerate(shape):
+            behind = math.prod(shape[axis + 1 :])
+            own = binary("floormod", binary("floordiv", place, max(behind, 1)), max(extent, 1))
+            found = te.select(binary("eq", d, axis), own, found)
+        there = te.all(binary("lt", k, most), binary("ge", place, 0))
+        return te.if_then_else(there, found, te.const(-1, "int32"))
+
+    result = computed(made, coordinate, name)
+    return [result, count_of(flat, f"{name}_count")] if with_count else result
+
+
+@checked
+def expand_like(a: Tensor, shape_like: Tensor, axis: Sequence[int], name: str = "expand_like") -> Tensor:
+    """Return `a` repeated along new axes, in the shape of another tensor; DefinitionError where it does not fit."""
+    new = normalized_all(name, shape_like, axis)
+    rest = [extent for d, extent in enumerate(shape_like.shape) if d not in new]
+    if len(rest) != a.ndim or not all(map(same, rest, a.shape)):
+        raise DefinitionError(f"{name}: {a} with the axes {new} has not the shape of {shape_like}")
+    return computed(shape_like.shape, lambda *i: a(*[v for d, v in enumerate(i) if d not in new]), name)

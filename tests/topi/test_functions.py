@@ -44,6 +44,17 @@ def sliced(x: Array, shape: tuple[int, ...], *cut: slice) -> tuple[Array, Array]
     return made, np.array(part.shape)
 
 
+def products(n: int) -> list[Array]:
+    return [floats(n, 3, 4), floats(4, 3, 2)]
+
+
+def places(x: Array, most: int) -> tuple[Array, Array]:
+    """The coordinates of what is not 0, in so many rows, and how many there are."""
+    found, made = np.argwhere(x), np.full((most, x.ndim), -1, np.int32)
+    made[: len(found)] = found[:most]
+    return made, np.array([len(found)], np.int32)
+
+
 def with_diagonal(x: Array, d: Array, k: int) -> Array:
     made = x.copy()
     for i in range(d.shape[-1]):
@@ -271,6 +282,30 @@ CALLS: dict[str, Call] = {
     "einsum of a diagonal": Call(
         lambda a: topi.einsum("ii->i", a), lambda a: np.einsum("ii->i", a), lambda n: [floats(n, n)]
     ),
+    **{
+        f"tensordot of {axes}": Call(
+            lambda a, b, axes=axes: topi.tensordot(a, b, axes),
+            lambda a, b, axes=axes: np.tensordot(a, b, axes),
+            products,
+        )
+        for axes in (0, 1, (2, 0), ((1, -1), (1, 0)))
+    },
+    "argwhere": Call(
+        lambda x: topi.argwhere(None, x, with_count=True), lambda x: places(x, x.size), lambda n: [whole(n, 6, high=3)]
+    ),
+    "argwhere of a few": Call(
+        lambda x: topi.argwhere((4, 2), x), lambda x: places(x, 4)[0], lambda n: [whole(n, 6, high=3) > 0]
+    ),
+    "invert_permutation": Call(
+        topi.invert_permutation,
+        lambda p: np.argsort(p).astype(np.int32),
+        lambda n: [np.random.default_rng(0).permutation(n).astype(np.int32)],
+    ),
+    "expand_like": Call(
+        lambda a, like: topi.expand_like(a, like, [0, -1]),
+        lambda a, like: np.broadcast_to(a[None, :, None], like.shape),
+        lambda n: [floats(n), floats(3, n, 2)],
+    ),
     "einsum of bools": Call(
         lambda a, b: topi.einsum("ij,jk->ik", a, b),
         lambda a, b: np.einsum("ij,jk->ik", a, b),
@@ -364,6 +399,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "slice_like": (lambda: topi.slice_like(MATRIX, te.placeholder((9, 9))), "is not known to have 9 elements"),
     "sliding_window": (lambda: topi.sliding_window(MATRIX, 0, [7], [1]), "a window of 7 does not fit"),
     "gather_nd": (lambda: topi.gather_nd(MATRIX, te.placeholder((3, 2), "int32")), "one row for each coordinate"),
+    "tensordot": (lambda: topi.tensordot(MATRIX, MATRIX, 1), "does not fit"),
+    "tensordot of other axes": (lambda: topi.tensordot(MATRIX, MATRIX, ((0, 1), (0,))), "each once"),
+    "argwhere": (lambda: topi.argwhere((3,), MATRIX), r"has the shape \(n, 2\)"),
+    "expand_like": (lambda: topi.expand_like(MATRIX, MATRIX, [0]), "has not the shape of"),
     "gather_nd of other batches": (
         lambda: topi.gather_nd(MATRIX, te.placeholder((1, 3, 2), "int32"), batch_dims=1),
         "are not those of",
