@@ -94,6 +94,7 @@ from tensorlang.topi.layers.backward import (
 )
 from tensorlang.topi.layers.bitserial import bitpack, bitserial_conv2d_nchw, bitserial_conv2d_nhwc, bitserial_dense
 from tensorlang.topi.layers.correlation import correlation_nchw
+from tensorlang.topi.layers.cropping import crop_and_resize
 from tensorlang.topi.layers.deformable import deformable_conv2d_nchw, deformable_conv2d_nhwc
 from tensorlang.topi.layers.losses import nll_loss
 from tensorlang.topi.layers.recurrent import gru, lstm
@@ -255,6 +256,7 @@ __all__ = [
     "correlation_nchw",
     "cos",
     "cosh",
+    "crop_and_resize",
     "cumprod",
     "cumsum",
     "deformable_conv2d_nchw",

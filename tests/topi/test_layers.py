@@ -91,6 +91,24 @@ def moved_images(groups: int, _: int) -> list[Array]:
     return [floats(2, 4, 5, 6), floats(2, 18 * groups, 3, 3) * 1.5, floats(6, 4, 3, 3)]
 
 
+def boxes_of_images(_: int) -> list[Array]:
+    boxes = [[0.13, 0.2, 0.9, 0.7], [0.77, 0.9, 0.2, 0.12], [-0.3, 0.4, 0.6, 1.4]]
+    return [floats(2, 3, 6, 7), np.array(boxes, np.float32), np.array([1, 0, 1], np.int32)]
+
+
+def cropped(x: Array, boxes: Array, images: Array, size: tuple[int, int], method: str) -> Array:
+    made = np.full((len(boxes), x.shape[1], *size), 7.0)
+    for r, i, j in np.ndindex(len(boxes), *size):
+        at = []
+        for d, k in enumerate((i, j)):
+            low, high = (float(boxes[r, d + 2 * side]) * (x.shape[2 + d] - 1) for side in (0, 1))
+            at.append((low + high) / 2 if size[d] == 1 else low + k * (high - low) / (size[d] - 1))
+        if all(0 <= place <= n - 1 for place, n in zip(at, x.shape[2:], strict=True)):
+            at = [float(np.rint(place)) for place in at] if method == "nearest_neighbor" else at
+            made[r, :, i, j] = between(x[images[r]], *at)
+    return made
+
+
 def correlated(x: Array, y: Array, size: int, most: int, gap: int, multiply: bool) -> Array:
     n, _, high, wide = x.shape
     border, radius = most + size // 2, most // gap
@@ -194,6 +212,19 @@ CALLS: dict[str, Call] = {
             deformed(np.moveaxis(x, 3, 1), np.moveaxis(m, 3, 1), w.transpose(3, 2, 0, 1), 1), 1, 3
         ),
         lambda n: [floats(2, 5, 6, 4), floats(2, 3, 3, 18), floats(3, 3, 4, 6)],
+    ),
+    **{
+        f"crops, {method}": Call(
+            lambda x, b, i, method=method: topi.image.crop_and_resize(x, b, i, (3, 4), "NCHW", method, 7.0),
+            lambda x, b, i, method=method: cropped(x, b, i, (3, 4), method),
+            boxes_of_images,
+        )
+        for method in ("bilinear", "nearest_neighbor")
+    },
+    "crops of channels behind": Call(
+        lambda x, b, i: topi.image.crop_and_resize(x, b, i, (1, 4), "NHWC", extrapolation_value=7.0),
+        lambda x, b, i: np.moveaxis(cropped(np.moveaxis(x, 3, 1), b, i, (1, 4), "bilinear"), 1, 3),
+        lambda n: [np.moveaxis(boxes_of_images(n)[0], 1, 3).copy(), *boxes_of_images(n)[1:]],
     ),
     **{
         f"correlation {word}": Call(
@@ -310,6 +341,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "gru of other weights": (lambda: topi.gru(X, W, W), "weights \\[3 \\* hidden, inputs\\]"),
     "offsets of another shape": (lambda: topi.deformable_conv2d_nchw(D, D, D), "wants offsets"),
+    "crops of another layout": (
+        lambda: topi.crop_and_resize(D, W, te.placeholder((8,), "int32"), (2, 2), "CHWN"),
+        "NCHW or NHWC",
+    ),
+    "crops without boxes": (
+        lambda: topi.crop_and_resize(D, W, te.placeholder((8,), "int32"), (2, 2)),
+        "a size of two numbers",
+    ),
     "an even window": (lambda: topi.correlation_nchw(D, D, 2, 1, 1, 1, 0, True), "an odd kernel_size"),
     "targets of floats": (lambda: topi.nll_loss(X, X, W), "integers \\[n, ...\\]"),
     "another word": (

@@ -58,7 +58,7 @@ def deformable_conv2d_nchw(
             cast(w.at(place, k), offset.dtype) + offset(b, first + d, y, x)
             for d, (w, place, k) in enumerate(zip(slides, (y, x), (kh, kw), strict=True))
         ]
-        return _between(data, b, c, at, pixels)
+        return between(data, b, c, at, pixels)
 
     moved = computed((n, channels, *size, *counts), read, f"{name}_moved")
     dtype = out_dtype or data.dtype
@@ -101,7 +101,7 @@ def deformable_conv2d_nhwc(
     return transpose(made, (0, 2, 3, 1), name)
 
 
-def _between(data: Tensor, b: Expr, c: Expr, at: Sequence[Expr], pixels: Sequence[int]) -> Expr:
+def between(data: Tensor, b: Expr, c: Expr, at: Sequence[Expr], pixels: Sequence[int]) -> Expr:
     """The value at a place between pixels: 0 outside of the image."""
     inside: list[Expr] = []
     sides: list[list[tuple[Expr, Expr]]] = []
