@@ -25,7 +25,9 @@ D = te.compute((64, 32), lambda i, j: te.select(C[i, j] < 1, C[i, j], te.exp(C[i
 def shown(thing: Any) -> tuple[ElementTree.Element, str]:
     """The markup, read, and all text in it."""
     root = ElementTree.fromstring(thing._repr_html_())
-    return root, " ".join(root.itertext())
+    text = " ".join(root.itertext())
+    assert "\\u" not in text and "\\x" not in text  # no character of ours is one that pages may not show
+    return root, text
 
 
 def rows(root: ElementTree.Element) -> list[list[str]]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ir.expr import Buffer, Var
-from tensorlang.markup import page, table
+from tensorlang.markup import element, page, table
 from tensorlang.profiling.advice import Advice, advice_of
 from tensorlang.profiling.machine import Limit, Machine
 from tensorlang.profiling.regions import FIRST, LAST, TOTAL, Instrumented, Region, instrumented
@@ -125,7 +125,7 @@ class Profile:
 
     def _repr_html_(self) -> str:
         first, *_ = _lines(self)
-        rows = [("\u2003" * depth + name, *cells) for depth, name, cells in _rows(self)]
+        rows = [(element("span", name, style=f"padding-left:{depth}em"), *cells) for depth, name, cells in _rows(self)]
         parts = [table(("part", *_COLUMNS), rows)]
         if self.advice:
             parts.append(table(("stage", "problem", "step"), ((a.stage, a.problem, a.step) for a in self.advice)))
