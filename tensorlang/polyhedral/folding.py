@@ -45,13 +45,10 @@ def _lost(
     fold: Fold, writes: Sequence[Touch], reads: Sequence[Touch], space: TimeSpace, array: Array
 ) -> Overwritten | None:
     arrays = {array.name: array}
-    written = space.make(space.text(writes, arrays))
-    rank, elements = written.dim(isl.DIM.out), written.range()
-    shared = _same_cell(fold, rank - len(array.shape), rank).intersect_domain(elements).intersect_range(elements)
-    if shared.is_empty():
-        return None
-    writers, readers = written.reverse(), space.make(space.text(reads, arrays)).reverse()
-    others = shared.apply_range(writers)  # element -> write to its cell
+    written, read = space.make(space.text(writes, arrays)), space.make(space.text(reads, arrays))
+    writers, readers = written.reverse(), read.reverse()
+    rank = written.dim(isl.DIM.out)
+    others = _same_cell(fold, rank - len(array.shape), rank).apply_range(writers)  # element -> write to its cell
     writing, reading = [s for s, _ in writes], [s for s, _ in reads]
     in_time, gone = before_among(space, writing, writing).reverse(), before_among(space, reading, writing)
     not_before = writers.range_product(others).subtract_range(in_time.wrap()).range_factor_range()
