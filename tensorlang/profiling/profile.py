@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang.dataclass import dataclass
-from tensorlang.errors import ArgumentError, TargetError
+from tensorlang.errors import ArgumentError, TargetError, shown
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.markup import element, page, table
 from tensorlang.profiling.advice import Advice, advice_of
@@ -141,8 +141,9 @@ def profile(f: Executable, args: Sequence[Any], repeat: int = 5, machine: Machin
     if not f.target.can.native or f.kernel.callbacks:
         what = "calls Python" if f.kernel.callbacks else f"is of the target {f.target.kind}"
         raise TargetError(f"clocks are for kernels that run on this CPU alone, and {f.entry_name} {what}")
-    if repeat < 1:
-        raise ArgumentError(f"repeat is a number of runs, got {repeat}")
+    if not isinstance(repeat, int) or isinstance(repeat, bool) or repeat < 1:
+        raise ArgumentError(f"repeat is a number of runs, got {shown(repeat)}")
+    args = f.completed(args)
     first = _seconds(partial(f, *args))
     sizes, threads = _sizes(f, args), min(f.target.cores, available_cores())
     most = max(_FEWEST, int(_OVERHEAD * min(first, _seconds(partial(f, *args))) * threads / _CLOCK_SECONDS))

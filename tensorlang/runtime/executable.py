@@ -82,6 +82,7 @@ class Executable(ClassicModule, Explained):
     # The slot of the entry is named so that a call finds it without a Python function between.
     __slots__ = (
         "__call__",
+        "_check",
         "_facts",
         "_kept",
         "_memory",
@@ -120,7 +121,7 @@ class Executable(ClassicModule, Explained):
         self._stopwatch = stopwatch
         self._kept: object = None
         self._facts: tuple[tuple[FactCheck, ...], bool] = (), False
-        check = ArgumentCheck(
+        self._check = check = ArgumentCheck(
             kernel.name,
             self.signature,
             kernel.params,
@@ -132,8 +133,13 @@ class Executable(ClassicModule, Explained):
         self._returned = Returned()
         self.__call__ = _entry(launch, check, fast, self._returned)
 
+    def completed(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments of a call, with outputs made where it has none; raises what the call does for wrong inputs."""
+        returned, check = self._returned, self._check
+        return returned.completed(check, args)[0] if returned.lacking(check, len(args)) else args
+
     def returns(self, outputs: Sequence[str]) -> Executable:
-        """Let calls leave out outputs, of these names, which are written whole; returns the kernel."""
+        """Let calls leave out outputs, of these names, which begin as zeros then; returns the kernel."""
         self._returned.names = tuple(outputs)
         return self
 

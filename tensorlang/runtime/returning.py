@@ -17,7 +17,7 @@ from tensorlang.runtime.arguments import ArgumentCheck
 
 @dataclass(slots=True)
 class Returned:
-    """The outputs, by name, that a kernel writes whole: a call may leave all of them out."""
+    """The outputs, by name, that a kernel does not read: a call may leave all of them out."""
 
     names: tuple[str, ...] = ()
 
@@ -35,21 +35,22 @@ class Returned:
         for param in check.signature:
             if param.name in shapes:
                 assert isinstance(param, Buffer)
-                made.append(_empty(check.name, args, shapes[param.name], param.dtype))
+                made.append(_zeros(check.name, args, shapes[param.name], param.dtype))
                 every.append(made[-1])
             else:
                 every.append(next(given))
         return every, made[0] if len(made) == 1 else tuple(made)
 
 
-def _empty(name: str, args: Sequence[Any], shape: tuple[int, ...], dtype: str) -> Any:
+def _zeros(name: str, args: Sequence[Any], shape: tuple[int, ...], dtype: str) -> Any:
+    """An output, which scripts and calls of Python may write in parts: nobody gets to see what memory held before."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None:
         beside = next((a for a in args if isinstance(a, torch.Tensor)), None)
         if beside is not None and not hasattr(torch, dtype):
             raise ArgumentError(f"{name}: PyTorch has no {dtype}, so the call cannot make its output; pass one")
         if beside is not None:
-            return torch.empty(shape, dtype=getattr(torch, dtype), device=beside.device)
+            return torch.zeros(shape, dtype=getattr(torch, dtype), device=beside.device)
     if cupy is not None and any(isinstance(a, cupy.ndarray) for a in args):
-        return cupy.empty(shape, dtypes.info(dtype).numpy)
-    return np.empty(shape, dtypes.info(dtype).numpy)
+        return cupy.zeros(shape, dtypes.info(dtype).numpy)
+    return np.zeros(shape, dtypes.info(dtype).numpy)

@@ -253,6 +253,8 @@ def _number(given: Given, rng: Random) -> None:
     match rng.randrange(3):
         case 0:
             given.order.remove(name)
+            if 2 * len(given.order) == len(given.arrays):  # the inputs alone: a call that makes its outputs
+                given.order.clear()
         case 1:
             given.extra.append(given.arrays[name])
         case _:

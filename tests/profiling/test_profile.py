@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import tensorlang
 from tensorlang import te, topi
 from tensorlang.cli.main import tensorlang as command
-from tensorlang.errors import TargetError
+from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.profiling import Machine, Profile, machine, profile
 from tensorlang.runtime.executable import Executable
 from tensorlang.schedule import Schedule
@@ -245,3 +245,12 @@ def test_profiles_are_values() -> None:
     s, out = row(N, lambda i: x[i] + 1)
     found = profile(built(s, [x, out]), arrays(x, out), repeat=1, machine=known())
     assert isinstance(found, Profile) and found == found and str(found) == repr(found)
+
+
+def test_outputs_may_be_left_out() -> None:
+    s, out = row(N, lambda i: x[i])
+    f = built(s, [x, out])
+    assert profile(f, arrays(x), machine=known()).parts
+    for wrong in (0, 1.5, True, "x"):
+        with pytest.raises(ArgumentError, match="repeat is a number of runs"):
+            profile(f, arrays(x), repeat=wrong, machine=known())  # type: ignore[arg-type]

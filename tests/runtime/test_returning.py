@@ -91,3 +91,17 @@ def test_arrays_that_are_changed_in_place_are_given() -> None:
     f = tensorlang.build(te.create_schedule(doubled(A).op), [A])
     with pytest.raises(ArgumentError, match="takes 1 arguments"):
         f()
+
+
+def test_what_a_script_leaves_out_is_zero_in_an_output_that_a_call_makes() -> None:
+    @te.hybrid.script
+    def front(a):  # type: ignore[no-untyped-def]
+        out = te.output_tensor((4000,), "float32")
+        for i in range(2):
+            out[i] = a[i]
+        return out
+
+    x = te.placeholder((4000,), name="x")
+    y = front(x)
+    made = tensorlang.build(te.create_schedule(y.op), [x, y])(np.ones(4000, np.float32))
+    np.testing.assert_array_equal(made, [1, 1] + [0] * 3998)

@@ -170,7 +170,8 @@ def _target_machine(machine: Machine, pic: bool = True) -> Any:
 @lru_cache(maxsize=1)
 def _linker(number: int) -> Any:
     native = Machine("", *_native())
-    return llvm.create_lljit_compiler(_target_machine(native), use_jit_link=False, suppress_errors=False)
+    # JITLink puts an object's sections side by side; the older linker's may lie beyond what offsets of 32 bits reach.
+    return llvm.create_lljit_compiler(_target_machine(native), use_jit_link=True, suppress_errors=False)
 
 
 def _native() -> tuple[str, str]:

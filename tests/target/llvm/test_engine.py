@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -91,3 +93,46 @@ def test_the_fingerprint_names_whatever_changes_code(monkeypatch: pytest.MonkeyP
             patched.setattr(engine, level, 1)
             seen.add(engine.fingerprint(MACHINE))
     assert len(seen) == 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="addresses are reserved as Linux does it")
+def test_code_and_its_constants_lie_together_however_memory_is_cut() -> None:
+    """In a process with gigabytes mapped and holes of a page between: offsets of 32 bits do not reach across."""
+    done = subprocess.run([sys.executable, "-c", _CUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.split() == ["fine"], done.stderr
+
+
+_CUT = """
+import ctypes
+
+import numpy as np
+
+import tensorlang
+from tensorlang import te
+
+libc, page = ctypes.CDLL(None), 4096
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+A = te.placeholder((512,), name="A")
+B = te.compute((512,), lambda i: te.exp(A[i]) * 3.25 + te.tanh(A[i]), name="B")
+s = te.create_schedule(B.op)
+outer, inner = s[B].split(B.op.axis[0], factor=16)
+s[B].unroll(outer)
+s[B].vectorize(inner)
+tensorlang.lower(s, [A, B])  # what it imports lies elsewhere
+
+
+def reserve(size):
+    return libc.mmap(None, size, 0, 0x4022, -1, 0)  # no access; private, anonymous, without swap
+
+
+reserve(6 << 30)
+for at in [reserve(page) for _ in range(4000)][::2]:
+    libc.munmap(at, page)
+reserve(6 << 30)
+a = np.ones(512, np.float32)
+made = tensorlang.build(s, [A, B])(a)
+np.testing.assert_allclose(made, np.exp(a) * 3.25 + np.tanh(a), rtol=1e-6)
+print("fine")
+"""
