@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tensorlang import te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, ExprLike, binary
+from tensorlang.ir.expr import Expr, ExprLike, binary, cast
 from tensorlang.te.axis import extent_of
 from tensorlang.te.domain import integer
 from tensorlang.te.operation import Tensor
@@ -61,6 +61,13 @@ def extents(operator: str, x: Tensor) -> tuple[int, ...]:
     if any(n is None for n in found):
         raise DefinitionError(f"{operator} wants extents that are numbers, got {x}")
     return tuple(n for n in found if n is not None)
+
+
+def as_int64(index: Expr) -> Expr:
+    """An integer as int64; one of uint64 that does not fit is the largest, which no array has an element for."""
+    if index.dtype == "uint64":
+        index = te.minimum(index, te.const((1 << 63) - 1, "uint64"))
+    return cast(index, "int64")
 
 
 def within(index: Expr, extent: int) -> Expr:

@@ -10,7 +10,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, binary, same
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import extents, normalized_all
+from tensorlang.topi.axes import as_int64, extents, normalized_all
 from tensorlang.topi.broadcast import broadcast_shape, element_of
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
@@ -97,7 +97,14 @@ def invert_permutation(data: Tensor, name: str = "invert_permutation") -> Tensor
         raise DefinitionError(f"{name} wants a vector of integers, got {data}")
     start = full(extents(name, data), data.dtype, 0, f"{name}_start")
     places = computed(data.shape, lambda i: te.cast(i, data.dtype), f"{name}_places")
-    return scatter_elements(start, data, places, 0, "update", name)
+    (n,) = extents(name, data)
+
+    def place(k: Expr) -> Expr:
+        """A number; negative ones, which a scatter would count from the end, are out of range."""
+        at = as_int64(data(k))
+        return te.select(binary("lt", at, 0), te.const(n, "int64"), at)
+
+    return scatter_elements(start, computed((n,), place, f"{name}_at"), places, 0, "update", name)
 
 
 @checked
@@ -132,7 +139,7 @@ def argwhere(
         there = te.all(binary("lt", k, most), binary("ge", place, 0))
         return te.if_then_else(there, found, te.const(-1, "int32"))
 
-    result = computed(made, coordinate, name)
+    result = computed(made, coordinate, name) if most else full(made, "int32", -1, name)
     return [result, count_of(flat, f"{name}_count")] if with_count else result
 
 

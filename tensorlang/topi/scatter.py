@@ -8,9 +8,9 @@ from typing import Any
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, binary, cast
+from tensorlang.ir.expr import Expr, binary
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import extents, normalized
+from tensorlang.topi.axes import as_int64, extents, normalized
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 from tensorlang.topi.creation import full
@@ -32,9 +32,9 @@ def scatter_elements(
     """Return `data` with each update written to, or combined with, the element whose index along an axis is given.
 
     `indices` and `updates` have one shape, that of `data` or a smaller one off the axis. Updates come one after the
-    other: `update` keeps the last one, `mean` takes that of what is there and the update; `add`, `mul`, `min` and `max`
-    may come in any order. Negative indices count from the end, others that are out of range are an error when the
-    kernel runs. DefinitionError for other shapes, dtypes and symbolic extents.
+    other: `update` keeps the last one, `mean` (of floats) takes that of what is there and the update; `add`, `mul`,
+    `min` and `max` may come in any order. Negative indices count from the end, others that are out of range are an
+    error when the kernel runs. DefinitionError for other shapes, dtypes and symbolic extents.
 
         >>> from tensorlang import te, topi
         >>> data, at = te.placeholder((4, 5)), te.placeholder((2, 5), "int32")
@@ -48,10 +48,13 @@ def scatter_elements(
     _check(name, data, indices, updates, reduction, fits and extents(name, updates) == given)
     part = [n if d != where else shape[where] for d, n in enumerate(given)]
     box = data if tuple(part) == shape else computed(part, data, f"{name}_part")
+    signed = (
+        computed(given, lambda *i: as_int64(indices(*i)), f"{name}_indices") if indices.dtype == "uint64" else indices
+    )
     outer, inner = math.prod(part[:where]), math.prod(part[where + 1 :])
     flat, at, new = (
         reshape(x, (outer, n, inner), f"{name}_{word}")
-        for x, n, word in ((box, shape[where], "data"), (indices, given[where], "at"), (updates, given[where], "new"))
+        for x, n, word in ((box, shape[where], "data"), (signed, given[where], "at"), (updates, given[where], "new"))
     )
     made = _written(flat, at, new, reduction, f"{name}_written")
     written = reshape(made, part, name if box is data else f"{name}_box")
@@ -103,7 +106,7 @@ def scatter_nd(
         flat: Expr = te.const(0, "int64")
         inside: list[Expr] = []
         for row, extent in enumerate(shape[:count]):
-            at = cast(rows(row, k), "int64")
+            at = as_int64(rows(row, k))
             at = te.select(binary("lt", at, 0), at + extent, at)
             inside += [binary("ge", at, 0), binary("lt", at, extent)]
             flat = flat * extent + at
@@ -150,6 +153,8 @@ def sparse_to_dense(
 def _check(name: str, data: Tensor, indices: Tensor, updates: Tensor, how: str, fits: bool) -> None:
     if how not in _HOW or (how != "update" and data.dtype == "bool"):
         raise DefinitionError(f"{name} combines numbers by one of {_HOW}, bools by update; got {how!r} of {data.dtype}")
+    if how == "mean" and not dtypes.info(data.dtype).is_float:
+        raise DefinitionError(f"{name} takes means of floats, got {data}: cast it to float32 before")
     if not fits or updates.dtype != data.dtype or not dtypes.info(indices.dtype).is_integer:
         wanted = f"integer indices for {data}, and updates that fit both"
         raise DefinitionError(f"{name} wants {wanted}; got {indices} and {updates}")

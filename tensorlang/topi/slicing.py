@@ -11,7 +11,7 @@ from tensorlang.ir.expr import Expr, ExprLike, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import extents, normalized, normalized_all
+from tensorlang.topi.axes import as_int64, extents, normalized, normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 
@@ -96,7 +96,8 @@ def dynamic_strided_slice(
 def _cut(d: Expr, k: Expr, shape: Sequence[int], begin: Tensor, end: Tensor, strides: Tensor) -> Expr:
     """The first index (k = 0), the step (1) and the number of elements (2) of an axis, as Python cuts a list."""
     zero, one = te.const(0, "int64"), te.const(1, "int64")
-    extent, step = _chosen(d, shape), cast(strides(d), "int64")
+    extent, step = _chosen(d, shape), as_int64(strides(d))
+    step = te.maximum(step, te.const(1 - (1 << 63), "int64"))  # that of abs fits
     step = te.select(binary("eq", step, zero), one, step)
     back = binary("lt", step, zero)
     least, most = te.select(back, -one, zero), te.select(back, extent - 1, extent)
@@ -105,9 +106,9 @@ def _cut(d: Expr, k: Expr, shape: Sequence[int], begin: Tensor, end: Tensor, str
         at = te.select(binary("lt", at, zero), at + extent, at)
         return te.maximum(te.minimum(at, most), least)
 
-    low, high = within(cast(begin(d), "int64")), within(cast(end(d), "int64"))
+    low, high = within(as_int64(begin(d))), within(as_int64(end(d)))
     span = te.select(back, low - high, high - low)
-    size = te.maximum(te.floordiv(span + te.abs(step) - 1, te.abs(step)), zero)
+    size = te.select(binary("gt", span, zero), te.floordiv(span - 1, te.abs(step)) + 1, zero)
     return te.select(k < 1, low, te.select(k < 2, step, size))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ def sliced(x: Array, shape: tuple[int, ...], *cut: slice) -> tuple[Array, Array]
     room = tuple(slice(min(a, b)) for a, b in zip(part.shape, shape, strict=True))
     made[room] = part[room]
     return made, np.array(part.shape)
+
+
+def cut_of(step: int, n: int) -> list[Array]:
+    """A vector, and where a slice of it begins, ends (past it) and by what it steps."""
+    return [floats(n), np.array([2]), np.array([99 if step > 0 else -99]), np.array([step])]
 
 
 def products(n: int) -> list[Array]:
@@ -204,6 +210,19 @@ CALLS: dict[str, Call] = {
         topi.dynamic_strided_slice,
         lambda x, b, e, s: sliced(x, x.shape, slice(b[0], e[0], s[0]))[0],
         lambda n: [floats(n, 6), np.array([-1]), np.array([-(1 << 62)]), np.array([-2])],
+    ),
+    **{
+        f"dynamic_strided_slice by {step}": Call(
+            lambda x, b, e, s: topi.dynamic_strided_slice(x, b, e, s, with_sizes=True),
+            lambda x, b, e, s: sliced(x, x.shape, slice(b[0], e[0], s[0])),
+            partial(cut_of, step),
+        )
+        for step in ((1 << 63) - 1, -(1 << 63))
+    },
+    "dynamic_strided_slice of unsigned numbers": Call(
+        lambda x, b, e, s: topi.dynamic_strided_slice(x, b, e, s, with_sizes=True),
+        lambda x, b, e, s: sliced(x, x.shape, slice(int(b[0]), int(e[0]), int(s[0]))),
+        lambda n: [floats(n), *(np.array([v], np.uint64) for v in (1, (1 << 64) - 1, (1 << 64) - 1))],
     ),
     "strided_set": Call(
         lambda x, v: topi.strided_set(x, v, [0, 5], [None, 0], [1, -2]),
@@ -444,6 +463,13 @@ def test_what_makes_no_sense_is_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(DefinitionError, match=message):
         call()
+
+
+@pytest.mark.parametrize("target", ["llvm", "interpreter"])
+@pytest.mark.parametrize("numbers", [[0, 1, -2], [0, 1, 3]])
+def test_numbers_of_no_permutation_are_found_when_the_kernel_runs(numbers: list[int], target: str) -> None:
+    with pytest.raises(KernelError):
+        ran(CALLS["invert_permutation"], target, [np.array(numbers, np.int32)])
 
 
 def test_points_outside_are_found_when_the_kernel_runs() -> None:

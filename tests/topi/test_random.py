@@ -131,6 +131,7 @@ def test_normal_numbers_have_their_moments() -> None:
 G = te.placeholder((10,), "uint64", name="G")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no fours": (lambda: topi.random.threefry_generate(G, (3,)), "makes elements by fours"),
+    "too many": (lambda: topi.random.threefry_generate(G, (1 << 62, 4)), "fewer than 2"),
     "no generator": (lambda: topi.random.threefry_split(te.placeholder((4,), "uint64")), r"uint64\[10\]"),
     "integers": (lambda: topi.random.uniform(G, 0, 1, (4,), "int32"), "makes floats"),
     "a bound of another dtype": (lambda: topi.random.uniform(G, te.placeholder((), "float64"), 1, (4,)), "one float32"),

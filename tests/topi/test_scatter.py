@@ -85,6 +85,11 @@ CALLS: dict[str, Call] = {
         lambda x, i, u: elements(x, i, u, 1, "update"),
         lambda n: [whole(n, 4, 3), whole(n, 7, 3, high=4), whole(n, 7, 3, high=90)],
     ),
+    "scatter of large unsigned indices": Call(
+        topi.scatter,
+        lambda x, i, u: elements(x, i, u, 0, "update"),
+        lambda n: [floats(7), whole(n, high=7).astype(np.uint64), floats(n)],
+    ),
     "scatter_add of bytes": Call(
         topi.scatter_add,
         lambda x, i, u: elements(x, i, u, 0, "add"),
@@ -135,6 +140,14 @@ def test_places_outside_are_found_when_the_kernel_runs(place: int) -> None:
         ran(at_points("update"), "llvm", [floats(5, 6, 3), np.array([[[1]], [[place]]], np.int32), floats(1, 1, 3)])
 
 
+@pytest.mark.parametrize("target", ["llvm", "interpreter"])
+@pytest.mark.parametrize("function", [topi.scatter_elements, topi.scatter_nd])
+def test_unsigned_places_do_not_wrap(function: Callable[..., Any], target: str) -> None:
+    at = np.array([(1 << 64) - 1], np.uint64).reshape((1, 1) if function is topi.scatter_nd else 1)
+    with pytest.raises(KernelError):
+        ran(Call(function, points), target, [floats(4), at, floats(1)])
+
+
 M: Any = te.placeholder((4, 6), name="M")
 AT = te.placeholder((4, 6), "int32", name="AT")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
@@ -145,6 +158,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no integers": (lambda: topi.scatter_elements(M, M, M), "integer indices for"),
     "another dtype": (lambda: topi.scatter_elements(M, AT, te.placeholder((4, 6), "float64")), "updates that fit"),
+    "means of integers": (lambda: topi.scatter_elements(AT, AT, AT, 0, "mean"), "takes means of floats"),
+    "means of integers at points": (lambda: topi.scatter_nd(AT, AT, AT, "mean"), "takes means of floats"),
     "another word": (lambda: topi.scatter_elements(M, AT, M, 0, "sum"), "got 'sum'"),
     "bools": (
         lambda: topi.scatter_elements(te.placeholder((4, 6), "bool"), AT, te.placeholder((4, 6), "bool"), 0, "add"),

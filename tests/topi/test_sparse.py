@@ -140,6 +140,22 @@ def test_columns_outside_are_found_when_the_kernel_runs() -> None:
         ran(CALLS["rows of elements"], "llvm", [x, data, columns + 6, begins])
 
 
+@pytest.mark.parametrize("target", ["llvm", "interpreter"])
+@pytest.mark.parametrize("column", [np.int32(-1), np.int32(-(1 << 31)), np.int32(1 << 30), np.int64(-(1 << 63))])
+def test_columns_of_blocks_do_not_wrap(column: Any, target: str) -> None:
+    x, data = floats(1, 4), floats(1, 1, 2)
+    with pytest.raises(KernelError):
+        ran(CALLS["rows of blocks"], target, [x, data, np.array([column]), np.array([0, 1], column.dtype)])
+
+
+@pytest.mark.parametrize("target", ["llvm", "interpreter"])
+@pytest.mark.parametrize("column", [-1, 7])
+def test_columns_of_a_sum_do_not_count_from_the_end(column: int, target: str) -> None:
+    arrays = [floats(1, 7), floats(1), np.array([column], np.int32), np.array([0, 1], np.int32)]
+    with pytest.raises(KernelError):
+        ran(CALLS["sum"], target, arrays)
+
+
 A, X = topi.sparse.placeholder((6, 7), 9, name="A"), te.placeholder((7, 4), name="X")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a matrix that does not fit": (lambda: topi.sparse.csrmm(A, te.placeholder((6, 4))), "do not fit a matrix"),
@@ -148,6 +164,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no sparse matrix": (lambda: topi.sparse.dense(X, X), "wants one sparse matrix"),
     "no number of elements": (lambda: topi.sparse.placeholder((6, 7)), "nonzeros and the stype csr"),
     "a cube": (lambda: topi.sparse.array(np.zeros((2, 2, 2))), "is made of a matrix"),
+    "rows of two lengths": (lambda: topi.sparse.array([[1, 2], [3]]), "rows of one length"),
+    "no numbers": (lambda: topi.sparse.array([[None]]), "is made of numbers"),
     "columns of floats": (lambda: topi.nn.sparse_dense(X, A.data, A.data, A.indptr), "their columns"),
     "blocks to turn": (
         lambda: topi.nn.sparse_transpose(te.placeholder((9, 2, 2)), A.indices, A.indptr),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorlang import te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, cast
+from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
 from tensorlang.topi.checked import checked
@@ -69,7 +69,10 @@ def sparse_dense(
 def sparse_add(
     dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor, name: str = "sparse_add"
 ) -> Tensor:
-    """Return the sum of a matrix and a sparse one of elements; DefinitionError where shapes do not fit."""
+    """Return the sum of a matrix and a sparse one of elements; DefinitionError where shapes do not fit.
+
+    A column that is out of range is an error when the kernel runs.
+    """
     check_matrix(name, sparse_data, sparse_indices, sparse_indptr)
     shape = extents(name, dense_data)
     if len(shape) != 2 or sparse_data.ndim != 1 or extents(name, sparse_indptr) != (shape[0] + 1,):
@@ -79,8 +82,11 @@ def sparse_add(
     rows = rows_of(sparse_indptr, sparse_data.shape[0], f"{name}_rows")
 
     def place(d: Expr, k: Expr) -> Expr:
-        own = te.select(d < 1, cast(rows(k), sparse_indices.dtype), sparse_indices(k))
-        return te.if_then_else(begun_elements(k, sparse_indptr), own, te.const(0, sparse_indices.dtype))
+        """The row and the column of an element; a scatter would count negative ones from the end."""
+        column = cast(sparse_indices(k), "int64")
+        column = te.select(binary("lt", column, 0), te.const(shape[1], "int64"), column)
+        own = te.select(d < 1, cast(rows(k), "int64"), column)
+        return te.if_then_else(begun_elements(k, sparse_indptr), own, te.const(0, "int64"))
 
     def value(k: Expr) -> Expr:
         return te.if_then_else(begun_elements(k, sparse_indptr), sparse_data(k), te.const(0, sparse_data.dtype))

@@ -57,6 +57,8 @@ def threefry_generate(gen: Tensor, out_shape: Sequence[int], name: str = "threef
     shape, count = tuple(out_shape), math.prod(out_shape)
     if min(shape, default=0) < 0 or count % 4:
         raise DefinitionError(f"{name} makes elements by fours, got the shape {shape} of {count}")
+    if count >= _TOP:
+        raise DefinitionError(f"{name} makes fewer than 2**63 elements, got the shape {shape}: split the generator")
     own = _with_room(_generator(name, gen), count, name)
     bits = _hashed(own, 4, count // 4, f"{name}_bits")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tensorlang import te
+from tensorlang import dtypes, te
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike
@@ -77,12 +77,19 @@ def placeholder(
 def array(source_array: npt.ArrayLike, device: Any = None) -> CSRNDArray:
     """Return the sparse matrix of a matrix: what is not 0, row by row. `device` is that of its kernels: the CPU's.
 
+    DefinitionError for what is no matrix of numbers.
+
     >>> from tensorlang import topi
     >>> topi.sparse.array([[0, 2], [3, 0]]).indices
     array([1, 0], dtype=int32)
     """
     del device
-    dense = np.asarray(source_array)
+    try:
+        dense = np.asarray(source_array)
+    except ValueError as error:
+        raise DefinitionError(f"a sparse matrix is made of rows of one length: {error}") from error
+    if dense.dtype.name not in dtypes.TABLE:
+        raise DefinitionError(f"a sparse matrix is made of numbers ({', '.join(dtypes.TABLE)}), got {dense.dtype}")
     if dense.ndim != 2:
         raise DefinitionError(f"a sparse matrix is made of a matrix, got an array of shape {dense.shape}")
     rows, columns = np.nonzero(dense)

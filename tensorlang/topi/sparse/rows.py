@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorlang import te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, binary, same
+from tensorlang.ir.expr import Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.computed import computed
+
+_cast: Any = te.cast  # of numbers and of expressions
 
 
 def rows_of(indptr: Tensor, nonzeros: Expr, name: str) -> Tensor:
@@ -53,23 +57,28 @@ def product(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, name: 
     dtype = data.dtype
     rows = rows_of(indptr, blocks.shape[0], f"{name}_rows")
     count, n = simplify(indptr.shape[0] - 1), dense.shape[1]
+    past = binary("floordiv", cast(dense.shape[0], "int64"), wide)
 
-    def multiplied(blocks, indices, indptr, rows, dense, count, nonzeros, n):  # type: ignore[no-untyped-def]
+    def multiplied(blocks, indices, indptr, rows, dense, count, nonzeros, n, past):  # type: ignore[no-untyped-def]
         made = te.output_tensor((count * high, n), dtype)
         for i in range(count * high):
             for j in range(n):
                 made[i, j] = 0
         for k in range(nonzeros):
             if k < indptr[count]:
+                # Columns out of range stay so when they are multiplied by the width of a block.
+                column = max(min(_cast(indices[k], "int64"), past), -1) * wide
                 for r in range(high):
                     for c in range(wide):
                         for j in range(n):
                             made[rows[k] * high + r, j] = (
-                                made[rows[k] * high + r, j] + blocks[k, r, c] * dense[indices[k] * wide + c, j]
+                                made[rows[k] * high + r, j] + blocks[k, r, c] * dense[column + c, j]
                             )
         return made
 
-    found = te.hybrid.script(name=name)(multiplied)(blocks, indices, indptr, rows, dense, count, blocks.shape[0], n)
+    found = te.hybrid.script(name=name)(multiplied)(
+        blocks, indices, indptr, rows, dense, count, blocks.shape[0], n, past
+    )
     assert isinstance(found, Tensor)
     return found
 
