@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+from collections import ChainMap
 from itertools import islice
 from pathlib import Path
-from types import FrameType
+from types import TracebackType
 
 from tensorlang.dataclass import dataclass
 
@@ -25,16 +26,17 @@ class Location:
         return f"{Path(self.file).name}:{self.line}"
 
 
-def caller() -> Location:
-    """Return the innermost line outside the tensorlang package."""
-    frame = _frame()
-    return Location(frame.f_code.co_filename, frame.f_lineno)
+def caller(raised: BaseException | None = None) -> Location:
+    """Return the innermost line outside the tensorlang package, or that of what was raised."""
+    at = _place(raised)
+    return Location(at.tb_frame.f_code.co_filename, at.tb_lineno)
 
 
-def evaluated() -> ast.expr | None:
-    """Return the expression of the user's that is being evaluated; None where there is no text of it."""
-    frame = _frame()
-    place = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+def evaluated(raised: BaseException | None = None) -> ast.expr | None:
+    """Return the expression that `caller` is evaluating, or that raised; None where there is no text of it."""
+    at = _place(raised)
+    frame = at.tb_frame
+    place = next(islice(frame.f_code.co_positions(), at.tb_lasti // 2, None), (None,) * 4)
     if None in place:
         return None
     first, last, start, end = (n or 0 for n in place)
@@ -46,9 +48,26 @@ def evaluated() -> ast.expr | None:
         return None
 
 
-def _frame() -> FrameType:
-    """The innermost frame outside the tensorlang package."""
+def meaning(part: ast.expr, raised: BaseException | None = None) -> object:
+    """Return what a name, an attribute or a literal in what is `evaluated` stands for; None for all else."""
+    match part:
+        case ast.Constant(value=value):
+            return value
+        case ast.Attribute(value=owner, attr=name):
+            return getattr(meaning(owner, raised), name, None)
+        case ast.Name(id=name):
+            frame = _place(raised).tb_frame
+            return ChainMap(frame.f_locals, frame.f_globals).get(name)
+    return None
+
+
+def _place(raised: BaseException | None) -> TracebackType:
+    """Where something was raised, or the innermost place outside the tensorlang package."""
+    if raised is not None and (at := raised.__traceback__) is not None:
+        while at.tb_next is not None:
+            at = at.tb_next
+        return at
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return frame
+    return TracebackType(None, frame, frame.f_lasti, frame.f_lineno)

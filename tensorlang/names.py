@@ -67,7 +67,7 @@ def reason(owner: str, name: str, known: Iterable[str], use: str = "{}") -> str:
         return text
     if advice := _advised.get(owner, {}).get(name):
         return f"; {advice}"
-    rooms = [room for room, module in _ROOMS.items() if module != owner and _has(module, name)]
+    rooms = [room for room, module in _ROOMS.items() if module != owner and has(room, name)]
     if rooms:
         return f"; use {use.format(f'{rooms[0]}.{name}')}"
     return meant(name, known)
@@ -84,7 +84,9 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _has(module: str, name: str) -> bool:
+def has(room: str, name: str) -> bool:
+    """Whether a room, such as te, has a public function of a name."""
+    module = _ROOMS[room]
     found = import_module(module)
     public = getattr(found, "__all__", None) or listing(module)
     return name in public and callable(getattr(found, name, None))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from types import BuiltinFunctionType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from tensorlang.errors import ValueWanted
-from tensorlang.location import caller, evaluated
+from tensorlang.location import caller, evaluated, meaning
+from tensorlang.names import has
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
@@ -81,7 +83,7 @@ class ForeignFunctions:
         called = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         if called not in _OPERATORS:
             name = _IN_TE.get(called)
-            use = f"use te.{name}" if name else "write it with the functions of te"
+            use = f"use te.{name}" if name else _UNKNOWN
             _refuse(f"np.{called} computes numbers, not expressions of a program; {use}")
         if any(np.ndim(x) for x in inputs if isinstance(x, np.ndarray)):
             return ufunc(*(_boxed(x) if isinstance(x, ForeignFunctions) else x for x in inputs), **options)
@@ -89,15 +91,12 @@ class ForeignFunctions:
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> NoReturn:
         name = function.__name__
-        use = _OF_ARRAYS.get(name, f"te.{_IN_TE[name]}" if name in _IN_TE else f"the functions of te, or topi.{name}")
-        _refuse(f"np.{name} computes arrays, not expressions of a program; use {use}")
+        use = _OF_ARRAYS.get(name, f"topi.{name}" if has("topi", name) else "")
+        called = f"{function.__module__.replace('numpy', 'np', 1)}.{name}"
+        _refuse(f"{called} computes arrays, not expressions of a program; {f'use {use}' if use else _UNKNOWN}")
 
     def __float__(self) -> NoReturn:
-        match evaluated():
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr=name) as called, args=args):
-                given = ", ".join(map(ast.unparse, args))
-                use = f"te.{_OF_MATH.get(name, name)}({given})"
-                _refuse(f"{ast.unparse(called)} computes numbers, not expressions of a program; use {use}")
+        _refuse_math()
         _refuse("a float is wanted, and this is an expression, without a value yet; .astype('float32') converts it")
 
     def __int__(self) -> int:
@@ -111,11 +110,8 @@ class ForeignFunctions:
                     "or te.hybrid.script, which takes loops as they are"
                 )
             case ast.Subscript(value=array):
-                name = ast.unparse(array)
-                _refuse(
-                    f"{name} holds values, of which an index of a program picks none; declare the array as "
-                    "te.placeholder(shape), and index that"
-                )
+                _refuse(_no_index(array))
+        _refuse_math()
         _refuse("an int is wanted, and this is an expression, without a value yet; .astype('int32') converts it")
 
     def __iter__(self) -> NoReturn:
@@ -157,7 +153,8 @@ class ForeignFunctions:
         _refuse("** computes numbers, not expressions of a program; use te.power")
 
 
-_OF_MATH = {"fabs": "abs", "pow": "power", "fmod": "truncmod"}
+_UNKNOWN = "write it with the functions of te"
+_OF_MATH = {"fabs": "abs", "pow": "power"}
 """Function of math -> the function of te, where it has another name."""
 _OVER_AXES = {
     "sum": "te.sum(..., axis=k) over k = te.reduce_axis((0, n))",
@@ -178,6 +175,15 @@ def in_place_of(value: object) -> str:
 def is_iterable(value: object) -> bool:
     """Whether a loop may go over a value: what stands in an expression refuses, in words."""
     return isinstance(value, Iterable) and not isinstance(value, ForeignFunctions)
+
+
+def explain_index(raised: IndexError) -> None:
+    """Refuse an expression as the index of an array, where that was raised: NumPy drops what `__index__` said."""
+    match evaluated(raised):
+        case ast.Subscript(value=array, slice=index) if "integer" in str(raised):
+            parts = (meaning(part, raised) for part in ast.walk(index) if isinstance(part, ast.expr))
+            if any(isinstance(p, ForeignFunctions) for part in parts for p in _flat(part)):
+                raise ValueWanted(_no_index(array), caller(raised)) from None
 
 
 def no_truth(dtype: str) -> NoReturn:
@@ -208,6 +214,36 @@ def _instead() -> str:
         "use te.if_then_else, te.all, te.any or ~ instead of Python's if, and, or, not, and te.maximum or te.minimum "
         "instead of max() or min()"
     )
+
+
+def _no_index(array: ast.expr) -> str:
+    return (
+        f"{ast.unparse(array)} holds values, of which an index of a program picks none; declare the array as "
+        "te.placeholder(shape), and index that"
+    )
+
+
+def _refuse_math() -> None:
+    """Refuse to be an argument of a function of math, if it is one that is called."""
+    match evaluated():
+        case ast.Call(func=called, args=args):
+            function = meaning(called)
+            if isinstance(function, BuiltinFunctionType) and function.__module__ == "math":
+                use = _in_place_of_math(function.__name__, args)
+                _refuse(f"{ast.unparse(called)} computes numbers, not expressions of a program; {use}")
+
+
+def _in_place_of_math(function: str, args: Sequence[ast.expr]) -> str:
+    name = _OF_MATH.get(function, function)
+    match name, args:
+        case "log", [_, _]:
+            rooms = ("math" if isinstance(meaning(a), int | float) else "te" for a in args)
+            return "use " + " / ".join(f"{room}.log({ast.unparse(a)})" for room, a in zip(rooms, args, strict=True))
+    return f"use te.{name}({_listed(args)})" if has("te", name) else _UNKNOWN
+
+
+def _flat(value: object) -> Sequence[object]:
+    return value if isinstance(value, tuple | list) else (value,)
 
 
 def _listed(parts: Sequence[ast.expr]) -> str:

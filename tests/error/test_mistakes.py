@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import math as m
 from collections.abc import Callable
 from functools import cache
+from math import sqrt as root
 from typing import Any
 
 import numpy as np
@@ -71,6 +73,17 @@ EXPRESSIONS: dict[str, tuple[Mistake, tuple[str, ...]]] = {
     "math.exp": (element(lambda i: math.exp(x[i])), ("math.exp computes numbers", "use te.exp(x[i])")),
     "math.pow": (element(lambda i: math.pow(x[i], 2)), ("math.pow computes numbers", "use te.power(x[i], 2)")),
     "math.fabs": (element(lambda i: math.fabs(x[i])), ("math.fabs computes numbers", "use te.abs(x[i])")),
+    "math.fmod": (element(lambda i: math.fmod(x[i], 2)), ("math.fmod computes numbers", "use te.fmod(x[i], 2)")),
+    "math.log": (element(lambda i: math.log(x[i], 2)), ("math.log computes", "use te.log(x[i]) / math.log(2)")),
+    "a base of math.log": (element(lambda i: math.log(2, x[i])), ("math.log", "use math.log(2) / te.log(x[i])")),
+    "math.degrees": (element(lambda i: math.degrees(x[i])), ("math.degrees", "; write it with the functions of te")),
+    "math.isqrt": (element(lambda i: math.isqrt(i * 2)), ("math.isqrt", "; write it with the functions of te")),
+    "math by a name": (element(lambda i: m.sqrt(x[i])), ("m.sqrt computes numbers", "use te.sqrt(x[i])")),
+    "a name of math": (element(lambda i: root(x[i])), ("root computes numbers", "use te.sqrt(x[i])")),
+    "np.linalg": (lambda: np.linalg.norm(A), ("np.linalg.norm computes", "; write it with the functions of te")),  # type: ignore[call-overload]
+    "np.percentile": (lambda: np.percentile(A, 5), ("np.percentile", "; write it with the functions of te")),  # type: ignore[call-overload]
+    "values": (element(lambda i: FULL[i + 1, 0]), ("FULL holds values", "declare the array as te.placeholder")),
+    "rows of values": (element(lambda *at: HALF[0][at]), ("HALF[0] holds values", "declare the array as")),
     "max": (element(lambda i: max(x[i], 0)), ("no truth value", "use te.maximum(x[i], 0) instead of max()")),
     "min": (element(lambda i: min(x[i], 0)), ("no truth value", "use te.minimum(x[i], 0) instead of min()")),
     "a chain": (element(lambda i: te.select(0 < x[i] < 1, 1, 0)), ("no truth value", "te.all(0 < x[i], x[i] < 1)")),
@@ -196,7 +209,7 @@ MISTAKES = {**EXPRESSIONS, **DEFINITIONS, **NAMES, **STEPS, **CALLS}
 
 def test_the_table_is_long() -> None:
     tables = EXPRESSIONS, DEFINITIONS, NAMES, STEPS, CALLS
-    assert len(MISTAKES) == sum(map(len, tables)) >= 99
+    assert len(MISTAKES) == sum(map(len, tables)) >= 110
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -218,6 +231,16 @@ def test_what_is_proposed_for_names_is_there() -> None:
         room, _, name = word.partition("(")[0].partition(".")
         if room in ("te", "topi"):
             assert hasattr({"te": te, "topi": topi}[room], name), word
+
+
+def test_errors_of_arrays_stay() -> None:
+    bodies: dict[str, Callable[[Any], Any]] = {
+        "only integers": lambda i: FULL[0, 0.5],  # type: ignore[index]
+        "index 99 is out of bounds": lambda i: FULL[0, 98 + len([i])],
+    }
+    for text, body in bodies.items():
+        with pytest.raises(IndexError, match=text):
+            te.compute((16,), body)
 
 
 def test_elements_of_whole_tensors_may_still_be_combined() -> None:
