@@ -67,6 +67,7 @@ class InternalError(TensorlangError):
     """A bug in tensorlang, not in the user's program."""
 
     def __init__(self, message: str) -> None:
+        self.message = message
         super().__init__(f"this is a bug in tensorlang, please report it: {message}")
 
 

@@ -51,6 +51,15 @@ class Intrinsic:
             return dtypes.info(dtype).bits_dtype if self.name == "bits_of" else self.name.removesuffix(_OF_BITS)
         return "int32" if self.name == "clz" else dtype
 
+    def takes(self, dtype: str) -> bool:
+        """Whether operands may be of `dtype`."""
+        d = dtypes.info(dtype)
+        if self.family == "pattern" and self.name != "bits_of":
+            return dtype == dtypes.info(self.name.removesuffix(_OF_BITS)).bits_dtype
+        if self.family == "table":
+            return dtype == "uint8"
+        return d.is_float if self.family == "pattern" else d.kind in _ALLOWED[self.family]
+
     def numpy(self, *args: Any) -> Any:
         """The value for arrays or NumPy scalars of one dtype. Floating-point warnings are the caller's to silence."""
         dtype = args[0].dtype

@@ -254,14 +254,14 @@ class _Checker:
                         self.fault(stmt, f"buffer {node.buffer.name} is two different ones in one expression: {expr}")
                     self._indexed(stmt, node.buffer, node.index)
                 case _:
-                    complaint = _complaint(node)
-                    if complaint:
-                        self.fault(stmt, f"{complaint}: {node}")
+                    wrong = complaint(node)
+                    if wrong:
+                        self.fault(stmt, f"{wrong}: {node}")
         found = self.known[id(expr)] = expr, variables, buffers
         return found
 
 
-def _complaint(node: Expr) -> str:
+def complaint(node: Expr) -> str:
     """What is wrong with one node that is neither a variable nor an element, its operands aside."""
     match node:
         case Const():
@@ -332,5 +332,7 @@ def _call(node: Call) -> str:
         return f"unknown intrinsic {node.name}"
     if len(node.args) != row.arity:
         return f"{node.name} takes {row.arity} operands, got {len(node.args)}"
+    if not row.takes(node.args[0].dtype):
+        return f"{node.name} of {node.args[0].dtype}"
     result = row.result(node.args[0].dtype)
     return _same(node.args, node.args[0].dtype) or ("" if result == node.dtype else f"{node.name} gives {result}")

@@ -24,13 +24,19 @@ def check_axis_name(what: str, name: Any) -> str:
     return name
 
 
-def check_tensor_name(name: Any) -> str:
-    """Return the name of an operation: letters, digits, `_` and `.`; `.v0` is kept for one of several outputs."""
+def check_array_name(name: Any) -> str:
+    """Return the name of an array, one of several outputs of an operation too: letters, digits, `_` and `.`."""
     if not isinstance(name, str) or not _TENSOR_NAME.fullmatch(name):
         raise DefinitionError(f"a tensor's name must be letters, digits, _ and ., got {name!r}", caller())
-    if _OUTPUT_SUFFIX.search(name):
-        raise DefinitionError(f"the name {name!r} is kept for one of several outputs; choose another", caller())
     return name
+
+
+def check_tensor_name(name: Any) -> str:
+    """Return the name of an operation: letters, digits, `_` and `.`; `.v0` is kept for one of several outputs."""
+    checked = check_array_name(name)
+    if _OUTPUT_SUFFIX.search(checked):
+        raise DefinitionError(f"the name {name!r} is kept for one of several outputs; choose another", caller())
+    return checked
 
 
 def check_read(name: str, rank: int, index: tuple[Any, ...]) -> tuple[Expr, ...]:

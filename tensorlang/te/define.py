@@ -112,7 +112,7 @@ def compute(
     if sizes & set(names):  # an axis may have any name: one that is the name of a size gets another
         taken = sizes | {a.name for a in op.reduce_axes}
         op, several = _defined(known, tuple(Axis(_apart(n, taken), e) for n, e in zip(names, extents)), fcompute)
-    _check_names(op, where)
+    check_names(op, where)
     outputs = tuple(op.output(n) for n in range(op.num_outputs))
     return outputs if several and len(outputs) > 1 else outputs[0]
 
@@ -130,7 +130,7 @@ def _defined(known: ComputeOp, axes: tuple[Axis, ...], fcompute: Callable[..., A
         raise DefinitionError(f"{known.name} computes an empty tuple; return at least one expression", known.location)
     check_length(known.name, body, known.location)
     assert known.location is not None
-    reduce_axes = _check_reductions(body, known.name, known.location)
+    reduce_axes = check_reductions(body, known.name, known.location)
     return replace(known, axes=axes, reduce_axes=reduce_axes, body=body), several
 
 
@@ -229,7 +229,7 @@ def _element(value: Any, name: str) -> Expr:
         raise DefinitionError(f"{name} must compute an expression: {error.message}", error.where) from None
 
 
-def _check_reductions(body: tuple[Expr, ...], name: str, where: Location) -> tuple[Axis, ...]:
+def check_reductions(body: tuple[Expr, ...], name: str, where: Location) -> tuple[Axis, ...]:
     """Return the reduce axes of a body, after checking that it is free of reductions, or made of one."""
     for part in body:
         inside = part.children() if isinstance(part, Reduce) else (part,)
@@ -265,7 +265,7 @@ def _one_reduction(a: Reduce, b: Reduce) -> bool:
     return a.reducer == b.reducer and a.sources == b.sources and a.init == b.init and same_axes and same_where
 
 
-def _check_names(op: ComputeOp, where: Location) -> None:
+def check_names(op: ComputeOp, where: Location) -> None:
     """Every variable of a body is an axis in scope, or a size that a shape or range defines."""
     spatial, reduced = {a.name for a in op.axes}, {a.name for a in op.reduce_axes}
     for name in spatial & reduced:
