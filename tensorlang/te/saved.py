@@ -28,7 +28,7 @@ _CLASSES: Mapping[str, type] = {
     cls.__name__: cls
     for cls in (
         *(expr.Const, expr.Var, expr.Unary, expr.Binary, expr.Cast, expr.Select, expr.Call, expr.Buffer, expr.Load),
-        *(stmt.For, stmt.Store, stmt.If, stmt.Seq, stmt.Allocate, stmt.Let),
+        *(stmt.For, stmt.Store, stmt.If, stmt.Seq, stmt.Allocate),
         *(Axis, Reducer, Reduce, Read, Tensor, PlaceholderOp, ComputeOp, HybridOp, Member),
     )
 }

@@ -10,7 +10,7 @@ from tensorlang.errors import DefinitionError, InternalError
 from tensorlang.ir import stmt
 from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Load, Var, rewrite
 from tensorlang.ir.operators import DIVISION
-from tensorlang.ir.stmt import INDEX, Allocate, For, Kernel, Let, map_exprs, stmt_exprs
+from tensorlang.ir.stmt import INDEX, Allocate, For, Kernel, map_exprs, stmt_exprs
 from tensorlang.ir.traverse import distinct, same
 from tensorlang.ir.verify import complaint, verify
 from tensorlang.location import caller
@@ -163,7 +163,7 @@ def _check_hybrid(op: HybridOp) -> None:
             alike = isinstance(old, Tensor) and old.dtype == made.dtype and len(old.shape) == len(made.shape)
             _require(alike and all(map(same, old.shape, made.shape)), f"{made} of {op.name} updates another array")
     statements = tuple(stmt.walk(op.body))
-    loops = [s.var.name for s in statements if isinstance(s, For | Let)]
+    loops = [s.var.name for s in statements if isinstance(s, For)]
     arrays = [b.name for b in op.outputs] + [s.buffer.name for s in statements if isinstance(s, Allocate)]
     twice = [n for n, count in (Counter(loops) + Counter(arrays)).items() if count > 1]
     _require(not twice, f"{op.name} has two loops or arrays of one name: {twice}")

@@ -174,6 +174,7 @@ def computed() -> list[Tensor]:
         (forged(scripted, "Buffer", shape={"tuple": []}), "o: int8[] has 0 dimensions"),
         (forged(scripted, "For", thread="threadIdx.x"), "a serial loop has the thread tag"),
         (forged(scripted, "HybridOp", updates={"tuple": [{"node": 2}]}), "updates another array"),
+        (signed({"nodes": [["Let", {}]], "root": None}), "KeyError: 'Let'"),
         (nested(33), "more than 32 deep"),
         (nested(100), "more than 32 deep"),
     ],
