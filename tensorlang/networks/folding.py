@@ -14,7 +14,7 @@ from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Buffer, Expr, Load, Var, as_expr, binary, rewrite, substitute, variables, walk
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis, extent_of
-from tensorlang.te.operation import ComputeOp, Operation, at_own_place, buffers, loads
+from tensorlang.te.operation import ComputeOp, Operation, at_own_place, axes_at, buffers, loads
 from tensorlang.te.program import Program, unique
 from tensorlang.te.tags import ATTENTION
 
@@ -174,13 +174,12 @@ def _with_leader_in_shape(program: Program, op: ComputeOp, done: dict[str, Compu
     """An output that alone reads a sum, which gets the axes of one element that the output has besides."""
     if op.reduce_axes or op.where or len(op.body) > 1:
         return op
-    wide = [a.name for a in op.axes if extent_of(a.extent) != 1]
+    wide = tuple(a.name for a in op.axes if extent_of(a.extent) != 1)
     for load in loads(op):
         leader = done.get(load.buffer.name)
         if leader is None or not leader.reduce_axes or program.consumers[leader.name] != (op.name,):
             continue
-        place = [i.name if isinstance(i, Var) else "" for i in load.index]
-        if leader.name in program.outputs or place != wide or len(wide) == len(op.axes):
+        if leader.name in program.outputs or axes_at(load) != wide or len(wide) == len(op.axes):
             continue
         taken = {a.name for a in (*leader.axes, *leader.reduce_axes)}
         own = iter(leader.axes)

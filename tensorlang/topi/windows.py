@@ -49,6 +49,12 @@ class Window:
         span = extent + (self.before + self.after - self.reach + (self.stride - 1 if ceil_mode else 0))
         return simplify(binary("floordiv", span, self.stride) + 1)
 
+    def number(self, extent: int) -> int:
+        """How many windows fit on an axis of so many elements; below 1 where none does."""
+        found = self.count(as_expr(extent))
+        assert isinstance(found, Const)
+        return int(found.value)
+
     def at(self, window: ExprLike, element: ExprLike) -> Expr:
         """The place of an element of a window, less than zero or beyond the end in the padding."""
         return as_expr(window) * self.stride + as_expr(element) * self.dilation - self.before

@@ -12,6 +12,7 @@ from tensorlang.networks.node import Node, Rule
 from tensorlang.networks.places import within
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.between import inside, interpolated
 
 
 def _roi_align(node: Node) -> Value:
@@ -31,12 +32,9 @@ def _roi_align(node: Node) -> Value:
     def element(r: Expr, c: Expr, y: Expr, x: Expr) -> Any:
         at = [places[0](r, y * samples + down.var), places[1](r, x * samples + right.var)]
         image = within(images(r), node.shape(0)[0])
-        parts = []
-        for low, share_down in _pixels(at[0], extents[0]):
-            for left, share_right in _pixels(at[1], extents[1]):
-                parts.append(data(image, c, low, left) * (share_down * share_right))
+        near = [inside(p, n) for p, n in zip(at, extents, strict=True)]
+        value = interpolated(data, image, c, near, extents)
         seen = te.all(*(_is_near(p, n) for p, n in zip(at, extents, strict=True)))
-        value = sum(parts[1:], start=parts[0])
         return te.sum(te.select(seen, value, number(0, value)), axis=[down, right])
 
     total: Tensor = te.compute((node.shape(1)[0], channels, *cells), element, name=f"{node.stage}_sums")
@@ -67,15 +65,6 @@ def _places(node: Node, regions: Tensor, d: int, cells: int, samples: int) -> Te
 def _is_near(place: Expr, extent: int) -> Expr:
     """Whether a place is in an image, or less than a pixel beside it."""
     return te.all(binary("ge", place, number(-1, place)), binary("le", place, number(extent, place)))
-
-
-def _pixels(place: Expr, extent: int) -> list[tuple[Expr, Expr]]:
-    """The pixels around a place along a dimension, with their shares."""
-    inside = te.maximum(te.minimum(place, number(extent - 1, place)), number(0, place))
-    low = te.floor(inside)
-    share = inside - low
-    before, behind = (cast(te.minimum(low + number(k, low), number(extent - 1, low)), "int32") for k in (0, 1))
-    return [(before, number(1, share) - share), (behind, share)]
 
 
 RULES: dict[str, Rule] = {"RoiAlign": _roi_align}

@@ -232,8 +232,6 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
     batch, blocks = [axis[name] for name in windows.batch], [*blocks, around]
     order = [*batch, *rows, *blocks] if _rows_first(windows, anchor.target) else [*batch, *blocks, *rows]
     is_shared, shared, band = worth_threads(windows.extents, anchor.target), order, ""
-    if windows.extent(feature) % tile.block and rows and rows[0] in order[: order.index(around)]:
-        shared = order[: order.index(around)]  # fused with rows, blocks of two sizes would be guarded ones
     if bands is not None:
         is_shared = bands.is_shared
         band, inside = (loop.name for loop in out.split(rows[0], factor=bands.rows, tail="peel"))
@@ -245,6 +243,8 @@ def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile
             part, band = (loop.name for loop in out.split(band, nparts=anchor.target.cores, tail="peel"))
             batch = [*batch, part]
         shared, rows, order = batch, [inside], [*batch, band, inside, *blocks]
+    elif windows.extent(feature) % tile.block and rows and rows[0] in order[: order.index(around)]:
+        shared = order[: order.index(around)]  # fused with rows, blocks of two sizes would be guarded ones
     out.reorder(*order, columns, *together, *row, column, lanes)
     copied, vector = (row, column) if windows.axes[-1] == windows.x else ([*together, *row, column], lanes)
     for name in [] if calls(out) else copied:  # a function in every row of a tile is a lot of code

@@ -186,7 +186,7 @@ def _convolved(
 ) -> tuple[Callable[[Expr, Expr, Expr, Expr], Expr], list[int]]:
     """The element of a convolution by image, channel and place, and how many rows and columns there are."""
     slides = windows(size, stride, padding, 1)
-    counts = [max((n + w.before + w.after - w.size) // w.stride + 1, 0) for n, w in zip(pixels, slides, strict=True)]
+    counts = [max(w.number(n), 0) for n, w in zip(pixels, slides, strict=True)]
     axes = [
         te.reduce_axis((0, n), word)
         for n, word in ((words, "rc"), (size[0], "ry"), (size[1], "rx"), (of_weight, "b2"), (bits, "b1"))

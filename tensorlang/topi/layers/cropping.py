@@ -9,9 +9,9 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, cast
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents, within
+from tensorlang.topi.between import interpolated_or_zero
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
-from tensorlang.topi.layers.deformable import between
 from tensorlang.topi.transform import transpose
 
 
@@ -69,7 +69,7 @@ def crop_and_resize(
         inside = [t for p, n in zip(places, pixels, strict=True) for t in (p >= 0.0, p <= te.const(n - 1, p.dtype))]
         if method == "nearest_neighbor":
             places = [te.round(p) for p in places]
-        value = between(data, within(box_indices(r), images), c, places, pixels)
+        value = interpolated_or_zero(data, within(box_indices(r), images), c, places, pixels)
         return cast(te.if_then_else(te.all(*inside), value, outside), dtype)
 
     return computed((count, channels, *crop_size), element, name)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
+from tensorlang.topi.between import interpolated_or_zero
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 from tensorlang.topi.transform import transpose
@@ -44,7 +43,7 @@ def deformable_conv2d_nchw(
         raise DefinitionError(f"{name} wants data, offsets and weights of 4 dimensions of floats, got {list(tensors)}")
     (n, channels, *pixels), (images, moves, *places), (outputs, inputs, *size) = (extents(name, t) for t in tensors)
     slides = windows(size, strides, padding, dilation)
-    counts = [(extent + w.before + w.after - w.reach) // w.stride + 1 for extent, w in zip(pixels, slides, strict=True)]
+    counts = [w.number(extent) for extent, w in zip(pixels, slides, strict=True)]
     area = size[0] * size[1]
     fits = (images, moves, places) == (n, deformable_groups * area * 2, counts) and inputs * groups == channels
     if not fits or outputs % groups or channels % deformable_groups:
@@ -58,7 +57,7 @@ def deformable_conv2d_nchw(
             cast(w.at(place, k), offset.dtype) + offset(b, first + d, y, x)
             for d, (w, place, k) in enumerate(zip(slides, (y, x), (kh, kw), strict=True))
         ]
-        return between(data, b, c, at, pixels)
+        return interpolated_or_zero(data, b, c, at, pixels)
 
     moved = computed((n, channels, *size, *counts), read, f"{name}_moved")
     dtype = out_dtype or data.dtype
@@ -99,18 +98,3 @@ def deformable_conv2d_nhwc(
         images, moves, weight, strides, padding, dilation, deformable_groups, groups, out_dtype, f"{name}_conv"
     )
     return transpose(made, (0, 2, 3, 1), name)
-
-
-def between(data: Tensor, b: Expr, c: Expr, at: Sequence[Expr], pixels: Sequence[int]) -> Expr:
-    """The value at a place between pixels: 0 outside of the image."""
-    inside: list[Expr] = []
-    sides: list[list[tuple[Expr, Expr]]] = []
-    for place, extent in zip(at, pixels, strict=True):
-        zero, last = te.const(0, place.dtype), te.const(extent - 1, place.dtype)
-        inside += [binary("ge", place, zero), binary("lt", place, te.const(extent, place.dtype))]
-        low = te.floor(te.maximum(te.minimum(place, last), zero))
-        share = te.maximum(te.minimum(place, last), zero) - low
-        behind = cast(te.minimum(low + 1, last), "int32")
-        sides.append([(cast(low, "int32"), te.const(1, place.dtype) - share), (behind, share)])
-    parts = [data(b, c, y, x) * cast(p * q, data.dtype) for y, p in sides[0] for x, q in sides[1]]
-    return te.if_then_else(te.all(*inside), sum(parts[1:], start=parts[0]), te.const(0, data.dtype))

@@ -15,6 +15,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
+from tensorlang.topi.between import inside, interpolated
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 from tensorlang.topi.transform import transpose
@@ -178,7 +179,7 @@ class _Side:
             number = number + te.maximum(before, self.number(0))
         at = self.at(r, p, number)
         near = te.all(number < self.edges(r, 2), at >= self.number(-1), at <= self.number(self.pixels))
-        return te.maximum(te.minimum(at, self.number(self.pixels - 1)), self.number(0)), near
+        return inside(at, self.pixels), near
 
     def leaves(self, r: Expr, p: Expr) -> Expr:
         """Whether a sample of a cell is more than a pixel outside."""
@@ -231,11 +232,7 @@ def _largest(data: Tensor, rois: Tensor, sides: Sequence[_Side], name: str) -> T
 
     def element(r: Expr, c: Expr, p: Expr, q: Expr) -> Expr:
         (y, above), (x, beside) = sides[0].sample(r, p, k[0].var), sides[1].sample(r, q, k[1].var)
-        parts: list[Expr] = []
-        for at, share in _around(y, pixels[0]):
-            for left, part in _around(x, pixels[1]):
-                parts.append(data(_image(rois, r, images), c, at, left) * (share * part))
-        value = sum(parts[1:], start=parts[0])
+        value = interpolated(data, _image(rois, r, images), c, (y, x), pixels)
         return te.max(te.select(te.all(above, beside), value, none), axis=k)
 
     found = computed((rois.shape[0], channels, *(side.cells for side in sides)), element, f"{name}_samples")
@@ -245,11 +242,3 @@ def _largest(data: Tensor, rois: Tensor, sides: Sequence[_Side], name: str) -> T
         return te.maximum(found(r, c, p, q), te.select(outside, te.const(0, data.dtype), none))
 
     return computed(found.shape, largest, name)
-
-
-def _around(at: Expr, pixels: int) -> list[tuple[Expr, Expr]]:
-    """The pixels around a place inside, with their shares."""
-    low = te.floor(at)
-    share = at - low
-    before = cast(low, "int32")
-    return [(before, te.const(1, at.dtype) - share), (te.minimum(before + 1, pixels - 1), share)]
