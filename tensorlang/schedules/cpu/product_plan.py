@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from math import ceil, gcd, prod
 
@@ -21,8 +22,10 @@ _GRAIN = 1 << 20
 """Operations below which a second thread costs more than it brings."""
 _EVEN = 0.95
 """Shares of the work that are this even are not made more even at the price of smaller blocks."""
-_STREAMED = 8
-"""Rows of B that are read side by side, for each row of A, when B is read once."""
+_STREAMED, _STREAMED_VECTORS, _STREAMED_TILE = 8, (2, 4), 20
+"""Rows of B that are read side by side when B is read once, as many as the first cache has ways; vectors of each at a
+time, at least and at most; and vectors of a tile, about.
+"""
 _FEW_PANELS, _MANY_PANELS, _MORE_PANELS = 3, 16, 64
 """Panels of B from which on a copy of A pays: where its rows lie apart, where they come from far, and where the panels
 push them out of the first cache.
@@ -103,7 +106,11 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: R
     panels = fitting = ceil(n / tile.width)
     steps = 1
     if form is Reading.STREAMED:
-        steps, depth = max(1, _STREAMED // tile.rows), _streamed_depth(product, tile, cache)
+        depth = _streamed_depth(product, cache)
+        steps = depth or max(1, _STREAMED // tile.rows)
+        if depth is not None:
+            tile = _streamed_tile(tile, target.lanes(product.bits))
+            panels = fitting = ceil(n / tile.width)
     elif form is Reading.FETCHED:
         steps = ceil(m / tile.rows)
         depth = None if product.packed_width else _fetched_depth(product, target, tile, steps)
@@ -206,7 +213,7 @@ def _rows_that_stay(product: Product, target: Target, tile: RegisterTile) -> int
     return reached * _L2_WAYS // lines
 
 
-def _streamed_depth(product: Product, tile: RegisterTile, cache: int) -> int | None:
+def _streamed_depth(product: Product, cache: int) -> int | None:
     """The rows of B that are read side by side when all of B is read once: a few, so that each is read far ahead.
 
     Rows of less than a page, or a B that is in the cache, are read just as well from the first to the last.
@@ -214,8 +221,15 @@ def _streamed_depth(product: Product, tile: RegisterTile, cache: int) -> int | N
     if product.n is None or product.depth is None:
         return None
     row_bytes = product.n * product.bits // 8
-    depth = _STREAMED * tile.rows
-    return None if row_bytes < PAGE or product.depth <= depth or product.depth * row_bytes <= cache else depth
+    near = row_bytes < PAGE or product.depth <= _STREAMED or product.depth * row_bytes <= cache
+    return None if near else _STREAMED
+
+
+def _streamed_tile(tile: RegisterTile, lanes: int) -> RegisterTile:
+    """A tile of a few vectors of each row of B."""
+    least, most = _STREAMED_VECTORS
+    vectors = min(tile.width // lanes, most, max(least, _STREAMED_TILE // tile.rows))
+    return replace(tile, vectors=vectors, width=vectors * lanes) if vectors else tile
 
 
 def _fetched_depth(product: Product, target: Target, tile: RegisterTile, steps: int) -> int | None:

@@ -24,6 +24,7 @@ ARM = "llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-v1"
         ("llvm -mcpu=sapphirerapids", "fma float32x16", r"vfmadd\w+ps\s.*%zmm"),
         ("llvm -mcpu=sapphirerapids", "dot int8x64", r"vpdpbusd\s.*%zmm"),
         ("llvm -mcpu=sapphirerapids", "dot bfloat16x32", r"vdpbf16ps\s.*%zmm"),
+        ("llvm -mcpu=znver4", "load float32x16", r"vp?xor\w*\s+-?\d*\(.*%zmm"),
         ("llvm -mcpu=sapphirerapids", "load float32x16", r"vp?xor\w*\s+-?\d*\(.*%zmm"),
         (ARM, "fma float32x4", r"fmla\s+v\d+\.4s"),
         (ARM, "dot int8x16", r"sdot\s+v\d+\.4s"),
@@ -37,7 +38,7 @@ def test_no_instruction_that_is_counted_is_removed(target: str, name: str, instr
     assembly = engine.assembly(text, engine.Machine(*machine_options(parsed)))
     function = re.split(r"^probe\d+:$", assembly, flags=re.MULTILINE)[place + 1]
     found = len(re.findall(instruction, function))
-    assert found >= probes[place].operations
+    assert found == probes[place].operations  # a round stays one round: streams are read one behind the other
 
 
 def test_the_clock_waits_for_every_addition() -> None:
