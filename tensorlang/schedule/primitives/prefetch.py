@@ -7,7 +7,7 @@ from dataclasses import replace
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.schedule.names import nearest
-from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive
+from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive, value_of
 from tensorlang.schedule.state import Prefetched, ScheduleState
 
 
@@ -49,5 +49,5 @@ class Prefetch(Primitive):
         if isinstance(self.offset, bool) or not isinstance(self.offset, int):
             raise BadArgument("", f"offset must be a whole number, got {self.offset!r}")
         current = state.stages[self.stage]
-        asked = Prefetched(self.tensor, axis, self.offset, self.along or axis, self.shared)
+        asked = Prefetched(self.tensor, axis, value_of(self.offset, state), self.along or axis, self.shared)
         return state.with_stage(replace(current, prefetched=(*current.prefetched, asked))), ()

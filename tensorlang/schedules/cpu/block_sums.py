@@ -13,6 +13,10 @@ from math import prod
 
 import numpy as np
 
+from tensorlang import dtypes
+from tensorlang.ir.expr import variables
+from tensorlang.schedule import Schedule
+from tensorlang.schedules.accesses import LINE, PAGE
 from tensorlang.schedules.block_sums import BlockSums
 from tensorlang.schedules.candidates import up_to
 from tensorlang.schedules.cpu.moves import schedule_alone
@@ -22,7 +26,8 @@ from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Columns, Form, Mask, Room
 from tensorlang.schedules.words import WORD
-from tensorlang.te.operation import ComputeOp
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import ComputeOp, loads
 
 _PANELS = (1, 2, 3, 4, 6, 8)
 _ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -30,10 +35,10 @@ _WORDS = (1, 2, 4, 8, 16)
 _BLOCKS = (1, 2, 4, 8)
 _SHARED = 32
 """Terms whose codes may lie in the same bytes."""
-_USUAL_PANELS = 4
-"""Streams of weights that are read at once: with one alone, memory waits for sums, and sums for memory."""
-_SUMS = 8
-"""Vectors of sums that keep the dot instructions busy."""
+_AHEAD = 4096
+"""Bytes of codes that are fetched ahead: prefetchers of machines lose a stream at the end of a page."""
+_STEPS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
+"""Blocks from one to those that are fetched meanwhile."""
 _SPARE = 4
 """Registers for codes and scales."""
 _USUAL_WORDS = 8
@@ -68,7 +73,8 @@ def _schedule(room: Room, dots: Group, sums: Group, roles: BlockSums) -> None:
     total.compute_at(out, rows[-1] if rows else loop)
     total.set_scope("local")
     others = (axis for axis in sums.main.spatial if axis not in (*sizes, roles.lane))
-    far, near = total.split(roles.block, _blocks(room, dots, sums, roles), tail="peel")
+    blocks = _blocks(room, dots, sums, roles)
+    far, near = total.split(roles.block, blocks, tail="peel")
     total.reorder(far, near, *others, *sizes, roles.lane)
     for tile, axes in ((out, inside), (total, [str(near), *sizes])):
         for axis in axes:
@@ -78,7 +84,36 @@ def _schedule(room: Room, dots: Group, sums: Group, roles: BlockSums) -> None:
     part = s[dots.main.name]
     part.compute_at(total, roles.around[-1])
     part.set_scope("local")
-    _sum_block(room, dots, roles, codes)
+    _lay_rows_apart(s, roles)
+    reader, loop = _sum_block(room, dots, roles, codes)
+    read = _codes_of_panel(s, reader, roles)
+    each = blocks * sum(read.values()) // sums.main.extents[roles.block]
+    ahead = room.choose("ahead", _STEPS, max(1, _AHEAD // max(1, each)))
+    for array in read:
+        s.attempt(partial(s[reader].prefetch, array, loop, ahead, along=str(far)))
+
+
+def _lay_rows_apart(s: Schedule, roles: BlockSums) -> None:
+    """Let rows of data that are made here begin in different sets of the first cache."""
+    data, rows = roles.words.data, {roles.inner[axis] for axis in roles.rows}
+    made = s.program[s.program.producer[data.buffer.name]]
+    moved = [d for d, index in enumerate(data.index) if variables(index) & rows]
+    if isinstance(made, ComputeOp) and moved and extent_of(data.buffer.shape[moved[-1]]) != 1:
+        size = dtypes.info(data.buffer.dtype).bytes
+        s.attempt(partial(s[made.name].storage_align, made.axes[moved[-1]].name, PAGE // size, LINE // size))
+
+
+def _codes_of_panel(s: Schedule, reader: str, roles: BlockSums) -> dict[str, int]:
+    """The arrays that codes are made of, and the bytes of each that belong to a panel."""
+    op, found = s.program[reader], dict[str, int]()
+    assert isinstance(op, ComputeOp)
+    inside = {axis.name for axis in (*op.axes[-3:], *op.reduce_axes)} | {roles.inner[roles.block]}
+    for load in loads(op):
+        moved = [variables(index) for index in load.index]
+        if len(moved) > 2 and set() < moved[-2] <= inside:
+            sizes = (extent_of(n) or 1 for n, by in zip(load.buffer.shape, moved, strict=True) if by <= inside)
+            found[load.buffer.name] = prod(sizes) * dtypes.info(load.buffer.dtype).bytes
+    return found
 
 
 def _tile(room: Room, sums: Group, roles: BlockSums) -> dict[str, int]:
@@ -89,10 +124,8 @@ def _tile(room: Room, sums: Group, roles: BlockSums) -> dict[str, int]:
     most = max(n for n in _ROWS if n <= max(1, (registers - _SPARE) // (2 * vectors)))
     even = -(-extents[row] // -(-extents[row] // most))
     rows = min(extents[row], min((n for n in _ROWS if even <= n <= most), default=most))
-    streams = max(1, min(_USUAL_PANELS, extents[panel], _SUMS // (rows * vectors)))
-    panels = max(n for n in _PANELS if n <= streams)
     sizes = {
-        panel: room.choose("panels", up_to(_PANELS, extents[panel]), panels),
+        panel: room.choose("panels", up_to(_PANELS, extents[panel]), 1),
         row: room.choose("rows", up_to(_ROWS, extents[row]), rows),
     }
 
@@ -122,8 +155,11 @@ def _unpacked(room: Room, dots: Group, roles: BlockSums) -> str:
     return "" if made is None else made.name
 
 
-def _sum_block(room: Room, dots: Group, roles: BlockSums, codes: str) -> None:
-    """Sum a block: word by word, codes of a word unpacked, then multiplied with a word of each row of data."""
+def _sum_block(room: Room, dots: Group, roles: BlockSums, codes: str) -> tuple[str, str]:
+    """Sum a block: word by word, codes of a word unpacked, then multiplied with a word of each row of data.
+
+    The stage that reads weights, and its loop over words.
+    """
     s, target = room.s, room.target
     stage = s[dots.main.name]
     *windows, term = (str(axis) for axis in stage.op.reduce_axis)
@@ -149,9 +185,12 @@ def _sum_block(room: Room, dots: Group, roles: BlockSums, codes: str) -> None:
         stage.vectorize(inner)
     for axis in (*written, *rows[-1:], vector):
         stage.unroll(axis)
-    if codes:
-        made = s[codes]
-        made.compute_at(stage, (*written, *windows, *around)[0])
-        made.set_scope("local")
-        *_, last, byte = (str(axis) for axis in made.op.axis)
-        made.vectorize(made.fuse(last, byte))
+    place = (*written, *windows, *around)[0]
+    if not codes:
+        return stage.name, place
+    made = s[codes]
+    made.compute_at(stage, place)
+    made.set_scope("local")
+    *_, words, last, byte = (str(axis) for axis in made.op.axis)
+    made.vectorize(made.fuse(last, byte))
+    return codes, words
