@@ -333,7 +333,11 @@ def test_what_is_packed() -> None:
 
     assert of(1024, 1024, 1024).reading is Reading.PANELS
     assert of(128, 128, 64).reading is Reading.NEAR
-    assert of(1, 4096, 4096).reading is Reading.STREAMED and of(1, 4096, 4096).depth == 8
+    assert of(128, 128, 64).steps == 4
+    for rows, width in ((1, 64), (4, 64), (8, 32)):
+        streamed = of(rows, 4096, 4096)
+        assert streamed.reading is Reading.STREAMED and streamed.depth == streamed.steps == 8
+        assert streamed.tile.width == width
     assert of(1, 4096, 4096, transpose_b=True).reading is Reading.DOTS
     assert of(64, 4096, 4096, transpose_b=True).reading is Reading.PANELS
     assert of(1000, 1, 1000).reading is Reading.DOTS

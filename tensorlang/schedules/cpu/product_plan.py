@@ -26,6 +26,8 @@ _STREAMED, _STREAMED_VECTORS, _STREAMED_TILE = 8, (2, 4), 20
 """Rows of B that are read side by side when B is read once, as many as the first cache has ways; vectors of each at a
 time, at least and at most; and vectors of a tile, about.
 """
+_STEPS = 4
+"""Terms that are written out where B is read as it lies: what counts them is a part of so short a loop."""
 _FEW_PANELS, _MANY_PANELS, _MORE_PANELS = 3, 16, 64
 """Panels of B from which on a copy of A pays: where its rows lie apart, where they come from far, and where the panels
 push them out of the first cache.
@@ -107,7 +109,7 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: R
     steps = 1
     if form is Reading.STREAMED:
         depth = _streamed_depth(product, cache)
-        steps = depth or max(1, _STREAMED // tile.rows)
+        steps = depth or max(_STEPS, _STREAMED // tile.rows)
         if depth is not None:
             tile = _streamed_tile(tile, target.lanes(product.bits))
             panels = fitting = ceil(n / tile.width)
@@ -116,6 +118,7 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: R
         depth = None if product.packed_width else _fetched_depth(product, target, tile, steps)
         fitting = max(1, 2 * cache // (m * tile.width * size))
     else:
+        steps = _STEPS if form is Reading.NEAR else 1
         depth = _depth(product, cache // (tile.width * size))
         fitting = max(1, cache // ((depth or k) * tile.width * size))
     cores = _threads(product, target)
