@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import runpy
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -167,6 +169,21 @@ def test_runs(tutorial: Path, tmp_path: Path, workers: Spawners | None) -> None:
     if name := DRAWN.get(tutorial.stem):
         shown = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
         assert (tmp_path / name).read_text(encoding="utf-8") == shown
+
+
+def test_pages_hold_the_cells_of_today() -> None:
+    """A page has what its tutorial is, and what it printed when it was written."""
+    script = runpy.run_path(str(ROOT / "docs" / "make_tutorials.py"))
+    for path in TUTORIALS:
+        page = (ROOT / "docs" / "tutorials" / f"{path.stem}.md").read_text(encoding="utf-8")
+        cells = script["cells"](path.read_text(encoding="utf-8"))
+        code = [text for kind, text in cells if kind == "python"]
+        assert re.findall(r"^```python\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL) == code, (
+            f"run: python docs/make_tutorials.py {path.stem}"
+        )
+        prose = [line for kind, text in cells if kind == "markdown" for line in text.splitlines() if "](" not in line]
+        assert [line for line in prose if line not in page] == []
+        assert len(re.findall("^```text$", page, re.MULTILINE)) > 0
 
 
 def test_every_tutorial_is_in_the_readme() -> None:
