@@ -4,9 +4,13 @@ Programs written for classic te run after `import tensorlang as tvm` and `from t
 is imported when it is first used, so `import tensorlang` is light.
 """
 
+import sys
 from typing import Any
 
-from tensorlang.names import advise, listing, lookup, offer, refuse
+from tensorlang.names import OfferedModules, advise, listing, lookup, offer, refuse
+
+if not any(isinstance(finder, OfferedModules) for finder in sys.meta_path):
+    sys.meta_path.insert(0, OfferedModules())
 
 offer(
     "tensorlang",
@@ -16,6 +20,8 @@ offer(
             for room in ("autotune", "errors", "ir", "nd", "networks", "runtime", "target", "te", "testing")
         },
         **{room: f"tensorlang.{room}" for room in ("gguf", "tir", "topi")},
+        "contrib": "tensorlang.classic.contrib",
+        "transform": "tensorlang.classic.settings",
         **dict.fromkeys(("autotvm", "auto_scheduler"), "tensorlang.autotune"),
         "Quantization": "tensorlang.networks.quantization:Quantization",
         "__version__": "tensorlang.version:VERSION",
@@ -83,6 +89,20 @@ offer(
         "image": "tensorlang.topi",
         "nn": "tensorlang.topi",
         **{room: f"tensorlang.topi.{room}" for room in ("random", "sparse", "vision")},
+        **dict.fromkeys(("arm_cpu", "cuda", "generic", "x86"), "tensorlang.classic.schedules"),
+        "get_pad_tuple": "tensorlang.classic.constants:get_pad_tuple",
+        "testing": "tensorlang.classic.references",
+        "utils": "tensorlang.classic.constants",
+    },
+)
+offer("tensorlang.topi.sparse", {"utils": "tensorlang.classic.sparse_data"})
+offer(
+    "tensorlang.classic.contrib",
+    {
+        "clang": "tensorlang.classic.contrib.c_code",
+        "pickle_memoize": "tensorlang.classic.contrib.remembered",
+        "sparse": "tensorlang.topi.sparse",
+        "utils": "tensorlang.classic.contrib.folders",
     },
 )
 offer(
@@ -169,12 +189,24 @@ refuse(
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
         "arith": "expressions are simplified on the way to loops; te.create_schedule proves bounds",
         "context": "use tensorlang.cpu(0), tensorlang.cuda(0) or tensorlang.device('opencl', 0)",
-        "contrib": "kernels take NumPy arrays and DLPack tensors as they are",
         "error": "use tensorlang.errors; TVMError is tensorlang.TensorlangError",
         "instrument": "TENSORLANG_LOG=passes times the passes, TENSORLANG_DUMP=folder writes every stage",
         "rpc": "kernels run in this process; tuning on other machines is autotune.DaskRunner('dask://host:port')",
         "script": "write the program in te, or as a Python function with te.hybrid.script",
-        "transform": "the passes are fixed; settings are environment variables, listed in docs/reference.md",
+    },
+)
+_PASSES = "the passes are fixed; settings are environment variables, listed in docs/reference.md"
+refuse(
+    "tensorlang.classic.settings",
+    dict.fromkeys(("Sequential", "function_pass", "module_pass", "prim_func_pass"), _PASSES),
+)
+_AS_THEY_ARE = "kernels take NumPy arrays and DLPack tensors as they are"
+refuse(
+    "tensorlang.classic.contrib",
+    {
+        **dict.fromkeys(("cc", "dlpack", "nvcc"), _AS_THEY_ARE),
+        **dict.fromkeys(("cblas", "cublas", "cudnn", "mkl", "random"), "use te.extern with a Python function"),
+        "graph_executor": _GRAPH,
     },
 )
 refuse(
@@ -276,10 +308,8 @@ _SCHEDULES = "topi.schedule schedules any program"
 refuse(
     "tensorlang.topi",
     {
-        **dict.fromkeys(("arm_cpu", "cuda", "generic", "generic_func", "x86"), _SCHEDULES),
+        "generic_func": _SCHEDULES,
         "tag": "rules go by op.tag, which te.compute takes as tag=",
-        "testing": "references are the rows of topi.OPERATORS",
-        "utils": "shapes are tuples, and int(n) is the number of a constant extent",
     },
 )
 refuse(

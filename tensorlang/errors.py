@@ -59,6 +59,10 @@ class UnknownPragma(UserWarning):
     """A pragma that tensorlang does not know is kept in the trace, and changes no code."""
 
 
+class NoLanes(UserWarning):
+    """A loop that holds the computation of another stage is not run in vectors."""
+
+
 class CacheRefused(UserWarning):
     """The cache of compiled kernels is left alone, as other users can change it; builds go on without it."""
 

@@ -8,9 +8,13 @@ name of an upper one (`te.create_schedule`) without knowing of it. A module take
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 PAGE = "docs/from_tvm.md"
@@ -102,6 +106,38 @@ def lookup(module: str, name: str) -> Any:
     value = getattr(import_module(path), attribute) if attribute else import_module(path)
     setattr(sys.modules[module], name, value)
     return value
+
+
+class OfferedModules(MetaPathFinder):
+    """Finds modules under the names by which others offer them: `import tensorlang.autotvm.tuner`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module that a package, or the one that it stands for, offers or has under that name."""
+        package, _, name = fullname.rpartition(".")
+        if not package.startswith("tensorlang") or package not in sys.modules:
+            return None
+        owner = sys.modules[package].__name__
+        real = _offered.get(owner, {}).get(name, "" if owner == package else f"{owner}.{name}")
+        if not real or ":" in real or real == fullname or find_spec(real) is None:
+            return None
+        return ModuleSpec(fullname, _Another(real))
+
+
+class _Another(Loader):
+    """Loads a module as another that there is, which stays what it was."""
+
+    def __init__(self, real: str) -> None:
+        self._real = real
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(self._real)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
 
 
 def listing(module: str) -> list[str]:

@@ -84,7 +84,7 @@ def test_functions_stay_readable() -> None:
     long = {
         f"{path.relative_to(ROOT)}:{name}": length
         for path in sources()
-        if len(text_of(path).splitlines()) > LONGEST_FUNCTION
+        if len(text_of(path).splitlines()) > LONGEST_FUNCTION and "from_tvm" not in path.parts  # as others write them
         for name, length in functions_of(path)
         if length > LONGEST_FUNCTION
     }

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 HEAVY = {"click", "cupy", "islpy", "llvmlite", "pyopencl", "rich", "scipy", "xgboost"}
 MODULES = {"cupy-cuda13x": "cupy", "xgboost-cpu": "xgboost"}
 """Distributions whose module has another name."""
-EXTRAS = {"testing": "test", "torch": "frameworks"} | {
+EXTRAS = {"classic": "test", "testing": "test", "torch": "frameworks"} | {
     room: room for room in ("cluster", "cuda", "frameworks", "onnx", "opencl")
 }
 """Rooms that import what an extra of setup.cfg installs."""

@@ -81,6 +81,12 @@ class Opened:
         found = (_fastest(sources, key, place) for sources in self._sources() for key in program.keys)
         return next((record for record in found if record is not None), None)
 
+    def of_workload(self, workload: WorkloadId, target: Target) -> TuningRecord | None:
+        """The fastest ok record of a workload for a target."""
+        place = place_of(target.to_json(), target.cores)
+        found = (_fastest(sources, workload.key, place) for sources in self._sources())
+        return next((record for record in found if record is not None), None)
+
     def ranked(self, program: Program, target: Target, threads: int) -> Iterator[Fit]:
         """The ok records that fit a program on a target, each of other steps: a few.
 

@@ -24,6 +24,7 @@ from tensorlang.location import caller
 from tensorlang.schedule import Schedule, Trace, create_schedule
 from tensorlang.schedule.history import Attempts, Known, history, in_use, say
 from tensorlang.schedule.recorded import argument_bytes
+from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import PlaceholderOp, buffers
 from tensorlang.te.program import Program
@@ -125,8 +126,16 @@ class ApplyHistoryBest(Answers):
         _entered.set(tuple(outer))
         stack.close()
 
-    def query(self, task: Task | TemplateTask) -> TuningRecord | None:
-        """The best record of a task; on a miss None, with a warning, or RecordError if `miss` is `error`."""
+    def query(
+        self, task: Task | TemplateTask | Target | str, workload: WorkloadId | None = None
+    ) -> TuningRecord | None:
+        """The best record of a task, or of a target and the workload of a task, as AutoTVM asks.
+
+        On a miss None, for a task with a warning, or RecordError if `miss` is `error`.
+        """
+        if workload is not None and isinstance(task, Target | str):
+            with open_records(self._records, self._other_targets) as opened:
+                return opened.of_workload(workload, parse(task))
         wanted = task.task if isinstance(task, TemplateTask) else task
         if not isinstance(wanted, Task):
             raise DefinitionError(f"query takes a task of create_task or task.create, got {shown(task)}")

@@ -20,6 +20,7 @@ from tensorlang.errors import InternalError, KernelError
 from tensorlang.ir import scalar
 from tensorlang.ir.empty_rounds import skipping_empty_rounds
 from tensorlang.ir.expr import Buffer, Expr, Var
+from tensorlang.ir.idle_rounds import without_idle_rounds
 from tensorlang.ir.interpret_expr import Source, extent_text, text
 from tensorlang.ir.name_parts import name_parts, parts
 from tensorlang.ir.stmt import (
@@ -92,7 +93,8 @@ def translate(kernel: Kernel) -> Interpreted:
     writer = _Writer(source, dict(kernel.callbacks))
     for buffer, name in zip(kernel.params, params, strict=True):
         writer.accessors(buffer, name, 1)
-    writer.stmt(skipping_empty_rounds(kernel.body, frozenset(v.name for v in kernel.sizes)), 1, 0)
+    body = skipping_empty_rounds(kernel.body, frozenset(v.name for v in kernel.sizes))
+    writer.stmt(without_idle_rounds(body), 1, 0)
     writer.line(1, "return None")
     code = "\n".join([f"def kernel({', '.join(['sequence', 'fault', *params, *sizes])}):", *writer.lines])
     namespace = source.globals

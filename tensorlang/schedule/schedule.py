@@ -507,8 +507,11 @@ class Schedule:
         return made
 
     def operation(self, name: str) -> Any:
-        """Return the operation of a stage, as the steps have rewritten it."""
+        """Return the operation of a stage: as it was declared, or as the steps have rewritten it."""
         op = declared(self.program, name)
+        if isinstance(op, ComputeOp) and name in self._original.by_name and op is declared(self._original, name):
+            self._declared = self._declared or Declared(self._keep_alive, self._names)
+            return self._declared.operations.get(name, op)
         return self._handed_out.setdefault(id(op), op)
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ from tensorlang.schedule.relation import ShiftRelation
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.axis import Axis
 from tensorlang.te.intrinsic import TensorIntrin
-from tensorlang.te.operation import HybridOp, Member
+from tensorlang.te.operation import HybridOp, Member, PlaceholderOp
 from tensorlang.te.program import Program
 
 
@@ -240,6 +240,9 @@ class Stage(ClassicStage, StorageSteps):
 
     def vectorize(self, var: AxisLike) -> None:
         """Run an axis as vector lanes. See Vectorize."""
+        if inside := p.computed_inside(self.schedule.state, self.name, str(var)):
+            p.warn_of_no_lanes(self.name, str(var), inside)
+            return
         self.schedule.apply(p.Vectorize(self.name, str(var)))
 
     def unroll(self, var: AxisLike) -> None:
@@ -312,7 +315,9 @@ class Stage(ClassicStage, StorageSteps):
         self.schedule.apply(p.ReverseComputeAt(self.name, self.schedule.name_of(parent), str(scope)))
 
     def compute_inline(self) -> None:
-        """Compute elements where they are read. See ComputeInline."""
+        """Compute elements where they are read. See ComputeInline. Those of an input are there already."""
+        if isinstance(self.op, PlaceholderOp):
+            return
         self.schedule.apply(p.ComputeInline(self._stored))
 
     def compute_root(self) -> None:

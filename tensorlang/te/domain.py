@@ -27,10 +27,10 @@ def size_var(name: str = "size", dtype: str = "int32") -> Var:
     return Var(name, index)
 
 
-def integer(value: Any, what: str) -> Expr:
+def integer(value: Any, what: str, of_data: bool = False) -> Expr:
     """Return a size, or a bound, as an integer expression over symbolic sizes; `what` begins the error text.
 
-    A float that is whole counts: classic programs write `N / 32` of Python ints.
+    A float that is whole counts: classic programs write `N / 32` of Python ints. `of_data`: it may read tensors.
     """
     if isinstance(value, float) and value.is_integer():
         return constant(int(value))
@@ -44,7 +44,7 @@ def integer(value: Any, what: str) -> Expr:
     if expr.dtype not in INDEX_DTYPES:
         raise DefinitionError(f"{what} must be int32 or int64, got {expr} of dtype {expr.dtype}", caller())
     for node in walk(expr):
-        if isinstance(node, Read | Reduce | Load):
+        if isinstance(node, Reduce | Load) or (isinstance(node, Read) and not of_data):
             raise DefinitionError(
                 f"{what} must not read a tensor, got {expr}; sizes are known before a kernel runs", caller()
             )
@@ -78,22 +78,23 @@ def shape_of(shape: Any, name: str) -> tuple[Expr, ...]:
 def reduce_axis(dom: Range | tuple[ExprLike, ExprLike] | list[ExprLike], name: str = "rv") -> Axis:
     """Return a reduction axis over `lower <= name < upper`, where `dom` is (lower, upper) or a Range.
 
-    The name is the axis's identity: the reduce axes and the axes of one operation all have different names.
+    The name is the axis's identity: the reduce axes and the axes of one operation all have different names. The upper
+    bound may be data, as where the rows of a sparse matrix end; then an array that is read along the axis limits it.
     """
     name = check_axis_name("reduce axis", name)
-    lower, extent = _bounds(dom, f"reduce axis {name}")
+    lower, extent = _bounds(dom, f"reduce axis {name}", of_data=True)
     if isinstance(extent, Const) and extent.value < 0:
         raise DefinitionError(f"reduce axis {name} has the range {dom}, which ends before it begins", caller())
     return Axis(name, extent, AxisKind.REDUCE, lower)
 
 
-def _bounds(dom: Any, what: str) -> tuple[Expr, Expr]:
+def _bounds(dom: Any, what: str, of_data: bool = False) -> tuple[Expr, Expr]:
     if isinstance(dom, Range):
-        return integer(dom.min, f"the minimum of {what}"), integer(dom.extent, f"the extent of {what}")
+        return integer(dom.min, f"the minimum of {what}"), integer(dom.extent, f"the extent of {what}", of_data)
     if not isinstance(dom, tuple | list) or len(dom) != 2:
         usual = "as in te.reduce_axis((0, 16))"
         raise DefinitionError(f"the range of {what} must be (lower, upper), got {dom!r}; {usual}", caller())
-    lower, upper = (integer(v, f"the {word} bound of {what}") for v, word in zip(dom, ("lower", "upper")))
+    lower, upper = integer(dom[0], f"the lower bound of {what}"), integer(dom[1], f"the upper bound of {what}", of_data)
     return lower, upper - lower
 
 

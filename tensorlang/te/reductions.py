@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial, reduce
 from typing import Any
 
 from tensorlang.errors import DefinitionError, shown
@@ -11,6 +12,7 @@ from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr, binary, cast
 from tensorlang.ir.traverse import distinct
 from tensorlang.location import caller
 from tensorlang.te.axis import Axis, AxisKind
+from tensorlang.te.limited import limited
 from tensorlang.te.operation import Read, Reduce, Reducer, Tensor
 from tensorlang.te.reducer import BUILTIN, builtin
 
@@ -104,6 +106,8 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
     _check_axes(reducer.name, axes)
     axes, renamed = _apart(axes)
     sources = tuple(rewrite(source, renamed) for source in sources)
+    axes, ends = limited(axes, sources)
+    sources = tuple(rewrite(source, _own_variables(axes)) for source in sources)
     for source in sources:
         if any(isinstance(node, Reduce) for node in distinct(source)):
             raise DefinitionError(
@@ -114,6 +118,9 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
     condition = None if where is None else rewrite(as_expr(where), renamed)
     if condition is not None and condition.dtype != "bool":
         raise DefinitionError(f"where= of {reducer.name} must be a condition, got {condition}", caller())
+    if ends:
+        wanted = ends if condition is None else [*ends, rewrite(condition, _own_variables(axes))]
+        condition = reduce(partial(binary, "and"), wanted)
     start = () if init is None else _start(reducer, sources, init, {a.name for a in axes})
     return tuple(Reduce(reducer, sources, axes, condition, n, source.dtype, start) for n, source in enumerate(sources))
 
@@ -140,8 +147,13 @@ def _apart(axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], Callable[[Expr], E
             found.append(replace(axis, name=name, declared=axis))
         else:
             found.append(axis)
-    own = {id(a.declared.var): a.var for a in found if a.declared is not None}
-    return tuple(found), lambda node: own.get(id(node))
+    return tuple(found), _own_variables(tuple(found))
+
+
+def _own_variables(axes: tuple[Axis, ...]) -> Callable[[Expr], Expr | None]:
+    """What gives axes that stand for others, of the same name, their own variables."""
+    own = {id(a.declared.var): a.var for a in axes if a.declared is not None}
+    return lambda node: own.get(id(node))
 
 
 def _start(reducer: Reducer, sources: tuple[Expr, ...], init: Any, axes: set[str]) -> tuple[Expr, ...]:

@@ -12,6 +12,22 @@ __all__ = ["assert_allclose"]
 
 offer("tensorlang.testing", {"check_intrinsic": "tensorlang.testing.intrinsics:check_intrinsic"})
 offer("tensorlang.testing", {"device_enabled": "tensorlang.nd:enabled"})
+offer(
+    "tensorlang.testing",
+    {
+        name: f"tensorlang.classic.machines:{name}"
+        for name in (
+            "enabled_targets",
+            "main",
+            "parametrize_targets",
+            "requires_cuda",
+            "requires_gpu",
+            "requires_llvm",
+            "requires_opencl",
+            "uses_gpu",
+        )
+    },
+)
 offer("tensorlang.testing", {"check_schedule": "tensorlang.testing.check:check_schedule"})
 
 

@@ -115,19 +115,21 @@ def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "m
 
 
 @checked
-def argmax(data: Tensor, axis: int | None = None, keepdims: bool = False, name: str = "argmax") -> Tensor:
+def argmax(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "argmax") -> Tensor:
     """Return where the largest elements are along an axis (None: in the flattened tensor), as int32.
 
-    The first of several equal ones; a NaN counts as the largest of all.
+    Along several axes: their place in these, flattened. The first of several equal ones; a NaN counts as the largest
+    of all.
     """
     return _place(data, axis, keepdims, name, largest=True)
 
 
 @checked
-def argmin(data: Tensor, axis: int | None = None, keepdims: bool = False, name: str = "argmin") -> Tensor:
+def argmin(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "argmin") -> Tensor:
     """Return where the smallest elements are along an axis (None: in the flattened tensor), as int32.
 
-    The first of several equal ones; a NaN counts as the smallest of all.
+    Along several axes: their place in these, flattened. The first of several equal ones; a NaN counts as the smallest
+    of all.
     """
     return _place(data, axis, keepdims, name, largest=False)
 
@@ -156,7 +158,7 @@ def _narrow(made: Tensor, data: Tensor) -> Tensor:
     return narrow
 
 
-def _place(data: Tensor, axis: int | None, keepdims: bool, name: str, largest: bool) -> Tensor:
+def _place(data: Tensor, axis: Axes, keepdims: bool, name: str, largest: bool) -> Tensor:
     axes = normalized_all(name, data, axis)
     inner = [te.reduce_axis((0, data.shape[d]), name=f"k{d}") for d in axes]
     found = _arg_reducer(name, data.dtype, largest)

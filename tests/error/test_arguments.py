@@ -8,6 +8,7 @@ import pytest
 
 from tensorlang import te
 from tensorlang.errors import BadArgument
+from tensorlang.schedule.primitives import Vectorize
 from tests.error.refusal import Refusal, refused
 from tests.programs import Case, chain, matmul, with_extern
 
@@ -180,7 +181,7 @@ ANNOTATIONS = {
     "vectorize around a stage": Refusal(
         chain,
         (lambda s: s["C"].split("i", 4), lambda s: s["B"].compute_at(s["C"], "i_i")),
-        lambda s: s["C"].vectorize("i_i"),
+        lambda s: s.apply(Vectorize("C", "i_i")),
         ("B is computed inside i_i: its buffer has no lanes",),
     ),
 }

@@ -6,6 +6,7 @@ import pytest
 
 from tensorlang import te
 from tensorlang.errors import UncoveredRead
+from tensorlang.schedule.primitives import ComputeInline
 from tensorlang.testing.check import check_schedule
 from tests.error.refusal import Refusal, refused
 from tests.programs import Case, chain, diamond, matmul, stencil, two_consumers, with_extern
@@ -172,7 +173,7 @@ INLINE = {
     "an output that another stage reads": Refusal(
         two_consumers, (), lambda s: s["D"].compute_inline(), ("D is an output",)
     ),
-    "an input": Refusal(chain, (), lambda s: s["A"].compute_inline(), ("A is an input",)),
+    "an input": Refusal(chain, (), lambda s: s.apply(ComputeInline("A")), ("A is an input",)),
     "a reduction": Refusal(
         reduced_chain,
         (),

@@ -1,7 +1,15 @@
 """All primitives by family. Importing this package registers them."""
 
 from tensorlang.schedule.primitives.affine import Affine, TileBy
-from tensorlang.schedule.primitives.annotate import Bind, EnvThreads, Parallel, Unroll, Vectorize
+from tensorlang.schedule.primitives.annotate import (
+    Bind,
+    EnvThreads,
+    Parallel,
+    Unroll,
+    Vectorize,
+    computed_inside,
+    warn_of_no_lanes,
+)
 from tensorlang.schedule.primitives.assume import Assume, Strict
 from tensorlang.schedule.primitives.atomic import Atomic
 from tensorlang.schedule.primitives.buffering import (
@@ -82,9 +90,11 @@ __all__ = [
     "Vectorize",
     "WindowsProduct",
     "array_axes",
+    "computed_inside",
     "indices_of",
     "plan_gather",
     "plan_time_tile",
     "plan_wavefront",
+    "warn_of_no_lanes",
     "warn_of_unknown",
 ]

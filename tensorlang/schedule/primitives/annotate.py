@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorlang.dataclass import dataclass
-from tensorlang.errors import BadArgument
+from tensorlang.errors import BadArgument, NoLanes
 from tensorlang.ir.expr import same, to_text
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.ir.thread_tags import TAGS, VIRTUAL
+from tensorlang.location import caller
 from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.derive import ranges_in_place
@@ -53,7 +56,7 @@ class Vectorize(Primitive):
 
     Rewrite: `for i in range(16): C[i] = ...` -> `C[0:16] = ...`.
     Legal when: no dependence joins two lanes, except from a statement of the loop's body to a later one, in a later
-    lane; and nothing is computed inside the axis.
+    lane; and nothing is computed inside the axis: `s[C].vectorize` warns then (NoLanes), and takes no step.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100,), name="A")
@@ -68,11 +71,23 @@ class Vectorize(Primitive):
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.looped(self.stage)
-        for other in state.attached_to(self.stage):
-            assert other.attach is not None
-            if self.axis in order.path(state.stages[self.stage].order, other.attach.axis):
-                raise BadArgument("", f"{other.name} is computed inside {self.axis}: its buffer has no lanes")
+        inside = computed_inside(state, self.stage, self.axis)
+        if inside:
+            raise BadArgument("", f"{inside[0]} is computed inside {self.axis}: its buffer has no lanes")
         return _annotate(state, self.stage, self.axis, Annotation(LoopKind.VECTORIZED)), ()
+
+
+def computed_inside(state: ScheduleState, stage: str, axis: str) -> list[str]:
+    """The stages that are computed in each iteration of an axis."""
+    places = [(other.name, other.attach.axis) for other in state.attached_to(stage) if other.attach is not None]
+    return [name for name, place in places if axis in order.path(state.stages[stage].order, place)]
+
+
+def warn_of_no_lanes(stage: str, axis: str, inside: Sequence[str]) -> None:
+    """Say that a loop is not run in vectors, as it holds the computation of other stages."""
+    text = f"{', '.join(inside)} is computed inside {axis} of {stage}, whose iterations run one after the other"
+    where = caller()
+    warnings.warn_explicit(text, NoLanes, where.file, where.line)
 
 
 @primitive("unroll")

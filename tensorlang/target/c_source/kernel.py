@@ -9,6 +9,7 @@ from math import prod
 
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, walk
+from tensorlang.ir.idle_rounds import without_idle_rounds
 from tensorlang.ir.machine import ASYNC_PROXY
 from tensorlang.ir.shuffle import shuffles
 from tensorlang.ir.stmt import (
@@ -85,7 +86,7 @@ def _kernel(kernel: DeviceKernel, text: Text) -> tuple[str, Source]:
         scope = scope.declare(buffer, Storage(name, buffer, "shared"))
     scope = open_barriers(_threads(_scalars(scope, kernel), kernel), kernel)
     opening, text.lines = text.lines, []
-    emit(scope, kernel.body)
+    emit(scope, without_idle_rounds(kernel.body))
     body, text.lines = text.lines, []
     shared_bytes, dynamic = _shared(scope, shared, _apart(kernel))
     lines = [*text.lines, *opening, *body]

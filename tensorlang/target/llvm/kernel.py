@@ -9,6 +9,7 @@ from __future__ import annotations
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.empty_rounds import skipping_empty_rounds
 from tensorlang.ir.expr import Load, walk
+from tensorlang.ir.idle_rounds import without_idle_rounds
 from tensorlang.ir.stmt import AtomicUpdate, CallMachine, CallPython, Kernel, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.target.llvm.scope import Scope, Storage
@@ -45,7 +46,8 @@ def emit_kernel(kernel: Kernel, target: Target, module: Module | None = None) ->
         module.add_source(text)
     streamed = frozenset(kernel.streamed)
     emitter = Emitter(kernel.sizes, streamed - _read(kernel) if streamed else streamed)
-    emitter.emit(fn, scope, skipping_empty_rounds(kernel.body, frozenset(v.name for v in kernel.sizes)))
+    body = skipping_empty_rounds(kernel.body, frozenset(v.name for v in kernel.sizes))
+    emitter.emit(fn, scope, without_idle_rounds(body))
     close_frame(fn, piece)
     fn.finish()
     return Emitted(module, symbol, tuple(emitter.calls))

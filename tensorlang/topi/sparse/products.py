@@ -69,7 +69,9 @@ def dense(
 
 
 def _check(name: str, a: CSRPlaceholder, b: Tensor, c: Tensor | None, fits: bool) -> None:
-    if not fits or not same(a.shape[1], b.shape[0]) or (c is not None and c.ndim != 1):
+    columns, rows = extent_of(a.shape[1]), extent_of(b.shape[0])
+    fits = fits and (same(a.shape[1], b.shape[0]) or columns is None or rows is None)
+    if not fits or (c is not None and c.ndim != 1):
         raise DefinitionError(f"{name}: {b}{'' if c is None else f' and {c}'} do not fit a matrix of shape {a.shape}")
     if any(x.dtype != a.dtype for x in (b, *([] if c is None else [c]))):
         raise DefinitionError(f"{name} wants tensors of {a.dtype}, as the matrix has it; got {b}")

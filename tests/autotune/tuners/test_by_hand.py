@@ -50,6 +50,20 @@ def test_lines_go_both_ways(tmp_path: Path) -> None:
     assert len(list(autotune.record.load_from_file(log))) == 2
 
 
+def test_the_best_of_our_own_logs_is_read_and_asked_for(tmp_path: Path) -> None:
+    task, log = autotune.task.create("tests/by_hand", args=(16,), target="llvm"), tmp_path / "log.jsonl"
+    option = autotune.measure_option(runner=autotune.LocalRunner(timeout=20))
+    tuner = autotune.tuner.GridSearchTuner(task)
+    tuner.tune(2, option, callbacks=[autotune.callback.log_to_file(log)])
+    measured = list(autotune.record.load_from_file(log))
+    assert sorted(inp.config.index for inp, _ in measured) == [0, 1] and all(result.ok for _, result in measured)
+    autotune.record.pick_best(log, tmp_path / "best")
+    ((inp, result),) = autotune.record.load_from_file(tmp_path / "best")
+    assert inp.config == tuner.best_config and result.seconds == min(r.seconds for _, r in measured)
+    found = autotune.apply_history_best(log).query(task.target, task.workload)
+    assert found is not None and found.median == result.seconds
+
+
 def test_what_is_no_line_is_refused() -> None:
     for line in (
         "",

@@ -1,0 +1,112 @@
+"""Reduce axes that end where data say so."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorlang
+from tensorlang import te
+from tensorlang.errors import DefinitionError, KernelError
+from tensorlang.ir.idle_rounds import without_idle_rounds
+from tensorlang.ir.loops import reads_memory
+from tensorlang.ir.stmt import For, LoopKind
+from tensorlang.ir.stmt import walk as statements
+from tensorlang.schedule import Schedule
+from tensorlang.te.operation import Tensor
+
+ROWS, STORED, COLUMNS = 5, 9, 7
+BEGINS = np.array([0, 2, 2, 6, 7, 9], np.int32)
+
+
+def product(reducer: Any = te.sum) -> list[Tensor]:
+    """Rows of a sparse matrix by a vector."""
+    data, at = te.placeholder((STORED,), name="data"), te.placeholder((STORED,), "int32", name="at")
+    begins, x = te.placeholder((ROWS + 1,), "int32", name="begins"), te.placeholder((COLUMNS,), name="x")
+
+    def element(row: Any) -> Any:
+        k = te.reduce_axis((0, begins[row + 1] - begins[row]), "k")
+        return reducer(data[begins[row] + k] * x[at[begins[row] + k]], axis=k)
+
+    return [data, at, begins, x, te.compute((ROWS,), element, name="y")]
+
+
+def arrays() -> list[Any]:
+    rng = np.random.default_rng(0)
+    values = [rng.integers(1, 9, n).astype(np.float32) for n in (STORED, COLUMNS)]
+    return [values[0], rng.integers(0, COLUMNS, STORED).astype(np.int32), BEGINS.copy(), values[1]]
+
+
+def wanted(data: Any, at: Any, begins: Any, x: Any) -> Any:
+    return np.array([np.dot(data[a:b], x[at[a:b]]) for a, b in itertools.pairwise(begins)], np.float32)
+
+
+def _split(s: Schedule) -> None:
+    s["y"].split("row", factor=2)
+    s["y"].split("k", factor=4)
+
+
+def _in_vectors(s: Schedule) -> None:
+    _, inner = s["y"].split("row", factor=4)
+    s["y"].vectorize(inner)
+
+
+def _outside(s: Schedule) -> None:
+    s["y"].reorder("k", "row")
+
+
+def _parallel(s: Schedule) -> None:
+    s["y"].parallel("row")
+
+
+@pytest.mark.parametrize("target", ["llvm", "interpreter"])
+@pytest.mark.parametrize("change", [_split, _in_vectors, _outside, _parallel, lambda s: None])
+def test_rows_of_any_length(change: Any, target: str) -> None:
+    tensors = product()
+    s = te.create_schedule(tensors[-1].op)
+    change(s)
+    kernel, given, made = tensorlang.build(s, tensors, target=target), arrays(), np.zeros(ROWS, np.float32)
+    kernel(*given, made)
+    np.testing.assert_array_equal(made, wanted(*given))
+
+
+def test_other_reducers_and_an_own_condition() -> None:
+    tensors = product(lambda value, axis: te.max(value, axis=axis, where=axis.var >= 1))
+    given, made = arrays(), np.zeros(ROWS, np.float32)
+    tensorlang.build(te.create_schedule(tensors[-1].op), tensors)(*given, made)
+    data, at, begins, x = given
+    rows = [data[a + 1 : b] * x[at[a + 1 : b]] for a, b in itertools.pairwise(begins)]
+    lowest = np.finfo(np.float32).min
+    expected = [row.max() if len(row) else lowest for row in rows]
+    np.testing.assert_array_equal(np.maximum(made, lowest), expected)
+
+
+def test_the_loop_ends_with_its_row() -> None:
+    tensors = product()
+    s = te.create_schedule(tensors[-1].op)
+    _in_vectors(s)
+    loops = [x for x in statements(without_idle_rounds(tensorlang.lower(s, tensors).kernel.body)) if isinstance(x, For)]
+    assert all(reads_memory(loop.upper) == (loop.var.name == "k") for loop in loops)
+    assert LoopKind.VECTORIZED not in {loop.kind for loop in loops}  # each row ends elsewhere
+
+
+def test_a_row_that_is_longer_than_the_array_is_told() -> None:
+    tensors, given = product(), arrays()
+    given[2][-1] = STORED + 1
+    kernel = tensorlang.build(te.create_schedule(tensors[-1].op), tensors)
+    with pytest.raises(KernelError, match="out of bounds"):
+        kernel(*given, np.zeros(ROWS, np.float32))
+
+
+def test_an_axis_that_no_array_limits_is_refused() -> None:
+    n, x = te.placeholder((ROWS,), "int32", name="n"), te.placeholder((COLUMNS,), name="x")
+
+    def element(i: Any) -> Any:
+        k = te.reduce_axis((0, n[i]), "k")
+        return te.sum(x[(k * 2) % COLUMNS], axis=k)
+
+    with pytest.raises(DefinitionError, match=r"must not read a tensor, got n\[i\], unless .* A\[begin \+ k\]"):
+        te.compute((ROWS,), element, name="y")
