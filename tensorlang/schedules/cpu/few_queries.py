@@ -1,8 +1,9 @@
-"""Attention of few queries: keys and values are read once, as they lie, as fast as memory gives them.
+"""Attention of few queries: keys and values are read once, as they lie and in order, as fast as memory gives them.
 
 Where many queries share the keys of a head, panels are laid out for them, whose lanes are keys. For a few that costs
-more than all of their products, so a key is multiplied where it lies, lanes along its depth; the sums of as many keys
-as there are lanes are then turned around. Values are added up for all columns before the next keys are looked at.
+more than all of their products, so a key is multiplied where it lies, lanes along its depth, and its sums are added up
+to four lanes before the next key is read; those of as many keys as there are lanes are then turned around. Values are
+added up for all columns at once: machines read ahead what is read in order, and without pauses.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from tensorlang.te.operation import ComputeOp, Operation, loads
 from tensorlang.te.tags import KEYS, MERGED, MIXED, SCALED, SCORE
 
 _TILE = 16
-"""Vectors of mixed values that stay in registers."""
+"""Vectors of mixed values that stay in registers, where those of whole rows are more than there are registers."""
 _JAM = 4
-"""Keys whose values are added up in one step."""
+"""Keys whose values are added up in one step there."""
 _AHEAD = (0, 2048, 4096, 8192, 16384)
 """Bytes of keys and of values that are fetched ahead."""
+_LAST = 4
+"""Lanes that are added up for a panel of keys."""
 _KEYS = (16, 32, 64, 128, 256)
 """Keys whose values are added up for some columns after the others."""
 
@@ -46,7 +49,7 @@ def schedule_few(room: Room, anchor: Anchor, part: Mapping[str, str], keys: Buff
     host, loop = anchor.output, _heads(room, anchor, keys)
     if MERGED in part:
         host, loop = _merge(room, part[MERGED], host, loop, keys)
-    ahead = room.choose("ahead", _AHEAD, _AHEAD[-2])
+    ahead = room.choose("ahead", _AHEAD, _AHEAD[2])
     _mix(room, part[MIXED], host, loop, lanes, ahead)
     weigh_inside(s, part, host, loop, lanes)
     _score(room, part, keys, lanes, ahead)
@@ -114,15 +117,18 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int, ahead: int) -
     stage.set_scope("local")
     *_, i, d = stage.op.axis
     (k,) = stage.op.reduce_axis
-    vectors = max(1, _TILE // (extent_of(i.extent) or MANY))
+    queries, width = extent_of(i.extent) or MANY, extent_of(d.extent) or MANY
+    is_whole = queries * -(-width // lanes) <= room.target.vector_registers
+    tile = width if is_whole else max(1, _TILE // queries) * lanes
+    jam = 1 if is_whole else _JAM
     far, near = stage.split(k, factor=room.choose("mixed", _KEYS, _KEYS[2]), tail="peel")
-    across, d = stage.split(d, factor=vectors * lanes, tail="peel")
-    near, row = stage.split(near, factor=_JAM, tail="peel")
+    across, d = stage.split(d, factor=tile, tail="peel")
+    near, row = stage.split(near, factor=jam, tail="peel")
     stage.reorder(far, across, near, row, i, d)
     stage.unroll(row)
     stage.unroll(i)
     stage.vectorize(d)
-    _fetch(s, mixed, values, near.name, _JAM, ahead)
+    _fetch(s, mixed, values, near.name, jam, ahead)
 
 
 def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int, ahead: int) -> None:
@@ -131,25 +137,35 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int, ahead:
     panel = _score_loops(s, part[SCALED], lanes)
     _, lane = score.split(score.op.reduce_axis[0], factor=lanes)
     products = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
-    for stage in (score, products):
+    _, lane = score.split(score.op.reduce_axis[0], factor=min(_LAST, lanes))
+    sums = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
+    for stage in (score, sums):
         stage.compute_at(s[part[SCALED]], panel)
         stage.set_scope("local")
     *_, i, j = score.op.axis
     score.reorder(i, j, *score.op.reduce_axis)
     score.unroll(i)
     score.vectorize(j)
+    *_, i, j, lane = sums.op.axis
+    queries = extent_of(i.extent) or MANY
+    together = room.choose("keys", (1, 2, 4), max(1, min(4, CHAINS // queries // 2)))
+    (quarter,) = sums.op.reduce_axis
+    far, near = sums.split(j, factor=together)
+    sums.reorder(far, near, i, quarter, lane)
+    for axis in (near, i, quarter):
+        sums.unroll(axis)
+    sums.vectorize(lane)
+    products.compute_at(sums, far)
+    products.set_scope("local")
     *_, i, j, lane = products.op.axis
     (step,) = products.op.reduce_axis
-    queries = extent_of(i.extent) or MANY
-    together = room.choose("keys", (1, 2, 4), max(1, min(4, CHAINS // queries)))
-    far, near = products.split(j, factor=together)
-    products.reorder(far, step, near, i, lane)
-    for axis in (step, near, i):
+    products.reorder(step, j, i, lane)
+    for axis in (step, j, i):
         products.unroll(axis)
     products.vectorize(lane)
     if KEYS in part:
         s[part[KEYS]].compute_inline()
-    _fetch(s, products.name, keys, far.name, together, ahead)
+    _fetch(s, products.name, keys, str(products.op.axis[0]), together, ahead, far.name)
 
 
 def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
@@ -163,7 +179,7 @@ def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
     return panel.name
 
 
-def _fetch(s: Schedule, stage: str, array: Buffer, loop: str, rows: int, ahead: int) -> None:
+def _fetch(s: Schedule, stage: str, array: Buffer, loop: str, rows: int, ahead: int, along: str = "") -> None:
     """Fetch rows of an array some bytes ahead, but for what lies where data say: that may be anywhere."""
     op = s.program[stage]
     assert isinstance(op, ComputeOp)
@@ -172,7 +188,7 @@ def _fetch(s: Schedule, stage: str, array: Buffer, loop: str, rows: int, ahead: 
         return
     size = rows * (extent_of(array.shape[-1]) or 1) * dtypes.info(array.dtype).bytes
     if ahead:
-        s.attempt(lambda: s[stage].prefetch(array.name, loop, max(1, ahead // size)))
+        s.attempt(lambda: s[stage].prefetch(array.name, loop, max(1, ahead // size), along or None))
 
 
 def _values_read(s: Schedule, mixed: str) -> Buffer:
