@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.names import lookup
+from tensorlang.runtime import memory
 from tensorlang.runtime.device_memory import DeviceMemory, device_memory
 from tensorlang.runtime.memory import aligned_empty
 
@@ -211,6 +213,30 @@ def empty(
         made = _memory(device).empty(extents, element, device.device_id)
         return NDArray(made, device, dtypes.canonical(element))
     return NDArray(aligned_empty(extents, element), device)
+
+
+def empty_together(like: Iterable[Any]) -> list[npt.NDArray[Any]]:
+    """NumPy arrays of undefined values in one block, each of the shape and dtype of something: a tensor, an array.
+
+    For what is read once in a call, as weights and caches are: the system is asked for huge pages for a block of 2 MB
+    and more, also where each array alone is smaller. Each begins at a multiple of 64 bytes. ArgumentError for shapes
+    that are not fixed.
+
+    Example:
+        >>> import numpy as np
+        >>> codes, scales = empty_together([np.ones((2, 3), np.uint8), np.ones(5, np.float16)])
+        >>> codes.shape, scales.dtype
+        ((2, 3), dtype('float16'))
+    """
+    wanted = list[tuple[tuple[int, ...], Any]]()
+    for each in like:
+        extents = [str(extent) for extent in each.shape]
+        if not all(map(str.isdecimal, extents)):
+            raise ArgumentError(
+                f"empty_together: {each} has no fixed shape; make an array of the sizes that it is to have"
+            )
+        wanted.append((tuple(map(int, extents)), dtypes.info(dtypes.canonical(each.dtype)).numpy))
+    return memory.empty_together(wanted)
 
 
 def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> NDArray:

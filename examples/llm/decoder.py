@@ -13,7 +13,7 @@ import numpy.typing as npt
 from examples.llm import kernels
 from examples.llm.parameters import Parameters, parameters_of
 from examples.llm.weights import Weights, halves, rows_of, weights_of
-from tensorlang import gguf, topi
+from tensorlang import gguf, nd, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.gguf import GgufTensor
 
@@ -63,17 +63,19 @@ class Decoder:
                     raise DefinitionError(f"{file.path} has no tensor {full}")
                 return tensors[full]
 
-            norms = [named(name).array.astype(np.float32) for name in ("attn_norm", "ffn_norm")]
-            caches = [np.zeros((batch, p.groups, p.context, p.depth), np.float16) for _ in range(2)]
-            return Layer(norms, [weights_of(named(name), order.get(name)) for name in _NAMES], caches)
+            norms = [np.array(named(name).array, np.float32) for name in ("attn_norm", "ffn_norm")]
+            caches = nd.empty_together([te.placeholder((batch, p.groups, p.context, p.depth), "float16")] * 2)
+            for cache in caches:
+                cache[...] = 0
+            return Layer(norms, weights_of([(named(name), order.get(name)) for name in _NAMES]), caches)
 
         factors = tensors["rope_freqs.weight"].array if "rope_freqs.weight" in tensors else None
         return cls(
             p,
             tensors["token_embd.weight"],
             [layer(number) for number in range(p.layers)],
-            tensors["output_norm.weight"].array.astype(np.float32),
-            weights_of(tensors.get("output.weight", tensors["token_embd.weight"])),
+            np.array(tensors["output_norm.weight"].array, np.float32),
+            weights_of([(tensors.get("output.weight", tensors["token_embd.weight"]), None)])[0],
             topi.rope_tables(p.context, p.depth // 2, p.base, factors),
             np.zeros(batch, np.int32),
             piece,

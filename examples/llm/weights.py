@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import tensorlang
-from tensorlang import dtypes, te, topi
+from tensorlang import nd, te, topi
 from tensorlang.gguf import GgufTensor
 from tensorlang.topi.block_formats import BLOCK_FORMATS, dequantized
 
@@ -58,16 +59,25 @@ class Weights:
     arrays: tuple[Array, ...]
 
 
-def weights_of(tensor: GgufTensor, order: Array | None = None) -> Weights:
-    """Lay out a tensor [n, k], its rows in another order if that is given."""
-    n, k = tensor.shape
-    array = tensor.array if order is None else tensor.array[order]
-    shape = Shape(tensor.format, n, k)
-    if tensor.format not in BLOCK_FORMATS:
-        return Weights(shape, (np.ascontiguousarray(array),))
-    arrays = _empty(topi.nbits_weights(n, k, BLOCK_FORMATS[tensor.format]).tensors)
-    _packing(shape)(np.ascontiguousarray(array), *arrays)
-    return Weights(shape, tuple(arrays))
+def weights_of(tensors: Sequence[tuple[GgufTensor, Array | None]]) -> list[Weights]:
+    """Lay out tensors [n, k], the rows of each in another order if that is given, together in huge pages."""
+    arrays = [tensor.array if order is None else tensor.array[order] for tensor, order in tensors]
+    shapes = [Shape(tensor.format, *tensor.shape) for tensor, _ in tensors]
+    held: list[list[Any]] = [_tensors(shape) or [array] for shape, array in zip(shapes, arrays, strict=True)]
+    made = iter(nd.empty_together([each for some in held for each in some]))
+    found = [Weights(shape, tuple(islice(made, len(some)))) for shape, some in zip(shapes, held, strict=True)]
+    for weights, array in zip(found, arrays, strict=True):
+        if weights.shape.format in BLOCK_FORMATS:
+            _packing(weights.shape)(np.ascontiguousarray(array), *weights.arrays)
+        else:
+            weights.arrays[0][...] = array
+    return found
+
+
+def _tensors(shape: Shape) -> list[Any]:
+    """What weights in blocks are laid out as; none for others, which stay as they are."""
+    form = BLOCK_FORMATS.get(shape.format)
+    return [] if form is None else topi.nbits_weights(shape.n, shape.k, form).tensors
 
 
 def rows_of(tensor: GgufTensor, rows: Array) -> Array:
@@ -93,7 +103,3 @@ def _packing(shape: Shape) -> Any:
     blocks = te.placeholder((shape.n, shape.k // form.weights, form.bytes), "uint8", "blocks")
     packed = topi.pack_nbits(blocks, shape.format)
     return tensorlang.build(topi.schedule(packed.tensors), [blocks, *packed.tensors])
-
-
-def _empty(tensors: list[te.Tensor]) -> list[Array]:
-    return [np.empty([int(str(e)) for e in t.shape], dtypes.info(t.dtype).numpy) for t in tensors]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from math import prod
 
+from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.export.words import c_names, c_type
-from tensorlang.ir.expr import Buffer
+from tensorlang.ir.expr import Buffer, Const
+from tensorlang.runtime.memory import HUGE_PAGE
 from tensorlang.target.llvm.library.front import ABI
 
 _HOST = f"""\
@@ -144,12 +147,21 @@ def _rules(d: Described) -> list[str]:
     for array, ending in d.beside.items():
         lines += [f"{array} is the file {d.name}.{ending}, whole, in memory at a multiple of 64: read or mapped once,"]
         lines += ["for all calls. Each call looks at its first 64 bytes, which hold its size and digest."]
+    if d.beside or any(_fixed_bytes(buffer) >= HUGE_PAGE for buffer in d.arrays):
+        lines += ["What is large and read once in a call, as weights are, comes fastest from huge pages: on Linux"]
+        lines += ["madvise(.., MADV_HUGEPAGE) before it is filled, at a multiple of 2 MB."]
     if d.sizes:
         lines.append(f"Sizes are from 0 to {d.limit}.")
     lines += [f"Assumed of the arrays, and not tested: {fact}." for fact in d.facts]
     if d.externs:
         lines.append(f"Calls C functions that you link to it: {', '.join(d.externs)}.")
     return lines
+
+
+def _fixed_bytes(buffer: Buffer) -> int:
+    """The bytes of an array; 0 where sizes tell."""
+    extents = [e.value for e in buffer.shape if isinstance(e, Const) and isinstance(e.value, int)]
+    return prod(extents) * dtypes.info(buffer.dtype).bytes if len(extents) == len(buffer.shape) else 0
 
 
 def _codes(messages: dict[int, str]) -> list[str]:

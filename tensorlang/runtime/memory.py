@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from math import prod
 from typing import Any, TypeAlias
 
@@ -14,6 +16,9 @@ from tensorlang.dataclass import dataclass
 
 ALIGNMENT = 64
 """Bytes of a line of a cache, and of the widest vector: in an array that begins elsewhere each lies in two lines."""
+HUGE_PAGE = 1 << 21
+_MADV_HUGEPAGE = 14
+"""What Linux's `madvise` calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +47,35 @@ MemoryOf: TypeAlias = Callable[[dict[str, int]], Memory]
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A new array of undefined values that begins with a line of the cache."""
-    element = np.dtype(dtype)
-    size = prod(shape) * element.itemsize
-    block = np.empty(size + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
-    return block[start : start + size].view(element).reshape(shape)
+    """A new array of undefined values that begins with a line of the cache, or with a huge page if it is that large."""
+    (made,) = empty_together([(shape, dtype)])
+    return made
+
+
+def empty_together(arrays: Sequence[tuple[tuple[int, ...], npt.DTypeLike]]) -> list[npt.NDArray[Any]]:
+    """New arrays of undefined values by shape and dtype, one behind the other in a block: weights of a layer, a cache.
+
+    Each begins with a line of the cache. The system is asked for huge pages for a block of 2 MB and more: what is read
+    once in a call is otherwise slowed down by its small arrays, a page of 4 KB at a time.
+    """
+    elements = [np.dtype(dtype) for _, dtype in arrays]
+    sizes = [prod(shape) * element.itemsize for (shape, _), element in zip(arrays, elements, strict=True)]
+    ends = [*accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
+    block = _block(ends[-1] if ends else 0)
+    return [
+        block[start : start + size].view(element).reshape(shape)
+        for (shape, _), element, size, start in zip(arrays, elements, sizes, [0, *ends], strict=False)
+    ]
+
+
+def _block(size: int) -> npt.NDArray[np.uint8]:
+    """Bytes that begin with a line of the cache, or a huge page."""
+    unit = HUGE_PAGE if size >= HUGE_PAGE else ALIGNMENT
+    whole = np.empty(-(-size // unit) * unit + unit, np.uint8)
+    start = -whole.ctypes.data % unit
+    if unit == HUGE_PAGE and sys.platform == "linux":
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(whole.ctypes.data + start), ctypes.c_size_t(size), _MADV_HUGEPAGE)
+    return whole[start : start + size]
 
 
 def give_back() -> None:
